@@ -15,8 +15,8 @@ const (
 	Jitter      Strategy = "exponential_jitter" // anything up to that, so that callers spread out
 )
 
-// A Backoff says how often to try again and how long to wait before. The zero
-// value never tries again.
+// A Backoff says how often to try again, and how long to wait between tries. The
+// zero value never tries again.
 type Backoff struct {
 	Strategy Strategy `json:"strategy,omitempty"` // empty means [Jitter]
 	// Tries counts them all, the first included; 0 means 1.
@@ -38,7 +38,7 @@ const (
 	defaultMax     = 30 * time.Second
 )
 
-// Check reports why b makes no sense.
+// Check reports why b is invalid.
 func (b Backoff) Check() error {
 	var message string
 	switch {

@@ -95,7 +95,7 @@ func RetrySeconds(wait Millis) string {
 	return strconv.FormatInt(int64((wait.D()+time.Second-1)/time.Second), 10)
 }
 
-// MessageOf returns what a caller may be told about err. The text of an error
+// MessageOf returns the part of err that a caller may see. The text of an error
 // that is not an [*Error] never leaves.
 func MessageOf(err error) string {
 	if err == nil {

@@ -161,7 +161,7 @@ type MCPChange struct {
 	Changed []string `json:"changed,omitempty"`
 	Removed []string `json:"removed,omitempty"`
 	Waiting []string `json:"waiting,omitempty"`
-	// Warnings are for the one who looks.
+	// Warnings are for the person who reviews the list.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -202,7 +202,8 @@ type MCPLogin interface {
 	// server wants no login. The authorisation server then leads him to redirect,
 	// an address of the caller's on this machine or with https.
 	LoginMCPServer(ctx context.Context, p Principal, ref, redirect string) (string, error)
-	// FinishMCPLogin ends the login, by whoever began it, with what came along.
+	// FinishMCPLogin ends a login with the answer of the authorization server. The principal must be the one
+	// that began it.
 	FinishMCPLogin(ctx context.Context, p Principal, a MCPAnswer) error
 }
 

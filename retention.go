@@ -20,7 +20,7 @@ type Retention struct {
 	CallsCount int64  `json:"calls_count,omitempty"`
 }
 
-// DefaultRetention is that of a server that says nothing else. A refusal is of use to who
+// DefaultRetention is the default of a server. A refusal helps a developer who
 // debugs a caller now, costs a caller nothing to make, and is in the audit log anyway: 105,000
 // were made in 20 s. A result is looked up for weeks, and a million calls are about 5 GB.
 func DefaultRetention() Retention {
@@ -81,7 +81,7 @@ func (r Retention) Check() error {
 	return nil
 }
 
-// Kept is what an organisation keeps of its calls.
+// Kept says how long an organisation keeps its calls, and how many there are.
 type Kept struct {
 	// Retention is what holds, and Most what a manager of the organisation can set it to.
 	Retention Retention `json:"retention"`

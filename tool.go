@@ -109,7 +109,7 @@ type Argument struct {
 	Whole bool `json:"whole,omitempty"`
 }
 
-// Annotations are the hints of MCP: claims of whoever wrote the tool. Nil means
+// Annotations are the hints of MCP: claims of the author of the tool. Nil means
 // that nothing is claimed, and MCP's default holds: not read-only, destructive,
 // not idempotent, open to the world.
 type Annotations struct {

@@ -5,9 +5,8 @@ import (
 	"slices"
 )
 
-// Weaker lists, in words, what s controls less than before did: what a version of a tool
-// that somebody registers takes away of the one that it replaces. Whoever registers it
-// is told.
+// Weaker lists, in words, the controls that s weakens compared with before. The author of a
+// new version of a tool gets the list as warnings.
 func (s Settings) Weaker(before Settings) []string {
 	var all []string
 	say := func(weaker bool, format string, args ...any) {

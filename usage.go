@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// UsageBy is what usage is told apart by.
+// UsageBy is a field by which usage is grouped.
 type UsageBy string
 
-// What usage is told apart by.
+// The fields by which usage is grouped.
 const (
 	ByTool  UsageBy = "tool"
 	ByUser  UsageBy = "user"
@@ -27,16 +27,16 @@ type UsageQuery struct {
 	Tool  string    `json:"tool,omitempty"`
 	User  string    `json:"user,omitempty"`
 	Agent string    `json:"agent,omitempty"`
-	// By tells usage apart; nothing means one sum. At most one of hour, day and
-	// month counts.
+	// By groups usage; none means one sum. At most one of hour, day and month may be
+	// there.
 	By []UsageBy `json:"by,omitempty"`
 	// Limit is the most to give, those with the most calls of each period first; 0
 	// means 1,000.
 	Limit int `json:"limit,omitempty"`
 }
 
-// A UsageSum is what calls used that have ended. The fields that nobody asked to
-// tell apart are empty.
+// A UsageSum is what calls used that have ended. Fields that are not in
+// [UsageQuery.By] are empty.
 type UsageSum struct {
 	// Start is when the hour, day or month begins.
 	Start time.Time `json:"start,omitzero"`

@@ -20,10 +20,10 @@ type Checkpoint struct {
 	Signature []byte `json:"signature"`
 }
 
-// A Place is where a checkpoint stands in two chains: that of its organisation, and
-// that of all organisations of one database. Who removes, replaces, moves or replays
-// a checkpoint breaks one of them; who removes every checkpoint of an organisation
-// breaks the second.
+// A Place is the position of a checkpoint in two chains: that of its organisation, and
+// that of all organisations of one database. Removing, replacing, moving or replaying a
+// checkpoint breaks one of them; removing every checkpoint of an organisation breaks the
+// second.
 type Place struct {
 	// Number counts the checkpoints of the organisation from 1 on, and Prev is the
 	// [Checkpoint.ID] of the one before; "" of the first.

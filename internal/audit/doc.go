@@ -1,8 +1,7 @@
-// Package audit makes the record of what was done provable: every organisation
-// has one chain of entries, each of which holds the hash of the one before it.
-// Who changes, removes, adds or moves an entry has to change every entry after
-// it, and cannot do that behind a [Checkpoint], which is the hash of one entry
-// under an Ed25519 signature.
+// Package audit makes the log of actions provable. Every organisation has one chain
+// of entries, and each entry holds the hash of the one before it. To change, remove,
+// add or move an entry, an attacker has to change every entry after it. A [Checkpoint]
+// prevents that: it is the hash of one entry under an Ed25519 signature.
 //
 // [Link] puts an entry at the end of a chain and [Verify] looks at a whole one.
 // [Export] writes a chain as JSON Lines and [Read] verifies such a file without
@@ -18,8 +17,8 @@
 // checkpoint on. [Heads], and the [Mark] of each checkpoint, are kept where the
 // writer of the store cannot reach them, and [VerifyMarks] demands them.
 //
-// Not promised: entries after the last checkpoint can be written anew or cut off
-// without a trace by whoever may write to the store.
+// Not promised: who can write to the store can rewrite or cut off the entries after
+// the last checkpoint without a trace.
 //
 // The package is pure: it reads no file, no clock and no store.
 package audit

@@ -1,4 +1,4 @@
-// Package bounds limits JSON that comes from outside before anybody decodes it.
+// Package bounds limits JSON from outside before it is decoded.
 //
 // A decoder makes a value of every pair of bytes: 2.8 million empty objects in a
 // body of 8 MiB became 3.4 GB. [Check] counts values, nesting, members, items and

@@ -1,7 +1,7 @@
-// Package chain says what is to be done next in a chain of calls. It is pure: it
-// runs nothing, keeps nothing and knows no clock. [Compile] checks a plan and
-// [Program.Next] is a function of the state of the chain, so that a chain goes on
-// after a crash from whatever was written down.
+// Package chain decides which step of a chain of calls is next. It is pure: it runs
+// nothing, keeps nothing and knows no clock. [Compile] checks a plan, and
+// [Program.Next] is a function of the state of the chain. So after a crash a chain
+// continues from the state that was stored.
 //
 //	plan:  {"input": {"city": "Oslo"}, "steps": [
 //	  {"id": "find", "tool": "search", "args": {"q": {"$from": "input/city"}}},

@@ -28,7 +28,7 @@ type Config struct {
 	// Sink gets a copy of every checkpoint, outside of this machine if it can be; nil
 	// means that there is none.
 	Sink Sink
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets what an operator could act on. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -176,7 +176,7 @@ func (k *Keeper) Sign(ctx context.Context) error {
 	return nil
 }
 
-// sign is Sign for who has the lock, and without the file.
+// sign is Sign without the file. Precondition: mu is held.
 func (k *Keeper) sign(ctx context.Context) error {
 	if err := k.absorb(ctx); err != nil {
 		return err
@@ -254,9 +254,9 @@ func (k *Keeper) writeHeads() error {
 	return nil
 }
 
-// absorb takes in what other servers signed, and what this one signed before a crash, and
-// demands that a trusted key signed it, and that it follows what is known and fits the
-// entries.
+// absorb reads the checkpoints that other servers signed, and those that this one signed
+// before a crash. A trusted key must have signed each, and each must follow the one before
+// and fit its entry.
 func (k *Keeper) absorb(ctx context.Context) error {
 	for {
 		list, err := k.cfg.Store.ChainedFrom(ctx, k.tip.Serial, store.MaxPage)
@@ -301,8 +301,8 @@ func (k *Keeper) take(c audit.Checkpoint, fits bool) error {
 }
 
 // trusted reports, as a [*Mismatch], that no trusted key signed a checkpoint of the database.
-// Whoever can write to the database can write checkpoints, but cannot sign them: so nothing
-// of one counts before this.
+// An attacker who can write to the database can write checkpoints but cannot sign them, so
+// this check comes first.
 func (k *Keeper) trusted(c audit.Checkpoint) error {
 	switch c.Check(k.keys) {
 	case "":

@@ -1,10 +1,10 @@
 // Package layer keeps installed packages: each set of them once, as a read-only
 // directory under the digest of its lock and of the interpreter that it is for.
 //
-// A [Store] gives out a [Layer] for a [Want], and has it built if it is not there.
-// An [Installer] knows how: it resolves a requirement.Set to a lock with hashes
-// once ([Installer.Resolve]), and installs from the lock ([Installer.Install]),
-// by commands of pip, uv or npm that somebody else runs in a sandbox.
+// A [Store] returns a [Layer] for a [Want], and builds it if it is not there. An
+// [Installer] resolves a requirement.Set to a lock with hashes once
+// ([Installer.Resolve]) and installs from the lock ([Installer.Install]). It makes
+// commands of pip, uv or npm, which its caller runs in a sandbox.
 //
 //	caller                  Store                               another process
 //	  │ Layer(want) ──────────►│ shared lock ◄─── locks/DIGEST ───►│
@@ -16,15 +16,14 @@
 //
 // # What is promised
 //
-//   - A layer that is given out is complete: it appears by one rename, after its
-//     files are on the disk. What a crash left behind is removed when its lock is
-//     found free, by the next build of it and by the next [Open].
-//   - It is built once however many ask at once, in this process and in others.
-//     A build goes on as long as anybody waits for it.
-//   - It is what was built: before its first use in a process its files are
-//     compared with their hashes, unless Config.Quick. One that differs is built
-//     anew.
-//   - Nothing removes a layer that is in use, here or in another process.
+//   - A layer is complete: it appears by one rename, after its files are on the disk.
+//     The next build of it and the next [Open] remove the remains of a crash, once
+//     their lock is free.
+//   - A layer is built once, however many callers in however many processes want it.
+//     A build goes on as long as a caller waits for it.
+//   - A layer is unchanged: before its first use in a process its files are compared
+//     with their hashes, unless Config.Quick. A layer that differs is built again.
+//   - Nothing removes a layer that any process uses.
 //   - Files are 0444 or 0555 and directories 0555. The caller mounts them
 //     read-only all the same: modes do not stop their owner.
 //   - Size and number of files are bounded, while it is built too.

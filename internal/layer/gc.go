@@ -12,8 +12,8 @@ import (
 	"haft"
 )
 
-// List returns all layers, the one used last first. Damaged ones have no Kind, and
-// what is no layer at all is left out.
+// List returns all layers, the most recently used first. Damaged layers have no Kind.
+// Other files in the directory are left out.
 func (s *Store) List(ctx context.Context) ([]Info, error) {
 	entries, err := os.ReadDir(s.path("layers"))
 	if err != nil {
@@ -114,8 +114,8 @@ func notThere() error {
 	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such environment"}
 }
 
-// dropShared releases a lock that was taken for a look. If that made the file, it
-// goes again.
+// dropShared releases a lock that was taken to verify a layer. If that made the lock file,
+// dropShared removes it.
 func (s *Store) dropShared(digest string, lock *os.File) {
 	if _, err := os.Lstat(s.path("layers", digest)); errors.Is(err, fs.ErrNotExist) {
 		if ok, err := tryLock(lock, true); ok && err == nil {
@@ -168,9 +168,8 @@ type Swept struct {
 	Unknown []string
 }
 
-// GC removes layers, the one unused longest first, until all together have no more
-// than most bytes. It spares those in use, here or elsewhere, and those used within
-// the last least.
+// GC removes layers, the least recently used first, until all together have at most most
+// bytes. It keeps layers that any process uses, and those used within the last least.
 func (s *Store) GC(ctx context.Context, most int64, least time.Duration) (Swept, error) {
 	var out Swept
 	list, err := s.List(ctx)

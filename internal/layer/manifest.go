@@ -57,8 +57,8 @@ const (
 	maxLock      = 16 << 20
 )
 
-// seal makes files read-only, takes their hashes and writes what is kept beside
-// them, all of it to the disk.
+// seal makes files read-only, hashes them, writes info, manifest and lock beside them, and
+// syncs all of it to the disk.
 func (s *Store) seal(ctx context.Context, tmp string, want Want, started time.Time) (Info, error) {
 	root, err := os.OpenRoot(filepath.Join(tmp, "files"))
 	if err != nil {
@@ -158,8 +158,8 @@ func unfit(what string) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: "the packages cannot be kept: among their files is " + what}
 }
 
-// inside reports whether a link at name cannot lead out of the layer. Steps up must
-// come first: after a name, which may be a link itself, nobody knows where they lead.
+// inside reports whether a link at name cannot lead out of the layer. Steps up must come
+// first: after a name, which may be a link itself, their target is unknown.
 func inside(name, link string) bool {
 	if link == "" || path.IsAbs(link) || strings.ContainsRune(link, 0) {
 		return false
@@ -233,8 +233,8 @@ func (w *sealer) copy(name string) error {
 	return w.root.Rename(tmp, name)
 }
 
-// finish sets owner and mode, and sees the file to the disk. If we run as root the
-// sandbox's user is the owner so far, and another run may be given the same one.
+// finish sets owner and mode, and syncs the file. If Haft runs as root, the owner so far is
+// the user of the sandbox, which another run may get too.
 func (w *sealer) finish(name string, mode fs.FileMode, dir bool) error {
 	if os.Geteuid() == 0 {
 		if err := w.root.Lchown(name, 0, 0); err != nil {
@@ -321,7 +321,7 @@ func damaged(format string, args ...any) error {
 		fmt.Sprintf(format, args...)}
 }
 
-// info reads what is said of a layer, and whether it says so of this one. The error
+// info reads the info file of a layer and checks that it belongs to the layer. The error
 // wraps [fs.ErrNotExist] if there is no such layer.
 func (s *Store) info(digest string) (Info, error) {
 	if _, err := os.Lstat(s.path("layers", digest)); err != nil {

@@ -53,15 +53,15 @@ func (p *Problem) Error() string {
 // problemOf returns the problem that err wraps.
 func problemOf(err error) (*Problem, bool) { return errors.AsType[*Problem](err) }
 
-// sign is a text by which a problem is known. The first group is the requirement,
-// the second the other side.
+// sign is a text that identifies a problem. The first group is the requirement, the second
+// the other side.
 type sign struct {
 	kind ProblemKind
 	form *regexp.Regexp
 }
 
-// signs are in the order in which they are looked for: what explains another comes
-// before it. A package is "not found" too when the index cannot be reached.
+// signs are in the order in which they are searched: a cause comes before its effects. For
+// example, a package is also "not found" when the index cannot be reached.
 var signs = sync.OnceValue(func() []sign {
 	return []sign{
 		{ProblemDisk,
@@ -209,8 +209,8 @@ var (
 	})
 )
 
-// unsaid returns what pip keeps to its log: that the index answered with an error,
-// for which it says "not found", and what build code printed, if it was any.
+// unsaid returns what pip writes only to its log: errors of the index, which pip reports as
+// "not found", and the output of build code.
 func (st *step) unsaid() (fetches, build string) {
 	text, err := st.scratch.read("pip.log", maxResult)
 	if err != nil {
@@ -229,7 +229,7 @@ func (st *step) unsaid() (fetches, build string) {
 	return b.String(), build
 }
 
-// diagnose finds the problem in the words of an installer.
+// diagnose finds the problem in the output of an installer.
 func diagnose(text string) *Problem {
 	for _, s := range signs() {
 		m := s.form.FindStringSubmatch(text)
@@ -287,8 +287,8 @@ func (st *step) contested(text string) bool {
 	})
 }
 
-// asker says who asked for a requirement that an installer names, and who for which
-// version if several did: their constraints may contradict each other.
+// asker says who asked for a requirement that an installer names. If several did, it says
+// who asked for which version: their constraints may contradict each other.
 func (st *step) asker(text string) string {
 	name := packageName(text)
 	for _, p := range st.set.Pip {

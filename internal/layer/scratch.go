@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// A scratch is the directory of one step, which code of packages can write to: whatever
-// is in it may be a link, a pipe or a device, or grow without end. All that Haft does in
-// there goes through these methods, which follow no link out of it and wait for nobody.
+// A scratch is the directory of one step. Code of packages can write to it, so its files may
+// be links, pipes or devices, or grow without end. Haft reads and writes it only by these
+// methods: they follow no link out of it and never block on a file.
 type scratch string
 
 // root opens the directory.

@@ -37,8 +37,8 @@ func (l *Layer) Close() error {
 	return nil
 }
 
-// sharedBuild is one build, or one wait for somebody else's, and those who wait for it.
-// All but done is guarded by the store's mu; listeners by its own.
+// sharedBuild is one build, or one wait for that of another process, with its waiters. The
+// store's mu guards all fields but done; listeners have a mutex of their own.
 type sharedBuild struct {
 	want    Want
 	build   Build
@@ -57,9 +57,9 @@ type sharedBuild struct {
 // errNobody is why a build ends that nobody waits for any more.
 var errNobody = errors.New("nobody waits for the build")
 
-// Layer returns the layer that want names. If it is not there, build makes it: once,
-// however many ask. The build goes on while anybody waits for it, whoever came
-// first. Every layer that is returned must be closed.
+// Layer returns the layer that want names. If it is not there, build makes it, once for all
+// callers. The build goes on while any caller waits for it. Every returned layer must be
+// closed.
 func (s *Store) Layer(ctx context.Context, want Want, build Build) (*Layer, error) {
 	digest := want.Digest()
 	if len(want.Lock) > maxLock {

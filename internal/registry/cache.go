@@ -9,7 +9,7 @@ import (
 	"haft"
 )
 
-// The bounds on what is kept compiled.
+// The bounds on the compiled tools that are kept.
 const (
 	defaultCache = 4096
 	maxCost      = 256 << 20 // bytes, roughly
@@ -31,8 +31,7 @@ func stampOf(t haft.Tool) stamp {
 	return stamp{t.ID, t.Version.Number, t.Updated.UnixMicro()}
 }
 
-// An entry is what is known of a tool. Tool is in its current state, whatever
-// version is asked for.
+// An entry is a tool as it was read, with the version that was asked for.
 type entry struct {
 	key      key
 	name     string
@@ -43,18 +42,18 @@ type entry struct {
 	cost     int64
 }
 
-// A pendingLoad is a tool that is being loaded, for all who want it.
+// A pendingLoad is a tool that one caller loads and others wait for.
 type pendingLoad struct {
 	done  chan struct{}
 	entry *entry
 	err   error
 }
 
-// cache keeps entries, the least recently used of which it forgets first.
+// cache keeps entries and drops the least recently used first.
 //
-// What was read before a write may arrive after it. So every write begins a new
-// age, and what was read in an older one is given to those who waited for it, and
-// to nobody later.
+// A load that began before a write may end after it. So every write begins a new age.
+// An entry that was read in an older age is returned to the callers that waited for it,
+// and is not kept.
 type cache struct {
 	most int
 
@@ -80,8 +79,8 @@ func newCache(most int) *cache {
 	return &cache{most: most, entries: map[key]*list.Element{}, recent: list.New(), loads: map[loadKey]*pendingLoad{}}
 }
 
-// entry returns what is known under k. If fresh is set, that must be of this
-// state. What is not known is loaded, once for all who want it at the same time.
+// entry returns the entry of k. If fresh is set, the entry must be of this state. An entry
+// that is not kept is loaded, once for all callers that want it at the same time.
 func (c *cache) entry(ctx context.Context, k key, fresh *stamp,
 	load func(context.Context) (*entry, error)) (*entry, error) {
 	for {
@@ -121,7 +120,7 @@ func (c *cache) entry(ctx context.Context, k key, fresh *stamp,
 	}
 }
 
-// errPanic is what waiters get if loading panicked.
+// errPanic is the error of waiters if loading panicked.
 var errPanic = errors.New("loading a tool panicked")
 
 // run loads an entry and keeps it unless something was written meanwhile.
@@ -158,7 +157,7 @@ func (c *cache) drop(el *list.Element) {
 	c.cost -= e.cost
 }
 
-// forget drops all that is known of a tool, by any name, and begins a new age.
+// forget drops all entries of a tool, by any name, and begins a new age.
 // It looks at every entry: writes are rare, and each is synced to a disk.
 func (c *cache) forget(org string, id haft.ToolID, name string) {
 	c.mu.Lock()

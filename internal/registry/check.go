@@ -52,7 +52,7 @@ type checker struct {
 	misfits []haft.Misfit
 }
 
-// fail notes what is wrong at a place of the draft's JSON.
+// fail notes a mistake at a place of the draft's JSON.
 func (c *checker) fail(pointer, format string, args ...any) {
 	if len(c.misfits) < maxMisfits {
 		c.misfits = append(c.misfits, haft.Misfit{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
@@ -85,8 +85,8 @@ func (c *checker) err(what string) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + inWords(c.misfits), Misfits: c.misfits}
 }
 
-// checkDraft reports everything in a draft that can be seen to be wrong without
-// reading its source, at once. The kind must be set.
+// checkDraft reports all mistakes of a draft that can be found without reading its
+// source. The kind must be set.
 func checkDraft(d haft.Draft) error {
 	var c checker
 	if d.Name != "" {
@@ -165,7 +165,7 @@ func (c *checker) settings(s haft.Settings) {
 	c.output(at+"/output", s.Output)
 }
 
-// hosts checks what a tool may reach.
+// hosts checks the network rules of a tool.
 func (c *checker) hosts(at string, hosts []string) {
 	c.each(at, hosts, MaxHosts, "hosts", func(at, host string) {
 		if host == "full" {
@@ -176,7 +176,7 @@ func (c *checker) hosts(at string, hosts []string) {
 	})
 }
 
-// output checks what a tool is expected to give back.
+// output checks the settings of a tool's output.
 func (c *checker) output(at string, o haft.Output) {
 	if o.Type != haft.OutputAny && !slices.Contains(haft.OutputTypes(), o.Type) {
 		c.fail(at+"/type", "must be json, text, number, boolean or list")

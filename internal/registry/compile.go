@@ -11,13 +11,12 @@ import (
 	"haft/schema"
 )
 
-// A Compiled is a tool that is ready to be called: arguments and values can be
-// held against what it promises. It never changes, nobody may change its Tool,
-// and it is safe for concurrent use.
+// A Compiled is a tool that is ready to be called: it checks arguments and values. It
+// never changes, nobody may change its Tool, and it is safe for concurrent use.
 type Compiled struct {
 	Tool haft.Tool
-	// Current is the current version of the tool if Tool is in another one, which was
-	// asked for by its digest. What the current version demands holds for it too.
+	// Current is the current version if Tool is another one, which was asked for by its
+	// digest. The demands of the current version hold for that one too.
 	Current *haft.Version
 
 	args, returns *schema.Compiled
@@ -51,8 +50,8 @@ func compileSchema(text json.RawMessage) (*schema.Compiled, error) {
 	return schema.Compile(tree)
 }
 
-// Fit reads arguments as models write them and makes them fit, or returns the
-// failure that says why they do not.
+// Fit reads arguments as models write them and makes them fit the schema, or returns
+// the failure that says why they do not fit.
 func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
 	args, err := schema.ReadArguments(text)
 	if err != nil {
@@ -71,10 +70,10 @@ func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
 	return raw, nil
 }
 
-// Check holds the value of a result against what the tool promises: its output
-// type, its schema and its validators. A value that does not fit becomes a
-// failure; one that does is cut to what a model gets to see. A result that is not
-// a success is left as it is.
+// Check compares the value of a result with the output type, the schema and the
+// validators of the tool. A value that does not fit becomes a failure; one that fits
+// is cut to the length that a model gets to see. Results that are no success stay as
+// they are.
 func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 	if res.Status != haft.StatusSuccess {
 		return
@@ -95,9 +94,9 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 	res.Value, res.Truncated.Value = value.Cut(read, out.MaxChars)
 }
 
-// readAs reads a value as the type that is expected. A text is read like one that
-// was printed, as a function that gives back the words of another program means
-// it; what a shell script printed was read when it ended.
+// readAs reads a value as the expected type. A text is read like printed output, because
+// functions often return the output of another program. The output of a shell script
+// was read when it ended.
 func readAs(v json.RawMessage, typ haft.OutputType, kind haft.Kind) (json.RawMessage, []haft.Misfit) {
 	if typ == haft.OutputAny || typ == haft.OutputJSON && kind == haft.KindBash {
 		return v, nil

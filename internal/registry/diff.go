@@ -17,9 +17,8 @@ const (
 	maxSteps   = 10_000
 )
 
-// Changes says in words how the schemas of two versions differ for those who
-// call the tool or read its value, such as "/city: required now". The words of
-// descriptions do not count.
+// Changes says in words how the schemas of two versions differ for callers, such as
+// "/city: required now". Descriptions do not count.
 func Changes(old, new haft.Version) []string {
 	args := changes(old.Parameters, new.Parameters)
 	for _, line := range changes(old.Returns, new.Returns) {
@@ -56,7 +55,7 @@ func changes(old, new json.RawMessage) []string {
 	return d.lines
 }
 
-// bare is the text of a schema without what only explains, with sorted keys.
+// bare is the text of a schema without descriptions, with sorted keys.
 func bare(v any) string { return sorted(meaning(v, false)) }
 
 // literal is the text of a value that a schema holds, with sorted keys.
@@ -71,7 +70,7 @@ func sorted(v any) string {
 	return string(text)
 }
 
-// What the values of a schema's keywords are, if they are no schemas.
+// The keywords of a schema whose values are no schemas, by what the values are.
 var (
 	explaining = []string{"description", "title", "examples", "$comment", "deprecated"}
 	// schemas by name
@@ -80,8 +79,8 @@ var (
 	holding = []string{"default", "const", "enum"}
 )
 
-// meaning copies a schema as maps, which encoding/json sorts, without what only
-// explains. All is kept of a value that is no schema but data.
+// meaning copies a schema as maps, which encoding/json sorts, without descriptions.
+// Data, such as the values of an enum, is copied whole.
 func meaning(v any, data bool) any {
 	switch v := v.(type) {
 	case *schema.Object:

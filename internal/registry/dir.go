@@ -59,15 +59,14 @@ func kindOf(name string) (haft.Kind, bool) {
 // stem returns the path of a source without its ending.
 func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
 
-// ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is
-// one. Beside weather.py there may be weather.tool.json with what the source does
-// not say: a [haft.Draft] without the source. A shell script and a default export
-// that do not say what they are called are called like their files.
+// ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is one.
+// weather.tool.json beside weather.py is a sidecar: a [haft.Draft] without the source.
+// A shell script or a default export without a name is named after its file.
 //
-// Files and directories that are hidden, node_modules, __pycache__, tests by the
-// conventions of their language, and links that lead out of the directory are not
-// looked at. What is wrong with one file is in its Found; an error is about the
-// whole directory. They are ordered by path.
+// ReadDir skips hidden files and directories, node_modules, __pycache__, tests by the
+// conventions of their language, and links that lead out of the directory. A mistake in
+// one file is in its Found; an error is about the whole directory. The result is ordered
+// by path.
 func ReadDir(dir string) ([]Found, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -195,7 +194,7 @@ func sourcesOf(files []string, side string) []string {
 	})
 }
 
-// readDraft reads a source and what stands beside it.
+// readDraft reads a source and its sidecar.
 func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, error) {
 	var d haft.Draft
 	if side != "" {
@@ -232,8 +231,8 @@ var (
 	})
 )
 
-// nameless reports whether a source does not say what the tool is called. Being
-// wrong does little harm: the file's name is then taken, or missed.
+// nameless reports whether a source does not name its tool. A wrong answer does little
+// harm: the name of the file is then used, or not.
 func nameless(kind haft.Kind, source string) bool {
 	switch kind {
 	case haft.KindTypeScript, haft.KindJavaScript:
@@ -249,8 +248,8 @@ func nameless(kind haft.Kind, source string) bool {
 	return false
 }
 
-// ReadSidecar reads what stands beside a source: a [haft.Draft] without it, with
-// no key that is not known and none twice.
+// ReadSidecar reads a sidecar: a [haft.Draft] without the source, with known keys only
+// and none twice.
 func ReadSidecar(text []byte) (haft.Draft, error) {
 	if len(text) > maxSidecar {
 		return haft.Draft{}, fmt.Errorf("it has more than %d bytes", maxSidecar)

@@ -1,10 +1,9 @@
 // Package registry knows which tools there are. It never runs one.
 //
-// A [Registry] keeps tools in a store and gives the engine what a call needs: a
-// [Compiled] tool, whose schema and validators are ready to hold arguments and
-// values against. Somebody gives a [haft.Draft] to [Registry.Put]; it is checked,
-// its source reviewed, its schema derived, and it becomes a version that never
-// changes and that its [Digest] names.
+// A [Registry] keeps tools in a store. For a call it gives the engine a [Compiled]
+// tool, which checks arguments and values. [Registry.Put] makes a version of a
+// [haft.Draft]: it checks the draft, reviews the source and derives the schema. A
+// version never changes; its [Digest] names it.
 //
 // # What is promised
 //
@@ -13,11 +12,10 @@
 //     resolved, whether it is asked for by name or by digest.
 //   - Built-in tools are there in every organisation. Nothing can take their
 //     names, change or remove them.
-//   - After a write has returned, no [Registry.Resolve] of the same process gives
-//     what was before. Over a shared store, that also holds for the writes of
-//     other processes.
-//   - What changes between two versions for those who call the tool is said in
-//     words ([haft.Change.Schema]).
+//   - After a write has returned, [Registry.Resolve] of the same process returns
+//     the new state. With a shared store this holds for writes of other processes
+//     too.
+//   - A new version says in words what changes for callers ([haft.Change.Schema]).
 //
 // [ReadDir], [WriteDir] and [Watch] move tools between a registry and a directory
 // of source files.

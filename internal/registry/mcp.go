@@ -17,15 +17,14 @@ import (
 // serverTag is the tag of a server's tools.
 func serverTag(server string) string { return "mcp:" + server }
 
-// Sync brings the tools of an MCP server up to what it lists.
+// Sync updates the tools of an MCP server to what the server lists.
 //
-// A tool that is new, or says something else than before, waits for a person
-// unless accept: a server that was looked at once could otherwise say anything
-// later. What was accepted stays callable as it was. A tool in which characters
-// are hidden waits in any case, and shows them. Tools that are not listed any more
-// are removed; those that cannot be called are among the server's Invalid.
+// A tool that is new or changed waits for a person unless accept is set: otherwise a
+// server could change a tool after a person accepted it. The accepted version stays
+// callable. A tool with hidden characters always waits, and shows them. Tools that are
+// no longer listed are removed; those that cannot be called are in the server's Invalid.
 //
-// The Server of the change has what is to be kept of the list.
+// The Server of the change is to be stored.
 func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer, l haft.MCPListing,
 	accept bool) (*haft.MCPChange, error) {
 	if err := p.Check(); err != nil {
@@ -63,8 +62,8 @@ func (r *Registry) Sync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	return y.done, nil
 }
 
-// Unsync lets remove remove a server together with its tools, of which nothing else
-// is written meanwhile, and returns their names.
+// Unsync calls remove with the tools of a server, while nothing else writes tools of the
+// organisation, and returns their names.
 func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	remove func(tools []haft.ToolID) error) ([]string, error) {
 	defer r.writes.lock(p.Org)()
@@ -88,7 +87,7 @@ func (r *Registry) Unsync(ctx context.Context, p haft.Principal, s haft.MCPServe
 	return names, nil
 }
 
-// syncing is a list on its way into the store.
+// syncing is the state of one Sync.
 type syncing struct {
 	r       *Registry
 	p       haft.Principal
@@ -170,8 +169,7 @@ func (y *syncing) tool(ctx context.Context, ready prepared) error {
 	return y.put(ctx, name, v, found)
 }
 
-// same reports whether v says nothing new: it runs already, or waits, or was
-// refused.
+// same reports whether v is known: it is current, waits, or was refused.
 func (y *syncing) same(old *haft.Tool, last *haft.Version, v haft.Version) bool {
 	if old.Version.Number != 0 && old.Version.Digest == v.Digest {
 		return true
@@ -271,7 +269,7 @@ func (y *syncing) version(name string, t haft.MCPTool) (haft.Version, error) {
 	return v, nil
 }
 
-// shown writes a schema with what is hidden in it to be seen.
+// shown writes a schema with its hidden characters escaped.
 func shown(tree any, hidden bool) (json.RawMessage, bool, error) {
 	text, err := schema.Encode(tree)
 	if err != nil {
@@ -343,8 +341,8 @@ func reasonsOf(err error) []string {
 	return []string{haft.MessageOf(err)}
 }
 
-// secretive reports whether a character changes what a text says without being
-// seen: controls, joiners and marks of direction, tags, variation selectors.
+// secretive reports whether a character is invisible and changes the meaning of a text:
+// controls, joiners and marks of direction, tags, variation selectors.
 func secretive(r rune) bool {
 	switch {
 	case r == '\n', r == '\t', r == '\r':
@@ -362,10 +360,10 @@ func secretive(r rune) bool {
 	return false
 }
 
-// hides reports whether a text holds characters that nobody sees.
+// hides reports whether a text holds invisible characters.
 func hides(s string) bool { return strings.ContainsFunc(s, secretive) }
 
-// visible shows them.
+// visible escapes the invisible characters of a text.
 func visible(s string) string {
 	if !hides(s) {
 		return s
@@ -373,7 +371,7 @@ func visible(s string) string {
 	return escaped(s, `\u{%x}`)
 }
 
-// escaped writes every character that nobody sees in a form.
+// escaped writes every invisible character in a form.
 func escaped(s, form string) string {
 	var b strings.Builder
 	for _, r := range s {

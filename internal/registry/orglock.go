@@ -2,20 +2,20 @@ package registry
 
 import "sync"
 
-// orgLocks has a lock for every organisation that writes. What one organisation does
-// while it holds its own never makes another wait.
+// orgLocks has a lock for every organisation that writes, so that one organisation never
+// waits for another.
 type orgLocks struct {
 	mu  sync.Mutex
 	all map[string]*orgLock
 }
 
-// orgLock is that of one organisation, while anybody wants it.
+// orgLock is the lock of one organisation. It exists while somebody holds or wants it.
 type orgLock struct {
 	sync.Mutex
 	users int
 }
 
-// lock locks an organisation and returns what unlocks it.
+// lock locks an organisation and returns the function that unlocks it.
 func (l *orgLocks) lock(org string) (unlock func()) {
 	l.mu.Lock()
 	if l.all == nil {

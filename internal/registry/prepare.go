@@ -6,9 +6,9 @@ import (
 	"haft"
 )
 
-// Prepare makes of a draft what [Registry.Put] would keep, ready to be called, and
-// keeps nothing. The source is reviewed as if it were kept; what a person would
-// have to look at first is [haft.CodeDenied], since nobody is asked.
+// Prepare compiles a draft as [Registry.Put] does, and keeps nothing. The source is
+// reviewed as if it were kept. A draft that a person would have to accept first is
+// [haft.CodeDenied].
 func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) (*Compiled, error) {
 	c, err := r.draft(ctx, p, d)
 	if err != nil {

@@ -14,12 +14,13 @@ import (
 	"haft/schema"
 )
 
-// Put makes a version of a draft: of a new tool, or of the one of that name.
+// Put makes a version of a draft: of a new tool, or of the tool of that name.
 //
-// The draft is checked and its source reviewed before anything is stored. What
-// must not be kept is [haft.CodeDenied], with rule and line; what is wrong is
-// [haft.CodeInvalid], with all that can be seen at once; and a name that is taken
-// or a current version that is not the expected one is [haft.CodeConflict].
+// Put checks the draft and reviews its source before it stores anything. The error is
+// [haft.CodeDenied], with rule and line, for a source that must not be kept;
+// [haft.CodeInvalid], with all mistakes, for a draft that is wrong; and
+// [haft.CodeConflict] for a name that is taken or a current version that is not the
+// expected one.
 //
 // The tool of the Change has the version that was put, also if that waits for a
 // person and is not the current one; its Review says so. Category and tags that
@@ -52,7 +53,7 @@ func (r *Registry) lock(ctx context.Context, c *change) error {
 	return err
 }
 
-// change is a draft on its way into the store.
+// change is a draft that becomes a version.
 type change struct {
 	draft    haft.Draft
 	by       haft.Principal
@@ -205,8 +206,8 @@ func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	return nil
 }
 
-// derive reads the source. If a schema is given, what the source says about its
-// own is not needed, only what to call and how.
+// derive reads the source. If a schema is given, only the function and how to call it
+// are needed.
 func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived, error) {
 	d := c.draft
 	if r.cfg.Derive == nil {
@@ -243,7 +244,7 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 	return derived, nil
 }
 
-// keep stores a version and says what became of it.
+// keep stores a version and describes the change.
 func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 	defer r.writes.lock(c.by.Org)()
 	before, last, err := r.before(ctx, c)
@@ -394,8 +395,7 @@ func unhealthy(h haft.SchemaHealth) error {
 	return e
 }
 
-// invalid makes an error for the author of a tool. Errors that are nobody's fault
-// but ours stay what they are.
+// invalid makes an error for the author of a tool. Internal errors stay internal.
 func invalid(what string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok {
 		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter,

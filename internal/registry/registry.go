@@ -12,7 +12,7 @@ import (
 	"haft/schema"
 )
 
-// A Source is the text of a tool whose signature is wanted.
+// A Source is the text of a tool from which a signature is derived.
 type Source struct {
 	Name     string // of the tool, where the text does not say
 	Kind     haft.Kind
@@ -36,16 +36,16 @@ type Derived struct {
 	Output haft.OutputType
 }
 
-// A Verdict is what policy says to the findings of a review. Anything else than
+// A Verdict is the answer of policy to the findings of a review. Any other text than
 // the constants means [Refuse].
 type Verdict string
 
 // The verdicts, mildest first.
 const (
-	Pass   Verdict = "pass"   // nothing to say
-	Warn   Verdict = "warn"   // tell who registers
-	Ask    Verdict = "ask"    // a person has to look first
-	Refuse Verdict = "refuse" // it is not kept
+	Pass   Verdict = "pass"   // keep the version
+	Warn   Verdict = "warn"   // keep it and warn the author
+	Ask    Verdict = "ask"    // keep it, and a person has to accept it before it runs
+	Refuse Verdict = "refuse" // do not keep it
 )
 
 // Config says what a registry does with drafts. Every function may be called by
@@ -57,15 +57,15 @@ type Config struct {
 	// Review looks for what is dangerous in a source, before it is kept. A source
 	// that cannot be reviewed, which is every one if Review is nil, is refused.
 	Review func(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error)
-	// Judge is what policy says to findings in a version of a tool. Nil means
+	// Judge decides what findings in a version of a tool mean. Nil means
 	// [DefaultJudge].
 	Judge func(t haft.Tool, findings []haft.Finding) Verdict
-	// SelfReview lets those who registered a version accept it.
+	// SelfReview allows the author of a version to accept it.
 	SelfReview bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
-	// Lock finds the exact packages that a draft needs: what it names, and what its
-	// source does. It returns all that is named, and the lock. Nil locks nothing.
+	// Lock finds the exact packages that a draft and its source name. It returns all
+	// of those requirements, and the lock. Nil locks nothing.
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
 	// Reserved reports names that drafts may not have; nil reserves none but
 	// those of the built-in tools.
@@ -95,20 +95,20 @@ func DefaultJudge(_ haft.Tool, findings []haft.Finding) Verdict {
 // use.
 type Registry struct {
 	store   *store.Store
-	shared  bool // whether others write too
+	shared  bool // other processes write too
 	cfg     Config
 	cache   *cache
 	builtin map[string]*Compiled // by name and by id
 	names   []string             // of the built-in tools, in order
 
-	// writes is held while the store is read and then written, so that nothing of
-	// this process and organisation comes between. Nothing is compiled meanwhile. Stores
-	// that are shared have conditions of their own.
+	// writes is held while the store is read and then written, so that no other write
+	// of this process and organisation happens in between. Nothing is compiled
+	// meanwhile. Shared stores check conditions themselves.
 	writes orgLocks
 }
 
-// New makes a registry over a store. It panics if a built-in tool is not one:
-// that is a mistake of the programmer.
+// New makes a registry over a store. It panics if a built-in tool is invalid: that
+// is a mistake of the programmer.
 func New(s *store.Store, cfg Config) *Registry {
 	if cfg.Judge == nil {
 		cfg.Judge = DefaultJudge
@@ -168,7 +168,7 @@ func (r *Registry) taken(name string) bool {
 	return slices.ContainsFunc(r.names, func(n string) bool { return plain(n) == plain(name) })
 }
 
-// plain is a name without what readers overlook.
+// plain is a name without the differences that readers overlook.
 func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name), "-", "_") }
 
 // now is the time as stores keep it.

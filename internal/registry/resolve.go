@@ -104,7 +104,7 @@ func runnable(v haft.Version) error {
 	return &haft.Error{Code: haft.CodeDenied, Message: "the version was refused at its review"}
 }
 
-// idle says why a tool has no version to call.
+// idle returns the reason why a tool has no version to call.
 func (r *Registry) idle(ctx context.Context, org string, id haft.ToolID) (denied, err error) {
 	last, err := r.newest(ctx, org, id)
 	if err != nil {

@@ -44,7 +44,7 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 	return nil
 }
 
-// judge asks what the findings mean for the tool, whose name the source may say.
+// judge asks policy what the findings mean for the tool.
 func (r *Registry) judge(ctx context.Context, c *change) error {
 	t, findings := c.tool, c.findings
 	if len(findings) > 0 {
@@ -103,8 +103,8 @@ func summarize(findings []haft.Finding) string {
 	return strings.Join(inSentences(findings, "and %d more"), "; ")
 }
 
-// person says who somebody is, for comparing the author of a version with who
-// accepts it. It is "" for nobody in particular.
+// person names a principal, to compare the author of a version with the person who
+// accepts it. It is "" for a principal without user and agent.
 func person(p haft.Principal) string {
 	switch {
 	case p.User != "":

@@ -24,8 +24,8 @@ func (r *Registry) own(ctx context.Context, p haft.Principal, ref string) (*haft
 	return t, nil
 }
 
-// Set changes what is not part of a version. An answer to a review is about the
-// version that s names, or else the newest one that waits.
+// Set changes the state of a tool outside of its versions. An answer to a review is about
+// the version that s names, or else the newest one that waits.
 func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
 	var c checker
 	if s.Category != nil {

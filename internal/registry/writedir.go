@@ -58,7 +58,7 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 	return written, nil
 }
 
-// writeSidecar writes what stands beside a source.
+// writeSidecar writes the sidecar of a source.
 func writeSidecar(t haft.Tool) ([]byte, error) {
 	d := DraftOf(t)
 	d.Category, d.Tags = t.Category, t.Tags
@@ -71,7 +71,7 @@ func writeSidecar(t haft.Tool) ([]byte, error) {
 		haft.Draft
 		Source string `json:"source_code,omitempty"`
 	}{Draft: d}); err != nil {
-		return nil, fmt.Errorf("write what belongs to the tool %s: %w", t.Name, err)
+		return nil, fmt.Errorf("write the sidecar of tool %s: %w", t.Name, err)
 	}
 	return b.Bytes(), nil
 }

@@ -1,6 +1,5 @@
-// Package requirement reads what tools may say that they need: packages from a
-// Python index (PEP 508) and from an npm registry (semver). It is pure: nothing
-// here looks into an index.
+// Package requirement reads the packages that tools need: from a Python index (PEP 508)
+// and from an npm registry (semver). It is pure: it never asks an index.
 //
 // A [Set] comes from strings ([Parse]), from a requirements file
 // ([ReadRequirements]), from pyproject.toml ([ReadPyproject]), from the metadata
@@ -12,14 +11,13 @@
 //   - A requirement is a name with constraints, and nothing else. Options, URLs,
 //     paths, aliases, shell and anything that is not printable ASCII are refused,
 //     and the error says where they stand. It holds no text that was not accepted.
-//   - What comes out is written anew from what was understood: [Pip.String] and
-//     [NPM.String] never hold a character that was merely passed on. So an
-//     installer that reads it sees what was checked here.
-//   - What was accepted once is accepted again and comes out the same.
+//   - [Pip.String] and [NPM.String] write the parsed requirement, never the original
+//     text. So an installer reads exactly what was checked here.
+//   - A requirement that was written is accepted again and is written the same.
 //   - Sizes and counts are bounded: [MaxCount], [MaxLength], [MaxFile].
 //
-// Whether versions exist that fit, and fit together, is for the installer to say:
-// package layer reports its refusal with who asked for what.
+// The installer decides whether versions exist that fit together. Package layer reports
+// its refusal and says who asked for what.
 //
 // [MissingModule] goes the other way: from a failed import to the package that
 // would provide it.

@@ -77,7 +77,7 @@ func ParsePip(text string) (Pip, error) {
 	return p, nil
 }
 
-// pipNoise names what people and attackers put where a name belongs.
+// pipNoise refuses options, URLs and paths in the place of a name, with a reason each.
 func pipNoise(text string) error {
 	head, _, _ := strings.Cut(text, ";")
 	switch {
