@@ -35,6 +35,7 @@ var inPlace = []string{"anyOf", "oneOf", "allOf", "not", "if", "then", "else", "
 // A sub is a schema within a schema.
 type sub struct {
 	keyword string
+	name    string // of a schema that has one
 	step    string // what it adds to a path, such as .properties.a or .anyOf[0]
 	value   any
 }
@@ -73,11 +74,11 @@ func mapNested(k string, value any, f func(sub) any) (any, bool) {
 	case *Object:
 		switch kind {
 		case oneSchema:
-			return f(sub{k, "." + k, v}), true
+			return f(sub{k, "", "." + k, v}), true
 		case schemaByKey:
 			m := &Object{}
 			for _, name := range v.Keys() {
-				m.Set(name, f(sub{k, "." + k + "." + name, v.Value(name)}))
+				m.Set(name, f(sub{k, name, "." + k + "." + name, v.Value(name)}))
 			}
 			return m, true
 		}
@@ -85,16 +86,22 @@ func mapNested(k string, value any, f func(sub) any) (any, bool) {
 		if kind == schemaList || k == "items" {
 			list := make([]any, len(v))
 			for i := range v {
-				list[i] = f(sub{k, "." + k + "[" + strconv.Itoa(i) + "]", v[i]})
+				list[i] = f(sub{k, "", "." + k + "[" + strconv.Itoa(i) + "]", v[i]})
 			}
 			return list, true
 		}
 	case bool:
 		if kind == oneSchema {
-			return f(sub{k, "." + k, v}), true
+			return f(sub{k, "", "." + k, v}), true
 		}
 	}
 	return nil, false
+}
+
+// MapKeyword applies f to the schemas in the value of a keyword, and to their names
+// where they have some. It reports whether the value is one that holds schemas.
+func MapKeyword(keyword string, value any, f func(name string, v any) any) (any, bool) {
+	return mapNested(keyword, value, func(s sub) any { return f(s.name, s.value) })
 }
 
 // typesOf returns the type names that o declares, or nil.

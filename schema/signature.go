@@ -1,8 +1,15 @@
 package schema
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
+
+	"haft/internal/jsontree"
 )
 
 // A Signature is what source code says about a function that is a tool.
@@ -75,3 +82,42 @@ func Describe(o *Object, text string) {
 
 // MaxSource is the largest source that is read, in bytes.
 const MaxSource = 1 << 20
+
+// CheckSource refuses source that is no text, empty or too large: the error is a
+// [*SourceError]. Without anyEncoding it must be UTF-8.
+func CheckSource(source []byte, anyEncoding bool) error {
+	fail := func(at int, format string, args ...any) error {
+		line, column := jsontree.Position(source, int64(at))
+		return &SourceError{Line: line, Column: column, Message: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case len(source) > MaxSource:
+		return fail(0, "the source has %d bytes, %d is the most", len(source), MaxSource)
+	case len(bytes.TrimSpace(bytes.TrimPrefix(source, []byte("\ufeff")))) == 0:
+		return fail(0, "the source is empty")
+	}
+	if i := bytes.IndexByte(source, 0); i >= 0 {
+		return fail(i, "the source is not text: it has a zero byte")
+	}
+	for i := 0; i < len(source) && !anyEncoding; {
+		r, n := utf8.DecodeRune(source[i:])
+		if r == utf8.RuneError && n == 1 {
+			return fail(i, "the source is not text in UTF-8")
+		}
+		i += n
+	}
+	return nil
+}
+
+// JoinSourceErrors joins the problems of a source in the order of their places. It
+// returns nil for none.
+func JoinSourceErrors(found []*SourceError) error {
+	slices.SortStableFunc(found, func(a, b *SourceError) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	all := make([]error, len(found))
+	for i := range found {
+		all[i] = found[i]
+	}
+	return errors.Join(all...)
+}

@@ -4,12 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"sync"
-	"unicode/utf8"
 
 	"haft/schema"
 )
@@ -56,10 +54,10 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	src := strings.TrimPrefix(string(source), "\ufeff")
-	if err := checkText(src); err != nil {
+	if err := schema.CheckSource(source, false); err != nil {
 		return nil, err
 	}
+	src := strings.TrimPrefix(string(source), "\ufeff")
 	h := &header{opts: config, seen: map[string]string{}}
 	h.lines = commentLines(src)
 	r := h.read()
@@ -70,40 +68,10 @@ func Derive(ctx context.Context, source []byte, config Config) (*Result, error) 
 	} else if err != nil {
 		return nil, err
 	}
-	if len(h.errs) > 0 {
-		slices.SortStableFunc(h.errs, func(a, b *schema.SourceError) int { return cmp.Compare(a.Line, b.Line) })
-		var all []error
-		for _, e := range h.errs {
-			all = append(all, e)
-		}
-		return nil, errors.Join(all...)
+	if err := schema.JoinSourceErrors(h.errs); err != nil {
+		return nil, err
 	}
 	return r, nil
-}
-
-// checkText refuses what is no text, or too much of it.
-func checkText(src string) error {
-	bad := func(at int, message string) error {
-		before := src[:at]
-		line := strings.Count(before, "\n") + 1
-		column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
-		return &schema.SourceError{Line: line, Column: column, Message: message}
-	}
-	switch {
-	case len(src) > schema.MaxSource:
-		return bad(schema.MaxSource, fmt.Sprintf("the source has %d bytes, %d is the most", len(src), schema.MaxSource))
-	case strings.TrimSpace(src) == "":
-		return bad(0, "the source is empty")
-	}
-	for i, r := range src {
-		if r == 0 {
-			return bad(i, "the source is not text: it has a zero byte")
-		}
-		if r == utf8.RuneError && !strings.HasPrefix(src[i:], "\ufffd") {
-			return bad(i, "the source is not text in UTF-8")
-		}
-	}
-	return nil
 }
 
 // A line is one line of the header without its mark.
@@ -161,9 +129,7 @@ func (h *header) read() *Result {
 	r := &Result{}
 	h.name = h.opts.Function
 	sections := h.split()
-	if h.name == "" {
-		h.name = h.opts.DefaultName
-	}
+	h.name = cmp.Or(h.name, h.opts.DefaultName)
 	at := line{number: 1}
 	if len(h.lines) > 0 {
 		at = h.lines[0]
@@ -239,21 +205,18 @@ func paragraphs(lines []line) string {
 
 // returns reads "json: what it is".
 func (h *header) returns(lines []line, r *Result) {
-	for len(lines) > 0 && lines[0].text == "" {
-		lines = lines[1:]
-	}
-	if len(lines) == 0 {
+	first := slices.IndexFunc(lines, func(l line) bool { return l.text != "" })
+	if first < 0 {
 		return
 	}
+	lines = lines[first:]
 	word, rest, found := strings.Cut(lines[0].text, ":")
-	switch strings.TrimSpace(word) {
+	switch word = strings.TrimSpace(word); word {
 	case "json":
 	case "text":
 		r.Returns = schema.Obj("type", "string")
-	case "number":
-		r.Returns = schema.Obj("type", "number")
-	case "boolean":
-		r.Returns = schema.Obj("type", "boolean")
+	case "number", "boolean":
+		r.Returns = schema.Obj("type", word)
 	case "list":
 		r.Returns = schema.Obj("type", "array", "items", schema.Obj())
 	default:
@@ -263,7 +226,7 @@ func (h *header) returns(lines []line, r *Result) {
 		h.fail(lines[0], lines[0].column, "", "Returns must begin with json:, text:, number:, boolean: or list:")
 		return
 	}
-	r.Output = strings.TrimSpace(word)
+	r.Output = word
 	lines[0].text = strings.TrimSpace(rest)
 	r.ReturnsText = paragraphs(lines)
 }

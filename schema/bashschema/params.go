@@ -9,9 +9,6 @@ import (
 	"haft/schema"
 )
 
-// injected are names that Haft gives in other languages as parameters.
-var injected = []string{"agent_state", "agent_id"}
-
 // parameters reads the section of the arguments.
 func (h *header) parameters(lines []line) *schema.Object {
 	props, required := &schema.Object{}, []any{}
@@ -57,7 +54,7 @@ func (h *header) parameter(l line, more []line, props *schema.Object, required *
 	o := d.read(words)
 	more = append([]line{{text: strings.TrimSpace(text)}}, more...)
 	if text := paragraphs(more); text != "" {
-		describe(o, text)
+		schema.Describe(o, text)
 	} else if !h.opts.DescriptionsOptional {
 		h.fail(l, l.column, name, "it has no description: write one after the colon")
 	}
@@ -74,7 +71,7 @@ func (h *header) checkName(l line, name string) bool {
 	switch {
 	case !paramName().MatchString(name):
 		h.fail(l, l.column, short(name), "the name must be of letters, digits and _, at most 64")
-	case slices.Contains(injected, name):
+	case schema.IsInjected(name):
 		h.fail(l, l.column, name, "Haft fills this in: read HAFT_AGENT_ID instead")
 	case taken && other == name:
 		h.fail(l, l.column, name, "it stands twice")
@@ -113,21 +110,6 @@ func closing(s string) (words, text string, ok bool) {
 		}
 		from = at + 1
 	}
-}
-
-// describe puts a description after the type.
-func describe(o *schema.Object, text string) {
-	c := &schema.Object{}
-	if o.Has("type") {
-		c.Set("type", o.Value("type"))
-	}
-	c.Set("description", text)
-	for _, k := range o.Keys() {
-		if k != "type" {
-			c.Set(k, o.Value(k))
-		}
-	}
-	*o = *c
 }
 
 // A declaration is what stands in the brackets after a name.
@@ -283,21 +265,8 @@ func (d *declaration) fallback(o *schema.Object, text string) {
 		d.fail("the default must be of the type " + typ + ", written as JSON")
 		return
 	}
-	ok := false
-	switch v := v.(type) {
-	case string:
-		ok = typ == "string" || typ == ""
-	case bool:
-		ok = typ == "boolean" || typ == ""
-	case json.Number:
-		ok = typ == "number" || typ == "" || typ == "integer" && !strings.ContainsAny(v.String(), ".eE")
-	case []any:
-		ok = typ == "array" || typ == ""
-	case *schema.Object:
-		ok = typ == "object" || typ == ""
-	case nil:
-		ok = typ == ""
-	}
+	is := schema.TypeName(v)
+	ok := typ == "" || typ == is || typ == "number" && is == "integer"
 	if !ok {
 		d.fail("the default is not of the type " + typ)
 		return

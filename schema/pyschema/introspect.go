@@ -1,6 +1,7 @@
 package pyschema
 
 import (
+	"cmp"
 	"context"
 	_ "embed"
 	"encoding/json"
@@ -102,47 +103,35 @@ func readAnswer(module, name string, out []byte) (*schema.Object, error) {
 	return clean, nil
 }
 
-// refusal says in our words why there is no schema. Words of the module come in
-// only where they are a name, or a line that can hold no path of this machine.
+// refusals say in our words why there is no schema. Words of the module come in only
+// where they are a name, or a line that can hold no path of this machine.
+var refusals = map[string]string{
+	"missing":    "the module {module} is not installed here: add its package to the requirements",
+	"needs":      "it needs the module {module}, which is not installed here: add its package to the requirements",
+	"import":     "importing the module raised {raised}",
+	"none":       "{module} has no {name}",
+	"value":      "it is a value ({kind}), not a type",
+	"generic":    "{name} is generic, which a schema cannot express: declare a class with concrete types",
+	"plain":      plainClass("{name}"),
+	"members":    "{name} has members that are no text or number",
+	"empty":      "{name} has nothing in it",
+	"unreadable": "the annotations of {name} cannot be evaluated",
+	"adapter":    "Pydantic has no schema for {name}: {raised}",
+	"large":      "its schema is too large",
+}
+
+// refusal says why there is no schema.
 func refusal(doc *schema.Object) string {
-	name, module := word(doc.String("name")), word(doc.String("module"))
-	where := ""
-	if f := doc.String("field"); f != "" {
-		where = "the field " + word(f) + ": "
+	message := cmp.Or(refusals[doc.String("error")], "looking at it raised {raised}")
+	if doc.String("field") != "" {
+		message = "the field {field}: " + message
 	}
 	raised := word(doc.String("exception"))
 	if text := harmless(doc.String("text")); text != "" {
 		raised += ": " + text
 	}
-	switch doc.String("error") {
-	case "missing":
-		return fmt.Sprintf("the module %s is not installed here: add its package to the requirements", module)
-	case "needs":
-		return where +
-			fmt.Sprintf("it needs the module %s, which is not installed here: add its package to the requirements",
-				module)
-	case "import":
-		return "importing the module raised " + raised
-	case "none":
-		return fmt.Sprintf("%s has no %s", module, name)
-	case "value":
-		return where + fmt.Sprintf("it is a value (%s), not a type", word(doc.String("kind")))
-	case "generic":
-		return where + name + " is generic, which a schema cannot express: declare a class with concrete types"
-	case "plain":
-		return where + plainClass(name)
-	case "members":
-		return where + name + " has members that are no text or number"
-	case "empty":
-		return where + name + " has nothing in it"
-	case "unreadable":
-		return where + "the annotations of " + name + " cannot be evaluated"
-	case "adapter":
-		return where + "Pydantic has no schema for " + name + ": " + raised
-	case "large":
-		return "its schema is too large"
-	}
-	return "looking at it raised " + raised
+	return strings.NewReplacer("{module}", word(doc.String("module")), "{name}", word(doc.String("name")),
+		"{field}", word(doc.String("field")), "{kind}", word(doc.String("kind")), "{raised}", raised).Replace(message)
 }
 
 // plainClass says why a class has no schema.

@@ -1,6 +1,9 @@
 package pyschema
 
-import "strings"
+import (
+	"strings"
+	"sync"
+)
 
 // A meaning is what a name stands for: a declaration of the source, or something
 // from elsewhere by its full name, or nothing we know (the zero value).
@@ -114,10 +117,10 @@ func cutLast(full string) (module, name string, ok bool) {
 
 // tagOf says how a name from elsewhere is treated, or "" if we do not know it.
 func tagOf(full string) string {
-	if t, ok := tags[full]; ok {
+	if t, ok := tags()[full]; ok {
 		return t
 	}
-	if _, ok := texts[full]; ok {
+	if _, ok := texts()[full]; ok {
 		return "text"
 	}
 	if _, ok := bounded[full]; ok {
@@ -126,115 +129,97 @@ func tagOf(full string) string {
 	return ""
 }
 
-// tags sorts the names from elsewhere by how they are treated.
-var tags = map[string]string{
-	"builtins.int": "int", "builtins.str": "str", "builtins.bool": "bool", "builtins.float": "float",
-	"builtins.object": "any", "builtins.list": "list", "builtins.tuple": "tuple", "builtins.dict": "dict",
-	"builtins.set": "set", "builtins.frozenset": "set", "builtins.bytes": "bytes", "builtins.bytearray": "bytes",
-	"builtins.any":      "any", // what people write who mean Any
-	"builtins.callable": "refused", "builtins.Exception": "refused", "builtins.BaseException": "refused",
-	"builtins.property": "refused",
-	"builtins.range":    "refused", "builtins.slice": "refused", "builtins.iter": "refused", "builtins.map": "refused",
-	"builtins.complex": "refused", "builtins.type": "refused", "builtins.memoryview": "bytes",
-	"types.NoneType": "none", "types.SimpleNamespace": "refused", "types.FunctionType": "refused",
-
-	"typing.Any": "any", "typing.Text": "str", "typing.AnyStr": "str", "typing.LiteralString": "str",
-	"typing.Hashable": "any", "typing.NoReturn": "none", "typing.Never": "none", "typing.ByteString": "bytes",
-	"typing.List": "list", "typing.Sequence": "list", "typing.MutableSequence": "list", "typing.Iterable": "list",
-	"typing.Collection": "list", "typing.Deque": "list", "typing.Reversible": "list", "typing.Container": "list",
-	"typing.Tuple": "tuple", "typing.Set": "set", "typing.FrozenSet": "set", "typing.AbstractSet": "set",
-	"typing.MutableSet": "set", "typing.Dict": "dict", "typing.Mapping": "dict", "typing.MutableMapping": "dict",
-	"typing.DefaultDict": "dict", "typing.OrderedDict": "dict", "typing.ChainMap": "dict", "typing.Counter": "counter",
-	"typing.Optional": "optional", "typing.Union": "union", "typing.Literal": "literal",
-	"typing.Annotated": "annotated",
-	"typing.ClassVar":  "classvar", "typing.Final": "final", "typing.Required": "required",
-	"typing.NotRequired": "notrequired", "typing.ReadOnly": "readonly", "typing.TypeAlias": "typealias",
-	"typing.NewType": "newtype", "typing.TypeVar": "typevar", "typing.ParamSpec": "typevar",
-	"typing.TypeVarTuple":  "typevar",
-	"typing.TypeAliasType": "aliastype",
-	"typing.TypedDict":     "typeddict", "typing.NamedTuple": "namedtuple", "typing.Generic": "generic",
-	"typing.Protocol": "generic",
-	"typing.Callable": "refused", "typing.Type": "refused", "typing.Self": "refused", "typing.IO": "refused",
-	"typing.TextIO": "refused", "typing.BinaryIO": "refused", "typing.Iterator": "refused",
-	"typing.Generator":     "refused",
-	"typing.AsyncIterator": "refused", "typing.AsyncGenerator": "refused", "typing.AsyncIterable": "refused",
-	"typing.Concatenate": "refused", "typing.Unpack": "refused", "typing.TypeGuard": "refused",
-	"typing.Awaitable": "awaitable", "typing.Coroutine": "coroutine", "typing.Doc": "doc", "typing.Pattern": "pattern",
-	"typing.SupportsInt": "float", "typing.SupportsFloat": "float",
-
-	"collections.abc.Sequence": "list", "collections.abc.MutableSequence": "list", "collections.abc.Iterable": "list",
-	"collections.abc.Collection": "list", "collections.abc.Reversible": "list", "collections.abc.Container": "list",
-	"collections.abc.Set": "set", "collections.abc.MutableSet": "set", "collections.abc.Mapping": "dict",
-	"collections.abc.MutableMapping": "dict", "collections.abc.Hashable": "any", "collections.abc.Callable": "refused",
-	"collections.abc.Iterator": "refused", "collections.abc.Generator": "refused",
-	"collections.abc.ByteString":    "bytes",
-	"collections.abc.AsyncIterator": "refused", "collections.abc.AsyncGenerator": "refused",
-	"collections.abc.AsyncIterable": "refused", "collections.abc.Buffer": "bytes",
-	"collections.abc.Awaitable": "awaitable", "collections.abc.Coroutine": "coroutine",
-	"collections.deque": "list", "collections.OrderedDict": "dict", "collections.defaultdict": "dict",
-	"collections.Counter": "counter", "collections.ChainMap": "dict", "collections.namedtuple": "namedtuple",
-
-	"enum.Enum": "enum", "enum.IntEnum": "intenum", "enum.StrEnum": "strenum", "enum.Flag": "flag",
-	"enum.IntFlag": "flag",
-	"enum.auto":    "auto", "strenum.StrEnum": "strenum", "enum.ReprEnum": "enum",
-	"abc.ABC": "plain", "dataclasses.InitVar": "initvar", "dataclasses.KW_ONLY": "classvar",
-	"dataclasses.field": "field", "dataclasses.dataclass": "dataclass",
-	"attrs.define": "dataclass", "attrs.frozen": "dataclass", "attrs.mutable": "dataclass", "attrs.field": "field",
-	"decimal.Decimal": "decimal", "numbers.Number": "float", "numbers.Real": "float", "numbers.Integral": "int",
-
-	"pydantic.BaseModel": "model", "pydantic_settings.BaseSettings": "model", "sqlmodel.SQLModel": "model",
-	"pydantic.RootModel": "rootmodel", "pydantic.Field": "field", "sqlmodel.Field": "field",
-	"pydantic.PrivateAttr": "private",
-	"pydantic.ConfigDict":  "config", "pydantic_settings.SettingsConfigDict": "config",
-	"pydantic.StringConstraints": "constraints", "pydantic.WithJsonSchema": "jsonschema",
-	"pydantic.dataclass": "dataclass", "pydantic.StrictInt": "int", "pydantic.StrictStr": "str",
-	"pydantic.StrictBool":  "bool",
-	"pydantic.StrictFloat": "float", "pydantic.FiniteFloat": "float", "pydantic.AllowInfNan": "ignored",
-	"pydantic.StrictBytes": "bytes", "pydantic.JsonValue": "any", "pydantic.Json": "json",
-	"pydantic.AliasChoices": "alias",
-	"pydantic.ByteSize":     "bytesize", "pydantic.OnErrorOmit": "same", "pydantic.SkipValidation": "same",
-	"pydantic.SerializeAsAny": "same", "pydantic.InstanceOf": "refused", "pydantic.Strict": "ignored",
-	"pydantic.create_model": "createmodel", "pydantic.conint": "con:int", "pydantic.confloat": "con:float",
-	"pydantic.constr":     "con:str",
-	"pydantic.condecimal": "con:decimal", "pydantic.conlist": "con:list", "pydantic.conset": "con:set",
-	"pydantic.confrozenset": "con:set", "pydantic.conbytes": "con:bytes", "pydantic.condate": "con:date",
-	"pydantic.to_camel": "case", "pydantic.to_pascal": "case", "pydantic.to_snake": "case",
-
-	"annotated_types.Gt": "at:gt", "annotated_types.Ge": "at:ge", "annotated_types.Lt": "at:lt",
-	"annotated_types.Le":         "at:le",
-	"annotated_types.MultipleOf": "at:multiple_of", "annotated_types.MinLen": "at:min_length",
-	"annotated_types.MaxLen": "at:max_length", "annotated_types.Len": "at:len",
-	"annotated_types.Interval": "constraints",
-	"annotated_types.doc":      "doc",
-}
+// tags sorts the names from elsewhere by how they are treated. builtins.any is what people
+// write who mean Any.
+var tags = sync.OnceValue(func() map[string]string {
+	return readNames(`
+str: builtins.str typing.Text typing.AnyStr typing.LiteralString pydantic.StrictStr
+float: builtins.float typing.SupportsInt typing.SupportsFloat numbers.Number numbers.Real pydantic.StrictFloat
+	pydantic.FiniteFloat
+any: builtins.object builtins.any typing.Any typing.Hashable collections.abc.Hashable pydantic.JsonValue
+list: builtins.list typing.List typing.Sequence typing.MutableSequence typing.Iterable typing.Collection
+	typing.Deque typing.Reversible typing.Container collections.abc.Sequence collections.abc.MutableSequence
+	collections.abc.Iterable collections.abc.Collection collections.abc.Reversible collections.abc.Container
+	collections.deque
+dict: builtins.dict typing.Dict typing.Mapping typing.MutableMapping typing.DefaultDict typing.OrderedDict
+	typing.ChainMap collections.abc.Mapping collections.abc.MutableMapping collections.OrderedDict
+	collections.defaultdict collections.ChainMap
+set: builtins.set builtins.frozenset typing.Set typing.FrozenSet typing.AbstractSet typing.MutableSet
+	collections.abc.Set collections.abc.MutableSet
+bytes: builtins.bytes builtins.bytearray builtins.memoryview typing.ByteString collections.abc.ByteString
+	collections.abc.Buffer pydantic.StrictBytes
+refused: builtins.callable builtins.Exception builtins.BaseException builtins.property builtins.range
+	builtins.slice builtins.iter builtins.map builtins.complex builtins.type types.SimpleNamespace
+	types.FunctionType typing.Callable typing.Type typing.Self typing.IO typing.TextIO typing.BinaryIO
+	typing.Iterator typing.Generator typing.AsyncIterator typing.AsyncGenerator typing.AsyncIterable
+	typing.Concatenate typing.Unpack typing.TypeGuard collections.abc.Callable collections.abc.Iterator
+	collections.abc.Generator collections.abc.AsyncIterator collections.abc.AsyncGenerator
+	collections.abc.AsyncIterable pydantic.InstanceOf
+typevar: typing.TypeVar typing.ParamSpec typing.TypeVarTuple
+field: dataclasses.field attrs.field pydantic.Field sqlmodel.Field
+dataclass: dataclasses.dataclass attrs.define attrs.frozen attrs.mutable pydantic.dataclass
+model: pydantic.BaseModel pydantic_settings.BaseSettings sqlmodel.SQLModel
+config: pydantic.ConfigDict pydantic_settings.SettingsConfigDict
+constraints: pydantic.StringConstraints annotated_types.Interval
+same: pydantic.OnErrorOmit pydantic.SkipValidation pydantic.SerializeAsAny
+case: pydantic.to_camel pydantic.to_pascal pydantic.to_snake
+int: builtins.int numbers.Integral pydantic.StrictInt  bool: builtins.bool pydantic.StrictBool
+tuple: builtins.tuple typing.Tuple  none: types.NoneType typing.NoReturn typing.Never
+counter: typing.Counter collections.Counter  optional: typing.Optional  union: typing.Union
+literal: typing.Literal  annotated: typing.Annotated  classvar: typing.ClassVar dataclasses.KW_ONLY
+final: typing.Final  required: typing.Required  notrequired: typing.NotRequired  readonly: typing.ReadOnly
+typealias: typing.TypeAlias  newtype: typing.NewType  aliastype: typing.TypeAliasType  typeddict: typing.TypedDict
+namedtuple: typing.NamedTuple collections.namedtuple  generic: typing.Generic typing.Protocol
+awaitable: typing.Awaitable collections.abc.Awaitable  coroutine: typing.Coroutine collections.abc.Coroutine
+doc: typing.Doc annotated_types.doc  pattern: typing.Pattern  enum: enum.Enum enum.ReprEnum  intenum: enum.IntEnum
+strenum: enum.StrEnum strenum.StrEnum  flag: enum.Flag enum.IntFlag  auto: enum.auto  plain: abc.ABC
+initvar: dataclasses.InitVar  decimal: decimal.Decimal  rootmodel: pydantic.RootModel
+private: pydantic.PrivateAttr  jsonschema: pydantic.WithJsonSchema  ignored: pydantic.AllowInfNan pydantic.Strict
+json: pydantic.Json  alias: pydantic.AliasChoices  bytesize: pydantic.ByteSize  createmodel: pydantic.create_model
+con:int: pydantic.conint  con:float: pydantic.confloat  con:str: pydantic.constr  con:decimal: pydantic.condecimal
+con:list: pydantic.conlist  con:set: pydantic.conset pydantic.confrozenset  con:bytes: pydantic.conbytes
+con:date: pydantic.condate  at:gt: annotated_types.Gt  at:ge: annotated_types.Ge  at:lt: annotated_types.Lt
+at:le: annotated_types.Le  at:multiple_of: annotated_types.MultipleOf  at:min_length: annotated_types.MinLen
+at:max_length: annotated_types.MaxLen  at:len: annotated_types.Len
+`)
+})
 
 // texts are the types that are written as text, with their format.
-var texts = map[string]string{
-	"datetime.datetime": "date-time", "datetime.date": "date", "datetime.time": "time",
-	"datetime.timedelta": "duration",
-	"uuid.UUID":          "uuid", "pathlib.Path": "path", "pathlib.PurePath": "path", "pathlib.PosixPath": "path",
-	"pathlib.PurePosixPath": "path", "os.PathLike": "path", "zoneinfo.ZoneInfo": "zoneinfo", "re.Pattern": "regex",
-	"ipaddress.IPv4Address": "ipv4", "ipaddress.IPv6Address": "ipv6", "ipaddress.IPv4Network": "ipv4network",
-	"ipaddress.IPv6Network": "ipv6network", "ipaddress.IPv4Interface": "ipv4interface",
-	"ipaddress.IPv6Interface": "ipv6interface",
-	"pydantic.AnyUrl":         "uri", "pydantic.AnyHttpUrl": "uri", "pydantic.HttpUrl": "uri",
-	"pydantic.FileUrl": "uri",
-	"pydantic.FtpUrl":  "uri", "pydantic.WebsocketUrl": "uri", "pydantic.AnyWebsocketUrl": "uri",
-	"pydantic.PostgresDsn": "uri",
-	"pydantic.MySQLDsn":    "uri", "pydantic.RedisDsn": "uri", "pydantic.AmqpDsn": "uri", "pydantic.KafkaDsn": "uri",
-	"pydantic.MongoDsn": "uri", "pydantic.NatsDsn": "uri", "pydantic.MariaDBDsn": "uri",
-	"pydantic.ClickHouseDsn": "uri",
-	"pydantic.EmailStr":      "email", "pydantic.NameEmail": "name-email", "pydantic.IPvAnyAddress": "ipvanyaddress",
-	"pydantic.IPvAnyNetwork": "ipvanynetwork", "pydantic.IPvAnyInterface": "ipvanyinterface",
-	"pydantic.FilePath": "file-path", "pydantic.DirectoryPath": "directory-path", "pydantic.NewPath": "path",
-	"pydantic.SocketPath": "path",
-	"pydantic.PastDate":   "date", "pydantic.FutureDate": "date", "pydantic.AwareDatetime": "date-time",
-	"pydantic.NaiveDatetime": "date-time", "pydantic.PastDatetime": "date-time", "pydantic.FutureDatetime": "date-time",
-	"pydantic.UUID1": "uuid", "pydantic.UUID3": "uuid", "pydantic.UUID4": "uuid", "pydantic.UUID5": "uuid",
-	"pydantic.UUID6": "uuid", "pydantic.UUID7": "uuid", "pydantic.UUID8": "uuid",
-	"pydantic.SecretStr": "password", "pydantic.SecretBytes": "password",
-	"pydantic.Base64Str": "byte", "pydantic.Base64Bytes": "byte", "pydantic.Base64UrlStr": "base64url",
-	"pydantic.Base64UrlBytes": "base64url",
+var texts = sync.OnceValue(func() map[string]string {
+	return readNames(`
+date-time: datetime.datetime pydantic.AwareDatetime pydantic.NaiveDatetime pydantic.PastDatetime
+	pydantic.FutureDatetime
+date: datetime.date pydantic.PastDate pydantic.FutureDate
+uuid: uuid.UUID pydantic.UUID1 pydantic.UUID3 pydantic.UUID4 pydantic.UUID5 pydantic.UUID6 pydantic.UUID7
+	pydantic.UUID8
+path: pathlib.Path pathlib.PurePath pathlib.PosixPath pathlib.PurePosixPath os.PathLike pydantic.NewPath
+	pydantic.SocketPath
+uri: pydantic.AnyUrl pydantic.AnyHttpUrl pydantic.HttpUrl pydantic.FileUrl pydantic.FtpUrl pydantic.WebsocketUrl
+	pydantic.AnyWebsocketUrl pydantic.PostgresDsn pydantic.MySQLDsn pydantic.RedisDsn pydantic.AmqpDsn
+	pydantic.KafkaDsn pydantic.MongoDsn pydantic.NatsDsn pydantic.MariaDBDsn pydantic.ClickHouseDsn
+time: datetime.time  duration: datetime.timedelta  zoneinfo: zoneinfo.ZoneInfo  regex: re.Pattern
+ipv4: ipaddress.IPv4Address  ipv6: ipaddress.IPv6Address  ipv4network: ipaddress.IPv4Network
+ipv6network: ipaddress.IPv6Network  ipv4interface: ipaddress.IPv4Interface  ipv6interface: ipaddress.IPv6Interface
+email: pydantic.EmailStr  name-email: pydantic.NameEmail  ipvanyaddress: pydantic.IPvAnyAddress
+ipvanynetwork: pydantic.IPvAnyNetwork  ipvanyinterface: pydantic.IPvAnyInterface  file-path: pydantic.FilePath
+directory-path: pydantic.DirectoryPath  password: pydantic.SecretStr pydantic.SecretBytes
+byte: pydantic.Base64Str pydantic.Base64Bytes  base64url: pydantic.Base64UrlStr pydantic.Base64UrlBytes
+`)
+})
+
+// readNames reads a table of words, each with a colon and the names that it is for. The
+// tables are read when they are first needed: a sandbox's init is this program too, and
+// pays for everything that is done before main.
+func readNames(table string) map[string]string {
+	all, word := map[string]string{}, ""
+	for _, w := range strings.Fields(table) {
+		if is, ok := strings.CutSuffix(w, ":"); ok {
+			word = is
+		} else {
+			all[w] = word
+		}
+	}
+	return all
 }
 
 // bounded are Pydantic's numbers with a bound: type, keyword, value.

@@ -19,7 +19,6 @@ import (
 	"fmt"
 	"regexp"
 	"sync"
-	"unicode/utf8"
 
 	"haft/schema"
 )
@@ -102,31 +101,11 @@ var cookie = sync.OnceValue(func() *regexp.Regexp {
 
 // text refuses what is no source text, before a process is started for it.
 func text(source []byte) error {
-	fault := func(at int, message string) error {
-		line := 1 + bytes.Count(source[:at], []byte("\n"))
-		start := bytes.LastIndexByte(source[:at], '\n') + 1
-		return &schema.SourceError{Line: line, Column: 1 + utf8.RuneCount(source[start:at]), Message: message}
-	}
-	if len(source) > schema.MaxSource {
-		return fault(0, fmt.Sprintf("the source has %d bytes, %d is the most", len(source), schema.MaxSource))
-	}
-	if len(bytes.TrimSpace(bytes.TrimPrefix(source, []byte("\ufeff")))) == 0 {
-		return fault(0, "the source is empty")
-	}
-	if i := bytes.IndexByte(source, 0); i >= 0 {
-		return fault(i, "the source is not text: it has a zero byte")
-	}
-	for _, l := range bytes.SplitN(source, []byte("\n"), 3)[:min(2, 1+bytes.Count(source, []byte("\n")))] {
+	head := bytes.SplitN(source, []byte("\n"), 3)
+	for _, l := range head[:min(2, len(head))] {
 		if cookie().Match(bytes.TrimPrefix(l, []byte("\ufeff"))) {
-			return nil // Python decodes it
+			return schema.CheckSource(source, true) // Python decodes it
 		}
 	}
-	for i := 0; i < len(source); {
-		r, n := utf8.DecodeRune(source[i:])
-		if r == utf8.RuneError && n == 1 {
-			return fault(i, "the source is not UTF-8 and has no coding line")
-		}
-		i += n
-	}
-	return nil
+	return schema.CheckSource(source, false)
 }

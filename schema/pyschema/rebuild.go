@@ -1,7 +1,9 @@
 package pyschema
 
 import (
+	"cmp"
 	"regexp"
+	"slices"
 	"strings"
 
 	"haft/schema"
@@ -10,100 +12,92 @@ import (
 // maxDefs bounds the definitions of an imported type.
 const maxDefs = 300
 
-// What the keywords of a schema hold. Keywords that are not here are left out of
-// schemas from modules: what they mean, nobody can check.
+// The keywords that are kept of schemas from modules: those that hold schemas, and
+// others. What else is there, nobody can check.
 var (
-	holdsSchema = words("items additionalProperties contains not propertyNames unevaluatedItems " +
-		"unevaluatedProperties if then else")
-	holdsList  = words("anyOf oneOf allOf prefixItems")
-	holdsNamed = words("properties patternProperties dependentSchemas")
-	holdsData  = words("type enum const default examples required format pattern minimum maximum exclusiveMinimum " +
-		"exclusiveMaximum multipleOf minLength maxLength minItems maxItems minContains maxContains minProperties " +
-		"maxProperties uniqueItems title description deprecated readOnly writeOnly contentEncoding contentMediaType " +
-		"dependentRequired")
+	holdSchemas = strings.Fields("items additionalProperties contains not propertyNames unevaluatedItems " +
+		"unevaluatedProperties if then else anyOf oneOf allOf prefixItems properties patternProperties dependentSchemas")
+	holdData = strings.Fields("type enum const default examples required format pattern minimum maximum " +
+		"exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems minContains maxContains " +
+		"minProperties maxProperties uniqueItems title description deprecated readOnly writeOnly contentEncoding " +
+		"contentMediaType dependentRequired")
 )
 
-// words makes a set of words.
-func words(list string) map[string]bool {
-	set := map[string]bool{}
-	for _, w := range strings.Fields(list) {
-		set[w] = true
-	}
-	return set
-}
+// notValid is why a schema is refused that no reader would take.
+const notValid = "the schema that it has is not valid"
 
 // A rebuilder copies a schema that a module wrote, as far as we know its words.
 type rebuilder struct {
 	defs  *schema.Object // as the module wrote them
 	nodes int
+	err   *schema.SourceError // the first problem
+}
+
+// fail keeps the first problem, and returns a schema in the place of the one that has it.
+func (r *rebuilder) fail(message string) *schema.Object {
+	if r.err == nil {
+		r.err = &schema.SourceError{Message: message}
+	}
+	return &schema.Object{}
 }
 
 // rebuild returns s with nothing in it that could mean more than it says, with
 // $defs of its own.
 func rebuild(s *schema.Object) (*schema.Object, error) {
-	r := rebuilder{defs: s.Object("$defs")}
-	if r.defs == nil {
-		r.defs = &schema.Object{}
-	}
+	r := rebuilder{defs: cmp.Or(s.Object("$defs"), &schema.Object{})}
 	if r.defs.Len() > maxDefs {
 		return nil, &schema.SourceError{Message: "its schema is too large"}
 	}
-	out, err := r.object(s)
-	if err != nil {
-		return nil, err
-	}
+	out := r.object(s)
 	defs := &schema.Object{}
 	for _, k := range r.defs.Keys() {
-		d, err := r.schema(r.defs.Value(k))
-		if err != nil {
-			return nil, err
-		}
-		defs.Set(k, d)
+		defs.Set(k, r.schema("", r.defs.Value(k)))
 	}
 	if defs.Len() > 0 {
 		out.Set("$defs", defs)
 	}
+	if r.err != nil {
+		return nil, r.err
+	}
 	return out, nil
 }
 
-// schema copies a schema, which may be a boolean.
-func (r *rebuilder) schema(v any) (any, error) {
-	switch v := v.(type) {
-	case *schema.Object:
-		return r.object(v)
-	case bool:
-		return v, nil
+// schema copies a schema, which may be a boolean. name is that of a field, or "".
+func (r *rebuilder) schema(name string, v any) any {
+	if r.err != nil {
+		return v
 	}
-	return nil, &schema.SourceError{Message: "the schema that it has is not valid"}
+	switch o := v.(type) {
+	case *schema.Object:
+		v = r.object(o)
+	case bool:
+	default:
+		r.fail(notValid)
+	}
+	if r.err != nil && name != "" {
+		r.err.Message = "the field " + word(name) + ": " + r.err.Message
+	}
+	return v
 }
 
 // object copies one schema. Its depth is that of a document that was decoded.
-func (r *rebuilder) object(o *schema.Object) (*schema.Object, error) {
-	r.nodes++
-	if r.nodes > maxNodes {
-		return nil, &schema.SourceError{Message: "its schema is too large"}
+func (r *rebuilder) object(o *schema.Object) *schema.Object {
+	if r.nodes++; r.nodes > maxNodes {
+		return r.fail("its schema is too large")
 	}
-	out, err := r.start(o)
-	if err != nil {
-		return nil, err
-	}
+	out := r.start(o)
 	for _, k := range o.Keys() {
 		v := o.Value(k)
-		if list, ok := v.([]any); ok && k == "items" { // before draft 2020-12
-			k, v = "prefixItems", list
+		if _, ok := v.([]any); ok && k == "items" { // before draft 2020-12
+			k = "prefixItems"
 		}
-		switch {
-		case holdsSchema[k]:
-			v, err = r.schema(v)
-		case holdsList[k]:
-			v, err = r.list(v)
-		case holdsNamed[k]:
-			v, err = r.named(v)
-		case !holdsData[k]:
+		if slices.Contains(holdSchemas, k) {
+			var ok bool
+			if v, ok = schema.MapKeyword(k, v, r.schema); !ok {
+				r.fail(notValid)
+			}
+		} else if !slices.Contains(holdData, k) {
 			continue
-		}
-		if err != nil {
-			return nil, err
 		}
 		out.Set(k, v)
 	}
@@ -111,71 +105,37 @@ func (r *rebuilder) object(o *schema.Object) (*schema.Object, error) {
 	if out.Has("default") && !admits(out, out.Value("default")) {
 		out.Delete("default")
 	}
-	return documented(out), nil
+	return documented(out)
 }
 
 // start returns what a schema begins with: a reference that leads to a
 // definition, or the schema of a class that we know by name.
-func (r *rebuilder) start(o *schema.Object) (*schema.Object, error) {
+func (r *rebuilder) start(o *schema.Object) *schema.Object {
 	out := &schema.Object{}
 	if o.Has("$ref") {
 		name := strings.TrimPrefix(strings.TrimPrefix(o.String("$ref"), "#/definitions/"), "#/$defs/")
 		if !r.defs.Has(name) || strings.ContainsAny(name, "/~%#\" ") {
-			return nil, &schema.SourceError{Message: "the schema that it has refers to something else"}
+			r.fail("the schema that it has refers to something else")
 		}
 		out.Set("$ref", "#/$defs/"+name)
 	}
 	names := o.Array("x-type")
 	if names == nil {
-		return out, nil
+		return out
 	}
+	first := ""
 	for i, n := range names {
 		full, _ := n.(string)
-		if full == "builtins.object" && i > 0 {
+		if i == 0 {
+			first = full
+		} else if full == "builtins.object" {
 			break
 		}
 		if s := plain(tagOf(full), full); s != nil {
-			return s, nil
+			return s
 		}
 	}
-	name := ""
-	if len(names) > 0 {
-		name, _ = names[0].(string)
-	}
-	return nil, &schema.SourceError{Message: plainClass(word(name))}
-}
-
-// list copies a list of schemas.
-func (r *rebuilder) list(v any) (any, error) {
-	list, ok := v.([]any)
-	if !ok {
-		return nil, &schema.SourceError{Message: "the schema that it has is not valid"}
-	}
-	out := make([]any, len(list))
-	for i := range list {
-		var err error
-		if out[i], err = r.schema(list[i]); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
-}
-
-// named copies schemas with names.
-func (r *rebuilder) named(v any) (any, error) {
-	o, ok := v.(*schema.Object)
-	if !ok {
-		return nil, &schema.SourceError{Message: "the schema that it has is not valid"}
-	}
-	out := &schema.Object{}
-	for _, k := range o.Keys() {
-		s, err := r.schema(o.Value(k))
-		if err != nil {
-			return nil, within(err, field{binding: binding{Name: word(k)}})
-		}
-		out.Set(k, s)
-	}
-	return out, nil
+	return r.fail(plainClass(word(first)))
 }
 
 // withoutPatterns drops what is not RE2, such as the look-ahead that Pydantic

@@ -66,8 +66,8 @@ func plain(tag, full string) *schema.Object {
 		d := bounded[full]
 		return schema.Obj("type", d[0], d[1], json.Number(d[2]))
 	case "text":
-		s := schema.Obj("type", "string", "format", texts[full])
-		switch texts[full] {
+		s := schema.Obj("type", "string", "format", texts()[full])
+		switch texts()[full] {
 		case "uri":
 			s.Set("minLength", json.Number("1"))
 		case "byte":

@@ -82,7 +82,7 @@ func (b *builder) schema(n *node, depth int) *schema.Object {
 		return b.union(b.alternatives(n, depth), n, depth)
 	case oRefined:
 		o := b.schema(n.kids[0], depth+1)
-		describe(o, n.doc.description())
+		schema.Describe(o, n.doc.description())
 		b.constrain(o, n.doc)
 		return o
 	case oIntersection:
@@ -139,7 +139,7 @@ func (b *builder) property(m *member, depth int) *schema.Object {
 		return b.fail(m.at, "the property "+quote(m.name)+" has no type")
 	}
 	o := b.schema(m.typ, depth+1)
-	describe(o, m.doc.description())
+	schema.Describe(o, m.doc.description())
 	b.constrain(o, m.doc)
 	return o
 }

@@ -1,6 +1,10 @@
 package tsschema
 
-import "slices"
+import (
+	"slices"
+
+	"haft/schema"
+)
 
 // contextual gives parameters without types those of the type that the function
 // has as a whole, as in const f: Handler = (args) => …. It reports whether the
@@ -15,7 +19,7 @@ func (d *derivation) contextual() bool {
 		return true
 	}
 	untyped := slices.ContainsFunc(fn.params, func(q *param) bool {
-		return q.typ == nil && !slices.Contains(injected, q.name) && d.rootTag(q) == nil
+		return q.typ == nil && !schema.IsInjected(q.name) && d.rootTag(q) == nil
 	})
 	b := newBuilder(d.file)
 	f := b.functionType(at, 0)

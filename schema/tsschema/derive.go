@@ -1,7 +1,6 @@
 package tsschema
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,15 +89,8 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 	}
 	d := &derivation{Config: config, file: f, fn: fn, src: src}
 	r = d.run()
-	if len(d.errs) > 0 {
-		slices.SortStableFunc(d.errs, func(a, b *schema.SourceError) int {
-			return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
-		})
-		var all []error
-		for _, e := range d.errs {
-			all = append(all, e)
-		}
-		return nil, errors.Join(all...)
+	if err := schema.JoinSourceErrors(d.errs); err != nil {
+		return nil, err
 	}
 	r.Export = export
 	if export != "default" {

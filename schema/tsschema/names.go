@@ -116,7 +116,7 @@ func (b *builder) declared(n *node, d *decl, depth int) *schema.Object {
 	o := b.declaredBody(n, d, depth)
 	delete(b.building, d.name)
 	if !o.Has("description") {
-		describe(o, d.doc.description())
+		schema.Describe(o, d.doc.description())
 	}
 	b.constrain(o, d.doc)
 	if !b.again[d.name] {

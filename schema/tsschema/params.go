@@ -72,7 +72,7 @@ func (d *derivation) untyped(q *param) {
 // describe sets a description, which must not be missing.
 func (d *derivation) describe(o *schema.Object, at int, name, text string) {
 	if text != "" {
-		describe(o, text)
+		schema.Describe(o, text)
 		return
 	}
 	if !d.DescriptionsOptional {
@@ -90,7 +90,7 @@ func (d *derivation) describeNested(o *schema.Object, name string) {
 	for _, k := range props.Keys() {
 		p := props.Object(k)
 		if t := d.tagFor(name + "." + k); t != nil && p != nil && !p.Has("description") {
-			describe(p, t.text)
+			schema.Describe(p, t.text)
 		}
 	}
 }
@@ -159,7 +159,7 @@ func (d *derivation) bindings(q *param) *node {
 
 // property adds a property of the object of all arguments.
 func (d *derivation) property(b *builder, q *param, m *member, r *Result, props *schema.Object, required *[]any) {
-	if slices.Contains(injected, m.name) {
+	if schema.IsInjected(m.name) {
 		r.Injected = append(r.Injected, m.name)
 		return
 	}
@@ -172,7 +172,7 @@ func (d *derivation) property(b *builder, q *param, m *member, r *Result, props 
 		d.fail(m.at, m.name,
 			"it has no description: write a comment before it, or @param in the comment of the function")
 	}
-	describe(o, text)
+	schema.Describe(o, text)
 	optional := m.optional || b.mayBeUndefined(m.typ) || hasDefault(m.doc)
 	if v, ok := d.outerDefault(q, m.name); ok {
 		optional = true

@@ -8,9 +8,6 @@ import (
 	"haft/schema"
 )
 
-// injected are the parameters that Haft fills in.
-var injected = []string{"agent_state", "agent_id"}
-
 // maxParams is how many parameters a function may have.
 const maxParams = 256
 
@@ -78,7 +75,7 @@ func (d *derivation) run() *Result {
 		d.positional(b, q, props, &required)
 	}
 	for _, q := range fn.params {
-		isInjected := slices.Contains(injected, q.name)
+		isInjected := schema.IsInjected(q.name)
 		r.Call = append(r.Call, Argument{Name: q.name, Whole: whole && !isInjected})
 	}
 	r.Parameters = schema.Obj("type", "object", "properties", props, "required", required)
@@ -104,7 +101,7 @@ func (d *derivation) drain(b *builder, param string) {
 func (d *derivation) injectedOut(r *Result) []*param {
 	var rest []*param
 	for _, q := range d.fn.params {
-		if slices.Contains(injected, q.name) {
+		if schema.IsInjected(q.name) {
 			r.Injected = append(r.Injected, q.name)
 			continue
 		}

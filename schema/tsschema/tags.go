@@ -15,24 +15,6 @@ var numberTags = map[string]bool{"minimum": true, "maximum": true, "exclusiveMin
 // textTags are the constraints that take a text.
 var textTags = map[string]bool{"pattern": true, "format": true, "title": true}
 
-// describe sets a description, beside the type where a reader looks for it.
-func describe(o *schema.Object, text string) {
-	if text == "" {
-		return
-	}
-	c := &schema.Object{}
-	if o.Has("type") {
-		c.Set("type", o.Value("type"))
-	}
-	c.Set("description", text)
-	for _, k := range o.Keys() {
-		if k != "type" && k != "description" {
-			c.Set(k, o.Value(k))
-		}
-	}
-	*o = *c
-}
-
 // constrain adds what the tags of a comment say.
 func (b *builder) constrain(o *schema.Object, d *doc) {
 	if d == nil {
