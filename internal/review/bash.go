@@ -2,6 +2,7 @@ package review
 
 import (
 	"errors"
+	"slices"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -107,27 +108,31 @@ func (s *shellScript) gather(node syntax.Node) bool {
 		if x.Name == nil {
 			return true
 		}
-		if x.Append || x.Index != nil || x.Array != nil || x.Value == nil {
-			s.values[x.Name.Value] = append(s.values[x.Name.Value], nil)
-		} else {
-			s.values[x.Name.Value] = append(s.values[x.Name.Value], x.Value)
+		value := x.Value
+		if x.Append || x.Index != nil || x.Array != nil {
+			value = nil
 		}
+		s.bind(x.Name.Value, value)
 	case *syntax.WordIter:
-		s.values[x.Name.Value] = append(s.values[x.Name.Value], x.Items...)
+		s.bind(x.Name.Value, x.Items...)
 		if len(x.Items) == 0 {
-			s.values[x.Name.Value] = append(s.values[x.Name.Value], nil)
+			s.bind(x.Name.Value, nil)
 		}
 	case *syntax.CallExpr:
-		if len(x.Args) > 1 && (x.Args[0].Lit() == "read" || x.Args[0].Lit() == "mapfile" ||
-			x.Args[0].Lit() == "readarray" || x.Args[0].Lit() == "printf") {
+		if len(x.Args) > 1 && slices.Contains([]string{"read", "mapfile", "readarray", "printf"}, x.Args[0].Lit()) {
 			for _, a := range x.Args[1:] {
 				if name := a.Lit(); name != "" && name[0] != '-' {
-					s.values[name] = append(s.values[name], nil)
+					s.bind(name, nil)
 				}
 			}
 		}
 	}
 	return !s.n.stopped()
+}
+
+// bind notes what a variable is set to; nil means anything.
+func (s *shellScript) bind(name string, values ...*syntax.Word) {
+	s.values[name] = append(s.values[name], values...)
 }
 
 // visit holds a node against the rules.
@@ -160,26 +165,25 @@ func (s *shellScript) visit(node syntax.Node) bool {
 	return !s.n.stopped()
 }
 
+// variableRules are about variables that are set; IFS only if it has letters.
+var variableRules = map[string]string{"LD_PRELOAD": "bash-preload", "LD_AUDIT": "bash-preload",
+	"DYLD_INSERT_LIBRARIES": "bash-preload", "BASH_ENV": "bash-preload", "PROMPT_COMMAND": "bash-preload",
+	"PYTHONSTARTUP": "bash-preload", "NODE_OPTIONS": "bash-preload", "PERL5OPT": "bash-preload",
+	"HISTFILE": "bash-history", "HISTSIZE": "bash-history", "HISTFILESIZE": "bash-history",
+	"HISTCONTROL": "bash-history", "IFS": "bash-ifs"}
+
 // assign looks at what a variable is set to.
 func (s *shellScript) assign(a *syntax.Assign) {
 	value := word{}
 	if a.Value != nil {
 		value = s.word(a.Value)
 	}
-	switch name := a.Name.Value; name {
-	case "LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "BASH_ENV", "PROMPT_COMMAND", "PYTHONSTARTUP",
-		"NODE_OPTIONS", "PERL5OPT":
-		s.add("bash-preload", a)
-	case "HISTFILE", "HISTSIZE", "HISTFILESIZE", "HISTCONTROL":
-		s.add("bash-history", a)
-	case "IFS":
-		if value.known && strings.ContainsAny(strings.ToLower(value.text), "abcdefghijklmnopqrstuvwxyz0123456789") {
-			s.add("bash-ifs", a)
-		}
-	default:
-		if mixed(name) {
-			s.add(ruleMixed, a)
-		}
+	name := a.Name.Value
+	switch rule := variableRules[name]; {
+	case rule != "" && (name != "IFS" || value.known && strings.ContainsAny(value.text, strings.Trim(letters, "_"))):
+		s.add(rule, a)
+	case mixed(name):
+		s.add(ruleMixed, a)
 	}
 }
 
@@ -217,34 +221,32 @@ func (s *shellScript) function(f *syntax.FuncDecl) {
 
 // replaced reports whether a name is one that people trust.
 func replaced(name string) bool {
-	switch name {
-	case "sudo", "su", "ssh", "scp", "ls", "cat", "ps", "rm", "cp", "mv", "cd", "curl", "wget", "git", "python",
-		"python3", "bash", "sh", "passwd",
-		"grep", "find", "chmod", "chown", "mount", "kill", "docker", "kubectl", "test", "[", "echo", "read", "exit",
-		"return", "export", "eval", "source", "builtin", "command":
-		return true
-	}
-	return false
+	return slices.Contains(trusted, name)
 }
+
+// trusted are commands that people trust to be what they are.
+var trusted = strings.Fields("sudo su ssh scp ls cat ps rm cp mv cd curl wget git python python3 bash sh passwd grep find " +
+	"chmod chown mount kill docker kubectl test [ echo read exit return export eval source builtin command")
 
 // redirects looks at where a statement reads and writes.
 func (s *shellScript) redirects(st *syntax.Stmt) {
 	for _, r := range st.Redirs {
-		target := word{}
+		target, command := word{}, ""
 		if r.Word != nil {
 			target = s.word(r.Word)
+		}
+		if c, ok := st.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
+			command, _ = s.command(c)
 		}
 		if hasPrefix(target.lead, "/dev/tcp/", "/dev/udp/") {
 			s.add("bash-tcp", r)
 			s.mark("tcp", r)
-			if c, ok := st.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
-				if name, _ := s.command(c); isShell(name) {
-					s.add("bash-reverse-shell", r)
-				}
+			if isShell(command) {
+				s.add("bash-reverse-shell", r)
 			}
 		}
-		out := r.Op == syntax.RdrOut || r.Op == syntax.AppOut || r.Op == syntax.RdrAll || r.Op == syntax.AppAll ||
-			r.Op == syntax.RdrClob
+		out := slices.Contains([]syntax.RedirOperator{syntax.RdrOut, syntax.AppOut, syntax.RdrAll, syntax.AppAll,
+			syntax.RdrClob}, r.Op)
 		if out && rawDevice(target.text) {
 			s.add("bash-device", r)
 		}
@@ -254,12 +256,8 @@ func (s *shellScript) redirects(st *syntax.Stmt) {
 		if out && strings.Contains(target.text, "bash_history") {
 			s.add("bash-history", r)
 		}
-		if out && r.Word != nil {
-			if c, ok := st.Cmd.(*syntax.CallExpr); ok && len(c.Args) > 0 {
-				if name, _ := s.command(c); fetches(name) {
-					s.downloaded[printed(r.Word)] = true
-				}
-			}
+		if out && r.Word != nil && fetches(command) {
+			s.downloaded[printed(r.Word)] = true
 		}
 	}
 }
@@ -278,16 +276,11 @@ func systemPath(path string) bool {
 
 // together notes what only means something together.
 func (s *shellScript) together() {
-	_, tcp := s.does["tcp"]
-	_, computed := s.does["computed"]
-	_, interactive := s.does["interactive"]
-	if tcp && (computed || interactive) {
+	has := func(what string) bool { return s.does[what] > 0 }
+	if has("tcp") && (has("computed") || has("interactive")) {
 		s.n.add("bash-reverse-shell", s.does["tcp"])
 	}
-	_, fifo := s.does["fifo"]
-	nc, listens := s.does["nc"]
-	_, shell := s.does["shell"]
-	if fifo && listens && (shell || interactive) {
-		s.n.add("bash-reverse-shell", nc)
+	if has("fifo") && has("nc") && (has("shell") || has("interactive")) {
+		s.n.add("bash-reverse-shell", s.does["nc"])
 	}
 }

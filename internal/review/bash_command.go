@@ -159,9 +159,7 @@ func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 	case name == "crontab" && !has("-l"), name == "at", name == "launchctl", name == "systemctl" && has("enable"),
 		name == "update-rc.d":
 		s.add("bash-startup", c)
-	case name == "history" && has("-c", "-w", "-d"):
-		s.add("bash-history", c)
-	case name == "unset" && has("HISTFILE"):
+	case name == "history" && has("-c", "-w", "-d"), name == "unset" && has("HISTFILE"):
 		s.add("bash-history", c)
 	case name == "alias":
 		for _, a := range args {

@@ -422,24 +422,19 @@ func (s *script) imported(name string, at file.Idx) {
 // urlBlanks removes what addresses are read without.
 var urlBlanks = strings.NewReplacer("\t", "", "\n", "", "\r", "")
 
+// moduleRules are about modules that are loaded.
+var moduleRules = map[string]string{"child_process": "js-process", "vm": "js-vm", "repl": "js-vm", "vm2": "js-vm",
+	"worker_threads": "js-worker", "cluster": "js-worker", "net": "js-socket", "dgram": "js-socket",
+	"inspector": "js-inspector", "ffi-napi": "js-native", "ffi": "js-native", "koffi": "js-native", "v8": "js-native",
+	"process.binding": "js-native", "bindings": "js-native", "node-gyp-build": "js-native"}
+
 // loaded looks at which module is loaded.
 func (s *script) loaded(m string, line int) {
 	if _, ok := s.modules[m]; !ok {
 		s.modules[m] = line
 	}
-	switch m {
-	case "child_process":
-		s.n.add("js-process", line)
-	case "vm", "repl", "vm2":
-		s.n.add("js-vm", line)
-	case "worker_threads", "cluster":
-		s.n.add("js-worker", line)
-	case "net", "dgram":
-		s.n.add("js-socket", line)
-	case "inspector":
-		s.n.add("js-inspector", line)
-	case "ffi-napi", "ffi", "koffi", "v8", "process.binding", "bindings", "node-gyp-build":
-		s.n.add("js-native", line)
+	if rule := moduleRules[m]; rule != "" {
+		s.n.add(rule, line)
 	}
 	// The scheme of an address may be written in capitals, behind and with blanks in it.
 	scheme := strings.ToLower(strings.TrimLeftFunc(urlBlanks.Replace(m), func(r rune) bool { return r <= ' ' }))

@@ -14,15 +14,11 @@ import (
 // reference looks at what a name or a chain of members stands for.
 func (s *script) reference(e ast.Expression, at file.Idx) {
 	parent, _ := s.outer()
-	switch declared := parent.(type) {
-	case *ast.FunctionLiteral:
-		if declared.Name == e {
-			return
-		}
-	case *ast.ClassLiteral:
-		if declared.Name == e {
-			return
-		}
+	if f, ok := parent.(*ast.FunctionLiteral); ok && f.Name == e {
+		return
+	}
+	if c, ok := parent.(*ast.ClassLiteral); ok && c.Name == e {
+		return
 	}
 	for _, ref := range s.refs(e) {
 		s.path(ref, at)
@@ -141,23 +137,19 @@ func (s *script) handsOn() bool {
 	for i := len(s.around) - 2; i >= 0; i-- {
 		child := s.around[i+1]
 		switch n := s.around[i].(type) {
-		case *ast.OptionalChain, *ast.Optional:
-			continue
-		case *ast.SpreadElement, *ast.ObjectLiteral:
+		case *ast.OptionalChain, *ast.Optional, *ast.SpreadElement, *ast.ObjectLiteral:
 			continue
 		case *ast.PropertyShort, *ast.BracketExpression, *ast.UnaryExpression:
 			return true
 		case *ast.Binding:
 			return followed(n.Target)
 		case *ast.FieldDefinition:
-			key, ok := n.Key.(*ast.StringLiteral)
-			return ok && key.Value == "env"
+			return isText(n.Key, "env")
 		case *ast.AssignExpression:
 			member, ok := n.Left.(*ast.DotExpression)
 			return n.Left == child || followed(n.Left) || ok && member.Identifier.Name == "env"
 		case *ast.PropertyKeyed:
-			key, ok := n.Key.(*ast.StringLiteral)
-			return ok && key.Value == "env"
+			return isText(n.Key, "env")
 		case *ast.ConditionalExpression:
 			return n.Test == child
 		case *ast.BinaryExpression:
@@ -169,6 +161,12 @@ func (s *script) handsOn() bool {
 		return false
 	}
 	return false
+}
+
+// isText reports whether an expression is a literal with this text.
+func isText(e ast.Expression, text string) bool {
+	literal, ok := e.(*ast.StringLiteral)
+	return ok && literal.Value.String() == text
 }
 
 // call looks at a call: at modules that it loads and at texts that it makes.
@@ -309,8 +307,7 @@ func asksForShell(e ast.Expression) bool {
 		case *ast.PropertyShort:
 			return p.Name.Name == "shell"
 		case *ast.PropertyKeyed:
-			key, ok := p.Key.(*ast.StringLiteral)
-			return ok && key.Value == "shell" && !isFalse(p.Value)
+			return isText(p.Key, "shell") && !isFalse(p.Value)
 		}
 		return false
 	})

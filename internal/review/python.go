@@ -22,12 +22,9 @@ var pythonRulesSource string
 //go:embed bandit.py
 var banditSource string
 
-// PythonScript returns the script that reads Python source by its syntax tree:
-// source on standard input, JSON on standard output. It imports a few modules of
-// the standard library and nothing of the source.
-func PythonScript() string { return pythonScript() }
-
-// pythonScript is the script with the tables of this package in it.
+// pythonScript is the script that reads Python source by its syntax tree, with the
+// tables of this package in it: source on standard input, JSON on standard output. It
+// imports a few modules of the standard library and nothing of the source.
 var pythonScript = sync.OnceValue(func() string {
 	table := [][2]string{}
 	for _, s := range stringPatterns() {
@@ -67,24 +64,15 @@ func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 			Message: "Python source cannot be reviewed: there is no interpreter to read it"}
 	}
 	out, err := r.cfg.Python(ctx, pythonScript(), []byte(source))
-	switch {
-	case errors.Is(err, ErrReaderDied):
-		n.add(ruleUnreadable, 1)
-		return nil
-	case err != nil:
-		return fmt.Errorf("read Python source: %w", err)
-	case len(out) > MaxOutput:
-		return fmt.Errorf("the reader of Python source wrote %d bytes, %d is the most", len(out), MaxOutput)
-	}
 	var a pythonAnswer
-	if err := json.Unmarshal(out, &a); err != nil {
-		return fmt.Errorf("the reader of Python source wrote no JSON: %w", err)
+	if ok, err := n.decode("the reader of Python source", out, err, &a); !ok {
+		return err
 	}
 	if a.Error != nil {
 		n.add(ruleUnreadable, a.Error.Line)
 	}
 	for _, f := range a.Findings {
-		if _, known := ruleByID(f.Rule); !known {
+		if _, known := rules()[f.Rule]; !known {
 			return errors.New("the reader of Python source names a rule that there is not")
 		}
 		n.add(f.Rule, f.Line)
@@ -93,6 +81,24 @@ func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 		reviewCommand(n, s.Text, s.Line)
 	}
 	return nil
+}
+
+// decode reads the answer of a script, and reports whether there is one. That the script
+// did not survive the source is a finding.
+func (n *notes) decode(who string, out []byte, err error, to any) (bool, error) {
+	switch {
+	case errors.Is(err, ErrReaderDied):
+		n.add(ruleUnreadable, 1)
+		return false, nil
+	case err != nil:
+		return false, fmt.Errorf("run %s: %w", who, err)
+	case len(out) > MaxOutput:
+		return false, fmt.Errorf("%s wrote %d bytes, %d is the most", who, len(out), MaxOutput)
+	}
+	if err := json.Unmarshal(out, to); err != nil {
+		return false, fmt.Errorf("%s wrote no JSON: %w", who, err)
+	}
+	return true, nil
 }
 
 // banditAnswer is what of bandit's JSON is used. Its texts and excerpts are not:
@@ -128,19 +134,9 @@ func (r *Reviewer) bandit(ctx context.Context, n *notes, source string) error {
 		return nil
 	}
 	out, err := r.cfg.Bandit(ctx, []byte(source))
-	if errors.Is(err, ErrReaderDied) {
-		n.add(ruleUnreadable, 1)
-		return nil
-	}
-	if err != nil {
-		return fmt.Errorf("run bandit: %w", err)
-	}
-	if len(out) > MaxOutput {
-		return fmt.Errorf("bandit wrote %d bytes, %d is the most", len(out), MaxOutput)
-	}
 	var a banditAnswer
-	if err := json.Unmarshal(out, &a); err != nil {
-		return fmt.Errorf("bandit wrote no JSON: %w", err)
+	if ok, err := n.decode("bandit", out, err, &a); !ok {
+		return err
 	}
 	switch {
 	case a.Missing:

@@ -63,7 +63,7 @@ func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (R
 		return Report{}, &haft.Error{Code: haft.CodeInvalid,
 			Message: fmt.Sprintf("the source has %d bytes, %d is the most", len(source), MaxSource)}
 	}
-	n := &notes{ctx: ctx, lines: 1 + strings.Count(source, "\n")}
+	n := &notes{ctx: ctx, lines: 1 + strings.Count(source, "\n"), seen: map[mark]bool{}}
 	reviewText(n, source)
 	reviewSecrets(n, kind, source)
 	err := r.read(ctx, n, kind, source)
@@ -122,7 +122,7 @@ func (n *notes) stopped() bool { return n.ctx.Err() != nil }
 
 // add notes a finding of ours. The rule must be in the table.
 func (n *notes) add(rule string, line int) {
-	r, ok := ruleByID(rule)
+	r, ok := rules()[rule]
 	if !ok { // a slip of ours, which a person should see rather than nobody
 		r = Rule{ID: rule, Severity: high, What: "a rule without a name was broken",
 			Instead: "report this to the makers of Haft"}
@@ -137,9 +137,6 @@ func (n *notes) keep(f haft.Finding) {
 	if n.seen[m] || len(n.findings) >= maxKept {
 		return
 	}
-	if n.seen == nil {
-		n.seen = map[mark]bool{}
-	}
 	n.seen[m] = true
 	n.findings = append(n.findings, f)
 }
@@ -149,18 +146,13 @@ func (n *notes) keep(f haft.Finding) {
 func (n *notes) report() Report {
 	all := n.findings
 	slices.SortFunc(all, func(a, b haft.Finding) int {
-		if a.Severity != b.Severity {
-			if a.Severity.AtLeast(b.Severity) {
-				return -1
-			}
-			return 1
-		}
-		return inOrder(a, b)
+		order := slices.Index(haft.Severities(), b.Severity) - slices.Index(haft.Severities(), a.Severity)
+		return cmp.Or(order, inOrder(a, b))
 	})
 	var more *haft.Finding
 	if len(all) > MaxFindings {
 		rest := all[MaxFindings-1:]
-		r, _ := ruleByID(ruleMore)
+		r := rules()[ruleMore]
 		more = &haft.Finding{Scanner: Scanner, Rule: r.ID, Severity: rest[0].Severity, Line: n.lines,
 			Message: fmt.Sprintf("and %d more findings like these; %s", len(rest), r.Instead)}
 		all = all[:MaxFindings-1]

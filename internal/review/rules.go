@@ -31,38 +31,14 @@ type Rule struct {
 // message is what a finding of the rule says.
 func (r Rule) message() string { return r.What + "; " + r.Instead }
 
-// Rules lists the rules of this package, by their names.
-func Rules() []Rule { return slices.Clone(sorted()) }
-
-// sorted is the table in the order of names.
-var sorted = sync.OnceValue(func() []Rule {
-	all := slices.Concat(textRules(), secretRules(), stringRules(), pythonRules(), jsRules(), bashRules())
-	slices.SortFunc(all, func(a, b Rule) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
+// rules are the rules of this package by their names.
+var rules = sync.OnceValue(func() map[string]Rule {
+	all := map[string]Rule{}
+	for _, r := range slices.Concat(textRules(), secretRules(), stringRules(), pythonRules(), jsRules(), bashRules()) {
+		all[r.ID] = r
+	}
 	return all
 })
-
-// ruleByID finds a rule.
-func ruleByID(id string) (Rule, bool) {
-	all := sorted()
-	i, ok := slices.BinarySearchFunc(all, id, func(r Rule, id string) int {
-		switch {
-		case r.ID < id:
-			return -1
-		case r.ID > id:
-			return 1
-		}
-		return 0
-	})
-	if !ok {
-		return Rule{}, false
-	}
-	return all[i], true
-}
 
 // The severities, short for the tables.
 const (

@@ -3,6 +3,7 @@ package review
 import (
 	"encoding/base64"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 
@@ -36,6 +37,13 @@ func secretRules() []Rule {
 // not matched at all.
 type secretPattern struct {
 	rule, what, has, pattern string
+}
+
+// A matcher is a pattern, compiled.
+type matcher struct {
+	*regexp.Regexp
+	rule string
+	has  string // a text that every match holds, or ""
 }
 
 // secretPatterns are formats as their makers document them, after the rules of
@@ -77,10 +85,10 @@ func secretPatterns() []secretPattern {
 }
 
 // secretMatchers are the patterns, compiled.
-var secretMatchers = sync.OnceValue(func() []*regexp.Regexp {
-	var all []*regexp.Regexp
+var secretMatchers = sync.OnceValue(func() []matcher {
+	var all []matcher
 	for _, s := range secretPatterns() {
-		all = append(all, regexp.MustCompile(s.pattern))
+		all = append(all, matcher{regexp.MustCompile(s.pattern), s.rule, s.has})
 	}
 	return all
 })
@@ -108,11 +116,11 @@ func reviewSecrets(n *notes, kind haft.Kind, source string) {
 // reviewSecretLine looks at one line.
 func reviewSecretLine(n *notes, kind haft.Kind, text string, line int) {
 	found := false
-	for i, s := range secretTable() {
+	for _, s := range secretMatchers() {
 		if !strings.Contains(text, s.has) {
 			continue
 		}
-		for _, m := range secretMatchers()[i].FindAllString(text, -1) {
+		for _, m := range s.FindAllString(text, -1) {
 			if !sampled(m) && (s.rule != "secret-jwt" || isJWT(m)) {
 				n.add(s.rule, line)
 				found = true
@@ -139,9 +147,6 @@ func reviewSecretLine(n *notes, kind haft.Kind, text string, line int) {
 		}
 	}
 }
-
-// secretTable is the table, made once.
-var secretTable = sync.OnceValue(secretPatterns)
 
 // isJWT reports whether the first part of a token is the header of one.
 func isJWT(token string) bool {
@@ -180,8 +185,7 @@ func secretName(name string) bool {
 
 // secretValue reports whether a value may be a secret and not a word.
 func secretValue(v string) bool {
-	if placeholder(v) || strings.Contains(v, "://") || strings.HasPrefix(v, "/") || strings.HasPrefix(v, "$") ||
-		strings.ContainsAny(v, "{}<>()[]") {
+	if placeholder(v) || strings.Contains(v, "://") || hasPrefix(v, "/", "$") || strings.ContainsAny(v, "{}<>()[]") {
 		return false
 	}
 	digits, letters, others, upper := 0, 0, 0, 0
@@ -212,25 +216,20 @@ func secretValue(v string) bool {
 // one.
 func sampled(v string) bool {
 	l := strings.ToLower(v)
-	for _, word := range []string{"example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678",
-		"placeholder"} {
-		if strings.Contains(l, word) {
-			return true
-		}
-	}
-	return entropy(v) < 3
+	return entropy(v) < 3 || contains(l, "example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678",
+		"placeholder")
 }
 
 // placeholder reports whether somebody left a gap for the real value.
 func placeholder(v string) bool {
 	l := strings.ToLower(v)
-	for _, word := range []string{"example", "changeme", "change_me", "change-me", "placeholder", "your", "xxx",
-		"dummy", "sample", "redacted", "todo",
-		"fake", "insert", "replace", "...", "***", "<", "{{", "${", "%(", "abcdefgh", "0123456789", "123456", "test-",
-		"test_", "my-", "my_", "not-a-", "none"} {
-		if strings.Contains(l, word) && !strings.HasPrefix(l, "sk_test") {
-			return true
-		}
-	}
-	return entropy(v) < 2.2 || strings.HasPrefix(l, "password") || strings.HasPrefix(l, "secret")
+	return entropy(v) < 2.2 || hasPrefix(l, "password", "secret") || !strings.HasPrefix(l, "sk_test") &&
+		contains(l, "example", "changeme", "change_me", "change-me", "placeholder", "your", "xxx", "dummy", "sample",
+			"redacted", "todo", "fake", "insert", "replace", "...", "***", "<", "{{", "${", "%(", "abcdefgh",
+			"0123456789", "123456", "test-", "test_", "my-", "my_", "not-a-", "none")
+}
+
+// contains reports whether text holds one of these.
+func contains(text string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(text, p) })
 }

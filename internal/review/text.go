@@ -102,11 +102,9 @@ func encoded(text string) bool {
 	if strings.HasPrefix(text, `\`) {
 		return true
 	}
-	for _, known := range []string{"iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "PHN2Zy", "PD94bWwg", "d09GMg", "d09GRg",
-		"JVBERi0", "AAABAA"} {
-		if strings.Contains(text[:min(len(text), 40)], known) {
-			return false
-		}
+	if contains(text[:min(len(text), 40)], "iVBORw0KGgo", "/9j/", "R0lGOD", "UklGR", "PHN2Zy", "PD94bWwg", "d09GMg",
+		"d09GRg", "JVBERi0", "AAABAA") {
+		return false
 	}
 	e := entropy(text)
 	hex := strings.Trim(text, "0123456789abcdefABCDEF") == ""
@@ -177,10 +175,10 @@ func stringPatterns() []stringPattern {
 }
 
 // stringMatchers are the patterns, compiled.
-var stringMatchers = sync.OnceValue(func() []*regexp.Regexp {
-	var all []*regexp.Regexp
+var stringMatchers = sync.OnceValue(func() []matcher {
+	var all []matcher
 	for _, s := range stringPatterns() {
-		all = append(all, regexp.MustCompile(s.pattern))
+		all = append(all, matcher{Regexp: regexp.MustCompile(s.pattern), rule: s.rule})
 	}
 	return all
 })
@@ -190,9 +188,9 @@ func reviewString(n *notes, text string, line int) {
 	if len(text) < 5 {
 		return
 	}
-	for i, m := range stringMatchers() {
+	for _, m := range stringMatchers() {
 		if m.MatchString(text) {
-			n.add(stringPatterns()[i].rule, line)
+			n.add(m.rule, line)
 		}
 	}
 	if len(text) >= minEncoded && !strings.ContainsAny(text, " \n\t") && encoded(text) {
