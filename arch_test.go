@@ -37,6 +37,7 @@ var imports = map[string][]string{
 	"":                         {},
 	"internal/bounds":          {},
 	"internal/jsontree":        {},
+	"internal/goldentest":      {},
 	"schema":                   {"internal/jsontree"},
 	"schema/pyschema":          {"schema"},
 	"schema/tsschema":          {"internal/javascript", "schema"},

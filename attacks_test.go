@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/internal/skiptest"
 	"haft/sandbox/sandboxtest"
 )
@@ -220,14 +221,14 @@ func TestAttacks_page_is_made_from_what_ran(t *testing.T) {
 				t.Errorf("%s: %s is broken", m.name, name)
 			}
 		}
-		if !*update && !slices.Equal(got.Missing, page.modes[i].Missing) {
+		if !goldentest.Updating() && !slices.Equal(got.Missing, page.modes[i].Missing) {
 			t.Logf("%s lacks %v here, and %v on the page: not compared", m.name, got.Missing, page.modes[i].Missing)
 			continue
 		}
 		page.modes[i] = got
 	}
 	want := page.String()
-	if *update {
+	if goldentest.Updating() {
 		if err := os.WriteFile(attackPage, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}

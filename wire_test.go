@@ -1,20 +1,14 @@
 package haft_test
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"haft"
+	"haft/internal/goldentest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // when is a fixed time for golden files.
 var when = time.Date(2026, 11, 15, 12, 30, 0, 0, time.UTC)
@@ -109,16 +103,5 @@ func golden(t *testing.T, file string, v any) {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	if *update {
-		if err := os.WriteFile(file, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("%s differs (-want +got):\n%s", file, cmp.Diff(string(want), string(got)))
-	}
+	goldentest.Equal(t, file, got)
 }

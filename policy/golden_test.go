@@ -4,91 +4,61 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"golang.org/x/tools/txtar"
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/policy"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestGolden runs testdata/*.txtar. An archive holds policy.yaml, and org.yaml if
 // it is about composing; then for every request*.json a decision*.txt, for every
 // filter*.json a filtered*.txt, or error.txt if the policy does not compile.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { runGolden(t, file) })
-	}
-}
-
-func runGolden(t *testing.T, file string) {
-	ar, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	in, want := map[string]string{}, map[string]string{}
-	out := &txtar.Archive{Comment: ar.Comment}
-	for _, f := range ar.Files {
-		if strings.HasSuffix(f.Name, ".txt") {
-			want[f.Name] = string(f.Data)
-		} else {
-			in[f.Name] = string(f.Data)
+	goldentest.Run(t, "testdata", 1, func(t *testing.T, g *goldentest.File) {
+		p, err := compileAll(g)
+		if err != nil {
+			if haft.CodeOf(err) != haft.CodeInvalid {
+				t.Errorf("the error is not the author's: %v", err)
+			}
+			g.Expect(t, "error.txt", haft.MessageOf(err)+"\n")
+			return
 		}
-	}
-	got := map[string]string{}
-	p, err := compileAll(in)
-	if err != nil {
-		if haft.CodeOf(err) != haft.CodeInvalid {
-			t.Errorf("the error is not the author's: %v", err)
+		made := 0
+		for _, f := range slices.Clone(g.Files) {
+			if name, text := answer(t, p, f); name != "" {
+				g.Expect(t, name, text)
+				made++
+			}
 		}
-		got["error.txt"] = haft.MessageOf(err) + "\n"
-	}
-	for _, f := range ar.Files {
-		if strings.HasSuffix(f.Name, ".txt") {
-			continue
+		texts := 0
+		for _, f := range g.Files {
+			if strings.HasSuffix(f.Name, ".txt") {
+				texts++
+			}
 		}
-		out.Files = append(out.Files, f)
-		if name, text := answer(t, p, f); name != "" && err == nil {
-			got[name] = text
-			out.Files = append(out.Files, txtar.File{Name: name, Data: []byte(text)})
+		if made != texts {
+			t.Errorf("%d sections are expected, %d are made", texts, made)
 		}
-	}
-	if e, ok := got["error.txt"]; ok {
-		out.Files = append(out.Files, txtar.File{Name: "error.txt", Data: []byte(e)})
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
+	})
 }
 
 // compileAll compiles the documents of an archive.
-func compileAll(in map[string]string) (*policy.Policy, error) {
-	p, err := policy.Compile([]byte(in["policy.yaml"]))
+func compileAll(g *goldentest.File) (*policy.Policy, error) {
+	p, err := policy.Compile([]byte(g.Text("policy.yaml")))
 	if err != nil {
 		return nil, err
 	}
-	if in["org.yaml"] == "" {
+	text, ok := g.Section("org.yaml")
+	if !ok {
 		return p, nil
 	}
-	org, err := policy.Compile([]byte(in["org.yaml"]))
+	org, err := policy.Compile([]byte(text))
 	if err != nil {
 		return nil, err
 	}

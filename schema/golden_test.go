@@ -3,23 +3,15 @@ package schema_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
-
 	"haft"
+	"haft/internal/goldentest"
 	"haft/schema"
 )
-
-// update rewrites the expectations of the golden files with what the code does.
-var update = flag.Bool("update", false, "rewrite the golden files in testdata")
 
 // A goldenCase is the input of a golden file: schema.json, the parameters of a
 // tool, or tool.json, the tool itself.
@@ -95,57 +87,25 @@ func healthText(h haft.SchemaHealth) string {
 
 func TestGolden(t *testing.T) {
 	for dir := range goldens {
-		files, err := filepath.Glob(filepath.Join("testdata", dir, "*.txtar"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(files) == 0 {
-			t.Errorf("there are no golden files in testdata/%s", dir)
-		}
-		for _, file := range files {
-			t.Run(dir+"/"+strings.TrimSuffix(filepath.Base(file), ".txtar"),
-				func(t *testing.T) { golden(t, dir, file) })
-		}
-	}
-}
-
-// golden runs one golden file.
-func golden(t *testing.T, dir, file string) {
-	t.Helper()
-	archive, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(bytes.TrimSpace(archive.Comment)) == 0 {
-		t.Error("a golden file begins with the fact that it pins")
-	}
-	checked := 0
-	for i, f := range archive.Files {
-		if f.Name == "schema.json" || f.Name == "tool.json" {
-			continue
-		}
-		got := goldenSection(t, dir, f.Name, readCase(t, archive))
-		checked++
-		if *update {
-			archive.Files[i].Data = []byte(got)
-			continue
-		}
-		if diff := cmp.Diff(string(f.Data), got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", f.Name, diff)
-		}
-	}
-	if checked == 0 {
-		t.Error("the golden file expects nothing")
-	}
-	if *update && !t.Failed() {
-		if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(dir, func(t *testing.T) {
+			goldentest.Run(t, "testdata/"+dir, 1, func(t *testing.T, f *goldentest.File) {
+				checked := 0
+				for _, section := range slices.Clone(f.Files) {
+					if section.Name != "schema.json" && section.Name != "tool.json" {
+						f.Expect(t, section.Name, goldenSection(t, dir, section.Name, readCase(t, f)))
+						checked++
+					}
+				}
+				if checked == 0 {
+					t.Error("the golden file expects nothing")
+				}
+			})
+		})
 	}
 }
 
 // readCase reads the input of a golden file, afresh for each use.
-func readCase(t *testing.T, archive *txtar.Archive) goldenCase {
+func readCase(t *testing.T, archive *goldentest.File) goldenCase {
 	t.Helper()
 	for _, f := range archive.Files {
 		if f.Name != "schema.json" && f.Name != "tool.json" {

@@ -5,12 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"log/slog"
 	"math"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -22,11 +20,10 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/internal/goldentest"
 	"haft/sandbox"
 	"haft/schema"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // echoIn has one property of each sort.
 type echoIn struct {
@@ -120,18 +117,7 @@ func golden(t *testing.T, file string, v any) {
 	if err := enc.Encode(v); err != nil {
 		t.Fatal(err)
 	}
-	if *update {
-		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), b.String()); diff != "" {
-		t.Errorf("%s differs (-want +got):\n%s", file, diff)
-	}
+	goldentest.Equal(t, file, b.Bytes())
 }
 
 func TestAdd_refuses(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/internal/modelapi"
 	"haft/schema"
 )
@@ -207,8 +208,8 @@ func toAny[T any](v T) any { return v }
 func corpus(f *testing.F) [][2][]byte {
 	f.Helper()
 	var all [][2][]byte
-	for _, g := range goldenFiles(f, "answer") {
-		all = append(all, [2][]byte{g.section("answer.json"), g.section("results.json")})
+	for _, g := range goldentest.Files(f, "testdata/answer", 1) {
+		all = append(all, [2][]byte{[]byte(g.Text("answer.json")), []byte(g.Text("results.json"))})
 	}
 	return all
 }

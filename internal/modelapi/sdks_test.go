@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/internal/modelapi"
 	"haft/internal/skiptest"
 	"haft/schema"
@@ -73,22 +74,22 @@ func TestSDKs(t *testing.T) {
 		Tools   []sdkTools  `json:"tools"`
 	}
 	requests := map[string]*modelapi.Request{}
-	for _, g := range goldenFiles(t, "answer") {
-		raw := g.section("answer.json")
+	for _, g := range goldentest.Files(t, "testdata/answer", 1) {
+		raw := []byte(g.Text("answer.json"))
 		req, err := modelapi.Parse(raw, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		requests[g.name] = req
-		messages, err := modelapi.Render(req, g.results(t, req))
+		requests[g.Name] = req
+		messages, err := modelapi.Render(req, results(t, g, req))
 		if err != nil {
 			t.Fatal(err)
 		}
-		in.Answers = append(in.Answers, sdkAnswer{g.name, req.Form, req.Legacy, raw, messages})
+		in.Answers = append(in.Answers, sdkAnswer{g.Name, req.Form, req.Legacy, raw, messages})
 	}
-	for _, g := range goldenFiles(t, "tools") {
+	for _, g := range goldentest.Files(t, "testdata/tools", 1) {
 		var tools []haft.Tool
-		if err := json.Unmarshal(g.section("tools.json"), &tools); err != nil {
+		if err := json.Unmarshal([]byte(g.Text("tools.json")), &tools); err != nil {
 			t.Fatal(err)
 		}
 		for _, form := range modelapi.Forms() {
@@ -97,7 +98,7 @@ func TestSDKs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				in.Tools = append(in.Tools, sdkTools{fmt.Sprintf("%s strict=%v", g.name, strict), form, l.Tools})
+				in.Tools = append(in.Tools, sdkTools{fmt.Sprintf("%s strict=%v", g.Name, strict), form, l.Tools})
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -21,11 +20,10 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/internal/review"
 	"haft/internal/skiptest"
 )
-
-var update = flag.Bool("update", false, "rewrite the golden files")
 
 // interpreters are those that the script must work with: the oldest and the
 // newest that there are.
@@ -155,63 +153,37 @@ var kinds = map[string]haft.Kind{".py": haft.KindPython, ".js": haft.KindJavaScr
 // .py, .js, .ts or .sh is a source, and what follows as NAME.txt are its findings.
 // Sources called clean-* must have none.
 func TestGolden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no golden files: %v", err)
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+	for _, g := range goldentest.Files(t, "testdata", 1) {
+		t.Run(g.Name, func(t *testing.T) {
 			t.Parallel()
-			runGolden(t, file)
+			for _, f := range slices.Clone(g.Files) {
+				if kind, ok := kinds[filepath.Ext(f.Name)]; ok {
+					reviewGolden(t, g, kind, f)
+				}
+			}
+			g.Save(t)
 		})
 	}
 }
 
-func runGolden(t *testing.T, file string) {
-	ar, err := txtar.ParseFile(file)
+func reviewGolden(t *testing.T, g *goldentest.File, kind haft.Kind, f txtar.File) {
+	cfg := review.Config{}
+	if kind == haft.KindPython {
+		cfg.Python = python(t)
+	}
+	rep, err := review.New(cfg).Review(t.Context(), kind, string(f.Data))
 	if err != nil {
-		t.Fatal(err)
+		t.Errorf("%s: %v", f.Name, err)
+		return
 	}
-	want := map[string]string{}
-	for _, f := range ar.Files {
-		want[f.Name] = string(f.Data)
-	}
-	out := &txtar.Archive{Comment: ar.Comment}
-	for _, f := range ar.Files {
-		kind, ok := kinds[filepath.Ext(f.Name)]
-		if !ok {
-			continue
-		}
-		cfg := review.Config{}
-		if kind == haft.KindPython {
-			cfg.Python = python(t)
-		}
-		rep, err := review.New(cfg).Review(t.Context(), kind, string(f.Data))
-		if err != nil {
-			t.Errorf("%s: %v", f.Name, err)
-			continue
-		}
-		got := listed(rep)
-		out.Files = append(out.Files, f)
-		name := strings.TrimSuffix(f.Name, filepath.Ext(f.Name)) + ".txt"
-		clean := strings.HasPrefix(f.Name, "clean-")
-		if clean && got != "" {
-			t.Errorf("%s is an honest tool, and yet:\n%s", f.Name, got)
-		}
-		if !clean && got == "" {
-			t.Errorf("%s: nothing was found", f.Name)
-		}
-		if !clean {
-			out.Files = append(out.Files, txtar.File{Name: name, Data: []byte(got)})
-		}
-		if diff := cmp.Diff(want[name], got); diff != "" && !*update {
-			t.Errorf("%s: %s (-want +got):\n%s", file, f.Name, diff)
-		}
-	}
-	if *update {
-		if err := os.WriteFile(file, txtar.Format(out), 0o644); err != nil {
-			t.Fatal(err)
-		}
+	got := listed(rep)
+	switch clean := strings.HasPrefix(f.Name, "clean-"); {
+	case clean && got != "":
+		t.Errorf("%s is an honest tool, and yet:\n%s", f.Name, got)
+	case !clean && got == "":
+		t.Errorf("%s: nothing was found", f.Name)
+	case !clean:
+		g.Expect(t, strings.TrimSuffix(f.Name, filepath.Ext(f.Name))+".txt", got)
 	}
 }
 

@@ -4,79 +4,26 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
-
+	"haft/internal/goldentest"
 	"haft/schema"
 	"haft/schema/bashschema"
 )
 
-var update = flag.Bool("update", false, "write what comes out into testdata")
-
 // TestDerive_golden runs testdata/*.txtar. A case has tool.sh, and schema.json or
 // error. The section options may name the tool and make descriptions optional.
 func TestDerive_golden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 12 {
-		t.Errorf("there are %d golden cases, want at least 12", len(files))
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, file) })
-	}
-}
-
-func golden(t *testing.T, file string) {
-	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(bytes.TrimSpace(a.Comment)) == 0 {
-		t.Error("the case does not say what it is about")
-	}
-	sections := map[string]string{}
-	for _, f := range a.Files {
-		sections[f.Name] = string(f.Data)
-	}
-	r, err := bashschema.Derive(t.Context(), []byte(sections["tool.sh"]), options(t, sections["options"]))
-	name, got := "schema.json", ""
-	if err != nil {
-		name, got = "error", err.Error()+"\n"
-	} else {
-		got = show(t, r)
-	}
-	want, ok := sections[name]
-	switch {
-	case ok && want == got:
-	case *update:
-		rewrite(t, file, a, name, got)
-	case !ok:
-		t.Fatalf("got %s:\n%s", name, got)
-	default:
-		t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
-	}
-}
-
-// rewrite puts what came out in the place of what was expected.
-func rewrite(t *testing.T, file string, a *txtar.Archive, name, got string) {
-	var kept []txtar.File
-	for _, f := range a.Files {
-		if f.Name != "schema.json" && f.Name != "error" {
-			kept = append(kept, f)
+	goldentest.Run(t, "testdata", 12, func(t *testing.T, f *goldentest.File) {
+		r, err := bashschema.Derive(t.Context(), []byte(f.Text("tool.sh")), options(t, f.Text("options")))
+		made := ""
+		if err == nil {
+			made = show(t, r)
 		}
-	}
-	a.Files = append(kept, txtar.File{Name: name, Data: []byte(got)})
-	if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
+		f.ExpectResult(t, made, err, nil)
+	})
 }
 
 // options reads "function: f", "name: n" and "descriptions: optional".
@@ -180,20 +127,8 @@ func TestDerive_example_of_the_documentation(t *testing.T) {
 // FuzzDerive holds that a source can only fail by its own fault, and that what
 // comes out can be written and read.
 func FuzzDerive(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		a, err := txtar.ParseFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
-		for _, s := range a.Files {
-			if s.Name == "tool.sh" {
-				f.Add(s.Data)
-			}
-		}
+	for _, file := range goldentest.Files(f, "testdata", 12) {
+		f.Add([]byte(file.Text("tool.sh")))
 	}
 	f.Fuzz(func(t *testing.T, source []byte) {
 		r, err := bashschema.Derive(t.Context(), source,

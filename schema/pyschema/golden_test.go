@@ -3,83 +3,41 @@ package pyschema_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
-
+	"haft/internal/goldentest"
 	"haft/schema"
 	"haft/schema/pyschema"
 )
-
-var update = flag.Bool("update", false, "write what comes out into testdata")
 
 // TestDerive_golden runs testdata/*.txtar with the oldest and the newest Python.
 // A case has tool.py, and schema.json or error; "…" in error stands for any text.
 // The section options may name a function and make descriptions optional.
 func TestDerive_golden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 150 {
-		t.Errorf("there are %d golden cases, want at least 150", len(files))
-	}
 	for _, p := range needPython(t) {
 		t.Run("python"+p.String(), func(t *testing.T) {
-			if !*update {
+			if !goldentest.Updating() {
 				t.Parallel()
 			}
 			read := newLasting(t, p).read
-			for _, file := range files {
-				t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-					golden(t, p, read, file)
-				})
-			}
+			goldentest.Run(t, "testdata", 150, func(t *testing.T, f *goldentest.File) { golden(t, p, read, f) })
 		})
 	}
 }
 
-func golden(t *testing.T, p python, read pyschema.Reader, file string) {
-	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
+func golden(t *testing.T, p python, read pyschema.Reader, f *goldentest.File) {
+	if !p.atLeast(needs(f.Comment)) {
+		t.Skipf("MISSING: Python 3.%d for syntax that %s does not have", needs(f.Comment), p)
 	}
-	if !p.atLeast(needs(a.Comment)) {
-		t.Skipf("MISSING: Python 3.%d for syntax that %s does not have", needs(a.Comment), p)
-	}
-	if len(bytes.TrimSpace(a.Comment)) == 0 {
-		t.Error("the case does not say what it is about")
-	}
-	sections := map[string]string{}
-	for _, f := range a.Files {
-		sections[f.Name] = string(f.Data)
-	}
-	sig, err := pyschema.Derive(t.Context(), read, []byte(sections["tool.py"]), options(t, sections["options"]))
-	name, got := "schema.json", ""
-	if err != nil {
-		name, got = "error", err.Error()+"\n"
-	} else {
-		got = show(t, sig)
+	sig, err := pyschema.Derive(t.Context(), read, []byte(f.Text("tool.py")), options(t, f.Text("options")))
+	made := ""
+	if err == nil {
+		made = show(t, sig)
 		compiles(t, sig)
 	}
-	want, ok := sections[name]
-	if ok && matches(want, got) {
-		return
-	}
-	if *update {
-		rewrite(t, file, a, name, got)
-		return
-	}
-	if !ok {
-		t.Fatalf("got %s:\n%s", name, got)
-	}
-	t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
+	f.ExpectResult(t, made, err, matches)
 }
 
 // compiles checks that what we derive is a schema.
@@ -105,19 +63,6 @@ func matches(want, got string) bool {
 		parts[i] = regexp.QuoteMeta(parts[i])
 	}
 	return len(parts) > 1 && regexp.MustCompile(`(?s)^`+strings.Join(parts, `.*`)+`$`).MatchString(got)
-}
-
-func rewrite(t *testing.T, file string, a *txtar.Archive, name, got string) {
-	var kept []txtar.File
-	for _, f := range a.Files {
-		if f.Name != "schema.json" && f.Name != "error" {
-			kept = append(kept, f)
-		}
-	}
-	a.Files = append(kept, txtar.File{Name: name, Data: []byte(got)})
-	if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // options reads "function: f" and "descriptions: optional".

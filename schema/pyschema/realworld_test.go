@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
+	"haft/internal/goldentest"
 	"haft/schema"
 	"haft/schema/pyschema"
 )
@@ -191,7 +192,7 @@ func compareOutcomes(t *testing.T, file string, p python, outcomes []outcome, ne
 	for _, o := range outcomes {
 		got = append(got, o.function+": "+o.result+"\n")
 	}
-	if *update {
+	if goldentest.Updating() {
 		if err := os.WriteFile(file, []byte(strings.Join(got, "")), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -3,85 +3,31 @@ package tsschema_test
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/rogpeppe/go-internal/txtar"
-
+	"haft/internal/goldentest"
 	"haft/schema"
 	"haft/schema/tsschema"
 )
-
-var update = flag.Bool("update", false, "write what comes out into testdata")
 
 // TestDerive_golden runs testdata/*.txtar. A case has tool.ts or tool.js, and
 // schema.json or error. The section options may name a function and make
 // descriptions optional.
 func TestDerive_golden(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(files) < 60 {
-		t.Errorf("there are %d golden cases, want at least 60", len(files))
-	}
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) { golden(t, file) })
-	}
-}
-
-func golden(t *testing.T, file string) {
-	a, err := txtar.ParseFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(bytes.TrimSpace(a.Comment)) == 0 {
-		t.Error("the case does not say what it is about")
-	}
-	sections := map[string]string{}
-	for _, f := range a.Files {
-		sections[f.Name] = string(f.Data)
-	}
-	config := options(t, sections["options"])
-	source, ok := sections["tool.ts"]
-	if !ok {
-		source, config.JavaScript = sections["tool.js"], true
-	}
-	r, err := tsschema.Derive(t.Context(), []byte(source), config)
-	name, got := "schema.json", ""
-	if err != nil {
-		name, got = "error", err.Error()+"\n"
-	} else {
-		got = show(t, r)
-	}
-	want, ok := sections[name]
-	switch {
-	case ok && want == got:
-	case *update:
-		rewrite(t, file, a, name, got)
-	case !ok:
-		t.Fatalf("got %s:\n%s", name, got)
-	default:
-		t.Errorf("%s (-want +got):\n%s", name, cmp.Diff(want, got))
-	}
-}
-
-// rewrite puts what came out in the place of what was expected.
-func rewrite(t *testing.T, file string, a *txtar.Archive, name, got string) {
-	var kept []txtar.File
-	for _, f := range a.Files {
-		if f.Name != "schema.json" && f.Name != "error" {
-			kept = append(kept, f)
+	goldentest.Run(t, "testdata", 60, func(t *testing.T, f *goldentest.File) {
+		config := options(t, f.Text("options"))
+		source, ok := f.Section("tool.ts")
+		if !ok {
+			source, config.JavaScript = f.Text("tool.js"), true
 		}
-	}
-	a.Files = append(kept, txtar.File{Name: name, Data: []byte(got)})
-	if err := os.WriteFile(file, txtar.Format(a), 0o644); err != nil {
-		t.Fatal(err)
-	}
+		r, err := tsschema.Derive(t.Context(), []byte(source), config)
+		made := ""
+		if err == nil {
+			made = show(t, r)
+		}
+		f.ExpectResult(t, made, err, nil)
+	})
 }
 
 // options reads "function: f", "name: n" and "descriptions: optional".
