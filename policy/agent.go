@@ -56,7 +56,7 @@ func (anyAgent) Optimize(ctx *cel.OptimizerContext, a *ast.AST) *ast.AST {
 			return a
 		}
 		deepest := slices.MaxFunc(found, func(x, y ast.NavigableExpr) int { return x.Depth() - y.Depth() })
-		part, compared, iterated := truth(deepest)
+		part, compared, iterated := booleanPart(deepest)
 		switch id := namesID(part); {
 		case iterated && id:
 			rename(ctx, part, agentID)
@@ -76,9 +76,9 @@ func (anyAgent) Optimize(ctx *cel.OptimizerContext, a *ast.AST) *ast.AST {
 	}
 }
 
-// truth returns the smallest part around a variable that is true or false, and whether
+// booleanPart returns the smallest part around a variable that is true or false, and whether
 // it compares the variable itself with something, or iterates over it.
-func truth(variable ast.NavigableExpr) (part ast.NavigableExpr, compared, iterated bool) {
+func booleanPart(variable ast.NavigableExpr) (part ast.NavigableExpr, compared, iterated bool) {
 	compared = true
 	for part = variable; ; {
 		up, ok := part.Parent()

@@ -58,11 +58,11 @@ var ruleID = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^
 // compiler makes a layer of a document.
 type compiler struct {
 	document
-	env   *cel.Env
-	layer layer
-	ids   map[string]bool
-	steps int  // instructions of all patterns
-	kept  bool // the document was stored before, and is not refused for its cost
+	env    *cel.Env
+	layer  layer
+	ids    map[string]bool
+	steps  int  // instructions of all patterns
+	stored bool // the document was stored before, and is not refused for its cost
 }
 
 // Compile reads a policy document, in YAML or JSON; the package comment shows
@@ -80,7 +80,7 @@ func compile(text []byte, kept bool) (*Policy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile policy: %w", err)
 	}
-	c := &compiler{env: env, ids: map[string]bool{}, kept: kept}
+	c := &compiler{env: env, ids: map[string]bool{}, stored: kept}
 	if root := c.parse(text); c.err == nil {
 		c.root(root)
 	}
@@ -165,7 +165,7 @@ func (c *compiler) roles(n ast.Node) {
 		if role == "" {
 			c.fail(k, "a role has a name")
 		}
-		c.add(k, rule{id: "roles." + short(role), effect: Allow, who: who{roles: names{role}},
+		c.add(k, rule{id: "roles." + short(role), effect: Allow, principals: principals{roles: names{role}},
 			tools: c.permissions(v, "the role")})
 	})
 }
@@ -175,7 +175,7 @@ func (c *compiler) lists() func(ast.Node) {
 	number := 0
 	return func(n ast.Node) {
 		number++
-		var w who
+		var w principals
 		var allow, deny []Permission
 		c.object(n, "a list", map[string]field{
 			"org":   func(n ast.Node) { w.orgs = names{c.text(n, "org", maxText)} },
@@ -191,10 +191,10 @@ func (c *compiler) lists() func(ast.Node) {
 			c.fail(n, "a list allows or denies something")
 		}
 		if allow != nil {
-			c.add(n, rule{id: fmt.Sprintf("lists[%d].allow", number), effect: Allow, who: w, tools: allow})
+			c.add(n, rule{id: fmt.Sprintf("lists[%d].allow", number), effect: Allow, principals: w, tools: allow})
 		}
 		if deny != nil {
-			c.add(n, rule{id: fmt.Sprintf("lists[%d].deny", number), effect: Deny, who: w, tools: deny})
+			c.add(n, rule{id: fmt.Sprintf("lists[%d].deny", number), effect: Deny, principals: w, tools: deny})
 		}
 	}
 }
@@ -221,7 +221,7 @@ func (c *compiler) approval(n ast.Node) *Ask {
 	c.object(n, "approval", map[string]field{
 		"roles":   func(n ast.Node) { a.Roles = c.texts(n, "roles") },
 		"users":   func(n ast.Node) { a.Users = c.texts(n, "users") },
-		"self":    func(n ast.Node) { a.Self = c.truth(n, "self") },
+		"self":    func(n ast.Node) { a.Self = c.boolean(n, "self") },
 		"expires": func(n ast.Node) { a.Expires = haft.Millis(c.duration(n, "expires", 366*24*time.Hour)) },
 	})
 	if a.Roles == nil && a.Users == nil {
@@ -260,7 +260,7 @@ func (c *compiler) rule(n ast.Node) {
 		"kinds":       func(n ast.Node) { r.kinds = c.kinds(n) },
 		"digests":     func(n ast.Node) { r.digests = c.texts(n, "digests") },
 		"when":        func(n ast.Node) { r.when = c.expression(n) },
-		"pin":         func(n ast.Node) { r.pin = c.truth(n, "pin") },
+		"pin":         func(n ast.Node) { r.pin = c.boolean(n, "pin") },
 		"approval":    func(n ast.Node) { r.ask = c.approval(n) },
 		"rate":        attach(func(n ast.Node) { r.rate = c.rate(n) }),
 		"concurrency": attach(func(n ast.Node) { r.concurrency = c.concurrency(n) }),
@@ -270,7 +270,7 @@ func (c *compiler) rule(n ast.Node) {
 		"network": attach(func(n ast.Node) { r.network = c.network(n) }),
 		"redact":  attach(func(n ast.Node) { r.redact = c.places(n, "redact") }),
 	}
-	c.whoFields(fields, &r.who, &r.tools)
+	c.whoFields(fields, &r.principals, &r.tools)
 	c.object(n, "a rule", fields)
 	switch {
 	case r.id == "":
@@ -290,7 +290,7 @@ func (c *compiler) rule(n ast.Node) {
 }
 
 // whoFields adds the readers of selectors that rules and filters share.
-func (c *compiler) whoFields(fields map[string]field, w *who, tools *[]Permission) {
+func (c *compiler) whoFields(fields map[string]field, w *principals, tools *[]Permission) {
 	fields["tools"] = func(n ast.Node) { *tools = c.permissions(n, "tools") }
 	fields["orgs"] = func(n ast.Node) { w.orgs = c.texts(n, "orgs") }
 	fields["users"] = func(n ast.Node) { w.users = c.texts(n, "users") }

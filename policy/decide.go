@@ -109,12 +109,12 @@ func (p *Policy) Explain(req Request) Decision { return p.decide(req, true) }
 // decision is a Decision in the making.
 type decision struct {
 	Decision
-	req    *Request
-	all    bool // keep also what did not match
-	denies []denial
-	allow  string // the first rule that allows
-	pin    bool   // a rule that allows lets the caller choose this version
-	named  bool   // a rule that allows has the digest of this version
+	req         *Request
+	all         bool // keep also what did not match
+	denies      []denial
+	allow       string // the first rule that allows
+	pin         bool   // a rule that allows lets the caller choose this version
+	namesDigest bool   // a rule that allows has the digest of this version
 	// approval says who approves what the tool itself asks for: the last
 	// document that says anything, which is the organisation's.
 	approval *Ask
@@ -130,7 +130,7 @@ func (p *Policy) decide(req Request, all bool) Decision {
 	if req.Current != nil {
 		d.join(p.gather(req.current(), all))
 	}
-	return d.conclude()
+	return d.result()
 }
 
 // gather holds a request against every rule, for the one version of its Tool.
@@ -221,7 +221,7 @@ func (d *decision) layer(l *layer, e *evaluation) {
 		matched, why, err := r.matches(d.req, e)
 		c := Considered{Rule: l.ref(r.id), Effect: r.effect, Line: r.line, Matched: matched, Why: why}
 		if err != nil {
-			d.problem(c, haft.MessageOf(plainly(err)))
+			d.problem(c, haft.MessageOf(publicError(err)))
 			continue
 		}
 		d.consider(c)
@@ -234,9 +234,9 @@ func (d *decision) layer(l *layer, e *evaluation) {
 	}
 }
 
-// plainly makes the text of an error of ours one that may be shown. Errors of
-// evaluations hold no values.
-func plainly(err error) error {
+// publicError makes the text of an error of this package one that may be shown. Errors
+// of evaluations hold no values.
+func publicError(err error) error {
 	if _, ok := errors.AsType[*haft.Error](err); ok {
 		return err
 	}
@@ -252,7 +252,7 @@ func (d *decision) apply(l *layer, r *rule) {
 		return
 	case Allow:
 		d.allow = cmp.Or(d.allow, ref)
-		d.pin, d.named = d.pin || r.mayPin(d.req), d.named || r.namesDigest(d.req)
+		d.pin, d.namesDigest = d.pin || r.mayPin(d.req), d.namesDigest || r.namesDigest(d.req)
 	case NeedsApproval:
 		a := *cmp.Or(r.ask, l.approval, &Ask{Roles: []string{DefaultApprover}})
 		a.Rule, a.Reason = ref, r.reason
@@ -282,9 +282,9 @@ func (d *decision) apply(l *layer, r *rule) {
 	}
 }
 
-// conclude makes one decision of what was gathered: a problem denies, a deny
+// result makes one decision of what was gathered: a problem denies, a deny
 // wins, nothing runs that is not allowed, and an ask makes it wait.
-func (d *decision) conclude() Decision {
+func (d *decision) result() Decision {
 	out := d.Decision
 	deny := func(rule, reason string) Decision {
 		return Decision{Effect: Deny, Rule: rule, Reason: reason, Problems: out.Problems, Considered: out.Considered}

@@ -91,14 +91,14 @@
 //	annotations.idempotentHint, .openWorldHint       bool, as in MCP
 //	args                                             map(string, dyn)
 //
-// the standard functions of CEL, and path.under(PATH, DIRECTORY), which tells whether
+// the standard functions of CEL, and path.under(PATH, DIRECTORY), which says whether
 // an absolute path is a directory or lies below it. Use it for every argument that is
 // a path: args.path.startsWith("/tmp/") also holds for "/tmp/../etc/passwd". A path
 // that is relative or has .. in it cannot be judged, and the rule then denies. Where
 // symbolic links lead is not known here: the sandbox is what holds a tool back.
 //
 // An argument that may be missing is asked for first:
-// has(args.path) && path.under(args.path, "/etc"). Hints are claims of whoever wrote
+// has(args.path) && path.under(args.path, "/etc"). Hints are claims of the author of
 // the tool: build an ask on them, and not an allow.
 //
 // Tools are selected by "tool:NAME", "category:NAME", "tag:NAME" and

@@ -70,7 +70,7 @@ func (d *document) parse(text []byte) ast.Node {
 		return nil
 	}
 	tokens := lexer.Tokenize(string(text))
-	if d.plain(tokens); d.err != nil {
+	if d.checkTokens(tokens); d.err != nil {
 		return nil
 	}
 	file, err := parser.Parse(tokens, 0)
@@ -86,9 +86,9 @@ func (d *document) parse(text []byte) ast.Node {
 	return docs[0].Body
 }
 
-// plain refuses what a policy has no need of and what makes readers of YAML slow
+// checkTokens refuses what a policy has no need of and what makes readers of YAML slow
 // or deep: anchors, aliases, tags, complex keys and nesting without end.
-func (d *document) plain(tokens token.Tokens) {
+func (d *document) checkTokens(tokens token.Tokens) {
 	depth, dashes, colons, line := 0, 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -259,8 +259,8 @@ func (d *document) number(n ast.Node, what string, low, high float64) float64 {
 	return f
 }
 
-// whole reads a whole number between 1 and high.
-func (d *document) whole(n ast.Node, what string, high int64) int64 {
+// wholeNumber reads a whole number between 1 and high.
+func (d *document) wholeNumber(n ast.Node, what string, high int64) int64 {
 	if _, ok := n.(*ast.IntegerNode); !ok {
 		d.fail(n, "%s must be a whole number", what)
 		return 0
@@ -268,8 +268,8 @@ func (d *document) whole(n ast.Node, what string, high int64) int64 {
 	return int64(d.number(n, what, 1, float64(high)))
 }
 
-// truth reads a boolean.
-func (d *document) truth(n ast.Node, what string) bool {
+// boolean reads a boolean.
+func (d *document) boolean(n ast.Node, what string) bool {
 	b, ok := n.(*ast.BoolNode)
 	if !ok {
 		d.fail(n, "%s must be true or false", what)

@@ -148,7 +148,8 @@ func variables(req *Request) (map[string]any, error) {
 		"principal.roles": append([]string{}, p.Roles...),
 		agentName:         agent, agentID: p.Agent,
 		"tool.name": t.Name, "tool.kind": string(t.Version.Kind), "tool.category": t.Category,
-		"tool.digest": t.Version.Digest, "tool.tags": append([]string{}, t.Tags...), "tool.version": int64(t.Version.Number),
+		"tool.digest": t.Version.Digest, "tool.tags": append([]string{}, t.Tags...),
+		"tool.version": int64(t.Version.Number),
 		// What MCP assumes of a tool that says nothing is the worse.
 		"annotations.readOnlyHint":    *cmp.Or(a.ReadOnly, new(false)),
 		"annotations.destructiveHint": *cmp.Or(a.Destructive, new(true)),

@@ -45,7 +45,7 @@ type filter struct {
 	on     Direction
 	action Action
 	reason string
-	who
+	principals
 	tools   []Permission
 	at      []place // none means everywhere
 	pattern *matcher
@@ -90,7 +90,7 @@ type Filtered struct {
 	Refused bool
 	// Masked says that something was replaced.
 	Masked bool
-	// Findings tell all that was refused, masked or warned about, by place and
+	// Findings list all that was refused, masked or warned about, by place and
 	// rule. They belong into the audit.
 	Findings []Finding
 	// More counts the findings that are not listed.
@@ -161,7 +161,7 @@ func (s *filterRun) walk(v any, way, seen []string) any {
 	case *jsontree.Object:
 		for _, key := range v.Keys() {
 			shown := key
-			if s.key(key, append(way, key), seen) {
+			if s.findInKey(key, append(way, key), seen) {
 				shown = "*"
 			} else if s.clean != nil {
 				shown = s.clean(key)
@@ -177,19 +177,19 @@ func (s *filterRun) walk(v any, way, seen []string) any {
 			v[i] = s.walk(v[i], append(way, n), append(seen, n))
 		}
 	case string:
-		return s.text(v, way, pointer(seen))
+		return s.filterText(v, way, pointer(seen))
 	case json.Number:
 		// A number that holds what is masked becomes a text.
-		if masked := s.text(v.String(), way, pointer(seen)); masked != v.String() {
+		if masked := s.filterText(v.String(), way, pointer(seen)); masked != v.String() {
 			return masked
 		}
 	}
 	return v
 }
 
-// key looks for something in a key. Other keys could be hit by a replacement, so
+// findInKey looks for something in a key. Other keys could be hit by a replacement, so
 // a key is never changed.
-func (s *filterRun) key(key string, way, parent []string) bool {
+func (s *filterRun) findInKey(key string, way, parent []string) bool {
 	found := false
 	for _, f := range s.filters {
 		n := len(s.find(f, key, way))
@@ -201,7 +201,8 @@ func (s *filterRun) key(key string, way, parent []string) bool {
 		if action == Mask {
 			action = Refuse
 		}
-		s.note(Finding{Rule: f.ref, Action: action, Pointer: pointer(parent), Key: true, Count: n, Reason: f.reason})
+		s.addFinding(Finding{Rule: f.ref, Action: action, Pointer: pointer(parent), Key: true, Count: n,
+			Reason: f.reason})
 	}
 	return found
 }
@@ -223,15 +224,15 @@ type hit struct {
 	rule     string
 }
 
-// text holds a text against the filters and returns it masked.
-func (s *filterRun) text(text string, way []string, where string) string {
+// filterText holds a text against the filters and returns it masked.
+func (s *filterRun) filterText(text string, way []string, where string) string {
 	var hits []hit
 	for _, f := range s.filters {
 		found := s.find(f, text, way)
 		if len(found) == 0 {
 			continue
 		}
-		s.note(Finding{Rule: f.ref, Action: f.action, Pointer: where, Count: len(found), Reason: f.reason})
+		s.addFinding(Finding{Rule: f.ref, Action: f.action, Pointer: where, Count: len(found), Reason: f.reason})
 		if f.action == Mask {
 			for _, at := range found {
 				hits = append(hits, hit{at[0], at[1], f.ref})
@@ -263,8 +264,8 @@ func mask(text string, hits []hit) string {
 	return b.String()
 }
 
-// note keeps a finding.
-func (s *filterRun) note(f Finding) {
+// addFinding keeps a finding.
+func (s *filterRun) addFinding(f Finding) {
 	s.out.Refused = s.out.Refused || f.Action == Refuse
 	if len(s.out.Findings) < maxFindings {
 		s.out.Findings = append(s.out.Findings, f)
@@ -284,7 +285,7 @@ func (c *compiler) filter(n ast.Node) {
 		"at":      func(n ast.Node) { f.at = c.places(n, "at") },
 		"pattern": func(n ast.Node) { f.pattern = c.pattern(n) },
 	}
-	c.whoFields(fields, &f.who, &f.tools)
+	c.whoFields(fields, &f.principals, &f.tools)
 	c.object(n, "a filter", fields)
 	switch {
 	case f.id == "" || f.on == "" || f.action == "" || f.pattern == nil:
@@ -312,7 +313,7 @@ func (c *compiler) pattern(n ast.Node) *matcher {
 		c.fail(n, "the pattern matches the empty text, and so everything")
 	}
 	c.steps += m.size
-	if err := costs(m, c.steps); err != nil && !c.kept {
+	if err := checkCost(m, c.steps); err != nil && !c.stored {
 		c.fail(n, "%s", err.Error())
 	}
 	return m

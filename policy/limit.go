@@ -130,7 +130,7 @@ func (c *compiler) rate(n ast.Node) *limited[Rate] {
 	r := &limited[Rate]{by: []dimension{byOrg, byUser, byTool}}
 	c.object(n, "rate", map[string]field{
 		"per_second": func(n ast.Node) { r.limit.PerSecond = c.number(n, "per_second", 1e-6, 1e6) },
-		"burst":      func(n ast.Node) { r.limit.Burst = int(c.whole(n, "burst", 1e6)) },
+		"burst":      func(n ast.Node) { r.limit.Burst = int(c.wholeNumber(n, "burst", 1e6)) },
 		"by":         func(n ast.Node) { r.by = c.by(n) },
 	})
 	if r.limit.PerSecond == 0 {
@@ -145,7 +145,7 @@ func (c *compiler) rate(n ast.Node) *limited[Rate] {
 func (c *compiler) concurrency(n ast.Node) *limited[Concurrency] {
 	r := &limited[Concurrency]{by: []dimension{byOrg, byTool}}
 	c.object(n, "concurrency", map[string]field{
-		"max": func(n ast.Node) { r.limit.Max = int(c.whole(n, "max", 1e6)) },
+		"max": func(n ast.Node) { r.limit.Max = int(c.wholeNumber(n, "max", 1e6)) },
 		"by":  func(n ast.Node) { r.by = c.by(n) },
 	})
 	if r.limit.Max == 0 {
@@ -159,7 +159,7 @@ func (c *compiler) quota(n ast.Node) *limited[Quota] {
 	r := &limited[Quota]{by: []dimension{byOrg, byUser}}
 	periods := []Period{Minute, Hour, Day, Month}
 	c.object(n, "quota", map[string]field{
-		"calls":  func(n ast.Node) { r.limit.Calls = c.whole(n, "calls", 1e12) },
+		"calls":  func(n ast.Node) { r.limit.Calls = c.wholeNumber(n, "calls", 1e12) },
 		"period": func(n ast.Node) { r.limit.Period = oneOf(&c.document, n, "period", periods) },
 		"by":     func(n ast.Node) { r.by = c.by(n) },
 	})
@@ -207,7 +207,7 @@ func (n Network) covers(host string) bool {
 		}
 		name, spans := hostPorts(h)
 		below, wide := strings.CutPrefix(name, "*")
-		if name != want && !(wide && want != "*" && under(want, below)) {
+		if name != want && !(wide && want != "*" && isBelow(want, below)) {
 			return false
 		}
 		return !slices.ContainsFunc(ports, func(p [2]uint64) bool {
@@ -240,8 +240,10 @@ func hostPorts(text string) (host string, spans [][2]uint64) {
 	return host, [][2]uint64{{a, b}}
 }
 
-// under reports whether host ends with below and has something before it.
-func under(host, below string) bool { return strings.HasSuffix(host, below) && len(host) > len(below) }
+// isBelow reports whether host ends with below and has something before it.
+func isBelow(host, below string) bool {
+	return strings.HasSuffix(host, below) && len(host) > len(below)
+}
 
 // stronger returns the level that satisfies both demands.
 func stronger(a, b haft.Level) haft.Level {

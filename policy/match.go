@@ -19,7 +19,7 @@ const (
 )
 
 const (
-	// maxMatches is how many matches of one pattern in one text are told apart.
+	// maxMatches is how many matches of one pattern in one text are kept apart.
 	// Everything from the last one on counts as one match.
 	maxMatches = 10_000
 	// direct is up to which length a text is searched in one go. Longer ones are read
@@ -100,7 +100,7 @@ func (m *matcher) find(ctx context.Context, text string) ([][]int, error) {
 		}
 	}
 	if len(text) > direct {
-		return m.read(ctx, text)
+		return m.findLong(ctx, text)
 	}
 	found := m.re.FindAllStringIndex(text, maxMatches)
 	n := 0
@@ -110,19 +110,19 @@ func (m *matcher) find(ctx context.Context, text string) ([][]int, error) {
 			n++
 		}
 	}
-	return rest(found[:n], len(found), text), nil
+	return extendLast(found[:n], len(found), text), nil
 }
 
-// rest makes the last of as many matches as are told apart reach to the end.
-func rest(found [][]int, seen int, text string) [][]int {
+// extendLast makes the last of as many matches as are kept apart reach to the end.
+func extendLast(found [][]int, seen int, text string) [][]int {
 	if seen >= maxMatches && len(found) > 0 {
 		found[len(found)-1][1] = len(text)
 	}
 	return found
 }
 
-// read is find for a long text.
-func (m *matcher) read(ctx context.Context, text string) ([][]int, error) {
+// findLong is find for a long text.
+func (m *matcher) findLong(ctx context.Context, text string) ([][]int, error) {
 	var found [][]int
 	re, from := m.re, 0 // from is where re begins to read
 	seen := 0
@@ -153,7 +153,7 @@ func (m *matcher) read(ctx context.Context, text string) ([][]int, error) {
 		_, n := utf8.DecodeLastRuneInString(text[:after])
 		re, from = m.next, after-n
 	}
-	return rest(found, seen, text), nil
+	return extendLast(found, seen, text), nil
 }
 
 // runes reads a text for a regular expression, until its context ends: then the text
@@ -187,9 +187,9 @@ func (r *runes) ReadRune() (rune, int, error) {
 	return c, n, nil
 }
 
-// costs reports why a pattern must not be stored: it, or all of them together, cost
+// checkCost reports why a pattern must not be stored: it, or all of them together, cost
 // too much for each byte.
-func costs(m *matcher, sum int) error {
+func checkCost(m *matcher, sum int) error {
 	switch {
 	case m.size > MaxPattern:
 		return fmt.Errorf("the pattern has %d steps, %d is the most: repeat less, or shorter parts", m.size, MaxPattern)

@@ -74,7 +74,8 @@ func (p *Policy) MayRun(org, program string) error {
 // a directory of the host.
 func (p *Policy) MayMount(org, dir string) error {
 	for _, r := range p.mcpRules() {
-		if r.orgs.match(org) && (slices.Contains(r.mounts, "*") || slices.Contains(r.mounts, "/") || r.names(dir)) {
+		everything := slices.Contains(r.mounts, "*") || slices.Contains(r.mounts, "/")
+		if r.orgs.match(org) && (everything || r.coversPath(dir)) {
 			return nil
 		}
 	}
@@ -88,17 +89,17 @@ func (p *Policy) MayMount(org, dir string) error {
 func (p *Policy) OthersMount(org, name string) bool {
 	others := false
 	for _, r := range p.mcpRules() {
-		if r.names(name) && r.orgs.match(org) {
+		if r.coversPath(name) && r.orgs.match(org) {
 			return false
 		}
-		others = others || r.names(name)
+		others = others || r.coversPath(name)
 	}
 	return others
 }
 
-// names reports whether a path is a mount of the rule, or lies in one, other than the
+// coversPath reports whether a path is a mount of the rule, or lies in one, other than the
 // whole of the machine.
-func (r mcpRule) names(name string) bool {
+func (r mcpRule) coversPath(name string) bool {
 	return slices.ContainsFunc(r.mounts, func(m string) bool {
 		return m != "*" && m != "/" && (m == name || strings.HasPrefix(name, m+"/"))
 	})

@@ -44,7 +44,7 @@ func (p *Policy) Networks(req Request) ([]Network, error) {
 			if err != nil {
 				return nil, &haft.Error{Code: haft.CodeDenied, Err: err,
 					Message: "the rule " + ref + " about the network cannot be evaluated: " +
-						haft.MessageOf(plainly(err))}
+						haft.MessageOf(publicError(err))}
 			}
 			if matched && !slices.ContainsFunc(all, func(n Network) bool { return n.Rule == ref }) {
 				all = append(all, Network{ref, r.network})

@@ -17,7 +17,7 @@ type ReviewAction string
 // The actions, mildest first.
 const (
 	ReviewPass   ReviewAction = "pass"   // it is kept
-	ReviewWarn   ReviewAction = "warn"   // it is kept, and the author is told
+	ReviewWarn   ReviewAction = "warn"   // it is kept, and the author is warned
 	ReviewAsk    ReviewAction = "ask"    // a person has to agree before it can be called
 	ReviewRefuse ReviewAction = "refuse" // it is not kept
 )
@@ -84,15 +84,15 @@ type reviewRule struct {
 // ignore is the action of a rule that takes a finding from under the bounds.
 const ignore ReviewAction = "ignore"
 
-// usual is what holds where no document has a section.
+// defaultReview is what holds where no document has a section.
 //
 // # Why does nothing refuse?
 //
 // Refusing is for what is certain. A review reads what a program may mean, and
-// an honest tool can look like the other kind; a person can tell, and a refusal
-// leaves no place for one. So whatever is high waits for a person, the rest is
-// told, and who wants refusals writes refuse: critical.
-func usual() *review { return &review{warn: Low, ask: High, refuse: never} }
+// an honest tool can look like the other kind; a person can decide, and a refusal
+// leaves that person no choice. So every high finding waits for a person, the others are
+// reported, and an operator who wants refusals writes refuse: critical.
+func defaultReview() *review { return &review{warn: Low, ask: High, refuse: never} }
 
 // Review says what happens to a source of a tool in which this was found. The
 // strongest demand of any finding counts, and of composed documents that of the
@@ -126,7 +126,7 @@ func (p *Policy) Review(t haft.Tool, findings []haft.Finding) ReviewVerdict {
 	}
 	if !said {
 		for _, f := range findings {
-			action, rule := usual().judge(t, f)
+			action, rule := defaultReview().judge(t, f)
 			if p == nil {
 				action, rule = ReviewAsk, "review"
 			}
@@ -178,7 +178,7 @@ var reviewRuleName = sync.OnceValue(
 
 // review reads the section.
 func (c *compiler) review(n ast.Node) {
-	r := usual()
+	r := defaultReview()
 	bounds := append([]Severity{never}, Severities()...)
 	c.object(n, "review", map[string]field{
 		"warn":   func(n ast.Node) { r.warn = oneOf(&c.document, n, "warn", bounds) },

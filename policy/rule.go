@@ -18,14 +18,14 @@ const (
 	Limit         Effect = "limit" // of rules only: it is bounded if it may run
 )
 
-// who selects principals.
-type who struct {
+// principals selects principals.
+type principals struct {
 	orgs, users, agents, roles names
 }
 
 // excludes says why the principal of a request is not selected, or "". It is the
 // one place where rules and filters compare principals.
-func (w who) excludes(req *Request) string {
+func (w principals) excludes(req *Request) string {
 	p := req.Principal
 	switch {
 	case !w.orgs.match(p.Org):
@@ -47,7 +47,7 @@ type rule struct {
 	effect Effect
 	reason string
 
-	who
+	principals
 	tools   []Permission // none means all
 	kinds   names
 	digests names
@@ -70,7 +70,7 @@ const (
 )
 
 // matches says whether r concerns the request, and why. The error says that
-// nobody can know.
+// it cannot be known.
 func (r *rule) matches(req *Request, e *evaluation) (bool, string, error) {
 	if why := r.excludes(req); why != "" {
 		return false, why, nil

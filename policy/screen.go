@@ -24,8 +24,8 @@ var ErrTooMuch = errors.New("there is more text than filters look at")
 // ended. Then nothing of what was given to it may go on.
 type Screen struct {
 	// Clean is applied to keys of a value before they are named in findings, so
-	// that a secret that is a key is not cut and told. Nil means that keys are told
-	// as they are.
+	// that a secret that is a key is not shown. Nil means that keys are shown as they
+	// are.
 	Clean   func(string) string
 	filters []namedFilter
 	dir     Direction
@@ -42,7 +42,7 @@ func (p *Policy) Screen(req Request, dir Direction) *Screen {
 	return &Screen{filters: filters, dir: dir, left: MaxScreened}
 }
 
-// Filters reports whether there are filters of a direction, whomever they concern.
+// Filters reports whether there are filters of a direction, for any request.
 func (p *Policy) Filters(dir Direction) bool {
 	return p != nil && slices.ContainsFunc(p.layers, func(l layer) bool {
 		return slices.ContainsFunc(l.filters, func(f filter) bool { return f.on == dir || f.on == both })
@@ -111,7 +111,7 @@ func (s *Screen) Text(ctx context.Context, name, text string) (Filtered, error) 
 	if err != nil {
 		return Filtered{}, err
 	}
-	run.out.Text = run.text(text, nil, name)
+	run.out.Text = run.filterText(text, nil, name)
 	if run.err != nil {
 		return Filtered{}, run.err
 	}

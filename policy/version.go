@@ -39,7 +39,7 @@ func (d *decision) join(now *decision) {
 		note("haft/pin", "the call names a version that is not the current one, and no rule lets this caller do that: "+
 			"call the tool without a version, or have a rule with effect: allow and pin: true, or with the digest "+
 			"in digests")
-	case now.allow == "" && !d.named:
+	case now.allow == "" && !d.namesDigest:
 		note("haft/current", "no rule allows the current version of the tool, and so none of its other versions")
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 // tooLarge says why a schema is more than we look at, or "". The bounds are those
 // of [Compile]: what cannot be compiled need not be judged or converted, and no
-// walk of ours has to be quick on more.
+// walk here has to be quick on more.
 func tooLarge(root any) string {
 	nodes, objects := 0, 0
 	for at, v := range jsontree.All(root) {

@@ -28,8 +28,8 @@ const (
 // linear time. The caller may take the patterns out and compile again.
 var ErrPattern = errors.New("a pattern is not a regular expression that we know")
 
-// home is where the library believes our schemas to be.
-const home = "haft:///schema"
+// documentURL is where the library believes our schemas to be.
+const documentURL = "haft:///schema"
 
 // A Compiled is a schema that values can be held against. It never changes and is
 // safe for concurrent use.
@@ -80,19 +80,19 @@ func Compile(root any) (c *Compiled, err error) {
 	for _, f := range formats {
 		lib.RegisterFormat(f)
 	}
-	if err := lib.AddResource(home, doc); err != nil {
+	if err := lib.AddResource(documentURL, doc); err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
-	sch, err := lib.Compile(home)
+	sch, err := lib.Compile(documentURL)
 	if err != nil {
 		return nil, compileError(root, err)
 	}
 	c = &Compiled{root: sch, facts: map[*jsonschema.Schema]*facts{}, at: map[string]*jsonschema.Schema{}}
-	if err := c.survey(); err != nil {
+	if err := c.visitSchemas(); err != nil {
 		return nil, err
 	}
 	for s := range c.facts {
-		c.recall(s, root)
+		c.recordFacts(s, root)
 		c.declare(s)
 	}
 	c.parameters()
@@ -123,7 +123,7 @@ func schemaDocument(root any) (any, error) {
 	return doc, nil
 }
 
-// invalid is an error of whoever wrote a schema or arguments.
+// invalid is an error in a schema or in arguments.
 func invalid(format string, args ...any) *haft.Error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
@@ -189,7 +189,7 @@ func remoteRefs(root any, target string) []haft.Misfit {
 			continue
 		}
 		base, _, _ := strings.Cut(s, "#")
-		if base != "" && base != home && strings.HasSuffix(target, strings.TrimPrefix(base, "./")) &&
+		if base != "" && base != documentURL && strings.HasSuffix(target, strings.TrimPrefix(base, "./")) &&
 			len(found) < maxMisfits {
 			found = append(found, haft.Misfit{Pointer: Pointer(at), Message: "refers to another document"})
 		}
@@ -197,8 +197,8 @@ func remoteRefs(root any, target string) []haft.Misfit {
 	return found
 }
 
-// recall looks up what the library forgot about s in the tree it came from.
-func (c *Compiled) recall(s *jsonschema.Schema, root any) {
+// recordFacts looks up what the library forgot about s in the tree it came from.
+func (c *Compiled) recordFacts(s *jsonschema.Schema, root any) {
 	tokens, ok := locationTokens(s.Location)
 	if !ok {
 		return
@@ -226,7 +226,7 @@ func (c *Compiled) recall(s *jsonschema.Schema, root any) {
 // its document. It is false for schemas that are not of our document.
 func locationTokens(location string) ([]string, bool) {
 	base, fragment, _ := strings.Cut(location, "#")
-	if base != home {
+	if base != documentURL {
 		return nil, false
 	}
 	return pointer("#" + fragment)

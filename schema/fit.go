@@ -27,7 +27,7 @@ type FitOptions struct {
 //   - An argument that the schema does not know is a misfit unless the root
 //     allows more with additionalProperties, patternProperties or the like. JSON
 //     Schema would allow it where nothing is said; but an argument that a tool
-//     does not know is a mistake of the model, which should hear of it. Nested
+//     does not know is a mistake of the model, which gets a misfit for it. Nested
 //     objects follow JSON Schema.
 func (c *Compiled) Fit(args *Object, opts FitOptions) (*Object, []haft.Misfit) {
 	if args == nil {

@@ -91,7 +91,7 @@ func Render(sig *Signature, form Form, strict bool) (json.RawMessage, error) {
 	return text, nil
 }
 
-// plainTool writes the form of no vendor in particular.
+// plainTool writes the form that belongs to no vendor.
 func plainTool(tool *Object, sig *Signature, parameters *Object, strict bool) {
 	if strict {
 		if parameters, strict = Strict(parameters); strict {
@@ -106,7 +106,7 @@ func plainTool(tool *Object, sig *Signature, parameters *Object, strict bool) {
 
 // openAITool writes what OpenAI takes.
 func openAITool(function, parameters *Object, form Form, strict bool) *Object {
-	parameters = healed(parameters)
+	parameters = vendorSchema(parameters)
 	if strict {
 		parameters, strict = toStrict(parameters, openAIStrict)
 	}
@@ -122,7 +122,7 @@ func openAITool(function, parameters *Object, form Form, strict bool) *Object {
 
 // anthropicTool writes what Anthropic takes.
 func anthropicTool(tool, parameters *Object, strict bool) error {
-	parameters = healed(parameters)
+	parameters = vendorSchema(parameters)
 	if properties := parameters.Object("properties"); properties != nil {
 		for _, name := range properties.Keys() {
 			if !propertyName().MatchString(name) {

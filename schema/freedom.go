@@ -12,12 +12,12 @@ const (
 	mustEqual                // to refuse more here would accept more elsewhere: it is under not, if, oneOf or contains
 )
 
-// freedomWithin is the freedom of a schema that stands in o under keyword.
-func freedomWithin(o *Object, keyword string, may freedom) freedom {
+// freedomOf is the freedom of a schema that stands in o under keyword.
+func freedomOf(o *Object, keyword string, may freedom) freedom {
 	switch {
 	case may == mustEqual, slices.Contains([]string{"not", "if", "oneOf", "contains"}, keyword):
 		return mustEqual
-	case keyword == "anyOf" && wholeOptions(o):
+	case keyword == "anyOf" && isPlainUnion(o):
 		return may
 	case slices.Contains(inPlace, keyword):
 		return mayNarrow
@@ -25,9 +25,9 @@ func freedomWithin(o *Object, keyword string, may freedom) freedom {
 	return mayClose
 }
 
-// wholeOptions reports whether the options of anyOf in o say all there is to say
+// isPlainUnion reports whether the options of anyOf in o say all there is to say
 // about properties, so that each may be closed.
-func wholeOptions(o *Object) bool {
+func isPlainUnion(o *Object) bool {
 	properties := o.Object("properties")
 	if properties != nil && properties.Len() > 0 || o.Has("patternProperties") || o.Has("$ref") {
 		return false
@@ -39,9 +39,9 @@ func wholeOptions(o *Object) bool {
 var annotations = []string{"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
 	"$comment"}
 
-// beside puts the keywords of rest onto the schema that stood for its reference.
+// mergeRef puts the keywords of rest onto the schema that stood for its reference.
 // Its annotations win. Where other keywords differ, both schemas have to hold.
-func beside(target, rest *Object) *Object {
+func mergeRef(target, rest *Object) *Object {
 	rest = without(rest, "$ref", "$defs", "definitions")
 	c := without(target)
 	for _, k := range rest.Keys() {

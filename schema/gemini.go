@@ -26,7 +26,7 @@ var geminiFormats = map[string][]string{
 // geminiTool writes what Gemini takes as a function declaration. A function without
 // parameters has none: Gemini refuses objects without properties.
 func geminiTool(tool, parameters *Object) error {
-	flat, err := Normalize(healed(parameters), NormalizeOptions{})
+	flat, err := Normalize(vendorSchema(parameters), NormalizeOptions{})
 	if err != nil {
 		return err
 	}
@@ -111,8 +111,8 @@ func geminiFinish(c *Object, notes []string) *Object {
 	return c
 }
 
-// geminiEnum sets the enum of c. Gemini has enums of strings only; others are
-// told.
+// geminiEnum sets the enum of c. Gemini has enums of strings only; for others it returns
+// a note.
 func geminiEnum(c, o *Object) string {
 	var list []any
 	for _, v := range o.Array("enum") {
@@ -128,7 +128,7 @@ func geminiEnum(c, o *Object) string {
 	return ""
 }
 
-// geminiChoice tells the values of an enum.
+// geminiChoice lists the values of an enum.
 func geminiChoice(list []any) string {
 	var words []string
 	for _, v := range list {

@@ -39,7 +39,7 @@ func newGraph(root *Object) (graph, error) {
 			}
 		}
 	}
-	b.spread()
+	b.propagateEqual()
 	return graph{b.order, cyclic(b.order, b.edges), b.least}, nil
 }
 
@@ -54,9 +54,9 @@ type graphBuilder struct {
 	work  int
 }
 
-// spread takes from the schemas that others refer to what was taken from those:
+// propagateEqual takes from the schemas that others refer to what was taken from those:
 // where one must stay equal, so must all that it refers to.
-func (b *graphBuilder) spread() {
+func (b *graphBuilder) propagateEqual() {
 	var todo []string
 	for _, ref := range b.order {
 		if b.least[ref] == mustEqual {
@@ -109,7 +109,7 @@ func (b *graphBuilder) scan(path, from string, o *Object, may freedom, depth int
 		if !ok {
 			continue
 		}
-		if err := b.scan(path+s.step, from, t, freedomWithin(o, s.keyword, may), depth+1); err != nil {
+		if err := b.scan(path+s.step, from, t, freedomOf(o, s.keyword, may), depth+1); err != nil {
 			return err
 		}
 	}
@@ -177,7 +177,7 @@ func distinct(list []any) []any {
 		switch {
 		case at < 0:
 			out = append(out, v)
-		case !same(out[at], v) && richer(v, out[at]):
+		case !same(out[at], v) && hasMore(v, out[at]):
 			out[at] = v
 		}
 	}
@@ -199,8 +199,8 @@ func overlaps(a, b any) bool {
 	return same(without(x, bare...), without(y, bare...))
 }
 
-// richer reports whether a says more than b.
-func richer(a, b any) bool {
+// hasMore reports whether a says more than b.
+func hasMore(a, b any) bool {
 	x, _ := a.(*Object)
 	y, _ := b.(*Object)
 	if x.Has("format") != y.Has("format") {

@@ -44,7 +44,7 @@ var notAtRoot = []string{"anyOf", "oneOf", "allOf", "not", "enum"}
 // mode, because [Strict] mends them. The order of the reasons is that of the
 // schema.
 func Health(root any) haft.SchemaHealth {
-	c := &checkup{health: haft.SchemaHealth{Status: haft.HealthStrict}, seen: map[*Object]bool{}}
+	c := &healthCheck{health: haft.SchemaHealth{Status: haft.HealthStrict}, seen: map[*Object]bool{}}
 	o, ok := root.(*Object)
 	if !ok {
 		c.invalid("", "Top-level schema must be a dict")
@@ -73,8 +73,8 @@ func Health(root any) haft.SchemaHealth {
 	return c.health
 }
 
-// checkup is one walk of [Health].
-type checkup struct {
+// healthCheck is one walk of [Health].
+type healthCheck struct {
 	root    *Object
 	loops   loops
 	health  haft.SchemaHealth
@@ -90,19 +90,19 @@ type place struct {
 	value any
 }
 
-func (c *checkup) invalid(path, message string) {
+func (c *healthCheck) invalid(path, message string) {
 	c.health.Status = haft.HealthInvalid
 	c.reason(path, message)
 }
 
-func (c *checkup) nonStrict(path, message string) {
+func (c *healthCheck) nonStrict(path, message string) {
 	if c.health.Status == haft.HealthStrict {
 		c.health.Status = haft.HealthNonStrict
 	}
 	c.reason(path, message)
 }
 
-func (c *checkup) reason(path, message string) {
+func (c *healthCheck) reason(path, message string) {
 	if len(c.health.Reasons) < maxReasons {
 		c.health.Reasons = append(c.health.Reasons, haft.HealthReason{Path: short(path), Message: message})
 	}
@@ -117,7 +117,7 @@ func short(s string) string {
 }
 
 // schema checks one schema and those within it.
-func (c *checkup) schema(path string, v any, depth int) {
+func (c *healthCheck) schema(path string, v any, depth int) {
 	o, ok := v.(*Object)
 	switch {
 	case v == true:
@@ -162,7 +162,7 @@ func (c *checkup) schema(path string, v any, depth int) {
 }
 
 // ref checks that a reference leads to a schema.
-func (c *checkup) ref(path string, o *Object) {
+func (c *healthCheck) ref(path string, o *Object) {
 	if !o.Has("$ref") {
 		return
 	}
@@ -182,7 +182,7 @@ func (c *checkup) ref(path string, o *Object) {
 }
 
 // types checks the type of o.
-func (c *checkup) types(path string, o *Object) {
+func (c *healthCheck) types(path string, o *Object) {
 	switch t := o.Value("type").(type) {
 	case string:
 		if typeSets[t] == 0 {
@@ -214,7 +214,7 @@ func (c *checkup) types(path string, o *Object) {
 }
 
 // object checks the keywords of objects.
-func (c *checkup) object(path string, o *Object) {
+func (c *healthCheck) object(path string, o *Object) {
 	properties := o.Object("properties")
 	if o.Has("properties") && properties == nil {
 		c.invalid(path, "'properties' must be a dict for objects")
@@ -259,7 +259,7 @@ func (c *checkup) object(path string, o *Object) {
 }
 
 // required checks one required property.
-func (c *checkup) required(path, name string, properties *Object) {
+func (c *healthCheck) required(path, name string, properties *Object) {
 	if !properties.Has(name) {
 		c.invalid(path, fmt.Sprintf("required contains '%s' not found in properties", short(name)))
 		return
@@ -272,7 +272,7 @@ func (c *checkup) required(path, name string, properties *Object) {
 	if o == nil {
 		return
 	}
-	o = through(c.root, o)
+	o = followRefs(c.root, o)
 	if onlyEmpty(o) {
 		c.invalid(path, fmt.Sprintf("required property '%s' allows empty object (OpenAI will reject)", short(name)))
 	}
@@ -289,7 +289,7 @@ func demandsItems(o *Object) bool {
 
 // optional checks the properties that are not required for what strict mode, where
 // they will be, has no use for.
-func (c *checkup) optional(path string, properties *Object, required []string) {
+func (c *healthCheck) optional(path string, properties *Object, required []string) {
 	if properties == nil {
 		return
 	}
@@ -298,7 +298,7 @@ func (c *checkup) optional(path string, properties *Object, required []string) {
 		needed[name] = true
 	}
 	for _, name := range properties.Keys() {
-		if o := properties.Object(name); o != nil && !needed[name] && onlyEmpty(through(c.root, o)) {
+		if o := properties.Object(name); o != nil && !needed[name] && onlyEmpty(followRefs(c.root, o)) {
 			c.nonStrict(path, fmt.Sprintf("optional property '%s' allows only an empty object, which strict mode "+
 				"would require", short(name)))
 		}
@@ -316,7 +316,7 @@ func onlyEmpty(o *Object) bool {
 }
 
 // array checks the keywords of arrays.
-func (c *checkup) array(path string, o *Object) {
+func (c *healthCheck) array(path string, o *Object) {
 	switch items := o.Value("items").(type) {
 	case *Object, bool:
 	case []any:

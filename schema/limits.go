@@ -8,7 +8,7 @@ import (
 )
 
 // values checks the keywords that name values: enum, const and pattern.
-func (c *checkup) values(path string, o *Object) {
+func (c *healthCheck) values(path string, o *Object) {
 	if o.Has("enum") {
 		list, ok := o.Value("enum").([]any)
 		switch {
@@ -35,7 +35,7 @@ func (c *checkup) values(path string, o *Object) {
 }
 
 // enum checks the values of an enum.
-func (c *checkup) enum(path string, o *Object, list []any) {
+func (c *healthCheck) enum(path string, o *Object, list []any) {
 	text, unfit := 0, false
 	for _, v := range list {
 		if v != nil { // null is there to make an enum optional
@@ -67,7 +67,7 @@ func fitsType(o *Object, v any) bool {
 }
 
 // keywords checks lists of schemas and keywords that strict mode refuses.
-func (c *checkup) keywords(path string, o *Object) {
+func (c *healthCheck) keywords(path string, o *Object) {
 	for _, k := range []string{"anyOf", "oneOf", "allOf"} {
 		list, ok := o.Value(k).([]any)
 		if o.Has(k) && !ok {
@@ -97,7 +97,7 @@ func (c *checkup) keywords(path string, o *Object) {
 }
 
 // limits checks what counts over the whole schema.
-func (c *checkup) limits() {
+func (c *healthCheck) limits() {
 	for _, l := range []struct {
 		what      string
 		got, most int

@@ -135,7 +135,7 @@ func (x *explainer) explain(e *jsonschema.ValidationError) []haft.Misfit {
 	case *kind.DependentRequired:
 		return eachBelow(at, k.Missing, fmt.Sprintf("is missing; it is required when %s is given", quoted(k.Prop)))
 	case *kind.AdditionalProperties:
-		return eachBelow(at, k.Properties, "is not a property here"+x.known(e.SchemaURL))
+		return eachBelow(at, k.Properties, "is not a property here"+x.knownProperties(e.SchemaURL))
 	case *kind.PropertyNames:
 		return x.propertyName(e, k.Property)
 	case *kind.Contains, *kind.MinContains:
@@ -151,7 +151,7 @@ func (x *explainer) explain(e *jsonschema.ValidationError) []haft.Misfit {
 	if _, ok := e.ErrorKind.(*kind.FalseSchema); ok && strings.HasSuffix(e.SchemaURL, "/unevaluatedProperties") {
 		return []haft.Misfit{{Pointer: Pointer(at), Message: "is not a property here"}}
 	}
-	return []haft.Misfit{{Pointer: Pointer(at), Message: sayWhy(e.ErrorKind)}}
+	return []haft.Misfit{{Pointer: Pointer(at), Message: problemText(e.ErrorKind)}}
 }
 
 // eachBelow makes a misfit for each name below at.
@@ -163,8 +163,8 @@ func eachBelow(at, names []string, message string) []haft.Misfit {
 	return all
 }
 
-// known lists the properties that the schema at url has.
-func (x *explainer) known(url string) string {
+// knownProperties lists the properties that the schema at url has.
+func (x *explainer) knownProperties(url string) string {
 	s := x.c.at[url]
 	if s == nil || len(s.Properties) == 0 {
 		return ""
@@ -203,18 +203,18 @@ func (x *explainer) propertyName(e *jsonschema.ValidationError, name string) []h
 	return eachBelow(at, []string{name}, "is not an acceptable name: it "+strings.Join(slices.Compact(why), "; it "))
 }
 
-// sayWhy says what is wrong in one place, without the value.
-func sayWhy(k jsonschema.ErrorKind) string {
+// problemText says what is wrong in one place, without the value.
+func problemText(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.Type:
 		return "must be " + typeWords(k.Want) + ", is " + article(k.Got)
 	case *kind.Enum:
 		if len(k.Want) == 1 {
-			return "must be " + shown(k.Want[0])
+			return "must be " + valueText(k.Want[0])
 		}
-		return "must be one of " + listed(k.Want, shown)
+		return "must be one of " + listed(k.Want, valueText)
 	case *kind.Const:
-		return "must be " + shown(k.Want)
+		return "must be " + valueText(k.Want)
 	case *kind.Format:
 		return "must be " + formatWords(k.Want)
 	case *kind.Pattern:
@@ -277,8 +277,8 @@ func boundText(r *big.Rat) string {
 	return strconv.FormatFloat(f, 'g', -1, 64)
 }
 
-// shown writes a value of the schema.
-func shown(v any) string {
+// valueText writes a value of the schema.
+func valueText(v any) string {
 	switch v := v.(type) {
 	case string:
 		return quoted(v)

@@ -50,7 +50,8 @@ func Normalize(root any, opts NormalizeOptions) (*Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := &normalizer{root: o, graph: g, defs: map[string]string{}, taken: map[string]bool{}, about: map[*Object]bool{}}
+	n := &normalizer{root: o, graph: g, defs: map[string]string{}, taken: map[string]bool{},
+		aboutProperties: map[*Object]bool{}}
 	n.nameDefinitions()
 	result := n.document()
 	if n.err != nil {
@@ -71,12 +72,12 @@ func badSchema(path, problem string) error {
 type normalizer struct {
 	root *Object
 	graph
-	defs  map[string]string // canonical reference → name in $defs, for those that stay
-	taken map[string]bool   // names in $defs
-	about map[*Object]bool  // schemas of the root that are about properties
-	nodes int
-	bytes int
-	err   error // the first problem; nothing is built after it
+	defs            map[string]string // canonical reference → name in $defs, for those that stay
+	taken           map[string]bool   // names in $defs
+	aboutProperties map[*Object]bool  // schemas of the root that are about properties
+	nodes           int
+	bytes           int
+	err             error // the first problem; nothing is built after it
 }
 
 // fail keeps the first problem, and returns a schema in the place of the one that has it.
@@ -96,11 +97,11 @@ func (n *normalizer) failDeep() *Object {
 // stay lead to.
 func (n *normalizer) nameDefinitions() {
 	for _, ref := range n.definitionRefs() {
-		n.name(ref, lastStep(ref))
+		n.nameDefinition(ref, lastStep(ref))
 	}
 	for _, ref := range n.order {
 		if n.recursive[ref] && ref != "#" {
-			n.name(ref, lastStep(ref))
+			n.nameDefinition(ref, lastStep(ref))
 		}
 	}
 }
@@ -118,8 +119,8 @@ func (n *normalizer) definitionRefs() []string {
 	return refs
 }
 
-// name finds a name in $defs for a reference.
-func (n *normalizer) name(ref, want string) {
+// nameDefinition finds a name in $defs for a reference.
+func (n *normalizer) nameDefinition(ref, want string) {
 	if _, ok := n.defs[ref]; ok {
 		return
 	}
@@ -156,7 +157,7 @@ func (n *normalizer) document() *Object {
 	}
 	setMissing(result, "properties", &Object{})
 	setMissing(result, "required", []any{})
-	if !top.Has("additionalProperties") && !n.spread(top) {
+	if !top.Has("additionalProperties") && !n.describesProperties(top) {
 		result.Set("additionalProperties", false)
 	}
 	if len(n.defs) > 0 {
@@ -240,7 +241,7 @@ func (n *normalizer) object(o *Object, may freedom, depth int) *Object {
 		return n.reference(o, may, depth)
 	}
 	n.spend(ownText(o))
-	c := mapSubs(without(o, "$defs", "definitions"), func(s sub) any { return n.within(o, s, may, depth) })
+	c := mapSubs(without(o, "$defs", "definitions"), func(s sub) any { return n.subschema(o, s, may, depth) })
 	// A type that follows from values refuses nothing; one that follows from
 	// properties or items refuses what is no object or array.
 	lossless := c.Has("enum") || c.Has("const")
@@ -250,7 +251,7 @@ func (n *normalizer) object(o *Object, may freedom, depth int) *Object {
 	if list := c.Array("anyOf"); list != nil && may != mustEqual {
 		c.Set("anyOf", distinct(list))
 	}
-	if isType(c, "object") && !c.Has("additionalProperties") && may == mayClose && !n.spread(o) {
+	if isType(c, "object") && !c.Has("additionalProperties") && may == mayClose && !n.describesProperties(o) {
 		m := c.Object("properties")
 		free := (m == nil || m.Len() == 0) && !c.Has("patternProperties")
 		c.Set("additionalProperties", free)
@@ -280,8 +281,8 @@ func composed(o *Object) bool {
 	return o.Has("anyOf") || o.Has("oneOf") || o.Has("allOf") || o.Has("$ref")
 }
 
-// within normalizes a schema that stands in o.
-func (n *normalizer) within(o *Object, s sub, may freedom, depth int) any {
+// subschema normalizes a schema that stands in o.
+func (n *normalizer) subschema(o *Object, s sub, may freedom, depth int) any {
 	if _, ok := s.value.(bool); ok {
 		switch s.keyword {
 		case "additionalProperties", "unevaluatedProperties", "unevaluatedItems", "additionalItems":
@@ -292,19 +293,19 @@ func (n *normalizer) within(o *Object, s sub, may freedom, depth int) any {
 			}
 		}
 	}
-	return n.schema(s.value, freedomWithin(o, s.keyword, may), depth+1)
+	return n.schema(s.value, freedomOf(o, s.keyword, may), depth+1)
 }
 
-// spread reports whether schemas in place within o are about properties, so that
+// describesProperties reports whether schemas in place within o are about properties, so that
 // o itself may not be closed.
-func (n *normalizer) spread(o *Object) bool {
+func (n *normalizer) describesProperties(o *Object) bool {
 	l := loops{root: n.root}
 	for _, next := range l.next(o) {
-		known, ok := n.about[next]
+		known, ok := n.aboutProperties[next]
 		if !ok {
 			known = next.Has("properties") || next.Has("patternProperties") || next.Has("additionalProperties") ||
-				n.spread(next)
-			n.about[next] = known
+				n.describesProperties(next)
+			n.aboutProperties[next] = known
 		}
 		if known {
 			return true
@@ -333,5 +334,5 @@ func (n *normalizer) reference(o *Object, may freedom, depth int) *Object {
 	if !ok {
 		t = booleanSchema(target == true)
 	}
-	return n.object(beside(t, rest), may, depth)
+	return n.object(mergeRef(t, rest), may, depth)
 }

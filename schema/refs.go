@@ -71,9 +71,9 @@ func refTarget(root any, o *Object) (target any, steps []string, problem string)
 	return nil, nil, "'$ref' does not lead to a schema"
 }
 
-// through follows the references of o to a schema that is not just a reference,
+// followRefs follows the references of o to a schema that is not just a reference,
 // or returns o where it cannot.
-func through(root any, o *Object) *Object {
+func followRefs(root any, o *Object) *Object {
 	at := o
 	for range 16 { // it is asked of every property
 		target, _, _ := refTarget(root, at) // nil without a reference
@@ -147,7 +147,7 @@ func inlinedRoot(root *Object) *Object {
 		if !ok {
 			break
 		}
-		top = beside(t, top)
+		top = mergeRef(t, top)
 	}
 	return top
 }

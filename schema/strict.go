@@ -43,8 +43,8 @@ var anthropicStrict = strictMode{
 	formats: []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"},
 }
 
-// told are the keywords whose meaning a description can carry.
-var told = []string{
+// describable are the keywords whose meaning a description can carry.
+var describable = []string{
 	"default", "examples", "format", "pattern", "minLength", "maxLength", "minimum", "maximum",
 	"exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minItems", "maxItems", "uniqueItems",
 	"minProperties", "maxProperties", "contentEncoding", "contentMediaType",
@@ -152,7 +152,7 @@ func (m strictMode) trim(o *Object) *Object {
 
 // note says in words what keyword k says about values, or nothing.
 func note(k string, v any) string {
-	if !slices.Contains(told, k) || v == nil {
+	if !slices.Contains(describable, k) || v == nil {
 		return ""
 	}
 	text, err := Encode(v)

@@ -164,9 +164,9 @@ func nameOf(s *jsonschema.Schema) string {
 			return printable(tokens[len(tokens)-1], maxToken)
 		}
 	case s.Const != nil:
-		return shown(*s.Const)
+		return valueText(*s.Const)
 	case s.Enum != nil:
-		return "one of " + listed(s.Enum.Values, shown)
+		return "one of " + listed(s.Enum.Values, valueText)
 	case s.Types != nil && !s.Types.IsEmpty():
 		return strings.Join(s.Types.ToStrings(), " or ")
 	}

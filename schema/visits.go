@@ -72,9 +72,9 @@ func below(s *jsonschema.Schema, f func(*jsonschema.Schema)) {
 	}
 }
 
-// survey walks all schemas that root reaches, refuses what can never be decided,
+// visitSchemas walks all schemas that root reaches, refuses what can never be decided,
 // and counts the ways.
-func (c *Compiled) survey() error {
+func (c *Compiled) visitSchemas() error {
 	const here, done = 1, 2
 	state := map[*jsonschema.Schema]int{}
 	ways := map[*jsonschema.Schema]int64{}

@@ -315,7 +315,7 @@ func ValueFollows(word string) bool {
 const maxUnsure = 64
 
 // regexpAllowed decides whether "/" begins a regular expression, from the token
-// before it. Sometimes only a grammar of statements and types could tell. Without
+// before it. Sometimes only a grammar of statements and types decides it. Without
 // another "/" on the line it divides then, or esbuild stops there; else this is a
 // guess about the rest of the line, and a wrong one hides code from the bounds.
 func (l *lexer) regexpAllowed() bool {

@@ -14,7 +14,7 @@ import (
 const parseTime = 5 * time.Second
 
 // largeSource is the size from which sources are parsed one after the other.
-// esbuild tells of every repeated mistake by counting lines back to the first
+// esbuild reports every repeated mistake by counting lines back to the first
 // one: 64 kB of them hold it for two seconds, 1 MB for minutes.
 const largeSource = 64 << 10
 

@@ -10,8 +10,8 @@ import (
 	"haft"
 )
 
-// The bounds of what a model is told beside the value, in characters. The value
-// was cut by the engine as its tool's settings say.
+// The bounds of what a model gets besides the value, in characters. The engine has cut
+// the value as the settings of the tool say.
 const (
 	maxPrinted = haft.DefaultMaxChars // of stdout in place of a value
 	maxTail    = 2000                 // of stdout, stderr and traceback of a failure
@@ -20,7 +20,7 @@ const (
 	maxNotice  = 300
 )
 
-// An answer is what a model is told about one call, in no format yet.
+// An answer is what a model gets for one call, in no format yet.
 type answer struct {
 	// text is the value, or what is said in its place.
 	text string
@@ -33,8 +33,8 @@ type answer struct {
 	media []media
 }
 
-// all is the text with the notes.
-func (a answer) all() string {
+// textWithNotes is the text with the notes.
+func (a answer) textWithNotes() string {
 	parts := make([]string, 0, 1+len(a.notes))
 	if a.text != "" {
 		parts = append(parts, a.text)
@@ -42,7 +42,7 @@ func (a answer) all() string {
 	return strings.Join(append(parts, a.notes...), "\n")
 }
 
-// note adds a note, in brackets to tell it from what the tool said.
+// note adds a note, in brackets to distinguish it from the output of the tool.
 func (a *answer) note(format string, args ...any) {
 	a.notes = append(a.notes, "["+fmt.Sprintf(format, args...)+"]")
 }
@@ -72,7 +72,7 @@ func newAnswer(r *haft.Result, b *budget) answer {
 			a.note("%d more notices", len(r.Notices)-i)
 			break
 		}
-		a.note("notice: %s", line(n, maxNotice))
+		a.note("notice: %s", oneLine(n, maxNotice))
 	}
 	if a.text == "null" && a.value != nil && len(a.notes) > 0 {
 		a.text = "" // the notes say more
@@ -80,20 +80,20 @@ func newAnswer(r *haft.Result, b *budget) answer {
 	return a
 }
 
-// success tells the value, or what was printed if there is none.
+// success reports the value, or the printed text if there is no value.
 func (a *answer) success(r *haft.Result) {
 	a.text, a.value = valueText(r.Value)
 	if a.text == "null" && strings.TrimSpace(r.Stdout) != "" && string(a.value) == "null" {
-		text := strings.TrimRight(clean(r.Stdout), "\n")
+		text := strings.TrimRight(validUTF8(r.Stdout), "\n")
 		head, left := head(text, maxPrinted)
 		a.text, a.value = head, nil
 		if left > 0 {
 			a.note("cut: %d characters left out", left)
 		}
-		a.cut("stdout", r.Truncated.Stdout)
+		a.noteCut("stdout", r.Truncated.Stdout)
 		return
 	}
-	// The engine's own note ends the text that it cut, if there was room for it.
+	// The engine's own note ends the text that it cut, if it fitted.
 	if r.Truncated.Value > 0 && !strings.HasSuffix(a.text, " characters left out]") {
 		a.note("cut: %d characters left out", r.Truncated.Value)
 	}
@@ -106,7 +106,7 @@ func valueText(v json.RawMessage) (string, json.RawMessage) {
 		v = json.RawMessage("null")
 	}
 	if !json.Valid(v) || !utf8.Valid(v) {
-		return clean(string(v)), nil
+		return validUTF8(string(v)), nil
 	}
 	if v[0] == '"' {
 		var s string
@@ -121,16 +121,16 @@ func valueText(v json.RawMessage) (string, json.RawMessage) {
 	return b.String(), b.Bytes()
 }
 
-// waiting tells that a call has not ended.
+// waiting says that a call has not ended.
 func waiting(r *haft.Result) string {
 	call := ""
 	if r.Call != "" {
-		call = " (call " + line(string(r.Call), 100) + ")"
+		call = " (call " + oneLine(string(r.Call), 100) + ")"
 	}
 	switch r.Status {
 	case haft.StatusPending:
 		if r.Approval != "" {
-			call = " (approval " + line(string(r.Approval), 100) + strings.Replace(call, " (", ", ", 1)
+			call = " (approval " + oneLine(string(r.Approval), 100) + strings.Replace(call, " (", ", ", 1)
 			if r.Call == "" {
 				call += ")"
 			}
@@ -145,14 +145,14 @@ func waiting(r *haft.Result) string {
 	}
 }
 
-// failure tells what went wrong, where, and what to do about it.
+// failure says what went wrong, where, and what to do about it.
 func (a *answer) failure(r *haft.Result) {
 	f := r.Error
 	if f == nil {
 		f = &haft.Failure{Kind: haft.FailureKind(r.Status), Message: "the call failed"}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "Error (%s): %s", clean(string(f.Kind)), clean(f.Message))
+	fmt.Fprintf(&b, "Error (%s): %s", validUTF8(string(f.Kind)), validUTF8(f.Message))
 	listed := 0
 	for _, m := range f.Misfits {
 		// The message of a refusal has them already, in the same words.
@@ -167,24 +167,24 @@ func (a *answer) failure(r *haft.Result) {
 		if at == "" {
 			at = "the whole"
 		}
-		fmt.Fprintf(&b, "\n- %s: %s", line(at, maxNotice), line(m.Message, maxNotice))
+		fmt.Fprintf(&b, "\n- %s: %s", oneLine(at, maxNotice), oneLine(m.Message, maxNotice))
 	}
 	if s := advice(r.Status, f); s != "" {
 		b.WriteString("\n" + s)
 	}
 	for _, p := range []struct{ name, text string }{{"Traceback", f.Traceback}, {"stdout", r.Stdout},
 		{"stderr", r.Stderr}} {
-		if text := strings.TrimSpace(clean(p.text)); text != "" {
+		if text := strings.TrimSpace(validUTF8(p.text)); text != "" {
 			fmt.Fprintf(&b, "\n%s:\n%s", p.name, tail(text, maxTail))
 		}
 	}
 	a.text = b.String()
-	a.cut("stdout", r.Truncated.Stdout)
-	a.cut("stderr", r.Truncated.Stderr)
+	a.noteCut("stdout", r.Truncated.Stdout)
+	a.noteCut("stderr", r.Truncated.Stderr)
 }
 
-// cut notes how many bytes of what was printed the engine left out.
-func (a *answer) cut(stream string, n int64) {
+// noteCut notes how many bytes of what was printed the engine left out.
+func (a *answer) noteCut(stream string, n int64) {
 	if n > 0 {
 		a.note("cut: %d bytes of %s left out", n, stream)
 	}
@@ -210,17 +210,17 @@ func advice(s haft.Status, f *haft.Failure) string {
 	return ""
 }
 
-// clean makes text valid UTF-8.
-func clean(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
+// validUTF8 makes text valid UTF-8.
+func validUTF8(text string) string { return strings.ToValidUTF8(text, "\ufffd") }
 
-// line makes text one line of at most n characters.
-func line(text string, n int) string {
+// oneLine makes text one line of at most n characters.
+func oneLine(text string, n int) string {
 	text = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r
-	}, clean(text))
+	}, validUTF8(text))
 	if short, left := head(text, n); left > 0 {
 		return short + "…"
 	}
@@ -256,14 +256,14 @@ func tail(text string, n int) string {
 	return fmt.Sprintf("[cut: %d characters left out] …%s", skip, text[i:])
 }
 
-// Tell returns what a model is told about a call where there is room for a text and
-// nothing else, and whether the call has ended without a value. Files are not told.
+// ResultText returns the answer to a call as text alone, and whether the call has ended
+// without a value. It does not mention files.
 func Tell(r *haft.Result) (text string, failed bool) {
 	if r != nil && len(r.Artifacts) > 0 {
 		bare := *r
 		bare.Artifacts = nil
 		r = &bare
 	}
-	a := newAnswer(r, &budget{none: true})
-	return a.all(), a.failed
+	a := newAnswer(r, &budget{textOnly: true})
+	return a.textWithNotes(), a.failed
 }

@@ -8,8 +8,8 @@ func (p *parser) anthropic(root node) error {
 		switch {
 		case err != nil:
 			return err
-		case isPiece(o):
-			return streamed(o.at)
+		case isStreamEvent(o):
+			return errStreamed(o.at)
 		case o.has("content"):
 			blocks, reason = o.field("content"), o.word("stop_reason")
 		case o.has("type"):
@@ -30,8 +30,8 @@ func (p *parser) anthropic(root node) error {
 // block reads one block of content, and reports whether it is a call for us.
 // Others, such as those of tools that Anthropic runs itself, are passed over.
 func (p *parser) block(o object) (bool, error) {
-	if isPiece(o) {
-		return false, streamed(o.at)
+	if isStreamEvent(o) {
+		return false, errStreamed(o.at)
 	}
 	if o.word("type") != "tool_use" {
 		return false, nil
@@ -82,10 +82,10 @@ func renderAnthropic(req *Request, answers []answer) (any, error) {
 	}
 	m := userMessage{Role: "user", Content: make([]toolResult, 0, len(answers))}
 	for i, a := range answers {
-		r := toolResult{Type: "tool_result", ID: req.Calls[i].ID, Content: a.all(), IsError: a.failed}
+		r := toolResult{Type: "tool_result", ID: req.Calls[i].ID, Content: a.textWithNotes(), IsError: a.failed}
 		if len(a.media) > 0 {
 			// A text block must not be empty. It is not: it names the files.
-			blocks := []block{{Type: "text", Text: a.all()}}
+			blocks := []block{{Type: "text", Text: a.textWithNotes()}}
 			for _, m := range a.media {
 				b := block{Type: "image", Source: &blockSource{"base64", m.mime, m.base64()}}
 				if !m.image() {

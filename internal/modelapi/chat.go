@@ -9,19 +9,19 @@ func (p *parser) chat(root node) error {
 	if err != nil {
 		return err
 	}
-	if isPiece(o) {
-		return streamed(o.at)
+	if isStreamEvent(o) {
+		return errStreamed(o.at)
 	}
 	if o.has("choices") {
-		choice, err := o.field("choices").one("choices")
-		if err != nil || !choice.there() {
+		choice, err := o.field("choices").only("choices")
+		if err != nil || !choice.present() {
 			return err
 		}
 		if o, err = choice.object(); err != nil {
 			return err
 		}
-		if isPiece(o) {
-			return streamed(o.at)
+		if isStreamEvent(o) {
+			return errStreamed(o.at)
 		}
 	}
 	reason := o.word("finish_reason")
@@ -39,7 +39,7 @@ func (p *parser) chat(root node) error {
 		err = p.chatCall(o)
 	}
 	if err == nil && reason == "length" {
-		p.cut()
+		p.failLastCall()
 	}
 	return err
 }
@@ -50,12 +50,12 @@ func (p *parser) chatCalls(n node) error {
 }
 
 func (p *parser) chatCall(o object) error {
-	if isPiece(o) || o.has("choices") {
-		return streamed(o.at)
+	if isStreamEvent(o) || o.has("choices") {
+		return errStreamed(o.at)
 	}
 	switch t := o.word("type"); {
 	case t == "custom" || o.has("custom"):
-		return custom(o.at)
+		return errCustom(o.at)
 	case t != "function" && o.has("type"): // some servers leave it out
 		return invalid(o.at, "it is no call of a function")
 	}
@@ -68,7 +68,7 @@ func (p *parser) chatCall(o object) error {
 		return err
 	}
 	if !f.has("name") && o.has("index") {
-		return streamed(o.at)
+		return errStreamed(o.at)
 	}
 	return p.add(o.at, id, f.field("name"), f.field("arguments"), node{})
 }
@@ -102,9 +102,9 @@ func renderChat(req *Request, answers []answer) (any, error) {
 	for i, a := range answers {
 		c := req.Calls[i]
 		if req.Legacy {
-			messages = append(messages, functionMessage{"function", c.Name, a.all()})
+			messages = append(messages, functionMessage{"function", c.Name, a.textWithNotes()})
 		} else {
-			messages = append(messages, toolMessage{"tool", c.ID, a.all()})
+			messages = append(messages, toolMessage{"tool", c.ID, a.textWithNotes()})
 		}
 	}
 	return messages, nil

@@ -7,7 +7,7 @@ import (
 )
 
 // detect finds the format of what a model answered by its shape. Whatever holds a
-// call, or is a whole answer, can be told for certain. A part of an answer that is
+// call, or is a whole answer, has one format for certain. A part of an answer that is
 // only text may be of two vendors, and either will do: nothing is to be answered.
 func detect(root node) (schema.Form, error) {
 	var form schema.Form
@@ -16,10 +16,10 @@ func detect(root node) (schema.Form, error) {
 	case root.is('{'):
 		var o object
 		if o, err = root.object(); err == nil {
-			form, err = ofObject(o)
+			form, err = formOfObject(o)
 		}
 	case root.is('['):
-		form, err = ofList(root)
+		form, err = formOfList(root)
 	}
 	if err != nil {
 		return "", err
@@ -31,10 +31,10 @@ func detect(root node) (schema.Form, error) {
 	return form, nil
 }
 
-// ofObject finds the format of a whole answer, or of one part of it.
-func ofObject(o object) (schema.Form, error) {
-	if isPiece(o) {
-		return "", streamed(o.at)
+// formOfObject finds the format of a whole answer, or of one part of it.
+func formOfObject(o object) (schema.Form, error) {
+	if isStreamEvent(o) {
+		return "", errStreamed(o.at)
 	}
 	content := o.field("content")
 	switch {
@@ -45,7 +45,7 @@ func ofObject(o object) (schema.Form, error) {
 	case o.word("object") == "response", o.field("output").is('['):
 		return schema.FormOpenAIResponses, nil
 	case content.is('['):
-		form, err := ofList(content)
+		form, err := formOfList(content)
 		if form == "" && err == nil {
 			form = schema.FormOpenAI
 			if o.word("type") == "message" {
@@ -58,11 +58,11 @@ func ofObject(o object) (schema.Form, error) {
 	case o.has("promptFeedback", "prompt_feedback"):
 		return schema.FormGemini, nil // nothing but why there is no candidate
 	}
-	return ofElement(o)
+	return formOfElement(o)
 }
 
-// ofList finds the format of a list by the first element that tells it.
-func ofList(n node) (schema.Form, error) {
+// formOfList finds the format of a list by the first element that has one.
+func formOfList(n node) (schema.Form, error) {
 	all, err := n.list()
 	if err != nil {
 		return "", err
@@ -75,18 +75,18 @@ func ofList(n node) (schema.Form, error) {
 		if err != nil {
 			return "", err
 		}
-		if isPiece(o) || o.has("candidates") || o.has("choices") {
-			return "", streamed(o.at)
+		if isStreamEvent(o) || o.has("candidates") || o.has("choices") {
+			return "", errStreamed(o.at)
 		}
-		if form, err := ofElement(o); form != "" || err != nil {
+		if form, err := formOfElement(o); form != "" || err != nil {
 			return form, err
 		}
 	}
 	return "", nil
 }
 
-// ofElement finds the format of a call, a block, an item or a part.
-func ofElement(o object) (schema.Form, error) {
+// formOfElement finds the format of a call, a block, an item or a part.
+func formOfElement(o object) (schema.Form, error) {
 	switch t := o.word("type"); {
 	case t == "function" || t == "custom" || t == "" && o.field("function").is('{'):
 		return schema.FormOpenAI, nil
@@ -113,8 +113,8 @@ func ofElement(o object) (schema.Form, error) {
 	return "", nil
 }
 
-// isPiece reports whether o is an event or a delta of a stream.
-func isPiece(o object) bool {
+// isStreamEvent reports whether o is an event or a delta of a stream.
+func isStreamEvent(o object) bool {
 	t := o.word("type")
 	return o.word("object") == "chat.completion.chunk" || o.has("delta") ||
 		strings.HasPrefix(t, "response.") || strings.HasPrefix(t, "content_block_") ||

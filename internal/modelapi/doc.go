@@ -20,18 +20,18 @@
 //	                  → {"role":"user","parts":[{"functionResponse": …}, …]}
 //
 // Fields that are not known are passed over, and null is the same as absent. Pieces
-// of a stream are refused: whoever reads the stream has to put them together first,
+// of a stream are refused: the reader of the stream has to put them together first,
 // which every vendor's SDK does.
 //
-// # What a model is told
+// # What a model gets
 //
 // A value that is a string stands as it is, any other as compact JSON; in Gemini's
-// format, which takes JSON, it stays what it is unless it nests too deep for it. What a tool printed is told only
-// where there is no value: a successful call that gave null is answered with its
-// stdout, a failed one also with the ends of stdout and stderr. A failure is told by its
+// format, which takes JSON, it stays what it is unless it nests too deep for it. The output
+// of a tool is sent only where there is no value: a successful call that gave null is
+// answered with its stdout, a failed one also with the ends of stdout and stderr. A failure has its
 // kind and message, the places that do not fit, the tool's own traceback, and
 // whether trying again can help. Calls that wait, for a person or for their turn,
-// are told as that, and are no errors.
+// are reported as that, and are no errors.
 //
 // What was cut says so. Files are shown as the format's own parts where it has
 // them and the vendor takes them: images (PNG, JPEG, GIF, WebP) and PDF documents

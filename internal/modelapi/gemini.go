@@ -24,8 +24,8 @@ func (p *parser) gemini(root node) error {
 // geminiParts finds the parts in a response, a candidate, a content or a part.
 func (p *parser) geminiParts(o object) (parts node, reason string, err error) {
 	if o.has("candidates") {
-		candidate, err := o.field("candidates").one("candidates")
-		if err != nil || !candidate.there() {
+		candidate, err := o.field("candidates").only("candidates")
+		if err != nil || !candidate.present() {
 			return node{}, "", err
 		}
 		if o, err = candidate.object(); err != nil {
@@ -48,10 +48,10 @@ func (p *parser) geminiParts(o object) (parts node, reason string, err error) {
 // part reads one part, and reports whether it is a call.
 func (p *parser) part(o object) (bool, error) {
 	if o.has("candidates") {
-		return false, streamed(o.at)
+		return false, errStreamed(o.at)
 	}
 	n := o.field("functionCall", "function_call")
-	if !n.there() {
+	if !n.present() {
 		return false, nil
 	}
 	f, err := n.object()
@@ -59,7 +59,7 @@ func (p *parser) part(o object) (bool, error) {
 		return false, err
 	}
 	if f.has("partialArgs", "partial_args") || string(f.field("willContinue", "will_continue").raw) == "true" {
-		return false, streamed(n.at)
+		return false, errStreamed(n.at)
 	}
 	return true, p.add(n.at, f.field("id"), f.field("name"), f.field("args"), node{})
 }
@@ -83,7 +83,7 @@ type functionResponse struct {
 	Parts    []geminiDataPart `json:"parts,omitempty"`
 }
 
-// A functionOutcome is what the model is told. Gemini takes any object, and the
+// A functionOutcome is what the model gets. Gemini takes any object, and the
 // key error for what went wrong.
 type functionOutcome struct {
 	Result json.RawMessage `json:"result,omitempty"`

@@ -41,17 +41,17 @@ func (m media) url() string { return "data:" + m.mime + ";base64," + m.base64() 
 // A budget is how much may still be shown.
 type budget struct {
 	parts, bytes int
-	none         bool // the format has no parts for files, or nobody sees them
+	textOnly     bool // the format has no parts for files, or the model sees none
 }
 
 // files shows the files of a result, or names them.
 func (a *answer) files(r *haft.Result, b *budget) {
 	texts := haft.DefaultMaxChars
 	for _, f := range r.Artifacts {
-		name, mime := cmp.Or(line(f.Name, 200), "file"), sniff(f.Data) // OpenAI takes no file without a name
+		name, mime := cmp.Or(oneLine(f.Name, 200), "file"), sniff(f.Data) // OpenAI takes no file without a name
 		kind := mime
 		if kind == "" {
-			kind = line(f.ContentType, 100)
+			kind = oneLine(f.ContentType, 100)
 		}
 		what := func(more string) { a.note("file %s, %s, %d bytes%s", name, kind, f.Size, more) }
 		switch {
@@ -62,7 +62,7 @@ func (a *answer) files(r *haft.Result, b *budget) {
 			what(":")
 			a.notes = append(a.notes, strings.TrimSuffix(string(f.Data), "\n"))
 			a.note("end of file %s", name)
-		case mime == "" || b.none:
+		case mime == "" || b.textOnly:
 			what(": it cannot be shown here")
 		case len(f.Data) > MaxMediaFile:
 			what(": it is too large to be shown")

@@ -49,7 +49,7 @@ func read(raw []byte) (node, error) {
 	case len(raw) == 0:
 		return node{}, invalid("", "it is empty")
 	case bytes.HasPrefix(raw, []byte("data:")) || bytes.HasPrefix(raw, []byte("event:")):
-		return node{}, streamed("")
+		return node{}, errStreamed("")
 	case !utf8.Valid(raw):
 		return node{}, invalid("", "it is not UTF-8")
 	case !json.Valid(raw):
@@ -58,13 +58,13 @@ func read(raw []byte) (node, error) {
 	return node{raw: raw}, nil
 }
 
-// streamed refuses a piece of a stream.
-func streamed(at string) error {
+// errStreamed refuses a piece of a stream.
+func errStreamed(at string) error {
 	return invalid(at, "this is a piece of a stream; put the pieces together and send the whole answer")
 }
 
-// there reports whether the node is a value that is not null.
-func (n node) there() bool { return len(n.raw) > 0 && n.raw[0] != 'n' }
+// present reports whether the node is a value that is not null.
+func (n node) present() bool { return len(n.raw) > 0 && n.raw[0] != 'n' }
 
 // is reports whether the node begins like an object, a list or a string: {, [ or ".
 func (n node) is(c byte) bool { return len(n.raw) > 0 && n.raw[0] == c }
@@ -90,7 +90,7 @@ func (n node) object() (object, error) {
 			return invalid(n.at, "a key stands there twice")
 		}
 		value := node{at: dot + key}
-		if len(key) > 100 { // a key that nobody asks for, and no place to name
+		if len(key) > 100 { // a key that is not used, and too long to name
 			value.at = n.at
 		}
 		if err == nil {
@@ -103,7 +103,7 @@ func (n node) object() (object, error) {
 
 // list returns the elements of a list. An absent one has none.
 func (n node) list() ([]node, error) {
-	if !n.there() {
+	if !n.present() {
 		return nil, nil
 	}
 	if !n.is('[') {
@@ -133,8 +133,8 @@ func (n node) each(read func(*json.Decoder) error) error {
 	return err
 }
 
-// one returns the only element of a list, or an absent node for none.
-func (n node) one(what string) (node, error) {
+// only returns the only element of a list, or an absent node for none.
+func (n node) only(what string) (node, error) {
 	all, err := n.list()
 	switch {
 	case err != nil:
@@ -155,7 +155,7 @@ func (n node) text(most int) (string, error) {
 	s, err := text(n.raw)
 	switch {
 	case err != nil:
-		return "", invalid(n.at, "%s", complaint(err))
+		return "", invalid(n.at, "%s", syntaxMessage(err))
 	case len(s) > most:
 		return "", invalid(n.at, "the text has %d bytes, %d is the most", len(s), most)
 	}
@@ -165,7 +165,7 @@ func (n node) text(most int) (string, error) {
 // field returns a field, or an absent node where there is none or null.
 func (o object) field(names ...string) node {
 	for _, name := range names {
-		if n := o.fields[name]; n.there() {
+		if n := o.fields[name]; n.present() {
 			return n
 		}
 	}
@@ -173,7 +173,7 @@ func (o object) field(names ...string) node {
 }
 
 // has reports whether there is a field that is not null.
-func (o object) has(names ...string) bool { return o.field(names...).there() }
+func (o object) has(names ...string) bool { return o.field(names...).present() }
 
 // word returns the text of a field, or "" where it is none. It is for fields that
 // only sort an object.
@@ -194,8 +194,8 @@ func text(raw []byte) (string, error) {
 	return s, err
 }
 
-// complaint returns what a reader of JSON says, without where.
-func complaint(err error) string {
+// syntaxMessage returns what a reader of JSON says, without where.
+func syntaxMessage(err error) string {
 	if s, ok := errors.AsType[*jsontree.SyntaxError](err); ok {
 		return s.Message
 	}

@@ -11,20 +11,20 @@ import (
 
 // Render writes the messages to append to the conversation after the model's own:
 // a list of them for OpenAI's forms, one for Anthropic and Gemini. results are
-// those of req.Calls, in the same order; a nil one is told as a fault of ours. If
+// those of req.Calls, in the same order; a nil one is reported as an internal fault. If
 // the model called nothing it is [] or null: there is nothing to append.
 func Render(req *Request, results []*haft.Result) (json.RawMessage, error) {
 	if len(results) != len(req.Calls) {
 		return nil, fmt.Errorf("render %d results of %d calls", len(results), len(req.Calls))
 	}
-	budget := &budget{parts: MaxMedia, bytes: MaxMediaBytes, none: req.TextOnly || req.Form == schema.FormOpenAI}
+	budget := &budget{parts: MaxMedia, bytes: MaxMediaBytes, textOnly: req.TextOnly || req.Form == schema.FormOpenAI}
 	answers := make([]answer, 0, len(results))
 	for _, r := range results {
 		answers = append(answers, newAnswer(r, budget))
 	}
 	f, ok := formats()[req.Form]
 	if !ok {
-		return nil, noForm()
+		return nil, errForm()
 	}
 	out, err := f.render(req, answers)
 	if err != nil {

@@ -76,7 +76,7 @@ func Parse(raw []byte, form schema.Form) (*Request, error) {
 	}
 	f, ok := formats()[form]
 	if !ok {
-		return nil, noForm()
+		return nil, errForm()
 	}
 	p := &parser{req: &Request{Form: form}, ids: map[string]bool{}}
 	if err := f.parse(p, root); err != nil {
@@ -101,8 +101,8 @@ func formats() map[schema.Form]format {
 	}
 }
 
-// noForm refuses a form in which no model answers.
-func noForm() error {
+// errForm refuses a form in which no model answers.
+func errForm() error {
 	return &haft.Error{Code: haft.CodeInvalid,
 		Message: "models answer in one of these formats: openai, openai-responses, anthropic, gemini"}
 }
@@ -124,7 +124,7 @@ func (p *parser) each(list node, cut bool, read func(object) (ours bool, err err
 			ours, err = read(o)
 		}
 		if ours && cut && err == nil && i == len(all)-1 {
-			p.cut()
+			p.failLastCall()
 		}
 	}
 	return err
@@ -137,12 +137,12 @@ func (p *parser) add(at string, id, name, args, caller node) error {
 	}
 	var c ToolCall
 	var err error
-	if id.there() {
+	if id.present() {
 		if c.ID, err = id.text(MaxID); err != nil {
 			return err
 		}
 	}
-	if name.there() {
+	if name.present() {
 		if c.Name, err = name.text(MaxName); err != nil {
 			return err
 		}
@@ -179,9 +179,9 @@ func arguments(n node) (json.RawMessage, *haft.Failure) {
 	return raw, nil
 }
 
-// cut makes the last call a failure, because the model ran out of tokens while it
+// failLastCall makes the last call a failure, because the model ran out of tokens while it
 // wrote it. The arguments may look whole and lack half of what was meant.
-func (p *parser) cut() {
+func (p *parser) failLastCall() {
 	if n := len(p.req.Calls); n > 0 {
 		c := &p.req.Calls[n-1]
 		c.Args, c.Failure = nil,
@@ -195,26 +195,26 @@ func unreadable(message string) *haft.Failure {
 	return &haft.Failure{Kind: haft.FailValidation, Message: message, Retry: haft.RetryChanged}
 }
 
-// other notes what somebody else has to answer.
+// other notes a call that another program has to answer.
 func (p *parser) other(at string) {
 	if len(p.req.Others) < MaxCalls {
 		p.req.Others = append(p.req.Others, at)
 	}
 }
 
-// custom refuses a call whose input is free text.
-func custom(at string) error {
+// errCustom refuses a call whose input is free text.
+func errCustom(at string) error {
 	return invalid(at,
 		"this is a custom tool call, whose input is free text; tools are called as functions, with a JSON object")
 }
 
-// needID refuses a call without an id, which nobody could answer.
+// needID refuses a call without an id, which could not be answered.
 func needID(o object, id node) error {
-	if id.there() && !(id.is('"') && len(id.raw) == 2) {
+	if id.present() && !(id.is('"') && len(id.raw) == 2) {
 		return nil
 	}
 	if o.has("index") {
-		return streamed(o.at)
+		return errStreamed(o.at)
 	}
 	return invalid(o.at, "the call has no %s", id.at[strings.LastIndexByte(id.at, '.')+1:])
 }

@@ -12,8 +12,8 @@ func (p *parser) responses(root node) error {
 			return err
 		}
 		switch {
-		case isPiece(o):
-			return streamed(o.at)
+		case isStreamEvent(o):
+			return errStreamed(o.at)
 		case o.has("output"):
 			items, cut = o.field("output"), o.word("status") == "incomplete"
 		case o.has("type"):
@@ -35,10 +35,10 @@ var clientItems = map[string]bool{
 // item reads one output item, and reports whether it is a call. Others are passed over.
 func (p *parser) item(o object) (bool, error) {
 	switch t := o.word("type"); {
-	case isPiece(o):
-		return false, streamed(o.at)
+	case isStreamEvent(o):
+		return false, errStreamed(o.at)
 	case t == "custom_tool_call":
-		return false, custom(o.at)
+		return false, errCustom(o.at)
 	case clientItems[t]:
 		p.other(o.at)
 		return false, nil
@@ -51,7 +51,7 @@ func (p *parser) item(o object) (bool, error) {
 	}
 	err := p.add(o.at, id, o.field("name"), o.field("arguments"), o.field("caller"))
 	if s := o.word("status"); err == nil && (s == "incomplete" || s == "in_progress") {
-		p.cut()
+		p.failLastCall()
 	}
 	return true, err
 }
@@ -76,7 +76,7 @@ type inputPart struct {
 func renderResponses(req *Request, answers []answer) (any, error) {
 	items := make([]callOutput, 0, len(answers))
 	for i, a := range answers {
-		text := a.all()
+		text := a.textWithNotes()
 		item := callOutput{Type: "function_call_output", ID: req.Calls[i].ID, Caller: req.Calls[i].Caller, Output: text}
 		if len(a.media) > 0 {
 			parts := []inputPart{{Type: "input_text", Text: &text}}

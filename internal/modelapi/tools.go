@@ -109,7 +109,7 @@ func Tools(form schema.Form, tools []haft.Tool, strict bool) (*List, error) {
 			}
 		}
 		if why != nil {
-			l.Skipped = append(l.Skipped, Skipped{line(t.Name, 200), why})
+			l.Skipped = append(l.Skipped, Skipped{oneLine(t.Name, 200), why})
 		}
 	}
 	if n := len(texts); n > openAITools && form == schema.FormOpenAI {
@@ -195,7 +195,7 @@ func unhealthy(t *haft.Tool, sig *schema.Signature) []string {
 			reasons = append(reasons, "and more")
 			break
 		}
-		reasons = append(reasons, line(r.String(), maxNotice))
+		reasons = append(reasons, oneLine(r.String(), maxNotice))
 	}
 	if len(reasons) == 0 {
 		reasons = append(reasons, "its schema is not valid")

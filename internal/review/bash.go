@@ -37,7 +37,7 @@ type shellScript struct {
 
 	values     map[string][]*syntax.Word // what variables are set to; nil: anything
 	downloaded map[string]bool           // files that were fetched, as they are written
-	does       map[string]int            // what the script does somewhere, with the line
+	marks      map[string]int            // what the script does somewhere, with the line
 	steps      int                       // words and commands that were looked at
 }
 
@@ -63,10 +63,10 @@ func (s *shellScript) read(source string) (line int, err error) {
 	if err != nil {
 		return 1, err
 	}
-	s.values, s.downloaded, s.does = map[string][]*syntax.Word{}, map[string]bool{}, map[string]int{}
+	s.values, s.downloaded, s.marks = map[string][]*syntax.Word{}, map[string]bool{}, map[string]int{}
 	syntax.Walk(file, s.gather)
 	syntax.Walk(file, s.visit)
-	s.together()
+	s.checkCombinations()
 	return 0, nil
 }
 
@@ -85,8 +85,8 @@ func (s *shellScript) at(node syntax.Node) int {
 
 // mark remembers that the script does something.
 func (s *shellScript) mark(what string, node syntax.Node) {
-	if _, ok := s.does[what]; !ok {
-		s.does[what] = s.at(node)
+	if _, ok := s.marks[what]; !ok {
+		s.marks[what] = s.at(node)
 	}
 }
 
@@ -182,7 +182,7 @@ func (s *shellScript) assign(a *syntax.Assign) {
 	switch rule := variableRules[name]; {
 	case rule != "" && (name != "IFS" || value.known && strings.ContainsAny(value.text, strings.Trim(letters, "_"))):
 		s.add(rule, a)
-	case mixed(name):
+	case mixesScripts(name):
 		s.add(ruleMixed, a)
 	}
 }
@@ -194,10 +194,10 @@ func (s *shellScript) function(f *syntax.FuncDecl) {
 		return
 	}
 	name := f.Name.Value
-	if replaced(name) {
+	if isTrusted(name) {
 		s.add("bash-alias", f)
 	}
-	if mixed(name) {
+	if mixesScripts(name) {
 		s.add(ruleMixed, f)
 	}
 	calls, beside := 0, false
@@ -219,14 +219,14 @@ func (s *shellScript) function(f *syntax.FuncDecl) {
 	}
 }
 
-// replaced reports whether a name is one that people trust.
-func replaced(name string) bool {
+// isTrusted reports whether a name is one that people trust.
+func isTrusted(name string) bool {
 	return slices.Contains(trusted, name)
 }
 
 // trusted are commands that people trust to be what they are.
-var trusted = strings.Fields("sudo su ssh scp ls cat ps rm cp mv cd curl wget git python python3 bash sh passwd grep find " +
-	"chmod chown mount kill docker kubectl test [ echo read exit return export eval source builtin command")
+var trusted = strings.Fields("sudo su ssh scp ls cat ps rm cp mv cd curl wget git python python3 bash sh passwd grep " +
+	"find chmod chown mount kill docker kubectl test [ echo read exit return export eval source builtin command")
 
 // redirects looks at where a statement reads and writes.
 func (s *shellScript) redirects(st *syntax.Stmt) {
@@ -274,13 +274,13 @@ func systemPath(path string) bool {
 	return hasPrefix(path, "/etc/", "/usr/", "/bin/", "/sbin/", "/lib/", "/lib64/", "/boot/", "/root/", "/proc/sys")
 }
 
-// together notes what only means something together.
-func (s *shellScript) together() {
-	has := func(what string) bool { return s.does[what] > 0 }
+// checkCombinations notes what only means something together.
+func (s *shellScript) checkCombinations() {
+	has := func(what string) bool { return s.marks[what] > 0 }
 	if has("tcp") && (has("computed") || has("interactive")) {
-		s.n.add("bash-reverse-shell", s.does["tcp"])
+		s.n.add("bash-reverse-shell", s.marks["tcp"])
 	}
 	if has("fifo") && has("nc") && (has("shell") || has("interactive")) {
-		s.n.add("bash-reverse-shell", s.does["nc"])
+		s.n.add("bash-reverse-shell", s.marks["nc"])
 	}
 }

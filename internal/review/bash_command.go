@@ -77,10 +77,10 @@ func (s *shellScript) call(c *syntax.CallExpr) {
 		len(first.substs) > 0) {
 		s.add("bash-encoded-command", c)
 	}
-	if mixed(first.text) {
+	if mixesScripts(first.text) {
 		s.add(ruleMixed, c)
 	}
-	if !first.known && !forwards(c.Args[0]) {
+	if !first.known && !forwardsArguments(c.Args[0]) {
 		s.mark("computed", c)
 		if s.runs(first, c) == "" {
 			s.add("bash-command-computed", c)
@@ -114,9 +114,9 @@ func (s *shellScript) wrapper(name string, node syntax.Node) {
 	}
 }
 
-// forwards reports whether a word hands on the arguments of the script or a list
+// forwardsArguments reports whether a word hands on the arguments of the script or a list
 // that holds a command, as honest scripts do.
-func forwards(w *syntax.Word) bool {
+func forwardsArguments(w *syntax.Word) bool {
 	if len(w.Parts) != 1 {
 		return false
 	}
@@ -163,7 +163,7 @@ func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 		s.add("bash-history", c)
 	case name == "alias":
 		for _, a := range args {
-			if of, _, ok := strings.Cut(a.lead, "="); ok && replaced(of) {
+			if of, _, ok := strings.Cut(a.lead, "="); ok && isTrusted(of) {
 				s.add("bash-alias", c)
 			}
 		}
@@ -226,7 +226,7 @@ func (s *shellScript) prints(stmts []*syntax.Stmt) string {
 				return true
 			}
 			name, args := s.command(c)
-			switch got := source(name, args); {
+			switch got := outputKind(name, args); {
 			case got == "remote":
 				kind = got
 			case got != "" && kind == "":
@@ -238,8 +238,8 @@ func (s *shellScript) prints(stmts []*syntax.Stmt) string {
 	return kind
 }
 
-// source says what kind of text a command prints.
-func source(name string, args []word) string {
+// outputKind says what kind of text a command prints.
+func outputKind(name string, args []word) string {
 	has := func(pattern string) bool {
 		return slices.ContainsFunc(args, func(a word) bool {
 			ok, err := path.Match(pattern, a.text)

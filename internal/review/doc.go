@@ -6,7 +6,7 @@
 //
 // A [Reviewer] reads each language by its own means:
 //
-//   - Python by the syntax tree of CPython, in a script of ours ([PythonScript])
+//   - Python by the syntax tree of CPython, in a script of this package
 //     that runs in a confined interpreter; and by bandit, where it is installed
 //     ([BanditScript]).
 //   - Bash by the syntax tree of mvdan.cc/sh.
@@ -16,8 +16,8 @@
 //   - All of them by their text: secrets, characters that cannot be seen,
 //     encoded blocks, lines that nobody reads.
 //
-// [Rules] lists every rule with its severity and the reason for it. What happens
-// then is the business of package policy: warn, ask or refuse.
+// A [Rule] has a severity and the reason for it. Package policy decides what happens
+// then: warn, ask or refuse.
 //
 // # What is promised
 //
@@ -26,8 +26,8 @@
 //   - What cannot be read is a finding itself (source-unreadable), never silence.
 //   - At most [MaxFindings] findings come back, the most severe ones; the last
 //     then says how many more there are.
-//   - Sizes are bounded. Time is bounded by the context and by whoever runs the
-//     scripts.
+//   - Sizes are bounded. Time is bounded by the context and by the caller that
+//     runs the scripts.
 //
 // # What is not
 //

@@ -17,21 +17,21 @@ import (
 // which they run: a name may stand for several things.
 type script struct {
 	*jsTree
-	n       *notes
-	names   map[string][]string // what a name may stand for, as paths: child_process.exec
-	texts   map[string]string   // names that are always the same text
-	unknown map[string]bool     // names that are assigned something else too
-	same    map[string]bool     // names that are assigned the global of the same name
-	known   known
-	around  []ast.Node     // the nodes around the one that is looked at, and itself
-	modules map[string]int // modules that are loaded, with the line
-	learned int            // how many dangerous meanings of names were found
+	n                *notes
+	names            map[string][]string // what a name may stand for, as paths: child_process.exec
+	texts            map[string]string   // names that are always the same text
+	unknown          map[string]bool     // names that are assigned something else too
+	aliasesItself    map[string]bool     // names that are assigned the global of the same name
+	known            known
+	ancestors        []ast.Node     // the nodes around the one that is looked at, and itself
+	modules          map[string]int // modules that are loaded, with the line
+	dangerousAliases int            // how many dangerous meanings of names were found
 	// evaluated is how many bytes of constants were put together.
-	evaluated int
-	crowded   bool // a name stands for more than is followed
-	shell     int  // the line where a shell is started
-	pipes     bool // something is piped
-	madeLen   int  // of the texts that were put together and looked at
+	evaluated   int
+	tooManyRefs bool // a name stands for more than is followed
+	shell       int  // the line where a shell is started
+	pipes       bool // something is piped
+	madeLen     int  // of the texts that were put together and looked at
 }
 
 // reviewJS looks at a source in JavaScript or TypeScript.
@@ -55,7 +55,7 @@ func reviewJS(ctx context.Context, n *notes, kind haft.Kind, source string) erro
 	}
 	s.learn()
 	s.walk(s.program)
-	if s.crowded {
+	if s.tooManyRefs {
 		n.add(ruleComplex, 1)
 	}
 	_, process := s.modules["child_process"]
@@ -93,7 +93,7 @@ func (s *script) reviewNames() {
 		if strings.Contains(name, `\`) {
 			s.n.add("js-escaped-name", s.lineOf(t.From))
 		}
-		if mixed(name) {
+		if mixesScripts(name) {
 			s.n.add(ruleMixed, s.lineOf(t.From))
 		}
 	}
@@ -107,15 +107,15 @@ func (s *script) walk(n ast.Node) {
 	if s.n.stopped() {
 		return
 	}
-	s.around = append(s.around, n)
-	if !s.look(n) {
-		children(n, s.walk)
+	s.ancestors = append(s.ancestors, n)
+	if !s.visit(n) {
+		eachChild(n, s.walk)
 	}
-	s.around = s.around[:len(s.around)-1]
+	s.ancestors = s.ancestors[:len(s.ancestors)-1]
 }
 
-// look looks at one node. It reports whether it has seen to those below it.
-func (s *script) look(n ast.Node) bool {
+// visit looks at one node. It reports whether it has seen to those below it.
+func (s *script) visit(n ast.Node) bool {
 	switch n := n.(type) {
 	case *ast.ImportDeclaration:
 		s.imported(n.ModuleSpecifier.String(), n.Idx)
@@ -125,7 +125,7 @@ func (s *script) look(n ast.Node) bool {
 	case *ast.ExportDeclaration:
 		if n.FromClause != nil {
 			s.imported(n.FromClause.ModuleSpecifier.String(), n.Idx)
-			if module(n.FromClause.ModuleSpecifier.String()) == "child_process" {
+			if moduleName(n.FromClause.ModuleSpecifier.String()) == "child_process" {
 				s.found("js-shell", n.Idx)
 			}
 		}
@@ -152,13 +152,13 @@ func (s *script) look(n ast.Node) bool {
 		for _, part := range n.Elements {
 			s.reviewText(part.Parsed.String(), n.OpenQuote)
 		}
-		s.made(n)
+		s.reviewMade(n)
 	case *ast.BinaryExpression:
-		s.made(n)
+		s.reviewMade(n)
 	case *ast.PropertyKeyed:
 		s.property(n)
 	case *ast.CallExpression:
-		s.made(n)
+		s.reviewMade(n)
 		s.call(n)
 	case *ast.Binding: // a name that is declared is not used
 		if _, plain := n.Target.(*ast.Identifier); !plain {
@@ -180,9 +180,9 @@ func (s *script) look(n ast.Node) bool {
 // chain looks at a chain of members such as a.b["c"].d: at each member, and at
 // what the longest known part of it from the left stands for.
 func (s *script) chain(e ast.Expression) {
-	depth := len(s.around)
-	defer func() { s.around = s.around[:depth] }()
-	for known := false; ; s.around = append(s.around, e) {
+	depth := len(s.ancestors)
+	defer func() { s.ancestors = s.ancestors[:depth] }()
+	for known := false; ; s.ancestors = append(s.ancestors, e) {
 		if !known && len(s.refs(e)) > 0 {
 			known = true
 			s.reference(e, e.Idx0())
@@ -205,19 +205,19 @@ func (s *script) chain(e ast.Expression) {
 			s.this(n.Idx)
 			return
 		default:
-			s.around = s.around[:len(s.around)-1]
+			s.ancestors = s.ancestors[:len(s.ancestors)-1]
 			s.walk(e)
 			return
 		}
 	}
 }
 
-// outer returns the node around the one that is looked at and the part of it that
+// parent returns the node around the one that is looked at and the part of it that
 // the latter is, without the marks of optional chaining.
-func (s *script) outer() (parent, child ast.Node) {
-	child = s.around[len(s.around)-1]
-	for i := len(s.around) - 2; i >= 0; i-- {
-		switch parent := s.around[i].(type) {
+func (s *script) parent() (parent, child ast.Node) {
+	child = s.ancestors[len(s.ancestors)-1]
+	for i := len(s.ancestors) - 2; i >= 0; i-- {
+		switch parent := s.ancestors[i].(type) {
 		case *ast.OptionalChain, *ast.Optional:
 			child = parent
 		default:
@@ -227,10 +227,10 @@ func (s *script) outer() (parent, child ast.Node) {
 	return nil, child
 }
 
-// called returns the call of what is looked at, or nil. A construction and a
+// enclosingCall returns the call of what is looked at, or nil. A construction and a
 // template with a tag are calls too.
-func (s *script) called() *ast.CallExpression {
-	switch parent, child := s.outer(); n := parent.(type) {
+func (s *script) enclosingCall() *ast.CallExpression {
+	switch parent, child := s.parent(); n := parent.(type) {
 	case *ast.CallExpression:
 		if n.Callee == child {
 			return n
@@ -250,7 +250,7 @@ func (s *script) called() *ast.CallExpression {
 
 // assigned returns the value that is assigned to what is looked at, or nil.
 func (s *script) assigned() ast.Expression {
-	if parent, child := s.outer(); parent != nil {
+	if parent, child := s.parent(); parent != nil {
 		if n, ok := parent.(*ast.AssignExpression); ok && n.Left == child {
 			return n.Right
 		}
@@ -262,7 +262,7 @@ func (s *script) assigned() ast.Expression {
 func (s *script) reviewText(text string, at file.Idx) {
 	line := s.line(at)
 	reviewString(s.n, text, line)
-	_, escapes := measure(s.written(at))
+	_, escapes := measureLiteral(s.written(at))
 	if escapes >= 4 && escapes*2 >= len(text) && strings.ContainsAny(text, letters) {
 		s.n.add("js-char-codes", line)
 	}
@@ -271,8 +271,8 @@ func (s *script) reviewText(text string, at file.Idx) {
 // maxMade bounds the texts that are put together and looked at.
 const maxMade = 256 << 10
 
-// made looks at a text that is put together.
-func (s *script) made(e ast.Expression) {
+// reviewMade looks at a text that is put together.
+func (s *script) reviewMade(e ast.Expression) {
 	text, ok := s.constant(e)
 	if !ok {
 		return
@@ -349,9 +349,9 @@ func (s *script) makesFunction(left ast.Expression) bool {
 			return true
 		}
 	case *ast.ThisExpression: // new this.constructor() makes another of the same class
-		return s.called() != nil && !s.constructed()
+		return s.enclosingCall() != nil && !s.constructed()
 	case *ast.CallExpression:
-		parent, _ := s.outer()
+		parent, _ := s.parent()
 		if name, ok := parent.(*ast.DotExpression); ok && name.Identifier.Name == "name" {
 			return false
 		}
@@ -359,12 +359,12 @@ func (s *script) makesFunction(left ast.Expression) bool {
 			return true
 		}
 	}
-	return s.called() != nil
+	return s.enclosingCall() != nil
 }
 
 // constructed reports whether what is looked at is called by new.
 func (s *script) constructed() bool {
-	parent, _ := s.outer()
+	parent, _ := s.parent()
 	_, ok := parent.(*ast.NewExpression)
 	return ok
 }
@@ -377,7 +377,7 @@ func (s *script) bracket(n *ast.BracketExpression) {
 	name, ok := s.constant(n.Member)
 	switch {
 	case !ok:
-		if s.called() != nil && s.twiceComputed(n) {
+		if s.enclosingCall() != nil && s.twiceComputed(n) {
 			s.found("js-constructor", n.LeftBracket)
 		}
 	case name.text == "constructor":
@@ -415,7 +415,7 @@ func (s *script) twiceComputed(n *ast.BracketExpression) bool {
 func (s *script) imported(name string, at file.Idx) {
 	if name != "" {
 		s.reviewText(name, at)
-		s.loaded(module(name), s.line(at))
+		s.loaded(moduleName(name), s.line(at))
 	}
 }
 

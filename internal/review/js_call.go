@@ -13,7 +13,7 @@ import (
 
 // reference looks at what a name or a chain of members stands for.
 func (s *script) reference(e ast.Expression, at file.Idx) {
-	parent, _ := s.outer()
+	parent, _ := s.parent()
 	if f, ok := parent.(*ast.FunctionLiteral); ok && f.Name == e {
 		return
 	}
@@ -27,7 +27,7 @@ func (s *script) reference(e ast.Expression, at file.Idx) {
 
 // path looks at one path that what is looked at may stand for.
 func (s *script) path(ref string, at file.Idx) {
-	call := s.called()
+	call := s.enclosingCall()
 	s.escape(ref, at)
 	if call != nil && strings.HasSuffix(ref, ".constructor") && (ref != "this.constructor" || !s.constructed()) {
 		s.found("js-constructor", at)
@@ -79,7 +79,7 @@ func (s *script) path(ref string, at file.Idx) {
 	}
 	if slices.Contains(guarded, ref) {
 		// A member of it is reached whose name is not known.
-		if parent, child := s.outer(); parent != nil {
+		if parent, child := s.parent(); parent != nil {
 			if b, ok := parent.(*ast.BracketExpression); ok && b.Left == child {
 				s.found("js-computed-global", at)
 			}
@@ -93,7 +93,7 @@ var guarded = []string{"globalThis", "global", "window", "child_process", "proce
 // isFunction reports whether Function, which is looked at, may be used to make a
 // function of text. Comparing something with it is fine.
 func (s *script) isFunction(member string) bool {
-	switch parent, _ := s.outer(); n := parent.(type) {
+	switch parent, _ := s.parent(); n := parent.(type) {
 	case *ast.BinaryExpression:
 		return n.Operator == token.LOGICAL_OR || n.Operator == token.LOGICAL_AND || n.Operator == token.COALESCE
 	case *ast.UnaryExpression:
@@ -121,7 +121,7 @@ func (s *script) process(member string, at file.Idx) {
 	name, _, _ := strings.Cut(member, ".")
 	switch name {
 	case "env":
-		if member == "env" && !s.handsOn() {
+		if member == "env" && !s.isHandedOn() {
 			s.found("js-environ", at)
 		}
 	case "binding", "_linkedBinding", "dlopen", "mainModule":
@@ -131,12 +131,12 @@ func (s *script) process(member string, at file.Idx) {
 	}
 }
 
-// handsOn reports whether process.env, which is looked at, is only handed on to a
+// isHandedOn reports whether process.env, which is looked at, is only handed on to a
 // child, given a name, tested, or looked into for one variable.
-func (s *script) handsOn() bool {
-	for i := len(s.around) - 2; i >= 0; i-- {
-		child := s.around[i+1]
-		switch n := s.around[i].(type) {
+func (s *script) isHandedOn() bool {
+	for i := len(s.ancestors) - 2; i >= 0; i-- {
+		child := s.ancestors[i+1]
+		switch n := s.ancestors[i].(type) {
 		case *ast.OptionalChain, *ast.Optional, *ast.SpreadElement, *ast.ObjectLiteral:
 			continue
 		case *ast.PropertyShort, *ast.BracketExpression, *ast.UnaryExpression:
@@ -210,7 +210,7 @@ func (s *script) load(n *ast.CallExpression) {
 	if m.made > jsWritten {
 		s.found("js-computed-global", at)
 	}
-	s.loaded(module(m.text), s.line(at))
+	s.loaded(moduleName(m.text), s.line(at))
 }
 
 // decoders are functions that make a text nobody has read.
@@ -232,13 +232,13 @@ func (s *script) runs(rule string, at file.Idx) {
 // callAround returns the call whose function what is looked at may be, as in
 // (0, eval)(...).
 func (s *script) callAround() *ast.CallExpression {
-	if call := s.called(); call != nil {
+	if call := s.enclosingCall(); call != nil {
 		return call
 	}
-	for i := len(s.around) - 2; i >= 0; i-- {
-		switch n := s.around[i].(type) {
+	for i := len(s.ancestors) - 2; i >= 0; i-- {
+		switch n := s.ancestors[i].(type) {
 		case *ast.CallExpression:
-			if n.Callee == s.around[i+1] {
+			if n.Callee == s.ancestors[i+1] {
 				return n
 			}
 			return nil
@@ -259,10 +259,10 @@ func (s *script) decodes(n ast.Node) bool {
 		found = slices.Contains(decoders, n.Name.String()) || slices.Contains(s.names[n.Name.String()], "atob") ||
 			slices.Contains(s.names[n.Name.String()], "Buffer.from")
 	case *ast.StringLiteral:
-		_, escapes := measure(s.written(n.Idx))
+		_, escapes := measureLiteral(s.written(n.Idx))
 		found = n.Value == "base64" || n.Value == "hex" || escapes > 8
 	}
-	children(n, func(below ast.Node) { found = found || s.decodes(below) })
+	eachChild(n, func(below ast.Node) { found = found || s.decodes(below) })
 	return found
 }
 

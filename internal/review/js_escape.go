@@ -26,8 +26,8 @@ func (s *script) escape(ref string, at file.Idx) {
 			s.found(escapeRules[of], at)
 		}
 	}
-	name, ok := s.around[len(s.around)-1].(*ast.Identifier)
-	if ok && name.Name.String() == ref && !s.same[ref] &&
+	name, ok := s.ancestors[len(s.ancestors)-1].(*ast.Identifier)
+	if ok && name.Name.String() == ref && !s.aliasesItself[ref] &&
 		slices.Contains([]string{"process", "global", "window"}, ref) {
 		return // a variable
 	}
@@ -38,9 +38,9 @@ func (s *script) escape(ref string, at file.Idx) {
 
 // escapes reports whether the value of what is looked at gets out of sight.
 func (s *script) escapes() bool {
-	for i := len(s.around) - 2; i >= 0; i-- {
-		child := s.around[i+1]
-		switch n := s.around[i].(type) {
+	for i := len(s.ancestors) - 2; i >= 0; i-- {
+		child := s.ancestors[i+1]
+		switch n := s.ancestors[i].(type) {
 		case *ast.OptionalChain, *ast.Optional, *ast.AwaitExpression:
 			continue
 		case *ast.ConditionalExpression:
@@ -66,15 +66,15 @@ func (s *script) escapes() bool {
 		case *ast.ArrayPattern:
 			return false
 		case *ast.PropertyShort: // of a pattern, which is a target
-			if _, pattern := s.around[max(i-1, 0)].(*ast.ObjectPattern); pattern && n.Initializer != child {
+			if _, pattern := s.ancestors[max(i-1, 0)].(*ast.ObjectPattern); pattern && n.Initializer != child {
 				return false
 			}
 		case *ast.PropertyKeyed:
-			if _, pattern := s.around[max(i-1, 0)].(*ast.ObjectPattern); pattern && n.Value == child {
+			if _, pattern := s.ancestors[max(i-1, 0)].(*ast.ObjectPattern); pattern && n.Value == child {
 				return false
 			}
 		case *ast.SpreadElement: // refs follows it into an object
-			_, object := s.around[max(i-1, 0)].(*ast.ObjectLiteral)
+			_, object := s.ancestors[max(i-1, 0)].(*ast.ObjectLiteral)
 			return !object
 		case *ast.CallExpression:
 			return n.Callee != child && !slices.ContainsFunc(s.refs(n.Callee), isPromisify)
@@ -111,7 +111,7 @@ func followed(target ast.Expression) bool {
 // this looks at the word this. In a function that is no method it is the global
 // object, in code that is not strict.
 func (s *script) this(at file.Idx) {
-	parent, child := s.outer()
+	parent, child := s.parent()
 	switch n := parent.(type) {
 	case *ast.ReturnStatement:
 	case *ast.BracketExpression:
@@ -122,11 +122,11 @@ func (s *script) this(at file.Idx) {
 	default:
 		return
 	}
-	for i := len(s.around) - 1; i > s.added; i-- {
-		if _, ok := s.around[i].(*ast.FunctionLiteral); !ok {
+	for i := len(s.ancestors) - 1; i > s.added; i-- {
+		if _, ok := s.ancestors[i].(*ast.FunctionLiteral); !ok {
 			continue
 		}
-		switch s.around[i-1].(type) {
+		switch s.ancestors[i-1].(type) {
 		case *ast.FunctionDeclaration, *ast.CallExpression, *ast.Binding, *ast.DotExpression, *ast.BracketExpression:
 			s.found("js-computed-global", at)
 		}

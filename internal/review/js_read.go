@@ -160,8 +160,8 @@ func (t *jsTree) lineOf(offset int) int {
 	return 1 + before
 }
 
-// children calls visit for each node directly below one.
-func children(n ast.Node, visit func(ast.Node)) { nodesIn(reflect.ValueOf(n).Elem(), visit) }
+// eachChild calls visit for each node directly below one.
+func eachChild(n ast.Node, visit func(ast.Node)) { nodesIn(reflect.ValueOf(n).Elem(), visit) }
 
 // nodesIn calls visit for each node in the fields of a struct of the tree. The
 // lists of variables that functions keep beside their bodies are left out: they

@@ -26,7 +26,7 @@ func (s *script) constant(e ast.Expression) (jsText, bool) {
 	switch {
 	case ok:
 	case s.evaluated > maxEvaluated:
-		s.crowded = true
+		s.tooManyRefs = true
 	default:
 		value, constant := s.evaluate(e)
 		if constant {
@@ -87,7 +87,7 @@ func (t jsText) join(more jsText) jsText {
 func (s *script) literal(text string, at file.Idx) jsText {
 	t := jsText{text: text}
 	written := s.written(at)
-	switch characters, escapes := measure(written); {
+	switch characters, escapes := measureLiteral(written); {
 	case written == "":
 	case escapes > 2:
 		t.made = jsMade
@@ -97,9 +97,9 @@ func (s *script) literal(text string, at file.Idx) jsText {
 	return t
 }
 
-// measure returns how many characters a string literal has, and how many
+// measureLiteral returns how many characters a string literal has, and how many
 // printable ones of them are written as escapes.
-func measure(literal string) (characters, escapes int) {
+func measureLiteral(literal string) (characters, escapes int) {
 	if len(literal) < 2 {
 		return 0, 0
 	}

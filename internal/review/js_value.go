@@ -121,11 +121,11 @@ func (s *script) resolve(e ast.Expression) []string {
 // bound keeps a list of paths short.
 func (s *script) bound(refs []string) []string {
 	kept := min(len(refs), maxRefs)
-	s.crowded = s.crowded || slices.ContainsFunc(refs[kept:], dangerous)
+	s.tooManyRefs = s.tooManyRefs || slices.ContainsFunc(refs[kept:], dangerous)
 	return refs[:kept]
 }
 
-// dangerous reports whether a path that is not followed must be told of.
+// dangerous reports whether a path that is not followed must be reported.
 func dangerous(ref string) bool {
 	base, _, _ := strings.Cut(ref, ".")
 	return ref != "Function.prototype" &&
@@ -158,7 +158,7 @@ func (s *script) returned(call *ast.CallExpression) []string {
 		switch {
 		case loads(ref) || ref == "" && dynamic:
 			if m, ok := s.argument(call, 0); ok {
-				all = append(all, module(m.text))
+				all = append(all, moduleName(m.text))
 			}
 		case strings.HasSuffix(ref, "createRequire"):
 			all = append(all, "require")
@@ -171,14 +171,14 @@ func (s *script) returned(call *ast.CallExpression) []string {
 	return s.bound(all)
 }
 
-// module is the name of a module without its scheme.
-func module(name string) string {
+// moduleName is the name of a module without its scheme.
+func moduleName(name string) string {
 	return strings.TrimPrefix(strings.TrimSuffix(name, "/promises"), "node:")
 }
 
 // learn finds out what names stand for.
 func (s *script) learn() {
-	s.names, s.texts, s.same = map[string][]string{}, map[string]string{}, map[string]bool{}
+	s.names, s.texts, s.aliasesItself = map[string][]string{}, map[string]string{}, map[string]bool{}
 	var assigned []assignment
 	var collect func(n ast.Node)
 	collect = func(n ast.Node) {
@@ -213,15 +213,16 @@ func (s *script) learn() {
 		case *ast.CatchStatement:
 			assigned = append(assigned, assignment{n.Parameter, nil})
 		}
-		children(n, collect)
+		eachChild(n, collect)
 	}
 	collect(s.program)
-	for before, round := 0, 0; round < minRounds || before != s.learned; round++ { // an alias of an alias of an alias
+	// An alias may be one of an alias of an alias.
+	for before, round := 0, 0; round < minRounds || before != s.dangerousAliases; round++ {
 		if s.n.stopped() {
 			return
 		}
-		if before = s.learned; round == maxRounds {
-			s.crowded = true
+		if before = s.dangerousAliases; round == maxRounds {
+			s.tooManyRefs = true
 			break
 		}
 		s.forget()
@@ -245,7 +246,7 @@ func (s *script) imports(n *ast.ImportDeclaration) {
 	if clause == nil || n.FromClause == nil {
 		return
 	}
-	m := module(n.FromClause.ModuleSpecifier.String())
+	m := moduleName(n.FromClause.ModuleSpecifier.String())
 	if d := clause.ImportedDefaultBinding; d != nil {
 		s.alias(d.Name.String(), m)
 	}
@@ -271,18 +272,18 @@ func (s *script) imports(n *ast.ImportDeclaration) {
 func (s *script) alias(name, ref string) {
 	known := s.names[name]
 	if ref == name {
-		s.same[name] = true
+		s.aliasesItself[name] = true
 	}
 	if ref == "" || ref == name || len(ref) > 200 || strings.HasPrefix(ref, name+".") || slices.Contains(known, ref) {
 		return
 	}
 	if len(known) == maxRefs {
-		s.crowded = s.crowded || dangerous(ref) // an honest name stands for one thing
+		s.tooManyRefs = s.tooManyRefs || dangerous(ref) // an honest name stands for one thing
 		return
 	}
 	s.names[name] = append(known, ref)
 	if dangerous(ref) {
-		s.learned++
+		s.dangerousAliases++
 	}
 }
 

@@ -126,8 +126,8 @@ var (
 // noBandit is the note where there is none.
 const noBandit = "bandit is not installed: this source was reviewed by Haft's own rules only"
 
-// bandit has bandit look at the source. It is a second reader: that it is missing
-// or cannot read something is told, and not an error.
+// bandit has bandit look at the source. It is a second reader: if it is
+// missing or cannot read something, the report says so, and it is no error.
 func (r *Reviewer) bandit(ctx context.Context, n *notes, source string) error {
 	if r.cfg.Bandit == nil {
 		n.notes = append(n.notes, noBandit)

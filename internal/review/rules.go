@@ -7,8 +7,8 @@ import (
 	"haft"
 )
 
-// Scanner is the name of this package's own rules in findings. Bandit's are told
-// as bandit.
+// Scanner is the name of this package's own rules in findings. The scanner of bandit's
+// findings is bandit.
 const Scanner = "haft"
 
 // A Rule is one thing that is looked for.

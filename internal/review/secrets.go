@@ -121,7 +121,7 @@ func reviewSecretLine(n *notes, kind haft.Kind, text string, line int) {
 			continue
 		}
 		for _, m := range s.FindAllString(text, -1) {
-			if !sampled(m) && (s.rule != "secret-jwt" || isJWT(m)) {
+			if !isSample(m) && (s.rule != "secret-jwt" || isJWT(m)) {
 				n.add(s.rule, line)
 				found = true
 			}
@@ -131,7 +131,7 @@ func reviewSecretLine(n *notes, kind haft.Kind, text string, line int) {
 		return // once is enough
 	}
 	for _, m := range urlPassword().FindAllStringSubmatch(text, -1) {
-		if !placeholder(m[1]) && !strings.ContainsAny(m[1], "{}$<>%") {
+		if !isPlaceholder(m[1]) && !strings.ContainsAny(m[1], "{}$<>%") {
 			n.add("secret-url", line)
 		}
 	}
@@ -185,7 +185,7 @@ func secretName(name string) bool {
 
 // secretValue reports whether a value may be a secret and not a word.
 func secretValue(v string) bool {
-	if placeholder(v) || strings.Contains(v, "://") || hasPrefix(v, "/", "$") || strings.ContainsAny(v, "{}<>()[]") {
+	if isPlaceholder(v) || strings.Contains(v, "://") || hasPrefix(v, "/", "$") || strings.ContainsAny(v, "{}<>()[]") {
 		return false
 	}
 	digits, letters, others, upper := 0, 0, 0, 0
@@ -212,16 +212,16 @@ func secretValue(v string) bool {
 	}
 }
 
-// sampled reports whether something in the format of a secret is an example of
+// isSample reports whether something in the format of a secret is an example of
 // one.
-func sampled(v string) bool {
+func isSample(v string) bool {
 	l := strings.ToLower(v)
 	return entropy(v) < 3 || contains(l, "example", "xxxx", "....", "****", "your", "abcdefgh", "01234567", "12345678",
 		"placeholder")
 }
 
-// placeholder reports whether somebody left a gap for the real value.
-func placeholder(v string) bool {
+// isPlaceholder reports whether somebody left a gap for the real value.
+func isPlaceholder(v string) bool {
 	l := strings.ToLower(v)
 	return entropy(v) < 2.2 || hasPrefix(l, "password", "secret") || !strings.HasPrefix(l, "sk_test") &&
 		contains(l, "example", "changeme", "change_me", "change-me", "placeholder", "your", "xxx", "dummy", "sample",

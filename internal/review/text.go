@@ -31,7 +31,7 @@ func reviewText(n *notes, source string) {
 		}
 		reviewRunes(n, text, line)
 		for _, run := range encodedRun().FindAllString(text, -1) {
-			if encoded(run) {
+			if isEncoded(run) {
 				n.add(ruleEncoded, line)
 			}
 		}
@@ -60,7 +60,7 @@ func reviewRunes(n *notes, text string, line int) {
 			n.add("source-control", line)
 		case r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0x061c:
 			n.add("source-bidi", line)
-		case r == 0x200d && joins(previous), r >= 0xfe00 && r <= 0xfe0f && joins(previous):
+		case r == 0x200d && takesJoiner(previous), r >= 0xfe00 && r <= 0xfe0f && takesJoiner(previous):
 			// part of an emoji or of a word in a script that joins
 		case invisible(r):
 			n.add("source-invisible", line)
@@ -69,8 +69,8 @@ func reviewRunes(n *notes, text string, line int) {
 	}
 }
 
-// joins reports whether a joiner or selector after r is how people write.
-func joins(r rune) bool {
+// takesJoiner reports whether a joiner or selector after r is how people write.
+func takesJoiner(r rune) bool {
 	return r > 0x2000 && (unicode.Is(unicode.So, r) || unicode.Is(unicode.Sk, r) || unicode.Is(unicode.Sm, r) ||
 		r == 0xfe0f || r == 0x203c) ||
 		unicode.In(r, unicode.Arabic, unicode.Devanagari, unicode.Bengali, unicode.Malayalam, unicode.Sinhala,
@@ -96,9 +96,9 @@ var encodedRun = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:\\x[0-9a-fA-F]{2}){64,}|(?:\\u[0-9a-fA-F]{4}){64,}|[A-Za-z0-9+/=_\-]{512,}`)
 })
 
-// encoded reports whether text is encoded data that says nothing of what it is.
+// isEncoded reports whether text is encoded data that says nothing of what it is.
 // Pictures and fonts in base64 say it in their first bytes.
-func encoded(text string) bool {
+func isEncoded(text string) bool {
 	if strings.HasPrefix(text, `\`) {
 		return true
 	}
@@ -127,10 +127,10 @@ func entropy(text string) float64 {
 	return e
 }
 
-// mixed reports whether a part of a name, between underscores and digits, mixes
+// mixesScripts reports whether a part of a name, between underscores and digits, mixes
 // Latin letters with those of another script that look like them. Greek letters
 // that look like nothing else are how formulas are written.
-func mixed(name string) bool {
+func mixesScripts(name string) bool {
 	for _, part := range strings.FieldsFunc(name, func(r rune) bool {
 		return r == '_' || r == '$' ||
 			unicode.IsDigit(r)
@@ -193,7 +193,7 @@ func reviewString(n *notes, text string, line int) {
 			n.add(m.rule, line)
 		}
 	}
-	if len(text) >= minEncoded && !strings.ContainsAny(text, " \n\t") && encoded(text) {
+	if len(text) >= minEncoded && !strings.ContainsAny(text, " \n\t") && isEncoded(text) {
 		n.add(ruleEncoded, line)
 	}
 }

@@ -56,7 +56,7 @@ func Cut(v json.RawMessage, maxChars int) (json.RawMessage, int64) {
 	return out, left
 }
 
-// cutText shortens text to n characters, with a note if there is room for it.
+// cutText shortens text to n characters, with a note if it fits.
 func cutText(text string, n int) (string, int64) {
 	all := utf8.RuneCountInString(text)
 	if all <= n {

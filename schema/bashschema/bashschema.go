@@ -48,7 +48,7 @@ var toolName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 
 // Derive reads the header of a script, and looks for syntax errors in the rest.
 //
-// What is wrong with it is told all at once: the error joins one
+// All problems are reported at once: the error joins one
 // [*schema.SourceError] for every problem. Any other error is not the source's.
 func Derive(ctx context.Context, source []byte, config Config) (*Result, error) {
 	if err := ctx.Err(); err != nil {

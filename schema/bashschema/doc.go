@@ -40,7 +40,7 @@
 //	             empty text, an array or an object as JSON
 //	HAFT_ARGS    the path of a file with all arguments as one JSON object
 //
-// An argument that was not given has no variable: "${ARG_DEPTH:-1}" tells. The
+// An argument that was not given has no variable: "${ARG_DEPTH:-1}" shows how to give it a default. The
 // agent's id is in HAFT_AGENT_ID. The value of the tool is what the script
 // writes to its standard output; it fails with its exit status.
 package bashschema

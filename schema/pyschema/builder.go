@@ -114,7 +114,7 @@ func (b *builder) typ(e *expr, in *statement) *schema.Object {
 		}
 		return b.reference(e, args, in)
 	case "call":
-		return b.called(e, in)
+		return b.typeOfCall(e, in)
 	case "list", "tuple":
 		return b.fail(e.fault("%s is not a type; write list[…] or tuple[…]", e.show()))
 	case "large":
@@ -150,7 +150,7 @@ func (b *builder) reference(e *expr, args []*expr, in *statement) *schema.Object
 	case got.def != nil:
 		return b.declared(got.def, e, args)
 	case got.full != "":
-		return b.foreign(got.full, e, args, in)
+		return b.knownType(got.full, e, args, in)
 	}
 	if len(b.m.stars) > 0 {
 		return b.fail(e.fault("the type %s is not defined here; it may come from the import of * from %s: import it "+
@@ -171,8 +171,8 @@ func (b *builder) declared(d *statement, e *expr, args []*expr) *schema.Object {
 		return b.define(d, d.Name, e, func() *schema.Object { return b.class(d, e) })
 	case "alias":
 		if d.Generic {
-			return b.fail(e.fault("the type %s has type parameters, which a schema cannot express: write concrete types",
-				d.Name))
+			return b.fail(e.fault("the type %s has type parameters, which a schema cannot express: write concrete "+
+				"types", d.Name))
 		}
 		return b.aliased(d, d.Value, d.Name, e, args, nil)
 	case "assign":
@@ -190,7 +190,7 @@ func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*ex
 	if len(args) > 0 {
 		// List = list; List[int]
 		if target := b.m.resolve(value, in); target.full != "" && value.Kind != "sub" {
-			return b.foreign(target.full, e, args, in)
+			return b.knownType(target.full, e, args, in)
 		}
 		return b.fail(e.fault("%s is a generic alias, which a schema cannot express: write concrete types", name))
 	}
@@ -198,7 +198,7 @@ func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*ex
 		if tagOf(b.m.resolve(value.Value, in).full) == "typevar" {
 			return b.fail(e.fault("%s is a type variable, which a schema cannot express: write a concrete type", name))
 		}
-		return b.define(key, name, e, func() *schema.Object { return b.called(value, in) })
+		return b.define(key, name, e, func() *schema.Object { return b.typeOfCall(value, in) })
 	}
 	s := b.define(key, name, e, func() *schema.Object { return b.typ(value, in) })
 	if b.err != nil && (value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
@@ -216,7 +216,7 @@ func (b *builder) define(key any, name string, e *expr, build func() *schema.Obj
 	}
 	if u, ok := b.open[key]; ok {
 		if u.name == "" {
-			u.name = b.take(name)
+			u.name = b.freeName(name)
 		}
 		return ref(u.name)
 	}
@@ -228,7 +228,7 @@ func (b *builder) define(key any, name string, e *expr, build func() *schema.Obj
 		return s
 	}
 	if u.name == "" && b.share && (s.Has("properties") || s.Has("enum") && !s.Has("$ref")) {
-		u.name = b.take(name)
+		u.name = b.freeName(name)
 	}
 	if u.name == "" {
 		return s
@@ -241,8 +241,8 @@ func (b *builder) define(key any, name string, e *expr, build func() *schema.Obj
 	return ref(u.name)
 }
 
-// take finds a free name in $defs.
-func (b *builder) take(name string) string {
+// freeName finds a free name in $defs.
+func (b *builder) freeName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r == '.' || r == '/' || r == '~' || r == '%' || r == '#' {
 			return '_'

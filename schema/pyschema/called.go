@@ -7,10 +7,10 @@ import (
 	"haft/schema"
 )
 
-// called returns the schema of a type that is made by a call: NewType, the
+// typeOfCall returns the schema of a type that is made by a call: NewType, the
 // functional forms of enums, typed dicts and named tuples, and Pydantic's
 // constrained types.
-func (b *builder) called(e *expr, in *statement) *schema.Object {
+func (b *builder) typeOfCall(e *expr, in *statement) *schema.Object {
 	tag := tagOf(b.m.resolve(e.Value, in).full)
 	second := func() *expr {
 		if len(e.Args) > 1 {
@@ -86,7 +86,7 @@ func (b *builder) typedDictCall(e, fields *expr, in *statement) *schema.Object {
 // namedtuple("T", "a b").
 func (b *builder) namedTupleCall(e, fields *expr, in *statement) *schema.Object {
 	var all []field
-	if names, ok := b.words(fields, in); ok {
+	if names, ok := b.nameList(fields, in); ok {
 		for _, n := range names {
 			all = append(all, field{binding: binding{place: e.place, Name: n}})
 		}
@@ -107,8 +107,8 @@ func (b *builder) namedTupleCall(e, fields *expr, in *statement) *schema.Object 
 	return b.fail(e.fault("the fields of this named tuple cannot be known without running the code"))
 }
 
-// words returns a list of names, given as a list or as one text.
-func (b *builder) words(e *expr, in *statement) ([]string, bool) {
+// nameList returns a list of names, given as a list or as one text.
+func (b *builder) nameList(e *expr, in *statement) ([]string, bool) {
 	v, ok := b.constant(e, in)
 	if !ok {
 		return nil, false

@@ -10,12 +10,12 @@ import (
 
 // A kind says what a class is for the one who makes values of it.
 type kind struct {
-	what     string // model, rootmodel, dataclass, typeddict, namedtuple, enum; "" for a plain class
-	enum     string // enum, intenum, strenum, flag
-	mixin    string // str or int beside Enum
-	unseen   string // a base that is declared elsewhere
-	root     *expr  // T of RootModel[T]
-	rootFrom *statement
+	what        string // model, rootmodel, dataclass, typeddict, namedtuple, enum; "" for a plain class
+	enum        string // enum, intenum, strenum, flag
+	mixin       string // str or int beside Enum
+	unknownBase string // a base that is declared elsewhere
+	root        *expr  // T of RootModel[T]
+	rootFrom    *statement
 }
 
 // kindOf finds out what a class is, by its bases and decorators.
@@ -36,11 +36,11 @@ func (b *builder) kindOf(c *statement) kind {
 		got := b.m.resolve(name, c.outer)
 		switch {
 		case got.def != nil && got.def.Is == "class" && got.def != c:
-			k.take(b.kindOf(got.def))
+			k.merge(b.kindOf(got.def))
 		case got.full != "":
-			k.base(got.full, base, c)
+			k.addBase(got.full, base, c)
 		default:
-			k.unseen = name.show()
+			k.unknownBase = name.show()
 		}
 	}
 	b.kinds[c] = k
@@ -60,29 +60,29 @@ func (b *builder) isDataclass(c *statement) bool {
 	return false
 }
 
-// base takes in a base class from elsewhere.
-func (k *kind) base(full string, base *expr, c *statement) {
+// addBase takes in a base class from elsewhere.
+func (k *kind) addBase(full string, base *expr, c *statement) {
 	switch tag := tagOf(full); tag {
 	case "enum", "intenum", "strenum", "flag":
-		k.take(kind{what: "enum", enum: tag})
+		k.merge(kind{what: "enum", enum: tag})
 	case "model", "typeddict", "namedtuple":
-		k.take(kind{what: tag})
+		k.merge(kind{what: tag})
 	case "rootmodel":
 		if base.Kind == "sub" && len(base.Args) == 1 {
 			k.root, k.rootFrom = base.Args[0], c
 		}
-		k.take(kind{what: tag})
+		k.merge(kind{what: tag})
 	case "str", "int", "float":
 		k.mixin = tag
 	case "any", "plain", "generic":
 	default:
-		k.unseen = full
+		k.unknownBase = full
 	}
 }
 
-// take merges what a base is into what the class is. What makes a class special
+// merge merges what a base is into what the class is. What makes a class special
 // wins over what does not.
-func (k *kind) take(base kind) {
+func (k *kind) merge(base kind) {
 	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5,
 		"enum": 6}
 	if order[base.what] > order[k.what] {
@@ -90,7 +90,7 @@ func (k *kind) take(base kind) {
 	}
 	k.enum = cmp.Or(k.enum, base.enum)
 	k.mixin = cmp.Or(k.mixin, base.mixin)
-	k.unseen = cmp.Or(k.unseen, base.unseen)
+	k.unknownBase = cmp.Or(k.unknownBase, base.unknownBase)
 	if k.root == nil {
 		k.root, k.rootFrom = base.root, base.rootFrom
 	}
@@ -103,12 +103,12 @@ func (b *builder) class(c *statement, e *expr) *schema.Object {
 	if k.what == "enum" {
 		return b.enum(c, k)
 	}
-	if k.unseen != "" {
-		if module, name, ok := cutLast(k.unseen); ok {
+	if k.unknownBase != "" {
+		if module, name, ok := cutLast(k.unknownBase); ok {
 			return b.fail(e.fault("the class %s derives from %s of the module %s, which is not part of the source: "+
 				"declare its fields here", c.Name, name, module))
 		}
-		return b.fail(e.fault("the class %s derives from %s, which is not declared here", c.Name, k.unseen))
+		return b.fail(e.fault("the class %s derives from %s, which is not declared here", c.Name, k.unknownBase))
 	}
 	switch k.what {
 	case "rootmodel":

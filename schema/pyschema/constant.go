@@ -32,11 +32,11 @@ func (b *builder) constant(e *expr, in *statement) (any, bool) {
 	case "dict":
 		return b.dictionary(e, in)
 	case "unary":
-		return b.negated(e, in)
+		return b.signed(e, in)
 	case "binop":
 		return b.computed(e, in)
 	case "name", "attr":
-		return b.named(e, in)
+		return b.constantOfName(e, in)
 	case "call":
 		// Decimal("0.1"), Path("x") and the like are written as their text.
 		full := b.m.resolve(e.Value, in).full
@@ -99,8 +99,8 @@ func (b *builder) dictionary(e *expr, in *statement) (any, bool) {
 	return o, true
 }
 
-// negated returns -x and +x.
-func (b *builder) negated(e *expr, in *statement) (any, bool) {
+// signed returns -x and +x.
+func (b *builder) signed(e *expr, in *statement) (any, bool) {
 	v, ok := b.constant(e.Value, in)
 	n, isNumber := v.(json.Number)
 	switch {
@@ -180,9 +180,9 @@ func whole(v any) (*big.Int, bool) {
 	return z, ok && z.BitLen() <= maxBits
 }
 
-// named returns the value of a name: a constant that is assigned once, or a
+// constantOfName returns the value of a name: a constant that is assigned once, or a
 // member of an enum.
-func (b *builder) named(e *expr, in *statement) (any, bool) {
+func (b *builder) constantOfName(e *expr, in *statement) (any, bool) {
 	if e.Kind == "attr" {
 		owner := e.Value
 		if e.Name == "value" && owner != nil && owner.Kind == "attr" { // Color.RED.value

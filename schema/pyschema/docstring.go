@@ -18,7 +18,7 @@ type docText struct {
 }
 
 // parseDoc reads a docstring in Google, NumPy, reST or Epydoc form. The forms
-// can be told apart line by line, so they may be mixed.
+// differ in every line, so they may be mixed.
 func parseDoc(raw string) docText {
 	p := docParser{lines: clean(raw), doc: docText{params: map[string]string{}}}
 	for p.next < len(p.lines) {

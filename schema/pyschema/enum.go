@@ -120,7 +120,7 @@ func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) *sch
 		k.mixin = tagOf(b.m.resolve(t, in).full)
 	}
 	var all []member
-	if list, ok := b.words(names, in); ok {
+	if list, ok := b.nameList(names, in); ok {
 		for _, n := range list {
 			all = append(all, member{n, nextValue(k, n, all)})
 		}

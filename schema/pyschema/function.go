@@ -224,13 +224,13 @@ func (b *builder) parameter(p param, i int, doc string) (s *schema.Object, requi
 	case p.Type == nil:
 		b.fail(p.fault("it has no type annotation: write one, such as %s: str", p.Name))
 	}
-	note := b.peel(p.Type, nil)
+	note := b.unwrap(p.Type, nil)
 	m := b.metadata(note.notes, nil)
-	b.value(p.Default, nil, &m)
+	b.defaultOf(p.Default, nil, &m)
 	if note.typ == nil || note.skip {
 		b.fail(p.fault("it has no type of a value"))
 	}
-	s = b.noted(note.typ, nil, &m)
+	s = b.typeWithMeta(note.typ, nil, &m)
 	if !m.optional || m.known && m.fallback == nil {
 		if rest := withoutNull(s); rest != nil {
 			s, m.optional, m.known, m.fallback = rest, true, true, nil

@@ -65,7 +65,7 @@ func (b *builder) adopt(s *schema.Object) *schema.Object {
 	s.Delete("$defs")
 	renamed := map[string]string{}
 	for _, name := range defs.Keys() {
-		renamed["#/$defs/"+name] = b.take(name)
+		renamed["#/$defs/"+name] = b.freeName(name)
 	}
 	rename(s, renamed, 0)
 	for _, name := range defs.Keys() {

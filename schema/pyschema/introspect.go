@@ -21,7 +21,7 @@ var introspectScript string
 // or newer with the flags -I and -S. It reads a question from standard input,
 // imports a module, and writes the schema of one of its types to standard output.
 //
-// The code of the module runs in that process, so whoever runs it confines it,
+// The code of the module runs in that process, so the caller confines it,
 // without network, and bounds its time and memory.
 func IntrospectScript() string { return introspectScript }
 
@@ -126,12 +126,13 @@ func refusal(doc *schema.Object) string {
 	if doc.String("field") != "" {
 		message = "the field {field}: " + message
 	}
-	raised := word(doc.String("exception"))
-	if text := harmless(doc.String("text")); text != "" {
+	raised := safeName(doc.String("exception"))
+	if text := safeLine(doc.String("text")); text != "" {
 		raised += ": " + text
 	}
-	return strings.NewReplacer("{module}", word(doc.String("module")), "{name}", word(doc.String("name")),
-		"{field}", word(doc.String("field")), "{kind}", word(doc.String("kind")), "{raised}", raised).Replace(message)
+	return strings.NewReplacer("{module}", safeName(doc.String("module")), "{name}", safeName(doc.String("name")),
+		"{field}", safeName(doc.String("field")), "{kind}", safeName(doc.String("kind")),
+		"{raised}", raised).Replace(message)
 }
 
 // plainClass says why a class has no schema.
@@ -140,8 +141,8 @@ func plainClass(name string) string {
 		"use a Pydantic model, a dataclass, a TypedDict, a NamedTuple or an Enum"
 }
 
-// word returns s if it is a dotted name, and else what can stand for one.
-func word(s string) string {
+// safeName returns s if it is a dotted name, and else what can stand for one.
+func safeName(s string) string {
 	for _, p := range strings.Split(s, ".") {
 		if len(s) > maxTypeName || !bareName().MatchString(p) {
 			return "something"
@@ -150,9 +151,9 @@ func word(s string) string {
 	return s
 }
 
-// harmless returns a line of foreign text, or "" if it could hold a path or
+// safeLine returns a line of foreign text, or "" if it could hold a path or
 // something that a terminal obeys.
-func harmless(s string) string {
+func safeLine(s string) string {
 	odd := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
 	if len(s) > maxMessage || !utf8.ValidString(s) || strings.ContainsFunc(s, odd) {
 		return ""

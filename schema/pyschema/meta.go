@@ -9,8 +9,8 @@ import (
 	"haft/schema"
 )
 
-// peeled is an annotation without what is wrapped around the type.
-type peeled struct {
+// unwrapped is an annotation without what is wrapped around the type.
+type unwrapped struct {
 	typ      *expr
 	notes    []*expr // what Annotated says besides the type
 	skip     bool    // it is not a field
@@ -18,10 +18,10 @@ type peeled struct {
 	optional bool
 }
 
-// peel takes Annotated, Required, NotRequired, ReadOnly, InitVar and Final off a
+// unwrap takes Annotated, Required, NotRequired, ReadOnly, InitVar and Final off a
 // type and remembers them.
-func (b *builder) peel(e *expr, in *statement) peeled {
-	p := peeled{typ: e}
+func (b *builder) unwrap(e *expr, in *statement) unwrapped {
+	p := unwrapped{typ: e}
 	for range maxDepth {
 		e := p.typ
 		if e == nil {
@@ -68,7 +68,7 @@ func (b *builder) peel(e *expr, in *statement) peeled {
 // annotated returns the schema of Annotated[…] where it is not the whole
 // annotation of a field.
 func (b *builder) annotated(e *expr, in *statement) *schema.Object {
-	if p := b.peel(e, in); p.typ == e || p.typ == nil {
+	if p := b.unwrap(e, in); p.typ == e || p.typ == nil {
 		return b.fail(e.fault("Annotated needs a type in brackets"))
 	}
 	return b.annotation(e, in)
@@ -76,9 +76,9 @@ func (b *builder) annotated(e *expr, in *statement) *schema.Object {
 
 // annotation returns the schema of an annotation with its notes.
 func (b *builder) annotation(e *expr, in *statement) *schema.Object {
-	p := b.peel(e, in)
+	p := b.unwrap(e, in)
 	m := b.metadata(p.notes, in)
-	return b.describe(b.noted(p.typ, in, &m), m.description)
+	return b.describe(b.typeWithMeta(p.typ, in, &m), m.description)
 }
 
 // A meta is what Field and its like say about a value.
@@ -136,7 +136,7 @@ func (b *builder) note(n *expr, in *statement, m *meta) {
 	tag := tagOf(b.m.resolve(n.Value, in).full)
 	switch tag {
 	case "field":
-		b.value(n, in, m)
+		b.defaultOf(n, in, m)
 	case "constraints":
 		b.keywords(n, in, m)
 	case "doc":
@@ -164,9 +164,9 @@ func (m *meta) bound(b *builder, name string, e *expr, in *statement) {
 	}
 }
 
-// value reads what a field or a parameter is given as its default: a value, or a
+// defaultOf reads what a field or a parameter is given as its default: a value, or a
 // call of Field.
-func (b *builder) value(e *expr, in *statement, m *meta) {
+func (b *builder) defaultOf(e *expr, in *statement, m *meta) {
 	if e == nil || e.is("ellipsis") {
 		return
 	}
@@ -181,13 +181,13 @@ func (b *builder) value(e *expr, in *statement, m *meta) {
 	}
 	if f := cmp.Or(e.keyword("default_factory"), e.keyword("factory")); f != nil && !f.is("none") {
 		m.optional = true
-		m.fallback, m.known = b.made(f, in)
+		m.fallback, m.known = b.factoryDefault(f, in)
 	}
 	b.keywords(e, in, m)
 }
 
-// made returns what a default_factory makes, if that is plain to see.
-func (b *builder) made(e *expr, in *statement) (any, bool) {
+// factoryDefault returns what a default_factory makes, if that is plain to see.
+func (b *builder) factoryDefault(e *expr, in *statement) (any, bool) {
 	if e.Kind == "lambda" {
 		return b.constant(e.Value, in)
 	}
@@ -276,9 +276,9 @@ var bounds = map[string]map[string]string{
 	"regex":        {"string": "pattern"},
 }
 
-// noted returns the schema of a type with all that m says, besides the
+// typeWithMeta returns the schema of a type with all that m says, besides the
 // description and the default.
-func (b *builder) noted(e *expr, in *statement, m *meta) *schema.Object {
+func (b *builder) typeWithMeta(e *expr, in *statement, m *meta) *schema.Object {
 	var s *schema.Object
 	if o, ok := m.replaced.(*schema.Object); ok {
 		s = schema.Clone(o).(*schema.Object)

@@ -173,7 +173,7 @@ func (m *module) add(s *statement) {
 	}
 }
 
-// adopt tells the classes inside of s where they are.
+// adopt sets the outer class of the classes inside of s.
 func (s *statement) adopt(depth int) {
 	for i := range s.Classes {
 		s.Classes[i].outer = s

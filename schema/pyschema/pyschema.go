@@ -76,7 +76,7 @@ func (d *Deriver) Derive(ctx context.Context, source []byte, opts schema.Options
 
 // module has source described.
 func (d *Deriver) module(ctx context.Context, source []byte) (*module, error) {
-	if err := text(source); err != nil {
+	if err := checkText(source); err != nil {
 		return nil, err
 	}
 	out, err := d.Read(ctx, source)
@@ -99,8 +99,8 @@ var cookie = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^[ \t\f]*#.*?coding[:=][ \t]*[-_.a-zA-Z0-9]+`)
 })
 
-// text refuses what is no source text, before a process is started for it.
-func text(source []byte) error {
+// checkText refuses what is no source text, before a process is started for it.
+func checkText(source []byte) error {
 	head := bytes.SplitN(source, []byte("\n"), 3)
 	for _, l := range head[:min(2, len(head))] {
 		if cookie().Match(bytes.TrimPrefix(l, []byte("\ufeff"))) {

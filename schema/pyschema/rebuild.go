@@ -16,7 +16,8 @@ const maxDefs = 300
 // others. What else is there, nobody can check.
 var (
 	holdSchemas = strings.Fields("items additionalProperties contains not propertyNames unevaluatedItems " +
-		"unevaluatedProperties if then else anyOf oneOf allOf prefixItems properties patternProperties dependentSchemas")
+		"unevaluatedProperties if then else anyOf oneOf allOf prefixItems properties patternProperties " +
+		"dependentSchemas")
 	holdData = strings.Fields("type enum const default examples required format pattern minimum maximum " +
 		"exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems minContains maxContains " +
 		"minProperties maxProperties uniqueItems title description deprecated readOnly writeOnly contentEncoding " +
@@ -75,7 +76,7 @@ func (r *rebuilder) schema(name string, v any) any {
 		r.fail(notValid)
 	}
 	if r.err != nil && name != "" {
-		r.err.Message = "the field " + word(name) + ": " + r.err.Message
+		r.err.Message = "the field " + safeName(name) + ": " + r.err.Message
 	}
 	return v
 }
@@ -135,7 +136,7 @@ func (r *rebuilder) start(o *schema.Object) *schema.Object {
 			return s
 		}
 	}
-	return r.fail(plainClass(word(first)))
+	return r.fail(plainClass(safeName(first)))
 }
 
 // withoutPatterns drops what is not RE2, such as the look-ahead that Pydantic
@@ -157,8 +158,8 @@ func withoutPatterns(s *schema.Object) {
 	}
 }
 
-// documented tells the docstring of a class, which is all in its description,
-// apart: what it says about fields goes to them.
+// documented splits the docstring of a class, which is all in its description: what it
+// says about fields goes to them.
 func documented(s *schema.Object) *schema.Object {
 	text := s.String("description")
 	s.Delete("description")

@@ -150,19 +150,19 @@ func camel(s string, first bool) string {
 // addField adds the schema of one field; doc is what the documentation of its
 // class says about it.
 func (b *builder) addField(r *record, f field, in *statement, doc string) {
-	p := b.peel(f.Type, in)
+	p := b.unwrap(f.Type, in)
 	if p.skip || f.Value != nil && f.Value.Kind == "call" && tagOf(b.m.resolve(f.Value.Value, in).full) == "private" {
 		return
 	}
 	m := b.metadata(p.notes, in)
-	b.value(f.Value, in, &m)
+	b.defaultOf(f.Value, in, &m)
 	if m.skip {
 		return
 	}
 	if p.typ == nil {
 		b.fail(f.fault("the field %s has no type", f.Name))
 	}
-	s := b.describe(b.noted(p.typ, in, &m), cmp.Or(m.description, doc, strings.TrimSpace(f.Doc)))
+	s := b.describe(b.typeWithMeta(p.typ, in, &m), cmp.Or(m.description, doc, strings.TrimSpace(f.Doc)))
 	if m.known && admits(s, m.fallback) {
 		s.Set("default", m.fallback)
 	}

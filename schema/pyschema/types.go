@@ -12,8 +12,8 @@ import (
 // decimalPattern is what decimal.Decimal reads, without infinities.
 const decimalPattern = `^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$`
 
-// foreign returns the schema of a type that the source does not declare.
-func (b *builder) foreign(full string, e *expr, args []*expr, in *statement) *schema.Object {
+// knownType returns the schema of a type that the source does not declare.
+func (b *builder) knownType(full string, e *expr, args []*expr, in *statement) *schema.Object {
 	tag := tagOf(full)
 	switch tag {
 	case "list", "set", "tuple", "dict", "counter":

@@ -61,18 +61,18 @@ type param struct {
 	typ      *node // nil where none is written
 	pattern  []*binding
 	object   bool // the pattern is an object's
-	deflt    *deflt
+	deflt    *defaultValue
 }
 
 // A binding is a name that an object pattern takes out of its object.
 type binding struct {
 	name  string
 	at    int
-	deflt *deflt
+	deflt *defaultValue
 }
 
-// A deflt is a default value.
-type deflt struct {
+// A defaultValue is a default value.
+type defaultValue struct {
 	value any // as JSON, if known
 	known bool
 }
@@ -107,13 +107,13 @@ type decl struct {
 
 // A file is what a source declares at its top level.
 type file struct {
-	functions []*function
-	types     map[string]*decl
-	vars      map[string]*constVar
-	reader    *parser           // reads the values of vars
-	copied    int               // properties of schemas that went into others
-	imports   map[string]string // name → module
-	aliases   []alias           // export { a as b }
+	functions     []*function
+	types         map[string]*decl
+	vars          map[string]*constVar
+	parser        *parser           // reads the values of vars
+	copiedMembers int               // properties of schemas that went into others
+	imports       map[string]string // name → module
+	aliases       []alias           // export { a as b }
 }
 
 // alias gives a declared name out under another.

@@ -15,18 +15,18 @@ const maxTypes = 20_000
 
 // A builder turns types into schemas.
 type builder struct {
-	file     *file
-	defs     *schema.Object // of types that contain themselves
-	building map[string]bool
-	again    map[string]bool // types met inside themselves
-	left     int             // how many types may still be visited
-	spent    bool            // a bound was met, and told
-	problems []problem
+	file       *file
+	defs       *schema.Object // of types that contain themselves
+	building   map[string]bool
+	recursive  map[string]bool // types met inside themselves
+	visitsLeft int             // how many types may still be visited
+	overBound  bool            // a bound was met and reported
+	problems   []problem
 }
 
 func newBuilder(f *file) *builder {
-	return &builder{file: f, defs: &schema.Object{}, building: map[string]bool{}, again: map[string]bool{},
-		left: maxTypes}
+	return &builder{file: f, defs: &schema.Object{}, building: map[string]bool{}, recursive: map[string]bool{},
+		visitsLeft: maxTypes}
 }
 
 // fail notes a problem, once per place.
@@ -40,18 +40,18 @@ func (b *builder) fail(at int, message string) *schema.Object {
 	return schema.Obj()
 }
 
-// spend pays for one visit. Types that double with every name, and names that
+// visit pays for one visit. Types that double with every name, and names that
 // stand for themselves, end here.
-func (b *builder) spend(n *node, depth int) bool {
-	b.left--
+func (b *builder) visit(n *node, depth int) bool {
+	b.visitsLeft--
 	switch {
-	case b.spent:
+	case b.overBound:
 	case depth > maxTypeDepth:
 		b.fail(n.at, "the type leads more than "+itoa(maxTypeDepth)+" types deep, or to itself")
-		b.spent = true
-	case b.left < 0:
+		b.overBound = true
+	case b.visitsLeft < 0:
 		b.fail(n.at, "the types come to more than "+itoa(maxTypes)+" when they are written out")
-		b.spent = true
+		b.overBound = true
 	default:
 		return true
 	}
@@ -60,10 +60,10 @@ func (b *builder) spend(n *node, depth int) bool {
 
 // schema returns the schema of a type.
 func (b *builder) schema(n *node, depth int) *schema.Object {
-	if !b.spend(n, depth) {
+	if !b.visit(n, depth) {
 		return schema.Obj()
 	}
-	if t, ok := b.stands(n, depth); ok {
+	if t, ok := b.target(n, depth); ok {
 		if t == nil {
 			return schema.Obj()
 		}

@@ -25,9 +25,9 @@ func scan(source []byte) (*javascript.Source, *problem) {
 	return s, nil
 }
 
-// strict lets esbuild look at the whole source, function bodies included, and
+// esbuildProblems lets esbuild look at the whole source, function bodies included, and
 // returns what it finds.
-func strict(ctx context.Context, s *javascript.Source, loader api.Loader) ([]problem, error) {
+func esbuildProblems(ctx context.Context, s *javascript.Source, loader api.Loader) ([]problem, error) {
 	// Nobody reads the output. The other way to choose its names takes time by
 	// the cube of how deep functions are nested.
 	r, err := s.Transform(ctx, api.TransformOptions{Loader: loader, MinifyIdentifiers: true})

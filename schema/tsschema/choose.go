@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// choose returns the function that is the tool, and the name under which it is
+// chooseTool returns the function that is the tool, and the name under which it is
 // exported: the one named; else the default export; else the one marked @tool;
 // else the last exported one.
-func choose(f *file, name string) (*function, string, *problem) {
+func chooseTool(f *file, name string) (*function, string, *problem) {
 	applyAliases(f)
 	bodies := map[string]bool{}
 	for _, fn := range f.functions {
@@ -40,7 +40,7 @@ func choose(f *file, name string) (*function, string, *problem) {
 	} else if i := slices.IndexFunc(exported, func(fn *function) bool { return fn.doc.find("tool") != nil }); i >= 0 {
 		fn = exported[i]
 	}
-	return chosen(f, fn, fn.exported[0])
+	return checkTool(f, fn, fn.exported[0])
 }
 
 // chooseNamed finds the function that was asked for.
@@ -48,10 +48,10 @@ func chooseNamed(f *file, exported []*function, name string) (*function, string,
 	var names []string
 	for _, fn := range slices.Backward(exported) {
 		if slices.Contains(fn.exported, name) {
-			return chosen(f, fn, name)
+			return checkTool(f, fn, name)
 		}
 		if fn.name == name {
-			return chosen(f, fn, fn.exported[0])
+			return checkTool(f, fn, fn.exported[0])
 		}
 		names = append(names, fn.exported[0])
 	}
@@ -68,8 +68,8 @@ func chooseNamed(f *file, exported []*function, name string) (*function, string,
 		strings.Join(names[:min(len(names), maxProblems)], ", ")}
 }
 
-// chosen refuses functions that cannot be tools.
-func chosen(f *file, fn *function, export string) (*function, string, *problem) {
+// checkTool refuses functions that cannot be tools.
+func checkTool(f *file, fn *function, export string) (*function, string, *problem) {
 	var same []*function
 	for _, other := range f.functions {
 		if other != fn && other.name == fn.name && fn.name != "" {

@@ -25,7 +25,7 @@ func (f *file) typeOfVar(name string) *node {
 		return nil
 	}
 	if v.typ == nil && v.at >= 0 {
-		p := *f.reader
+		p := *f.parser
 		p.i, p.err = v.at, nil
 		v.typ = p.value(false, v.fixed, 0)
 	}

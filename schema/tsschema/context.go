@@ -6,10 +6,10 @@ import (
 	"haft/schema"
 )
 
-// contextual gives parameters without types those of the type that the function
+// applyContext gives parameters without types those of the type that the function
 // has as a whole, as in const f: Handler = (args) => …. It reports whether the
 // derivation can go on.
-func (d *derivation) contextual() bool {
+func (d *derivation) applyContext() bool {
 	fn := d.fn
 	at := fn.context
 	if t := fn.doc.find("type"); at == nil && d.JavaScript && t != nil {

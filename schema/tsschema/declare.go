@@ -169,7 +169,7 @@ func (p *parser) param() *param {
 }
 
 // defaultValue reads = and a value, or returns nil.
-func (p *parser) defaultValue() *deflt {
+func (p *parser) defaultValue() *defaultValue {
 	if !p.accept("=") {
 		return nil
 	}

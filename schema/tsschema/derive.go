@@ -13,7 +13,7 @@ import (
 	"haft/schema"
 )
 
-// maxProblems is how many problems one source is told of.
+// maxProblems is how many problems of one source are reported.
 const maxProblems = 20
 
 // Config says how a source is read. Its zero value reads TypeScript, with every
@@ -48,7 +48,7 @@ type Argument struct {
 
 // Derive reads the signature of the tool in source, without running any of it.
 //
-// What is wrong with the source is told all at once: the error joins one
+// All problems are reported at once: the error joins one
 // [*schema.SourceError] for every problem. Any other error is not the source's.
 func Derive(ctx context.Context, source []byte, config Config) (r *Result, err error) {
 	defer func() { // a fault of ours ends the call, not the process
@@ -68,7 +68,7 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 	if config.JavaScript {
 		loader = api.LoaderJS
 	}
-	found, err := strict(ctx, scanned, loader)
+	found, err := esbuildProblems(ctx, scanned, loader)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 			fn.name = config.DefaultName
 		}
 	}
-	fn, export, bad := choose(f, config.Function)
+	fn, export, bad := chooseTool(f, config.Function)
 	if bad != nil {
 		return nil, joined(src, []problem{*bad}, config.Function)
 	}

@@ -22,7 +22,7 @@
 // Every bound comes first. A scanner that cannot recurse (internal/javascript)
 // splits the text and pairs its brackets; then the source is known to be shallow enough for a strict
 // parser of the whole language (esbuild), which finds syntax errors anywhere in
-// it but tells nothing about types; then our own parser reads the declarations
+// it but says nothing about types; then our own parser reads the declarations
 // and types, and steps over function bodies by their brackets. Nothing is
 // imported, resolved or fetched: a type of another module is an error that names
 // the module.

@@ -24,7 +24,7 @@ type tag struct {
 	// param is the name that @param and @property document, such as opts.name.
 	param    string
 	optional bool
-	deflt    *deflt
+	deflt    *defaultValue
 	text     string
 }
 
@@ -118,7 +118,7 @@ func (p *parser) parseDoc(c javascript.Comment) *doc {
 	d := &doc{at: c.From}
 	starts := tagStarts(text)
 	starts = starts[:min(len(starts), maxTags)]
-	d.text = fold(text[:append(starts, len(text))[0]])
+	d.text = paragraphs(text[:append(starts, len(text))[0]])
 	for k, from := range starts {
 		to := len(text)
 		if k+1 < len(starts) {
@@ -149,8 +149,8 @@ func tagStarts(text string) []int {
 	return starts
 }
 
-// fold makes paragraphs of lines: models read text, not columns.
-func fold(text string) string {
+// paragraphs makes paragraphs of lines: models read text, not columns.
+func paragraphs(text string) string {
 	var paragraphs []string
 	var lines []string
 	flush := func() {
@@ -190,7 +190,7 @@ func readTag(text string, from, base int) tag {
 	}
 	t := tag{name: text[from+1 : i], at: base + from}
 	if typedTags[t.name] == "" {
-		t.text = fold(text[i:])
+		t.text = paragraphs(text[i:])
 		return t
 	}
 	t.name = typedTags[t.name]
@@ -205,9 +205,9 @@ func readTag(text string, from, base int) tag {
 	case "typedef":
 		first, rest, _ := strings.Cut(rest, "\n")
 		name, more, _ := strings.Cut(strings.TrimSpace(first), " ")
-		t.param, t.text = name, fold(more+"\n"+rest)
+		t.param, t.text = name, paragraphs(more+"\n"+rest)
 	default:
-		t.text = fold(strings.TrimLeft(rest, "- "))
+		t.text = paragraphs(strings.TrimLeft(rest, "- "))
 	}
 	return t
 }
@@ -267,7 +267,7 @@ func (t *tag) readName(rest string) {
 	if !strings.HasPrefix(rest, "[") {
 		end := strings.IndexAny(rest+" ", " \t\r\n")
 		t.param = strings.TrimSuffix(rest[:end], ":")
-		t.text = fold(strings.TrimLeft(rest[end:], " \t-–:"))
+		t.text = paragraphs(strings.TrimLeft(rest[end:], " \t-–:"))
 		return
 	}
 	l, _ := javascript.Lex(rest, 0)
@@ -279,21 +279,21 @@ func (t *tag) readName(rest string) {
 	}
 	name, value, has := strings.Cut(rest[1:end], "=")
 	t.param, t.optional = strings.TrimSpace(name), true
-	t.text = fold(strings.TrimLeft(rest[min(end+1, len(rest)):], " \t-–:"))
+	t.text = paragraphs(strings.TrimLeft(rest[min(end+1, len(rest)):], " \t-–:"))
 	if has {
 		t.deflt = defaultOf(strings.TrimSpace(value))
 	}
 }
 
 // defaultOf reads a default written in a comment: JSON-like, or else a text.
-func defaultOf(text string) *deflt {
+func defaultOf(text string) *defaultValue {
 	if l, bad := javascript.Lex(text, 0); bad == nil {
 		p := &parser{source: l, tokens: l.Tokens}
 		if v, ok := p.constant(); ok && p.peek().Kind == javascript.EOF {
-			return &deflt{v, true}
+			return &defaultValue{v, true}
 		}
 	}
-	return &deflt{text, true}
+	return &defaultValue{text, true}
 }
 
 // find returns the first tag of a name, or nil.

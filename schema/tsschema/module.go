@@ -10,7 +10,7 @@ import (
 // (statements, classes) it steps over; a strict parser has seen the source
 // before.
 func (p *parser) module() *file {
-	f := &file{types: map[string]*decl{}, vars: map[string]*constVar{}, imports: map[string]string{}, reader: p}
+	f := &file{types: map[string]*decl{}, vars: map[string]*constVar{}, imports: map[string]string{}, parser: p}
 	for p.peek().Kind != javascript.EOF {
 		before := p.i
 		p.statement(f)
@@ -368,11 +368,11 @@ func (p *parser) interfaceDecl(f *file, doc *doc) {
 	}
 	after := p.peek().Match + 1
 	d.typ = p.objectType()
-	p.keep(f, d, after)
+	p.addDecl(f, d, after)
 }
 
-// keep adds a declaration, with its problem if it has one.
-func (p *parser) keep(f *file, d *decl, after int) {
+// addDecl adds a declaration, with its problem if it has one.
+func (p *parser) addDecl(f *file, d *decl, after int) {
 	if p.err != nil {
 		d.err, p.err = p.err, nil
 		p.i = max(p.i, after)
@@ -390,7 +390,7 @@ func (p *parser) aliasDecl(f *file, doc *doc) {
 	d := p.declHead(doc)
 	p.expect("=")
 	d.typ = p.typ()
-	p.keep(f, d, 0)
+	p.addDecl(f, d, 0)
 	p.accept(";")
 }
 
@@ -399,7 +399,7 @@ func (p *parser) enumDecl(f *file, doc *doc) {
 	d := p.declHead(doc)
 	after := p.peek().Match + 1
 	d.typ, d.enum = p.enum(), true
-	p.keep(f, d, after)
+	p.addDecl(f, d, after)
 	p.i = max(p.i, after)
 }
 

@@ -107,7 +107,7 @@ func (b *builder) declared(n *node, d *decl, depth int) *schema.Object {
 	case d.generic || len(n.kids) > 0:
 		return b.fail(n.at, "the generic type "+quote(d.name)+" has no schema: declare a type without parameters")
 	case b.building[d.name]:
-		b.again[d.name] = true
+		b.recursive[d.name] = true
 		return ref
 	case b.defs.Has(d.name):
 		return ref
@@ -119,7 +119,7 @@ func (b *builder) declared(n *node, d *decl, depth int) *schema.Object {
 		schema.Describe(o, d.doc.description())
 	}
 	b.constrain(o, d.doc)
-	if !b.again[d.name] {
+	if !b.recursive[d.name] {
 		return o
 	}
 	b.defs.Set(d.name, o)

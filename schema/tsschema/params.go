@@ -50,7 +50,7 @@ func (d *derivation) positional(b *builder, q *param, props *schema.Object, requ
 	if !optional {
 		*required = append(*required, name)
 	}
-	d.drain(b, name)
+	d.takeProblems(b, name)
 }
 
 // untyped says how to give a parameter a type.
@@ -95,10 +95,10 @@ func (d *derivation) describeNested(o *schema.Object, name string) {
 	}
 }
 
-// whole reports whether a parameter is the object of all arguments: it is
+// isWhole reports whether a parameter is the object of all arguments: it is
 // destructured, or an object type with named properties. One that may be left
 // out only counts if all its properties may.
-func (d *derivation) whole(q *param) bool {
+func (d *derivation) isWhole(q *param) bool {
 	if q.object {
 		return true
 	}
@@ -124,7 +124,7 @@ func (d *derivation) whole(q *param) bool {
 func (d *derivation) wholeShape(b *builder, q *param) *shape {
 	n := d.typeOf(q)
 	if n == nil && d.JavaScript {
-		n = d.bindings(q)
+		n = d.patternType(q)
 	}
 	if n == nil {
 		d.untyped(q)
@@ -141,8 +141,8 @@ func (d *derivation) wholeShape(b *builder, q *param) *shape {
 	return s
 }
 
-// bindings makes a type of a pattern whose names have @param tags of their own.
-func (d *derivation) bindings(q *param) *node {
+// patternType makes a type of a pattern whose names have @param tags of their own.
+func (d *derivation) patternType(q *param) *node {
 	n := &node{op: oObject, at: q.at}
 	for _, bind := range q.pattern {
 		t := d.tagFor(bind.name)
@@ -184,7 +184,7 @@ func (d *derivation) property(b *builder, q *param, m *member, r *Result, props 
 	if !optional {
 		*required = append(*required, m.name)
 	}
-	d.drain(b, m.name)
+	d.takeProblems(b, m.name)
 }
 
 // nestedText returns what the function's comment says about a property.
@@ -202,7 +202,7 @@ func (d *derivation) nestedText(q *param, name string) string {
 
 // outerDefault returns the default that a pattern, or the default of the whole
 // object, gives to a property.
-func (d *derivation) outerDefault(q *param, name string) (*deflt, bool) {
+func (d *derivation) outerDefault(q *param, name string) (*defaultValue, bool) {
 	for _, bind := range q.pattern {
 		if bind.name == name && bind.deflt != nil {
 			return bind.deflt, true
@@ -210,7 +210,7 @@ func (d *derivation) outerDefault(q *param, name string) (*deflt, bool) {
 	}
 	if q.deflt != nil && q.deflt.known {
 		if o, ok := q.deflt.value.(*schema.Object); ok && o.Has(name) {
-			return &deflt{o.Value(name), true}, true
+			return &defaultValue{o.Value(name), true}, true
 		}
 	}
 	return nil, false

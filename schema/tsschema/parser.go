@@ -193,12 +193,12 @@ func (p *parser) statementEnds() bool {
 
 // literal reads the expression that is next, and its value if it is JSON. It
 // stops where skipExpr stops.
-func (p *parser) literal() deflt {
+func (p *parser) literal() defaultValue {
 	start := p.i
 	p.skipExpr()
 	end := p.i
 	if p.err != nil {
-		return deflt{}
+		return defaultValue{}
 	}
 	p.i = start
 	v, ok := p.constant()
@@ -210,7 +210,7 @@ func (p *parser) literal() deflt {
 	}
 	ok = ok && p.err == nil && p.i == end
 	p.err, p.i = nil, end
-	return deflt{value: v, known: ok}
+	return defaultValue{value: v, known: ok}
 }
 
 // quote marks a word of the source in a message.

@@ -49,10 +49,10 @@ func (s *shape) setAll(members []*member) {
 // shape returns the properties of an object type, or nil if n is none. It
 // reports a problem only for types that could be objects.
 func (b *builder) shape(n *node, depth int) *shape {
-	if !b.spend(n, depth) {
+	if !b.visit(n, depth) {
 		return nil
 	}
-	if t, ok := b.stands(n, depth); ok {
+	if t, ok := b.target(n, depth); ok {
 		if t == nil {
 			return nil
 		}
@@ -62,7 +62,7 @@ func (b *builder) shape(n *node, depth int) *shape {
 	case oRefined:
 		return b.shape(n.kids[0], depth+1)
 	case oObject:
-		b.left -= len(n.members)
+		b.visitsLeft -= len(n.members)
 		s := &shape{index: n.index}
 		s.setAll(n.members)
 		return s
@@ -101,7 +101,7 @@ func (b *builder) namedShape(n *node, depth int) *shape {
 		return b.shape(d.typ, depth+1)
 	}
 	s := b.merge(append(slices.Clone(d.extends), d.typ), depth)
-	if s == nil && !b.spent {
+	if s == nil && !b.overBound {
 		b.fail(d.at, quote(d.name)+" extends something that is not an object type of this file")
 	}
 	return s
@@ -174,10 +174,10 @@ func (b *builder) keys(n *node, depth int) ([]string, bool) {
 // alternatives returns what a union comes to when the names in it that stand
 // for unions are replaced by what they stand for.
 func (b *builder) alternatives(n *node, depth int) []*node {
-	if !b.spend(n, depth) {
+	if !b.visit(n, depth) {
 		return nil
 	}
-	if t, ok := b.stands(n, depth); ok {
+	if t, ok := b.target(n, depth); ok {
 		if t == nil {
 			return nil
 		}

@@ -53,13 +53,13 @@ func (d *derivation) run() *Result {
 	if r.Description == "" && !d.DescriptionsOptional {
 		d.fail(fn.at, "", "it has no description: write a /** comment */ before it")
 	}
-	if !d.contextual() {
+	if !d.applyContext() {
 		return r
 	}
 	b := newBuilder(d.file)
 	props, required, extra := &schema.Object{}, []any{}, any(nil)
-	params := d.injectedOut(r)
-	whole := len(params) == 1 && d.whole(params[0])
+	params := d.splitInjected(r)
+	whole := len(params) == 1 && d.isWhole(params[0])
 	for _, q := range params {
 		if whole {
 			s := d.wholeShape(b, q)
@@ -69,7 +69,7 @@ func (d *derivation) run() *Result {
 			if s.index != nil {
 				extra = b.schema(s.index, 0)
 			}
-			d.drain(b, q.name)
+			d.takeProblems(b, q.name)
 			continue
 		}
 		d.positional(b, q, props, &required)
@@ -89,16 +89,16 @@ func (d *derivation) run() *Result {
 	return r
 }
 
-// drain moves the builder's problems to a parameter.
-func (d *derivation) drain(b *builder, param string) {
+// takeProblems moves the builder's problems to a parameter.
+func (d *derivation) takeProblems(b *builder, param string) {
 	for _, p := range b.problems {
 		d.fail(p.at, param, p.message)
 	}
 	b.problems = nil
 }
 
-// injectedOut notes the injected parameters and returns the others.
-func (d *derivation) injectedOut(r *Result) []*param {
+// splitInjected notes the injected parameters and returns the others.
+func (d *derivation) splitInjected(r *Result) []*param {
 	var rest []*param
 	for _, q := range d.fn.params {
 		if schema.IsInjected(q.name) {

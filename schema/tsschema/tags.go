@@ -40,9 +40,9 @@ func (b *builder) constrain(o *schema.Object, d *doc) {
 				o.Set("default", t.deflt.value)
 				continue
 			}
-			o.Set("default", fitting(o, t.text))
+			o.Set("default", valueOfText(o, t.text))
 		case t.name == "example" && !strings.Contains(t.text, "\n"):
-			o.Set("examples", append(o.Array("examples"), fitting(o, t.text)))
+			o.Set("examples", append(o.Array("examples"), valueOfText(o, t.text)))
 		case t.name == "uniqueItems":
 			o.Set("uniqueItems", true)
 		case (t.name == "integer" || t.name == "asType" && t.text == "integer") && o.String("type") == "number":
@@ -51,9 +51,9 @@ func (b *builder) constrain(o *schema.Object, d *doc) {
 	}
 }
 
-// fitting reads a value from a comment. For a string, text without quotes is
+// valueOfText reads a value from a comment. For a string, text without quotes is
 // the string.
-func fitting(o *schema.Object, text string) any {
+func valueOfText(o *schema.Object, text string) any {
 	text = strings.Trim(strings.TrimSpace(text), "`")
 	v := defaultOf(text).value
 	if _, isText := v.(string); o.String("type") == "string" && !isText {

@@ -21,7 +21,7 @@ func (f *file) isZod(name string) bool {
 }
 
 // inferred returns what z.infer<typeof X> comes to. It reports false for other
-// types, and returns nil where it has told why X cannot be read.
+// types, and returns nil where it has reported why X cannot be read.
 func (b *builder) inferred(n *node) (*node, bool) {
 	z, what, _ := strings.Cut(n.name, ".")
 	if !b.file.isZod(z) || !slices.Contains([]string{"infer", "input", "output", "TypeOf"}, what) {
@@ -40,9 +40,9 @@ func (b *builder) inferred(n *node) (*node, bool) {
 		return nil, true
 	}
 	if t.optional {
-		return &node{op: oUnion, at: n.at, kids: []*node{t.sealed(), {op: oName, at: n.at, name: "undefined"}}}, true
+		return &node{op: oUnion, at: n.at, kids: []*node{t.withDoc(), {op: oName, at: n.at, name: "undefined"}}}, true
 	}
-	return t.sealed(), true
+	return t.withDoc(), true
 }
 
 // zodVar reads the schema that a variable holds.
@@ -56,7 +56,7 @@ func (f *file) zodVar(name string, depth int) (*zodType, *problem) {
 	case v.zodErr != nil || v.zod != nil:
 		return v.zod, v.zodErr
 	}
-	p := *f.reader
+	p := *f.parser
 	p.i, p.err = v.at, nil
 	v.zodErr = &problem{-1, "the schema " + quote(name) + " contains itself: declare a type"}
 	t := p.zod(f, depth)
@@ -71,8 +71,8 @@ func (f *file) zodVar(name string, depth int) (*zodType, *problem) {
 	return t, nil
 }
 
-// sealed returns the type with everything that was said about it.
-func (t *zodType) sealed() *node {
+// withDoc returns the type with everything that was said about it.
+func (t *zodType) withDoc() *node {
 	if t.doc.text == "" && len(t.doc.tags) == 0 {
 		return t.node
 	}
@@ -89,7 +89,7 @@ func (t *zodType) tag(name, text string) {
 func (t *zodType) wrap(kind string, around func(*node) *node) {
 	text := t.doc.text
 	t.doc.text = ""
-	t.node, t.kind, t.doc = around(t.sealed()), kind, doc{text: text}
+	t.node, t.kind, t.doc = around(t.withDoc()), kind, doc{text: text}
 }
 
 // or adds alternatives.
@@ -187,7 +187,7 @@ func (p *parser) zodBase(f *file, at, depth int) *zodType {
 // zodComposed reads the schemas that are made of others.
 func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
 	at := t.node.at
-	inner := func() *node { return p.zod(f, depth+1).sealed() }
+	inner := func() *node { return p.zod(f, depth+1).withDoc() }
 	switch name {
 	case "literal", "enum", "nativeEnum":
 		t.node = p.zodValues(f)
@@ -237,7 +237,7 @@ func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
 
 // zodList reads [a, b] into the kids of n.
 func (p *parser) zodList(f *file, n *node, depth int) {
-	p.list("[", "]", func() { n.kids = append(n.kids, p.zod(f, depth+1).sealed()) })
+	p.list("[", "]", func() { n.kids = append(n.kids, p.zod(f, depth+1).withDoc()) })
 }
 
 // zodValues reads the values of a literal or an enum.
@@ -271,7 +271,7 @@ func (p *parser) zodShape(f *file, t *zodType, depth int) {
 			return
 		}
 		base := p.zod(f, depth+1)
-		if f.copied += len(base.node.members); f.copied > maxTypes {
+		if f.copiedMembers += len(base.node.members); f.copiedMembers > maxTypes {
 			p.failCopied()
 		}
 		s.setAll(base.node.members)

@@ -10,9 +10,9 @@ import (
 	"haft/schema"
 )
 
-// zodQuiet are the methods that change nothing about which JSON fits: checks
+// zodNoEffect are the methods that change nothing about which JSON fits: checks
 // that are code, and what only matters when zod itself parses.
-var zodQuiet = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase",
+var zodNoEffect = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase",
 	"normalize", "strict", "strip", "passthrough", "loose", "finite", "safe", "lowercase", "uppercase"}
 
 // zodMethod reads .name(…) into t.
@@ -31,7 +31,7 @@ func (p *parser) zodMethod(f *file, t *zodType, depth int) {
 	p.next()
 	format, isFormat := zodFormats[name]
 	switch {
-	case slices.Contains(zodQuiet, name):
+	case slices.Contains(zodNoEffect, name):
 	case isFormat && t.kind == "string":
 		if format != "" {
 			t.tag("format", format)
@@ -131,7 +131,7 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 	if t.node.op != oObject {
 		return false
 	}
-	if f.copied += len(t.node.members); f.copied > maxTypes {
+	if f.copiedMembers += len(t.node.members); f.copiedMembers > maxTypes {
 		p.failCopied()
 		return true
 	}
@@ -161,7 +161,7 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 		})
 	case "catchall":
 		n := *t.node
-		n.index = p.zod(f, depth+1).sealed()
+		n.index = p.zod(f, depth+1).withDoc()
 		t.node = &n
 	case "keyof":
 		t.wrap("", func(n *node) *node { return &node{op: oKeyof, at: n.at, kids: []*node{n}} })
@@ -217,16 +217,16 @@ func (p *parser) zodAround(f *file, t *zodType, name string, depth int) bool {
 	case "array":
 		t.wrap("list", func(n *node) *node { return &node{op: oArray, at: n.at, kids: []*node{n}} })
 	case "or":
-		t.or(p.zod(f, depth+1).sealed())
+		t.or(p.zod(f, depth+1).withDoc())
 	case "and":
-		other := p.zod(f, depth+1).sealed()
+		other := p.zod(f, depth+1).withDoc()
 		t.wrap("", func(n *node) *node { return &node{op: oIntersection, at: n.at, kids: []*node{n, other}} })
 	case "rest":
 		if t.node.op != oTuple {
 			return false
 		}
 		n := *t.node
-		n.kids = append(slices.Clone(n.kids), &node{op: oArray, at: n.at, kids: []*node{p.zod(f, depth+1).sealed()}})
+		n.kids = append(slices.Clone(n.kids), &node{op: oArray, at: n.at, kids: []*node{p.zod(f, depth+1).withDoc()}})
 		n.elems = append(slices.Clone(n.elems), elem{rest: true})
 		t.node = &n
 	default:
@@ -257,7 +257,7 @@ func (p *parser) zodTexts() string {
 			break
 		}
 	}
-	return fold(all.String())
+	return paragraphs(all.String())
 }
 
 // zodMeta reads { description: "…", title: "…", examples: […] }, if it is there.
@@ -271,7 +271,7 @@ func (p *parser) zodMeta(t *zodType) {
 		return
 	}
 	if text := o.String("description"); text != "" {
-		t.doc.text = fold(text)
+		t.doc.text = paragraphs(text)
 	}
 	if text := o.String("title"); text != "" {
 		t.tag("title", text)

@@ -2,11 +2,11 @@ package schema
 
 import "slices"
 
-// healed copies parameters in a form that OpenAI and Anthropic do not refuse out
+// vendorSchema copies parameters in a form that OpenAI and Anthropic do not refuse out
 // of hand: an object at the top, without a union, and arrays with items. The
 // result is wider than parameters where the two cannot be the same.
-func healed(parameters *Object) *Object {
-	top := healedObject(parameters)
+func vendorSchema(parameters *Object) *Object {
+	top := withItems(parameters)
 	if slices.ContainsFunc(notAtRoot, top.Has) || top.Has("$ref") {
 		budget := maxParts
 		top = merged(parameters, top, &budget)
@@ -18,8 +18,8 @@ func healed(parameters *Object) *Object {
 	return top
 }
 
-// healedObject gives arrays their items and writes true as {}.
-func healedObject(o *Object) *Object {
+// withItems gives arrays their items and writes true as {}.
+func withItems(o *Object) *Object {
 	c := mapSubs(o, func(s sub) any {
 		switch v := s.value.(type) {
 		case bool:
@@ -28,7 +28,7 @@ func healedObject(o *Object) *Object {
 			}
 			return booleanSchema(v)
 		case *Object:
-			return healedObject(v)
+			return withItems(v)
 		}
 		return Clone(s.value)
 	})

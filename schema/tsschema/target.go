@@ -2,10 +2,10 @@ package tsschema
 
 import "strings"
 
-// stands returns what n stands for, if it only points at another type: the
+// target returns what n stands for, if it only points at another type: the
 // variable behind typeof, a member of a type or of an enum, a schema of zod. It returns
-// nil and true where that is not known, which it has then told.
-func (b *builder) stands(n *node, depth int) (*node, bool) {
+// nil and true where that is not known, after it has reported why.
+func (b *builder) target(n *node, depth int) (*node, bool) {
 	switch n.op {
 	case oTypeof:
 		return b.variable(n, depth), true
@@ -121,8 +121,8 @@ func element(list, index *node) *node {
 
 // list returns the array or tuple that n comes to, or nil.
 func (b *builder) list(n *node, depth int) *node {
-	for ; n != nil && b.spend(n, depth); depth++ {
-		t, ok := b.stands(n, depth)
+	for ; n != nil && b.visit(n, depth); depth++ {
+		t, ok := b.target(n, depth)
 		switch {
 		case ok:
 			n = t
@@ -154,11 +154,11 @@ func (b *builder) aliased(n *node) *node {
 
 // functionType returns the type of functions that n comes to, or nil.
 func (b *builder) functionType(n *node, depth int) *node {
-	for ; n != nil && b.spend(n, depth); depth++ {
+	for ; n != nil && b.visit(n, depth); depth++ {
 		if n.op == oFunction {
 			return n
 		}
-		t, ok := b.stands(n, depth)
+		t, ok := b.target(n, depth)
 		if !ok {
 			t = b.aliased(n)
 		}
