@@ -7,7 +7,7 @@ type MissingAction string
 
 // The actions.
 const (
-	MissingTell MissingAction = "tell" // the failure says what to add
+	MissingReport MissingAction = "tell" // the failure says what to add
 	MissingAdd  MissingAction = "add"  // a well-known package is added, as a new version
 )
 
@@ -15,7 +15,7 @@ const (
 func (c *compiler) packages(n ast.Node) {
 	c.object(n, "packages", map[string]field{
 		"missing": func(n ast.Node) {
-			c.layer.missing = oneOf(&c.document, n, "missing", []MissingAction{MissingTell, MissingAdd})
+			c.layer.missing = oneOf(&c.document, n, "missing", []MissingAction{MissingReport, MissingAdd})
 		},
 	})
 }
@@ -24,14 +24,14 @@ func (c *compiler) packages(n ast.Node) {
 // did not name. Adding it has to be asked for, and of composed documents none may
 // say otherwise.
 func (p *Policy) Missing(org string) MissingAction {
-	action := MissingTell
+	action := MissingReport
 	if p == nil {
 		return action
 	}
 	for _, l := range p.layers {
 		switch {
-		case l.org != "" && l.org != org, l.missing == MissingTell:
-			return MissingTell
+		case l.org != "" && l.org != org, l.missing == MissingReport:
+			return MissingReport
 		case l.missing == MissingAdd:
 			action = MissingAdd
 		}

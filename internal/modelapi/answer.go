@@ -258,7 +258,7 @@ func tail(text string, n int) string {
 
 // ResultText returns the answer to a call as text alone, and whether the call has ended
 // without a value. It does not mention files.
-func Tell(r *haft.Result) (text string, failed bool) {
+func ResultText(r *haft.Result) (text string, failed bool) {
 	if r != nil && len(r.Artifacts) > 0 {
 		bare := *r
 		bare.Artifacts = nil

@@ -61,14 +61,14 @@ type param struct {
 	typ      *node // nil where none is written
 	pattern  []*binding
 	object   bool // the pattern is an object's
-	deflt    *defaultValue
+	fallback *defaultValue
 }
 
 // A binding is a name that an object pattern takes out of its object.
 type binding struct {
-	name  string
-	at    int
-	deflt *defaultValue
+	name     string
+	at       int
+	fallback *defaultValue
 }
 
 // A defaultValue is a default value.

@@ -164,7 +164,7 @@ func (p *parser) param() *param {
 	if p.accept(":") {
 		q.typ = p.typ()
 	}
-	q.deflt = p.defaultValue()
+	q.fallback = p.defaultValue()
 	return q
 }
 
@@ -191,7 +191,7 @@ func (p *parser) objectPattern() []*binding {
 		if p.accept(":") {
 			p.step()
 		}
-		b.deflt = p.defaultValue()
+		b.fallback = p.defaultValue()
 		if !rest {
 			list = append(list, b)
 		}

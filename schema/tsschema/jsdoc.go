@@ -24,7 +24,7 @@ type tag struct {
 	// param is the name that @param and @property document, such as opts.name.
 	param    string
 	optional bool
-	deflt    *defaultValue
+	fallback *defaultValue
 	text     string
 }
 
@@ -281,7 +281,7 @@ func (t *tag) readName(rest string) {
 	t.param, t.optional = strings.TrimSpace(name), true
 	t.text = paragraphs(strings.TrimLeft(rest[min(end+1, len(rest)):], " \t-–:"))
 	if has {
-		t.deflt = defaultOf(strings.TrimSpace(value))
+		t.fallback = defaultOf(strings.TrimSpace(value))
 	}
 }
 

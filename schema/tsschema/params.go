@@ -36,14 +36,14 @@ func (d *derivation) positional(b *builder, q *param, props *schema.Object, requ
 	optional := q.optional || b.mayBeUndefined(n)
 	if d.JavaScript && t != nil {
 		optional = optional || t.optional
-		if t.deflt != nil && q.deflt == nil {
-			o.Set("default", t.deflt.value)
+		if t.fallback != nil && q.fallback == nil {
+			o.Set("default", t.fallback.value)
 		}
 	}
-	if q.deflt != nil {
+	if q.fallback != nil {
 		optional = true
-		if q.deflt.known {
-			o.Set("default", q.deflt.value)
+		if q.fallback.known {
+			o.Set("default", q.fallback.value)
 		}
 	}
 	props.Set(name, o)
@@ -113,7 +113,7 @@ func (d *derivation) isWhole(q *param) bool {
 	if s == nil || len(s.members) == 0 {
 		return false
 	}
-	maybe := q.optional || q.deflt != nil
+	maybe := q.optional || q.fallback != nil
 	if t := d.tagFor(q.name); d.JavaScript && t != nil {
 		maybe = maybe || t.optional
 	}
@@ -204,12 +204,12 @@ func (d *derivation) nestedText(q *param, name string) string {
 // object, gives to a property.
 func (d *derivation) outerDefault(q *param, name string) (*defaultValue, bool) {
 	for _, bind := range q.pattern {
-		if bind.name == name && bind.deflt != nil {
-			return bind.deflt, true
+		if bind.name == name && bind.fallback != nil {
+			return bind.fallback, true
 		}
 	}
-	if q.deflt != nil && q.deflt.known {
-		if o, ok := q.deflt.value.(*schema.Object); ok && o.Has(name) {
+	if q.fallback != nil && q.fallback.known {
+		if o, ok := q.fallback.value.(*schema.Object); ok && o.Has(name) {
 			return &defaultValue{o.Value(name), true}, true
 		}
 	}

@@ -172,8 +172,8 @@ func (d *derivation) typeOf(q *param) *node {
 			return t.typ
 		}
 	}
-	if q.deflt != nil && q.deflt.known {
-		switch n := typeOfConstant(q.deflt.value, q.at); n.name {
+	if q.fallback != nil && q.fallback.known {
+		switch n := typeOfConstant(q.fallback.value, q.at); n.name {
 		case "string", "boolean", "number":
 			return n
 		}
@@ -219,8 +219,8 @@ func (t *tag) member(name string) *member {
 	if t.typErr != nil {
 		m.typ = refused(t.typErr.at, "the type of "+quote(name)+" cannot be read: "+t.typErr.message)
 	}
-	if t.deflt != nil {
-		m.doc.tags = []tag{{name: "default", at: t.at, deflt: t.deflt}}
+	if t.fallback != nil {
+		m.doc.tags = []tag{{name: "default", at: t.at, fallback: t.fallback}}
 	}
 	return m
 }

@@ -36,8 +36,8 @@ func (b *builder) constrain(o *schema.Object, d *doc) {
 			}
 			o.Set(t.name, text)
 		case t.name == "default" || t.name == "defaultValue":
-			if t.deflt != nil {
-				o.Set("default", t.deflt.value)
+			if t.fallback != nil {
+				o.Set("default", t.fallback.value)
 				continue
 			}
 			o.Set("default", valueOfText(o, t.text))

@@ -212,7 +212,7 @@ func (p *parser) zodAround(f *file, t *zodType, name string, depth int) bool {
 	case "default", "prefault":
 		t.optional = true
 		if d := p.literal(); d.known {
-			t.doc.tags = append(t.doc.tags, tag{name: "default", deflt: &d})
+			t.doc.tags = append(t.doc.tags, tag{name: "default", fallback: &d})
 		}
 	case "array":
 		t.wrap("list", func(n *node) *node { return &node{op: oArray, at: n.at, kids: []*node{n}} })

@@ -19,7 +19,7 @@ const maxInline = 4 << 20
 
 // resultOf says what became of a call.
 func (v *view) resultOf(t haft.Tool, r *haft.Result) *mcp.CallToolResult {
-	text, _ := modelapi.Tell(r)
+	text, _ := modelapi.ResultText(r)
 	out := &mcp.CallToolResult{Content: []mcp.Content{}, IsError: r.Status != haft.StatusSuccess, Meta: metaOf(r)}
 	p := parts{v: v, r: r, left: maxInline, shown: map[string]bool{}}
 	if len(r.Content) > 0 && r.Status == haft.StatusSuccess ||
