@@ -8,7 +8,7 @@ type MissingAction string
 // The actions.
 const (
 	MissingReport MissingAction = "tell" // the failure says what to add
-	MissingAdd  MissingAction = "add"  // a well-known package is added, as a new version
+	MissingAdd    MissingAction = "add"  // a well-known package is added, as a new version
 )
 
 // packages reads the section.
