@@ -26,9 +26,9 @@ VERDICTS := $(CURDIR)/.haft/verdicts
 # The tests of package sandbox/local that the race detector does not disturb, and the modes of the conformance
 # suite that make test runs: as root, reduced, and as an ordinary user.
 LOCAL    := ^(TestRun|TestProvider|TestTemplate)
-MODES    := ^TestLaw(_reduced|_as_an_ordinary_user)?$$
+MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
 # The tests of packages app and executor/script that run other people's programs.
-REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestOutlet_)
+REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
 
 .PHONY: help
 help: ## show this list

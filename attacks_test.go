@@ -25,12 +25,12 @@ const attackPage = "docs/attacks.md"
 // leaves its verdicts in a file of the directory HAFT_VERDICTS.
 func attackModes() []struct{ name, file string } {
 	return []struct{ name, file string }{
-		{"root", "TestLaw-root"},
-		{"user", "TestLaw-user"},
-		{"reduced root", "TestLaw_reduced-root"},
-		{"reduced user", "TestLaw_reduced-user"},
-		{"Docker", "docker/TestLaw-user"},
-		{"Docker, no flags", "reduced-docker/TestLaw_reduced-user"},
+		{"root", "TestConformance-root"},
+		{"user", "TestConformance-user"},
+		{"reduced root", "TestConformance_reduced-root"},
+		{"reduced user", "TestConformance_reduced-user"},
+		{"Docker", "docker/TestConformance-user"},
+		{"Docker, no flags", "reduced-docker/TestConformance_reduced-user"},
 	}
 }
 

@@ -175,4 +175,4 @@ func (a *App) Program(name string) string { return a.finder.Program(name) }
 func (a *App) Drop(org string) { a.executor.Drop(org) }
 
 // Parked returns how many sandboxes are kept ready for an organisation.
-func (a *App) Parked(org string) int { return a.executor.Parked(org) }
+func (a *App) IdleCells(org string) int { return a.executor.IdleCells(org) }

@@ -60,7 +60,7 @@ func (a *App) request(kind haft.Kind, r Run) executor.Request {
 		r.Org = "local"
 	}
 	if len(r.Hosts) > 0 {
-		r.Network = sandbox.NetworkOutlet
+		r.Network = sandbox.NetworkEgress
 	}
 	return executor.Request{Org: r.Org, Kind: kind, Stored: true, Env: r.Env, Files: r.Files, Layers: r.Layers,
 		Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
@@ -113,7 +113,7 @@ func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.R
 	if err != nil {
 		return nil, err
 	}
-	req.Outlet, req.CA = out.Passage.Serve, out.CA
+	req.ServeEgress, req.CA = out.Passage.Serve, out.CA
 	res, err := a.executor.Execute(ctx, req)
 	contacts, _ := out.Passage.Close()
 	for _, c := range contacts {

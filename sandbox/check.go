@@ -48,11 +48,11 @@ func (s Spec) Check() error {
 			return invalid("a mount is not between clean absolute paths")
 		}
 	}
-	if s.Network != NetworkNone && s.Network != NetworkOutlet && s.Network != NetworkFull {
+	if s.Network != NetworkNone && s.Network != NetworkEgress && s.Network != NetworkFull {
 		return invalid("the kind of network is not known")
 	}
-	if (s.Outlet != nil) != (s.Network == NetworkOutlet) {
-		return invalid("an outlet and the kind of network do not go together")
+	if (s.ServeEgress != nil) != (s.Network == NetworkEgress) {
+		return invalid("egress and the kind of network do not go together")
 	}
 	return checkFiles(s.Files)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 func TestSpec_Check(t *testing.T) {
-	outlet := func(context.Context, net.Conn) {}
+	egress := func(context.Context, net.Conn) {}
 	file := func(names ...string) func(*sandbox.Spec) {
 		return func(s *sandbox.Spec) {
 			for _, n := range names {
@@ -45,12 +45,12 @@ func TestSpec_Check(t *testing.T) {
 		{"a mount over the root", func(s *sandbox.Spec) { s.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/"}} },
 			false},
 		{"an unknown network", func(s *sandbox.Spec) { s.Network = "some" }, false},
-		{"an outlet", func(s *sandbox.Spec) { s.Network, s.Outlet = sandbox.NetworkOutlet, outlet }, true},
-		{"an outlet that nobody serves", func(s *sandbox.Spec) { s.Network = sandbox.NetworkOutlet }, false},
-		{"an outlet without its network", func(s *sandbox.Spec) { s.Outlet = outlet }, false},
-		{"an outlet beside the full network", func(s *sandbox.Spec) {
-			s.Network, s.Outlet = sandbox.NetworkFull,
-				outlet
+		{"egress", func(s *sandbox.Spec) { s.Network, s.ServeEgress = sandbox.NetworkEgress, egress }, true},
+		{"egress that nobody serves", func(s *sandbox.Spec) { s.Network = sandbox.NetworkEgress }, false},
+		{"egress without its network", func(s *sandbox.Spec) { s.ServeEgress = egress }, false},
+		{"egress beside the full network", func(s *sandbox.Spec) {
+			s.Network, s.ServeEgress = sandbox.NetworkFull,
+				egress
 		}, false},
 		{"files", file("a", "b/c", "out/d", "-rf", "new\nline", "é"), true},
 		{"an absolute file", file("/etc/passwd"), false},

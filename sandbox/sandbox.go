@@ -58,17 +58,17 @@ type Spec struct {
 
 	Limits  haft.Limits
 	Network Network
-	// Outlet serves what [NetworkOutlet] lets out, and is set with that only. It
+	// Egress serves what [NetworkEgress] lets out, and is set with that only. It
 	// is called, each time in a goroutine of its own, with every connection that
-	// a process of this run makes to [OutletAddr], of which there are never more
-	// than [OutletConns] at once.
+	// a process of this run makes to [EgressAddr], of which there are never more
+	// than [EgressConns] at once.
 	//
-	// Outlet returns when it is done with the connection, and soon after ctx ends,
+	// Egress returns when it is done with the connection, and soon after ctx ends,
 	// as it does with the run. When the command has ended, connections that were
 	// not taken yet are closed; of the others, what had been sent can still be
 	// read, and an answer has a moment to be given; then they are closed. Ended is called, and Run returns, after the
-	// last Outlet has returned, so that what it recorded is complete.
-	Outlet func(ctx context.Context, conn net.Conn)
+	// last Egress has returned, so that what it recorded is complete.
+	ServeEgress func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
 
@@ -92,7 +92,7 @@ type Spec struct {
 	Prepared <-chan struct{}
 	// Parked, if not nil, is called once after Prepared, when the provider has seen that
 	// the command is one process, unless that ends it. One that cannot tell calls it, too.
-	Parked func()
+	Idle func()
 	// Finish, if not nil, is closed by the caller when it has what it wants. The
 	// run then ends at once with CauseFinished, however busy it is. A command whose
 	// doings nobody can notice may be left alive for some milliseconds after Ended.
@@ -121,7 +121,7 @@ type Forker interface {
 	// it. The template holds no tenant's code and no tenant's data.
 	//
 	// Spec.Argv is the interpreter with its flags; Spec.Env, Mounts, Network,
-	// Limits and Need hold for every sandbox made from it. The Outlet is each
+	// Limits and Need hold for every sandbox made from it. The Egress is each
 	// run's own, and not set here. Boot is source code in
 	// the interpreter's language that defines main(channel): it is called in each
 	// fresh sandbox, after confinement, with the number of the descriptor that
@@ -167,19 +167,19 @@ type Network string
 // The kinds of network.
 const (
 	NetworkNone   Network = ""       // not even a loopback to the host
-	NetworkOutlet Network = "outlet" // one address, behind which is Spec.Outlet
+	NetworkEgress Network = "outlet" // one address, behind which is Spec.Egress
 	NetworkFull   Network = "full"   // the host's network, which is no isolation
 )
 
-// The outlet, as a command sees it: the one address that answers. There is no
+// The egress, as a command sees it: the one address that answers. There is no
 // route, no name server, no other interface than a loopback of the sandbox's own,
 // and no IPv6 and no UDP.
 const (
-	OutletAddr = "127.0.0.1:7718"
-	OutletPort = 7718
-	// OutletConns is how many connections are served at once. As many again wait
+	EgressAddr = "127.0.0.1:7718"
+	EgressPort = 7718
+	// EgressConns is how many connections are served at once. As many again wait
 	// in the kernel; the rest is not let in.
-	OutletConns = 64
+	EgressConns = 64
 )
 
 // Need is the least isolation that a run accepts.

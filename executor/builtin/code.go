@@ -201,7 +201,7 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
 		Stored: true, // the source is ours, the code is among the arguments
-		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, Outlet: req.Outlet, CA: req.CA,
+		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, ServeEgress: req.ServeEgress, CA: req.CA,
 		Need:   req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
@@ -210,7 +210,7 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 		if out.Others = req.Others; out.Others == nil {
 			return req, &haft.Error{Code: haft.CodeInvalid, Message: "no other tools can be called here"}
 		}
-		if args["tools"], err = belt(ctx, req.Others); err != nil {
+		if args["tools"], err = toolsForCode(ctx, req.Others); err != nil {
 			return req, err
 		}
 	}

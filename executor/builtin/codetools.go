@@ -15,8 +15,8 @@ const WithToolsName = "run_code_with_tools"
 
 // Bounds on what code is told of the tools that it may call.
 const (
-	maxBelt     = 1000
-	maxBeltText = 200 // bytes of a description
+	maxToolsForCode = 1000
+	maxToolText     = 200 // bytes of a description
 )
 
 // RunCodeWithTools adds the tool run_code_with_tools: [RunCode] whose code may call
@@ -45,23 +45,23 @@ func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 }
 
 // belted is a tool as code knows it.
-type belted struct {
+type toolForCode struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
 	Parameters  []string `json:"parameters"`
 }
 
 // belt lists the tools that the code may call.
-func belt(ctx context.Context, others executor.Others) ([]belted, error) {
-	list := []belted{}
+func toolsForCode(ctx context.Context, others executor.Others) ([]toolForCode, error) {
+	list := []toolForCode{}
 	for t, err := range others.Tools(ctx) {
 		if err != nil {
 			return nil, fmt.Errorf("list the tools that the code may call: %w", err)
 		}
-		if len(list) == maxBelt {
+		if len(list) == maxToolsForCode {
 			break
 		}
-		list = append(list, belted{t.Name, executor.Shorten(t.Version.Description, maxBeltText),
+		list = append(list, toolForCode{t.Name, executor.Shorten(t.Version.Description, maxToolText),
 			parameterNames(t.Version.Parameters)})
 	}
 	return list, nil

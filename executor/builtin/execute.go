@@ -119,7 +119,7 @@ func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 func (e *execution) call() Call {
 	return Call{
 		ID: e.req.Call, Principal: e.req.Principal, Env: e.req.Env, Bound: e.req.Bound, Limits: e.limits,
-		outlet: e.req.Outlet, ca: e.req.CA, egress: e.req.Egress, Progress: e.progress, Stdout: e.print,
+		serveEgress: e.req.ServeEgress, ca: e.req.CA, egress: e.req.Egress, Progress: e.progress, Stdout: e.print,
 	}
 }
 

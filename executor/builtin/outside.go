@@ -37,12 +37,12 @@ func (c Call) Client(base *http.Client) (*http.Client, error) {
 // on record. It is nil if the call has no such way. When it was used, end ends its
 // connections and waits for them.
 func (c Call) Outside(ctx context.Context) (client *http.Client, end func()) {
-	if c.outlet == nil {
+	if c.serveEgress == nil {
 		return nil, func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var served sync.WaitGroup
-	// The outlet opens TLS with an authority of the call's own, where a secret belongs
+	// The egress opens TLS with an authority of the call's own, where a secret belongs
 	// inside; elsewhere the server shows its own certificate.
 	roots, err := x509.SystemCertPool()
 	if err != nil {
@@ -50,10 +50,10 @@ func (c Call) Outside(ctx context.Context) (client *http.Client, end func()) {
 	}
 	roots.AppendCertsFromPEM(c.ca)
 	transport := &http.Transport{
-		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "outlet.invalid"}), // which nobody looks up
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid"}), // which nobody looks up
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
-			served.Go(func() { c.outlet(ctx, far) })
+			served.Go(func() { c.serveEgress(ctx, far) })
 			return near, nil
 		},
 		TLSClientConfig:        &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},

@@ -63,10 +63,10 @@ type Call struct {
 	// nothing when the call is over.
 	Stdout func(text []byte)
 
-	// outlet, ca and egress are those of [executor.Request].
-	outlet func(context.Context, net.Conn)
-	ca     []byte
-	egress func(http.RoundTripper) http.RoundTripper
+	// egress, ca and egress are those of [executor.Request].
+	serveEgress func(context.Context, net.Conn)
+	ca          []byte
+	egress      func(http.RoundTripper) http.RoundTripper
 }
 
 // A tool is one entry of a Set.

@@ -83,7 +83,7 @@ func need(t testing.TB, language string) {
 	}
 }
 
-// everywhere is an egress that refuses nothing.
+// everywhere is egress that refuses nothing.
 func everywhere(next http.RoundTripper) http.RoundTripper { return next }
 
 // execute calls a tool, which must give a result.

@@ -45,7 +45,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
 	defer stop()
 	began := time.Now()
-	c.Serve(r.req.Outlet)
+	c.ServeEgress(r.req.ServeEgress)
 	c.Begin(&r.stdout, &r.stderr)
 	said := make(chan []byte, 1)
 	go func() {
@@ -87,7 +87,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		return sandbox.Spec{}, err
 	}
 	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD))
-	for k, v := range outletEnv(r.req) {
+	for k, v := range egressEnv(r.req) {
 		env = append(env, k+"="+v)
 	}
 	files := append([]sandbox.File{

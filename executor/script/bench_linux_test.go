@@ -13,7 +13,7 @@ import (
 	"haft/sandbox"
 )
 
-// benchmark measures calls that find a parked cell, one after the other, with
+// benchmark measures calls that find a idle cell, one after the other, with
 // time for the pool to make the next.
 func benchmark(b *testing.B, x *script.Executor) { benchmarkWith(b, x, executor.Request{}) }
 
@@ -50,8 +50,8 @@ func BenchmarkExecute_local(b *testing.B) {
 }
 
 // A call that may use the network, and does not.
-func BenchmarkExecute_outlet(b *testing.B) {
+func BenchmarkExecute_egress(b *testing.B) {
 	benchmarkWith(b, setupLocal(b, haft.KindPython, script.Config{}), executor.Request{
-		Network: sandbox.NetworkOutlet, Outlet: func(context.Context, net.Conn) {},
+		Network: sandbox.NetworkEgress, ServeEgress: func(context.Context, net.Conn) {},
 	})
 }

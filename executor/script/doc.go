@@ -50,7 +50,7 @@
 //
 // # Network
 //
-// With [sandbox.NetworkOutlet] the only address that answers is the outlet of the
+// With [sandbox.NetworkEgress] the only address that answers is the egress of the
 // call, and the usual variables (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in both cases)
 // lead programs there; $SOCKS_PROXY is the same by SOCKS. If the request brings
 // certificates, they are in a file with those of the system, which the usual

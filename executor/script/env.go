@@ -48,7 +48,7 @@ func checkEnv(env map[string]string) error {
 // baseEnv is the environment of every tool, before its own variables.
 func baseEnv(network sandbox.Network) []string {
 	env := []string{"PATH=" + DefaultPath, "HOME=/work", "TMPDIR=/tmp", "LANG=C.UTF-8", "HAFT_WORK=/work"}
-	if network == sandbox.NetworkOutlet {
+	if network == sandbox.NetworkEgress {
 		env = append(env, proxyEnv()...)
 	}
 	return env

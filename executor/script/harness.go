@@ -17,8 +17,8 @@ var pythonMain string
 //go:embed harness/node.js
 var nodeHarness string
 
-//go:embed harness/node_outlet.js
-var nodeOutlet string
+//go:embed harness/node_egress.js
+var nodeEgress string
 
 // pythonHarness is the harness of Python, which defines preload() and
 // main(channel).

@@ -26,7 +26,7 @@ var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates
 	"/etc/pki"}
 
 // trust is what a program needs to know the certificates of servers. Names are
-// none of its business where there is an outlet.
+// none of its business where there is egress.
 var trust = []string{
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates",
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs",
@@ -52,7 +52,7 @@ func (r *run) hostMounts() []sandbox.Mount {
 	switch r.req.Network {
 	case sandbox.NetworkFull:
 		return mountsFor(r.rt.Argv[0], "", append(existing(network), hosts(r.rt.Mounts)...))
-	case sandbox.NetworkOutlet:
+	case sandbox.NetworkEgress:
 		return mountsFor(r.rt.Argv[0], "", append(existing(trust), hosts(r.rt.Mounts)...))
 	}
 	return r.rt.Mounts

@@ -8,22 +8,22 @@ import (
 )
 
 // An Outfit is what a program of the host is given in a sandbox.
-type Outfit struct {
+type ProgramSpec struct {
 	Env    []string
 	Mounts []sandbox.Mount
 	Files  []sandbox.File
 }
 
 // Outfits puts together what a program needs besides its arguments: itself and the
-// system's libraries, what runtime brings (nil means none), and with an outlet the
+// system's libraries, what runtime brings (nil means none), and with egress the
 // way to it and the certificates to trust.
-func Outfits(program string, runtime []sandbox.Mount, kind sandbox.Network, ca []byte) (*Outfit, error) {
+func NewProgramSpec(program string, runtime []sandbox.Mount, kind sandbox.Network, ca []byte) (*ProgramSpec, error) {
 	needs := append(existing(systemDirs), hosts(runtime)...)
-	o := &Outfit{Env: baseEnv(kind)}
+	o := &ProgramSpec{Env: baseEnv(kind)}
 	switch kind {
 	case sandbox.NetworkFull:
 		needs = append(needs, existing(network)...)
-	case sandbox.NetworkOutlet:
+	case sandbox.NetworkEgress:
 		needs = append(needs, existing(trust)...)
 		if len(ca) == 0 {
 			if roots := systemRoots(); roots != "" {

@@ -134,19 +134,19 @@ func TestExecutor_Prepare_in_vain(t *testing.T) {
 	p.Drop()
 }
 
-// TestExecutor_recent: parked cells know the source of the last call that succeeded,
+// TestExecutor_recent: idle cells know the source of the last call that succeeded,
 // and nothing of it is left in a call of another.
 func TestExecutor_recent(t *testing.T) {
 	x := setup(t, haft.KindPython, script.Config{})
-	// It calls so often that the last one has a cell that was parked after the first.
+	// It calls so often that the last one has a cell that was idle after the first.
 	stored := true
 	call := func(org, source string) (res *haft.Result) {
 		t.Helper()
 		for range 4 {
 			res = prepared(t, x, source, func(r *executor.Request) { r.Org, r.Stored = org, stored })
-			for deadline := time.Now().Add(20 * time.Second); x.Parked(org) < 2; {
+			for deadline := time.Now().Add(20 * time.Second); x.IdleCells(org) < 2; {
 				if time.Now().After(deadline) {
-					t.Fatal("no cells are parked")
+					t.Fatal("no cells are idle")
 				}
 				<-time.After(time.Millisecond)
 			}

@@ -121,7 +121,7 @@ func (x *Executor) Drop(org string) {
 }
 
 // Parked returns how many sandboxes are ready for the organisation.
-func (x *Executor) Parked(org string) int {
+func (x *Executor) IdleCells(org string) int {
 	return x.pool.Count(func(k cell.Key) bool { return k.Tenant == org })
 }
 
@@ -185,7 +185,7 @@ func check(req executor.Request) error {
 		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
 	}
 	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files, Network: req.Network,
-		Outlet: req.Outlet}).Check(); err != nil {
+		ServeEgress: req.ServeEgress}).Check(); err != nil {
 		return err
 	}
 	if err := checkCA(req); err != nil {
@@ -284,7 +284,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
 		Type: typeCall, Function: req.Function, Args: req.Args,
-		Pass: req.Pass, Inject: req.Inject, Env: outletEnv(req),
+		Pass: req.Pass, Inject: req.Inject, Env: egressEnv(req),
 		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(), Invoke: req.Others != nil,
 	}
 	if len(m.Args) == 0 {
@@ -406,8 +406,8 @@ func (r *run) start() []string {
 	if r.rt.Kind == haft.KindPython {
 		return []string{"-c", r.rt.harness}
 	}
-	if r.req.Network == sandbox.NetworkOutlet {
-		return []string{"-e", r.rt.harness + "(" + nodeOutlet + ")"}
+	if r.req.Network == sandbox.NetworkEgress {
+		return []string{"-e", r.rt.harness + "(" + nodeEgress + ")"}
 	}
 	return []string{"-e", r.rt.harness + "()"}
 }
@@ -464,7 +464,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	}
 	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
 	defer stop()
-	c.Serve(r.req.Outlet)
+	c.ServeEgress(r.req.ServeEgress)
 	c.Begin(&r.stdout, &r.stderr)
 	began := time.Now()
 	done := make(chan struct{})

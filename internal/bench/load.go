@@ -88,7 +88,7 @@ func (b *bench) cellMemory(ctx context.Context) error {
 		}
 		other := &bench{cfg: b.cfg, app: a, add: b.add}
 		if _, err = other.call(ctx); err == nil {
-			pss[i], err = settled(ctx, func() int { return a.Parked("bench") }, n)
+			pss[i], err = settled(ctx, func() int { return a.IdleCells("bench") }, n)
 		}
 		a.Close()
 		if err != nil {

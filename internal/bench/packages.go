@@ -100,7 +100,7 @@ func (b *bench) parked(ctx context.Context, org string) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 12000 {
-		if b.app.Parked(org) >= 2 { // none is being made, which would take the processor
+		if b.app.IdleCells(org) >= 2 { // none is being made, which would take the processor
 			return nil
 		}
 		select {

@@ -222,7 +222,7 @@ func (n *egressPlanner) reach(ctx context.Context, ex *execution, req *executor.
 	}
 	n.env.leased(ex, exit.Leased)
 	ex.stand(req, exit.Stand, exit.Unreached)
-	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, exit.Passage.Serve, exit.CA
+	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Passage.Serve, exit.CA
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (s *Supply) installer(ctx context.Context, kind string, progress func(strin
 	confines := s.confines(ctx)
 	if confines {
 		in.Inside = inside
-		in.Index.Proxy = "http://" + sandbox.OutletAddr
+		in.Index.Proxy = "http://" + sandbox.EgressAddr
 	} else if s.cfg.Source || s.cfg.Scripts {
 		return nil, "", &haft.Error{Code: haft.CodeDenied,
 			Message: "packages may run code when they are installed, and this sandbox confines neither files nor " +
@@ -218,8 +218,8 @@ func (s *Supply) runner(kind string, confines bool, mounts []sandbox.Mount) laye
 				return sandbox.Exit{}, err
 			}
 			defer proxy.Close()
-			spec.Network = sandbox.NetworkOutlet
-			spec.Outlet = func(ctx context.Context, conn net.Conn) {
+			spec.Network = sandbox.NetworkEgress
+			spec.ServeEgress = func(ctx context.Context, conn net.Conn) {
 				if err := proxy.ServeConn(ctx, conn); err != nil {
 					s.cfg.Logger.Debug("a connection of an installer ended", "err", err)
 				}

@@ -28,7 +28,7 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Outlet, Begin,
+	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Egress, Begin,
 	// Prepared, Parked, Finish and Ended.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or an error. Nil means that the command does
@@ -83,9 +83,9 @@ func (c *Cell) Begin(stdout, stderr io.Writer) {
 }
 
 // Serve sets the function that serves the egress connections of the call, in a plan whose
-// network is [sandbox.NetworkOutlet], as [sandbox.Spec.Outlet]. It must be called before
+// network is [sandbox.NetworkEgress], as [sandbox.Spec.Egress]. It must be called before
 // Begin. Until then, and again after Release, connections are closed at once.
-func (c *Cell) Serve(serve func(context.Context, net.Conn)) { c.egress.start(c.pool.ctx, serve) }
+func (c *Cell) ServeEgress(serve func(context.Context, net.Conn)) { c.egress.start(c.pool.ctx, serve) }
 
 // Release ends the use of a cell. If keep is set and the plan allows reuse, the cell is
 // idle again; otherwise the run ends now, and Conn is closed when it has ended. Every
@@ -177,9 +177,9 @@ func (p *Pool) start(s *keyState, plan Plan) (*Cell, error) {
 	spec := plan.Spec
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
 	spec.Begin, spec.Prepared, spec.Finish = c.begin, c.prepared, c.finish
-	spec.Parked = sync.OnceFunc(func() { close(c.idle) })
-	if spec.Network == sandbox.NetworkOutlet {
-		spec.Outlet = c.egress.serveConn
+	spec.Idle = sync.OnceFunc(func() { close(c.idle) })
+	if spec.Network == sandbox.NetworkEgress {
+		spec.ServeEgress = c.egress.serveConn
 	}
 	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
 	p.running.Go(func() {

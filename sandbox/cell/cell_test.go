@@ -29,7 +29,7 @@ type fake struct {
 	slow time.Duration
 	// fail makes runs end before they are up.
 	fail atomic.Bool
-	// restless makes runs do more than wait when they are parked.
+	// restless makes runs do more than wait when they are idle.
 	restless atomic.Bool
 }
 
@@ -53,7 +53,7 @@ func (f *fake) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error)
 				break
 			}
 			prepared = nil
-			spec.Parked()
+			spec.Idle()
 			continue
 		case <-spec.Finish:
 		case <-ctx.Done():
@@ -119,7 +119,7 @@ func TestPool_a_cell_is_taken_once_and_replaced(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 			if n := p.Idle(plan.Key); n != 2 {
-				t.Errorf("%d cells parked, want 2", n)
+				t.Errorf("%d cells idle, want 2", n)
 			}
 		}
 	})
@@ -130,14 +130,14 @@ func TestPool_Try_waits_for_nothing(t *testing.T) {
 		f := &fake{}
 		plan := f.plan("a")
 		if c := p.Try(plan); c != nil || f.live.Load() != 0 {
-			t.Fatalf("Try = %v with nothing parked, and %d cells alive", c, f.live.Load())
+			t.Fatalf("Try = %v with nothing idle, and %d cells alive", c, f.live.Load())
 		}
 		take(t, p, plan).Release(false)
 		time.Sleep(time.Second)
 		for i := range 2 {
 			c := p.Try(plan)
 			if c == nil || !c.Hit {
-				t.Fatalf("try %d: no parked cell", i)
+				t.Fatalf("try %d: no idle cell", i)
 			}
 			c.Release(false)
 		}
@@ -146,7 +146,7 @@ func TestPool_Try_waits_for_nothing(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := p.Idle(plan.Key); n != 2 {
-			t.Errorf("%d cells parked after a second, want 2", n)
+			t.Errorf("%d cells idle after a second, want 2", n)
 		}
 	})
 }
@@ -207,7 +207,7 @@ func TestPool_keys_never_share(t *testing.T) {
 			plan.Key = key
 			c := take(t, p, plan)
 			if c.Hit {
-				t.Errorf("another %s got a parked cell of a", name)
+				t.Errorf("another %s got a idle cell of a", name)
 			}
 			c.Release(false)
 		}
@@ -224,12 +224,12 @@ func TestPool_follows_demand_and_sleeps_when_idle(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		if n := p.Idle(plan.Key); n < 4 || n > 8 {
-			t.Errorf("%d cells parked at 50 calls a second, want 4 to 8", n)
+			t.Errorf("%d cells idle at 50 calls a second, want 4 to 8", n)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if n, live := p.Idle(plan.Key), f.live.Load(); n != 0 || live != 0 {
-			t.Errorf("%d cells parked and %d alive after two idle minutes, want none", n, live)
+			t.Errorf("%d cells idle and %d alive after two idle minutes, want none", n, live)
 		}
 		before := f.started.Load()
 		time.Sleep(time.Hour)
@@ -373,7 +373,7 @@ func TestPool_replaces_after_a_moment(t *testing.T) {
 		first := take(t, p, plan)
 		synctest.Wait()
 		if n := f.started.Load(); n != started {
-			t.Errorf("%d cells were started while one was still parked", n-started)
+			t.Errorf("%d cells were started while one was still idle", n-started)
 		}
 		second := take(t, p, plan)
 		synctest.Wait()
@@ -384,7 +384,7 @@ func TestPool_replaces_after_a_moment(t *testing.T) {
 		second.Release(false)
 		time.Sleep(time.Second)
 		if n := p.Idle(plan.Key); n != 2 {
-			t.Errorf("%d cells parked, want 2", n)
+			t.Errorf("%d cells idle, want 2", n)
 		}
 	})
 }
@@ -399,7 +399,7 @@ func TestPool_drop_empties_a_key(t *testing.T) {
 		p.Drop(func(k cell.Key) bool { return k.Tenant == "a" })
 		synctest.Wait()
 		if p.Idle(a.Key) != 0 || p.Idle(b.Key) != 2 {
-			t.Errorf("parked a=%d b=%d, want 0 and 2", p.Idle(a.Key), p.Idle(b.Key))
+			t.Errorf("idle a=%d b=%d, want 0 and 2", p.Idle(a.Key), p.Idle(b.Key))
 		}
 		select {
 		case <-busy.Ended():
@@ -423,13 +423,13 @@ func TestPool_total_is_a_bound_and_the_idlest_gives_way(t *testing.T) {
 			sum += p.Idle(cell.Key{Tenant: tenant})
 		}
 		if sum > 4 || p.Idle(cell.Key{Tenant: "c"}) != 2 {
-			t.Errorf("%d parked in all, want at most 4; %d of the last key, want 2", sum,
+			t.Errorf("%d idle in all, want at most 4; %d of the last key, want 2", sum,
 				p.Idle(cell.Key{Tenant: "c"}))
 		}
 	})
 }
 
-func TestPool_a_cell_that_dies_parked_is_not_handed_out(t *testing.T) {
+func TestPool_a_cell_that_dies_idle_is_not_handed_out(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		f := &fake{}
 		plan := f.plan("a")
@@ -454,24 +454,24 @@ func TestPool_a_cell_that_dies_parked_is_not_handed_out(t *testing.T) {
 		close(die)
 		synctest.Wait()
 		if n := p.Idle(plan.Key); n != 0 {
-			t.Errorf("%d dead cells parked", n)
+			t.Errorf("%d dead cells idle", n)
 		}
 	})
 }
 
-// A cell that is ended for what it does while it is parked is not handed out, and the
+// A cell that is ended for what it does while it is idle is not handed out, and the
 // plan hears of it.
-func TestPool_a_restless_cell_is_not_parked(t *testing.T) {
+func TestPool_a_restless_cell_is_not_idle(t *testing.T) {
 	inBubble(t, cell.Config{}, func(t *testing.T, p *cell.Pool) {
 		f := &fake{}
 		f.restless.Store(true)
 		plan := f.plan("a")
 		var spoilt atomic.Int32
 		plan.Spoilt = func() { spoilt.Add(1) }
-		take(t, p, plan).Release(false) // which starts one for itself, and others to be parked
+		take(t, p, plan).Release(false) // which starts one for itself, and others to be idle
 		synctest.Wait()
 		if n := p.Idle(plan.Key); n != 0 || spoilt.Load() == 0 {
-			t.Errorf("%d restless cells are parked, the plan heard of %d", n, spoilt.Load())
+			t.Errorf("%d restless cells are idle, the plan heard of %d", n, spoilt.Load())
 		}
 	})
 }
@@ -569,9 +569,9 @@ func TestPool_hammer(t *testing.T) {
 	}
 }
 
-// dial has a run's outlet serve one end of a pipe and returns the other.
+// dial has a run's egress serve one end of a pipe and returns the other.
 func dial(spec sandbox.Spec) net.Conn {
 	near, far := net.Pipe()
-	go spec.Outlet(context.Background(), far)
+	go spec.ServeEgress(context.Background(), far)
 	return near
 }

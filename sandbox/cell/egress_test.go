@@ -11,12 +11,12 @@ import (
 	"haft/sandbox/cell"
 )
 
-func TestCell_outlet_is_that_of_the_call(t *testing.T) {
+func TestCell_egress_is_that_of_the_call(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		specs := make(chan sandbox.Spec, 8)
 		plan := f.plan("a")
-		plan.Reuse, plan.Spec.Network = true, sandbox.NetworkOutlet
+		plan.Reuse, plan.Spec.Network = true, sandbox.NetworkEgress
 		run := plan.Run
 		plan.Run = func(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
 			specs <- s
@@ -34,7 +34,7 @@ func TestCell_outlet_is_that_of_the_call(t *testing.T) {
 		}
 		for _, name := range []string{"first", "second"} {
 			returned := make(chan struct{})
-			c.Serve(func(ctx context.Context, conn net.Conn) {
+			c.ServeEgress(func(ctx context.Context, conn net.Conn) {
 				defer close(returned)
 				_, _ = io.WriteString(conn, name)
 				<-ctx.Done()
@@ -43,13 +43,13 @@ func TestCell_outlet_is_that_of_the_call(t *testing.T) {
 			conn := dial(spec)
 			b := make([]byte, 16)
 			if n, err := conn.Read(b); err != nil || string(b[:n]) != name {
-				t.Errorf("the outlet of the %s call said %q, %v", name, b[:n], err)
+				t.Errorf("the egress of the %s call said %q, %v", name, b[:n], err)
 			}
 			c.Release(true)
 			select {
 			case <-returned:
 			default:
-				t.Error("Release did not wait for the outlet")
+				t.Error("Release did not wait for the egress")
 			}
 			if _, err := conn.Read(b); err == nil {
 				t.Error("a connection outlived its call")

@@ -74,8 +74,8 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A parked is a sandbox that waits.
-type parked struct {
+// A idle is a sandbox that waits.
+type idle struct {
 	channel *os.File
 	finish  chan struct{}
 	ended   chan sandbox.Exit
@@ -83,13 +83,13 @@ type parked struct {
 }
 
 // park starts a fork and waits for its first byte.
-func park(t testing.TB, tpl sandbox.Template) *parked {
+func park(t testing.TB, tpl sandbox.Template) *idle {
 	t.Helper()
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &parked{os.NewFile(uintptr(fds[0]), "ours"), make(chan struct{}), make(chan sandbox.Exit, 1),
+	c := &idle{os.NewFile(uintptr(fds[0]), "ours"), make(chan struct{}), make(chan sandbox.Exit, 1),
 		make(chan error, 1)}
 	theirs := os.NewFile(uintptr(fds[1]), "theirs")
 	go func() {
@@ -104,4 +104,4 @@ func park(t testing.TB, tpl sandbox.Template) *parked {
 }
 
 // close gives our end of the channel back.
-func (c *parked) close() { _ = c.channel.Close() }
+func (c *idle) close() { _ = c.channel.Close() }

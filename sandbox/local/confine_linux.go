@@ -153,9 +153,9 @@ func (l landlock) attr(internet bool) []byte {
 // what was mounted there and nothing else: a file of the host that is reached
 // around the root has another root above it, and no rule.
 //
-// With an outlet, its port is the only one; that there is no address behind it but
-// the outlet's is the network namespace's doing.
-func (l landlock) wall(pl *plan.Plan, network sandbox.Network, writable []string) {
+// With egress, its port is the only one; that there is no address behind it but
+// the egress's is the network namespace's doing.
+func (l landlock) plan(pl *plan.Plan, network sandbox.Network, writable []string) {
 	if l.abi == 0 {
 		return
 	}
@@ -166,8 +166,8 @@ func (l landlock) wall(pl *plan.Plan, network sandbox.Network, writable []string
 	}
 	rules = append(rules,
 		plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
-	if network == sandbox.NetworkOutlet && l.abi >= 4 {
-		rules = append(rules, plan.Rule{Port: sandbox.OutletPort, Access: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP})
+	if network == sandbox.NetworkEgress && l.abi >= 4 {
+		rules = append(rules, plan.Rule{Port: sandbox.EgressPort, Access: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP})
 	}
 	pl.Landlock(l.attr(network == sandbox.NetworkFull), rules)
 }

@@ -25,8 +25,8 @@
 //	                                         ◄─ ended{status, usage}, and ends
 //	  SIGKILL ──────────────────────────────►   all is over
 //
-// The init ends, too, when its socket closes or its parent dies. With an outlet,
-// ready brings its listener, too: see outlet.
+// The init ends, too, when its socket closes or its parent dies. With egress,
+// ready brings its listener, too: see egress.
 //
 // # A template
 //

@@ -18,20 +18,20 @@ func KillTemplate(t sandbox.Template) {
 
 // PretendLandlock makes a provider that has run nothing yet believe in an older kernel.
 func PretendLandlock(p *Provider, abi int) {
-	p.wall.abi = abi
-	p.grade()
+	p.landlock.abi = abi
+	p.setLevel()
 }
 
 // Pumped returns what a pump passes on, and counts, of what is written before and
 // after it was found quiet.
-func Pumped(before, after string) (string, int64, error) {
+func ReadOutput(before, after string) (string, int64, error) {
 	var out bytes.Buffer
 	p, far, err := startOutputReader(&out, 1<<20, func() {})
 	if err != nil {
 		return "", 0, err
 	}
 	if _, err = far.WriteString(before); err == nil {
-		for !p.quiet() {
+		for !p.stopIfEmpty() {
 			runtime.Gosched() // until what was written has been read
 		}
 		_, err = far.WriteString(after)

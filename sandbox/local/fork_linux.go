@@ -35,7 +35,7 @@ type cell struct {
 // fork runs spec in a fork of g.
 func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	if ctx.Err() != nil {
-		return r.never(), nil
+		return r.notStarted(), nil
 	}
 	id, err := g.ids.take()
 	if err != nil {
@@ -160,7 +160,7 @@ func (r *run) ready(ctx context.Context, c *cell) error {
 		wire.CloseAll(got)
 		return &sandbox.SetupError{Step: "fork", Err: unix.EPROTO}
 	}
-	return r.hold(ctx, got)
+	return r.takeDescriptors(ctx, got)
 }
 
 // attached waits for the end of a fork. Its status comes from the init that is
@@ -193,7 +193,7 @@ func (c *cell) attached(g *generation) subject {
 	return subject{
 		signal: func(s unix.Signal) { _ = signalFD(c.fd, s) }, // gone is as good
 		kill:   func() { _ = signalFD(c.fd, unix.SIGKILL) },
-		watch: func(w *watch) {
+		startMeter: func(w *watch) {
 			_ = g.host.init.conn.Send(command{PID: c.pid, Watch: w}) // gone is as good
 		},
 		messages: messages,

@@ -29,7 +29,7 @@ type generation struct {
 	ids     *idPool
 	host    *run
 	control *wire.Conn
-	said    lockedBuffer // on standard output and error
+	output  lockedBuffer // on standard output and error
 	born    time.Time
 
 	forking sync.Mutex // held from the order of a fork to its answer
@@ -60,10 +60,10 @@ func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot 
 		return nil, err
 	}
 	g.ids = p.newIDs(templateID+1, 1, idsPerTemplate-templateID-1, 0)
-	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel, spec.Outlet = nil, &g.said, &g.said, nil, nil
+	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel, spec.ServeEgress = nil, &g.output, &g.output, nil, nil
 	spec.Limits.Stdout, spec.Limits.Stderr = 8<<10, 8<<10
 	spec.Limits.Memory += idsPerTemplate * kernelPerFork
-	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
+	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), initTasks: p.initTasks()}
 	if err := g.boot(ctx, boot); err != nil {
 		if g.control != nil {
 			err = errors.Join(err, g.control.Close())
@@ -211,7 +211,7 @@ func (g *generation) config(boot string) (templateConfig, error) {
 
 // quote adds to err what the template said, for the operator.
 func (g *generation) quote(err error) error {
-	if text := g.said.String(); text != "" {
+	if text := g.output.String(); text != "" {
 		return fmt.Errorf("%w (the template said: %q)", err, text)
 	}
 	return err
@@ -284,8 +284,8 @@ func (g *generation) listen() {
 		if _, err := init.conn.Recv(&m); err != nil {
 			break
 		}
-		if m.Kind == msgEnded || m.Kind == msgLimit || m.Kind == msgParked {
-			g.tell(m)
+		if m.Kind == msgEnded || m.Kind == msgLimit || m.Kind == msgIdle {
+			g.forward(m)
 		}
 	}
 	init.kill()
@@ -297,7 +297,7 @@ func (g *generation) listen() {
 }
 
 // tell passes an end to the run that waits for it, or will.
-func (g *generation) tell(m message) {
+func (g *generation) forward(m message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if m.PID == g.host.pid {

@@ -62,7 +62,7 @@ const (
 	msgStarted = "started"
 	msgEnded   = "ended"
 	msgLimit   = "limit"
-	msgParked  = "parked"
+	msgIdle    = "parked"
 	msgForked  = "forked"
 )
 
@@ -105,7 +105,7 @@ func serve() int {
 	}
 	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
 	if req.Watch != nil {
-		if err := haveThreads(6); err != nil {
+		if err := startThreads(6); err != nil {
 			return 125
 		}
 	}
@@ -114,7 +114,7 @@ func serve() int {
 	}
 	keep, failed := req.Plan.Do(slots)
 	if failed != nil {
-		return tell(conn, message{Kind: msgFailed, Failure: failed}, 125)
+		return sendLast(conn, message{Kind: msgFailed, Failure: failed}, 125)
 	}
 	if err := conn.Send(message{Kind: msgReady}, keep...); err != nil {
 		return 125
@@ -122,24 +122,24 @@ func serve() int {
 	wire.CloseAll(slots)
 	wire.CloseAll(keep)
 	if failed := req.Plan.Finish(); failed != nil {
-		return tell(conn, message{Kind: msgFailed, Failure: failed}, 125)
+		return sendLast(conn, message{Kind: msgFailed, Failure: failed}, 125)
 	}
 	if len(req.Argv) == 0 {
 		return 0 // only a trial
 	}
 	if req.Exec {
-		return become(conn, req, files)
+		return execCommand(conn, req, files)
 	}
 	pid, errno := start(req, files)
 	if errno != 0 {
-		return tell(conn, message{Kind: msgFailed,
+		return sendLast(conn, message{Kind: msgFailed,
 			Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
 	}
 	wire.CloseAll(files)
 	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
 		return 125
 	}
-	return attend(conn, req, pid)
+	return waitForCommand(conn, req, pid)
 }
 
 // start starts the command on the calling thread, whose confinement it inherits.
@@ -160,7 +160,7 @@ func start(req request, files []int) (int, unix.Errno) {
 
 // attend waits for the command's end, or Haft's, and buries orphans meanwhile.
 // When it returns, the kernel ends whatever is left in the pid namespace.
-func attend(conn *wire.Conn, req request, pid int) int {
+func waitForCommand(conn *wire.Conn, req request, pid int) int {
 	send := func(m message) { _ = conn.Send(m) } // Haft may be gone
 	meters := newMeters(send)
 	if req.Watch != nil {
@@ -193,7 +193,7 @@ func attend(conn *wire.Conn, req request, pid int) int {
 		case req.Stay || child == pid:
 			end := message{Kind: msgEnded, PID: child, Status: uint32(status), CPU: cpuOf(&use), RSS: use.Maxrss << 10}
 			meters.stop(&end, req.Stay)
-			if code := tell(conn, end, 0); code != 0 || !req.Stay {
+			if code := sendLast(conn, end, 0); code != 0 || !req.Stay {
 				killAll(req)
 				return code
 			}
@@ -202,7 +202,7 @@ func attend(conn *wire.Conn, req request, pid int) int {
 }
 
 // tell sends the last words of an init.
-func tell(conn *wire.Conn, m message, code int) int {
+func sendLast(conn *wire.Conn, m message, code int) int {
 	if err := conn.Send(m); err != nil {
 		return 125
 	}

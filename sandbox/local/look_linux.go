@@ -12,9 +12,9 @@ import (
 
 // A reading is what the processes of a sandbox have used, found in /proc.
 type reading struct {
-	cpu, rss int64 // nanoseconds, with children that were waited for; bytes
-	threads  int
-	each     map[int]process
+	cpu, rss  int64 // nanoseconds, with children that were waited for; bytes
+	threads   int
+	processes map[int]process
 }
 
 // A process is one of them.
@@ -25,9 +25,9 @@ type process struct {
 }
 
 // look reads what descends from root, or all processes but this one if that is 0.
-func look(root int, reap bool) reading {
+func readProcesses(root int, reap bool) reading {
 	pids := childrenOf(root, []int{root})
-	r := reading{each: map[int]process{}}
+	r := reading{processes: map[int]process{}}
 	if root == 0 {
 		var use unix.Rusage
 		if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
@@ -49,7 +49,7 @@ func look(root int, reap bool) reading {
 		r.cpu += own + int64(ticks(f[13])+ticks(f[14]))
 		r.rss += n(21) * int64(os.Getpagesize())
 		r.threads += max(int(n(17)), 1) // a zombie has none, but is counted
-		r.each[pid] = process{start: f[19], own: own, running: f[0] == "R"}
+		r.processes[pid] = process{start: f[19], own: own, running: f[0] == "R"}
 	}
 	return r
 }
@@ -81,7 +81,7 @@ func (t *tally) add(r reading) int64 {
 	since := min(now.Sub(t.last), maxShare)
 	t.last = now
 	room := int64(since) * int64(runtime.NumCPU()) // more cannot have run
-	for pid, p := range r.each {
+	for pid, p := range r.processes {
 		old := t.seen[pid]
 		if old != nil && old.start == p.start {
 			old.charge = p.own
@@ -100,7 +100,7 @@ func (t *tally) add(r reading) int64 {
 	}
 	total := int64(0)
 	for pid, s := range t.seen {
-		if _, alive := r.each[pid]; !alive {
+		if _, alive := r.processes[pid]; !alive {
 			t.gone += s.charge
 			delete(t.seen, pid)
 			continue

@@ -24,7 +24,7 @@ type watch struct {
 	Reap bool `json:"reap,omitempty"`
 	// Parked says that there may be one process only, and that looking every now and
 	// then will do.
-	Parked bool `json:"parked,omitempty"`
+	Idle bool `json:"parked,omitempty"`
 }
 
 // watchEvery is how often an init looks. A program that touches memory as fast as
@@ -77,7 +77,7 @@ func (ms *meters) start(pid int, w *watch) {
 func (ms *meters) first(m *meter) time.Duration {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
-	if m.w.Parked {
+	if m.w.Idle {
 		return 0
 	}
 	return watchEvery
@@ -120,13 +120,13 @@ func (ms *meters) run(m *meter) {
 		ms.mu.Lock()
 		w := m.w
 		ms.mu.Unlock()
-		now := look(m.pid, w.Reap)
-		cpu, rss, n, processes := max(now.cpu, born.add(now)), now.rss, now.threads, len(now.each)
+		now := readProcesses(m.pid, w.Reap)
+		cpu, rss, n, processes := max(now.cpu, born.add(now)), now.rss, now.threads, len(now.processes)
 		ms.mu.Lock()
 		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
 		said, used := m.last, time.Duration(cpu-m.base)
 		ms.mu.Unlock()
-		if w.Processes > 0 && n+m.company() >= w.Processes+initThreads {
+		if w.Processes > 0 && n+m.initTasks() >= w.Processes+initThreads {
 			full++
 		}
 		if over++; !w.Shared || n <= w.Processes {
@@ -141,14 +141,14 @@ func (ms *meters) run(m *meter) {
 			said.Limit = string(haft.FailMemory)
 		case w.CPU > 0 && used > w.CPU:
 			said.Limit = string(haft.FailCPU)
-		case full >= 8 || w.Parked && w.Processes > 0 && processes > 1:
+		case full >= 8 || w.Idle && w.Processes > 0 && processes > 1:
 			said.Limit = string(haft.FailPIDs)
 		default:
-			if w.Parked {
+			if w.Idle {
 				if pace == watchEvery { // the first look
-					ms.send(message{Kind: msgParked, PID: m.pid})
+					ms.send(message{Kind: msgIdle, PID: m.pid})
 				}
-				pace = min(pace*2, parkedPace)
+				pace = min(pace*2, idlePace)
 			}
 			tick.Reset(pace/2 + rand.N(pace)) // at moments that nobody can foresee
 			continue
@@ -160,7 +160,7 @@ func (ms *meters) run(m *meter) {
 
 // company is how many threads are counted with those of the sandbox: our own in a
 // cold run, none in a fork, for which the room is left unused.
-func (m *meter) company() int {
+func (m *meter) initTasks() int {
 	if m.pid != 0 {
 		return initThreads
 	}

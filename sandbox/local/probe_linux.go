@@ -23,15 +23,15 @@ func (p *Provider) assume() {
 	p.privileged = os.Geteuid() == 0 && mayAdminister()
 	p.namespaces, p.hasProc, p.overlay = true, true, true
 	p.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
-	p.lose(haft.ControlKernel, "the host's kernel serves the sandbox")
+	p.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
 	wall, err := openLandlock()
-	if p.wall = wall; err != nil {
-		p.lose(haft.ControlLandlock, "the kernel has no Landlock: "+err.Error())
+	if p.landlock = wall; err != nil {
+		p.dropControl(haft.ControlLandlock, "the kernel has no Landlock: "+err.Error())
 	}
 	for _, c := range p.config.Forbid {
-		p.give(c, "the operator forbids it")
+		p.giveUp(c, "the operator forbids it")
 	}
-	p.grade()
+	p.setLevel()
 }
 
 // prove makes sure that what is assumed is true.
@@ -67,7 +67,7 @@ func (p *Provider) probe(ctx context.Context) error {
 			}
 			return &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 		}
-		p.grade()
+		p.setLevel()
 	}
 	return errors.New("the sandbox could not be probed")
 }
@@ -76,7 +76,7 @@ func (p *Provider) probe(ctx context.Context) error {
 // proof: a command that is run once should not have to wait for a trial. Only if
 // that fails, the provider is probed; if it then promises less, the run, of which
 // nothing has happened yet, is tried again.
-func (p *Provider) first(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit, error) {
+func (p *Provider) runUnproven(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit, error) {
 	p.proving.Lock()
 	held := true
 	release := func() {
@@ -127,7 +127,7 @@ func (p *Provider) admit(need sandbox.Need, have haft.Isolation) error {
 func refusal(have haft.Isolation) string {
 	var lacks []string
 	why := ""
-	for _, c := range graded() {
+	for _, c := range levelControls() {
 		if i := slices.IndexFunc(have.Missing, func(g haft.Gap) bool { return g.Control == c }); i >= 0 {
 			lacks = append(lacks, string(c))
 			why = cmp.Or(why, have.Missing[i].Reason)
@@ -155,13 +155,13 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 		}
 		return true
 	case e.Step == "landlock" && p.isolation.Has(haft.ControlLandlock):
-		return p.lose(haft.ControlLandlock, reason)
+		return p.dropControl(haft.ControlLandlock, reason)
 	case e.Step == "seccomp" && p.isolation.Has(haft.ControlSeccomp):
-		return p.lose(haft.ControlSeccomp, reason)
+		return p.dropControl(haft.ControlSeccomp, reason)
 	case !p.namespaces:
 		return false
 	case e.Path == "time" || strings.HasSuffix(e.Path, "/timens_offsets"):
-		return p.lose(haft.ControlTimeNS, reason)
+		return p.dropControl(haft.ControlTimeNS, reason)
 	case e.Step == "overlay" && p.overlay:
 		p.overlay = false
 		p.log.Warn("runs share the inodes of what is mounted read-only: a lock on a file can be felt by another run",
@@ -169,38 +169,38 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 		return true
 	case e.Step == "sethostname" && p.isolation.Has(haft.ControlUTSNS):
 		// The filter of podman forbids it, and nothing else that a sandbox needs.
-		return p.lose(haft.ControlUTSNS, reason)
+		return p.dropControl(haft.ControlUTSNS, reason)
 	case e.Step == "unshare" && e.Path == "cgroup":
-		return p.lose(haft.ControlCgroupNS, reason)
+		return p.dropControl(haft.ControlCgroupNS, reason)
 	case e.Step == "mount" && e.Path == "proc" && p.hasProc:
 		// A container masks parts of /proc, and then nobody may mount a whole
 		// one (mount_too_revealing). A sandbox without one sees less, not more.
 		p.hasProc = false
-		return p.lose(haft.ControlTimeNS, reason)
+		return p.dropControl(haft.ControlTimeNS, reason)
 	default:
-		return p.give(haft.ControlMountNS, reason)
+		return p.giveUp(haft.ControlMountNS, reason)
 	}
 }
 
 // grade says how strong the isolation is. Namespaces without a filter of system
 // calls, or without a root of their own, are not what the word promises.
-func (p *Provider) grade() {
+func (p *Provider) setLevel() {
 	p.mayNamespace.Store(p.namespaces)
 	for control, controller := range controllers {
 		if !p.tree.Has(controller) {
-			p.lose(control, p.tree.Missing(controller))
+			p.dropControl(control, p.tree.Missing(controller))
 		}
 	}
-	if !p.namespaces && p.wall.abi < reducedABI {
-		p.lose(haft.ControlLandlock,
+	if !p.namespaces && p.landlock.abi < reducedABI {
+		p.dropControl(haft.ControlLandlock,
 			fmt.Sprintf("without namespaces Landlock must have ABI %d (Linux 6.2), this is %d: "+
-				"it does not keep files from being cut", reducedABI, p.wall.abi))
+				"it does not keep files from being cut", reducedABI, p.landlock.abi))
 	}
 	if !p.namespaces && !p.privileged {
-		p.lose(haft.ControlCaps,
+		p.dropControl(haft.ControlCaps,
 			"only a privileged process can empty the bounding set; no_new_privs keeps it from being used")
 	}
-	for _, c := range graded() {
+	for _, c := range levelControls() {
 		if !p.isolation.Has(c) {
 			p.isolation.Level = haft.LevelReduced
 		}
@@ -208,7 +208,7 @@ func (p *Provider) grade() {
 }
 
 // graded are the controls without which the isolation is reduced.
-func graded() []haft.Control {
+func levelControls() []haft.Control {
 	return []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps,
 		haft.ControlNoNewPriv}
 }
@@ -225,7 +225,7 @@ func mayAdminister() bool {
 }
 
 // lose removes a control that is not there. It reports true.
-func (p *Provider) lose(c haft.Control, reason string) bool {
+func (p *Provider) dropControl(c haft.Control, reason string) bool {
 	p.isolation = without(p.isolation, c, reason)
 	return true
 }
@@ -236,7 +236,7 @@ const reducedNames = "; names, sizes, owners and times of the host's files can b
 	"readlink, chdir), their contents not"
 
 // give removes a control, and what cannot be without it.
-func (p *Provider) give(c haft.Control, reason string) bool {
+func (p *Provider) giveUp(c haft.Control, reason string) bool {
 	together := []haft.Control{
 		haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS,
 		haft.ControlUTSNS, haft.ControlRoot, haft.ControlDisk, haft.ControlCgroupNS, haft.ControlTimeNS,
@@ -249,12 +249,12 @@ func (p *Provider) give(c haft.Control, reason string) bool {
 		// Without namespaces it is another user id that keeps a tool from our files,
 		// for which root needs no more than to be root.
 		p.privileged = os.Geteuid() == 0
-		p.lose(haft.ControlRoot, reason+reducedNames)
+		p.dropControl(haft.ControlRoot, reason+reducedNames)
 		for _, t := range together {
-			p.lose(t, reason)
+			p.dropControl(t, reason)
 		}
 	}
-	return p.lose(c, reason)
+	return p.dropControl(c, reason)
 }
 
 // try sets up a sandbox in which nothing runs.
@@ -263,8 +263,8 @@ func (p *Provider) try(ctx context.Context) error {
 	if info, err := os.Lstat("/usr"); err == nil && info.IsDir() {
 		spec.Mounts = []sandbox.Mount{{Host: "/usr", Inside: "/usr"}}
 	}
-	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), company: p.company()}
-	_, err := r.cold(ctx, nil)
+	r := &run{p: p, spec: &spec, flood: make(chan struct{}, 2), initTasks: p.initTasks()}
+	_, err := r.runCold(ctx, nil)
 	if errors.Is(err, io.EOF) && r.private != nil {
 		err = nil // it was ready, and ended, having no command
 	}

@@ -18,14 +18,14 @@ import (
 //
 // Lifecycle: Open → Isolation, Run, Template → Close.
 type Provider struct {
-	config  Config
-	log     *slog.Logger
-	mountOn string   // an empty directory
-	scratch string   // for the files of runs in the reduced mode
-	lock    *os.File // holds the number of this instance
-	number  int
-	tree    *cgroup.Tree
-	wall    landlock
+	config   Config
+	log      *slog.Logger
+	mountOn  string   // an empty directory
+	scratch  string   // for the files of runs in the reduced mode
+	lock     *os.File // holds the number of this instance
+	number   int
+	tree     *cgroup.Tree
+	landlock landlock
 	// privileged says that this process may map any user id and detach mounts.
 	privileged bool
 	// overlay says that overlays can be mounted.
@@ -53,7 +53,7 @@ type Provider struct {
 	proving sync.Mutex
 	// mayNamespace is namespaces, for those who do not hold proving.
 	mayNamespace atomic.Bool
-	lingering    atomic.Int32 // commands that have a moment left, see linger
+	exiting      atomic.Int32 // commands that have a moment left, see linger
 }
 
 // Open takes a number for this instance and sweeps up what dead instances left.
@@ -99,7 +99,7 @@ func (p *Provider) filter(c filter.Config) ([]byte, error) {
 	if c.Template {
 		also = nil
 	} else {
-		c.Scoped = c.Reduced && p.wall.scopes() && p.isolation.Has(haft.ControlLandlock)
+		c.Scoped = c.Reduced && p.landlock.scopes() && p.isolation.Has(haft.ControlLandlock)
 		c.Uncounted = !p.tree.Has(cgroup.Memory)
 	}
 	p.filterMu.Lock()

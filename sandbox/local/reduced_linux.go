@@ -46,7 +46,7 @@ func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
 // reducedRequest plans a run without namespaces.
 func (r *run) reducedRequest() (request, []int, func(), error) {
 	p := r.p
-	if r.spec.Network == sandbox.NetworkOutlet {
+	if r.spec.Network == sandbox.NetworkEgress {
 		// Landlock could hold a command to one port, but not to one address.
 		return request{}, nil, nil, &haft.Error{Code: haft.CodeDenied,
 			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program " +
@@ -81,7 +81,7 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersRoom))
 	}
 	pl.NoNewPrivs()
-	lent, err := p.reducedWall(&pl, r)
+	lent, err := p.planReducedLandlock(&pl, r)
 	if err != nil {
 		closeFDs()
 		return request{}, nil, nil, err
@@ -128,7 +128,7 @@ func (r *run) makeDir() error {
 // reducedWall plans Landlock over the host's own tree. It returns the descriptors of
 // those mounts that come with one, for the last slots of the plan: what is granted is
 // what is open, whatever its path leads to by now.
-func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
+func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) (given []int, err error) {
 	if !p.isolation.Has(haft.ControlLandlock) {
 		// Without a root of its own, Landlock is all that keeps a command from the files
 		// of the host. There is no weaker mode: the run is refused.
@@ -140,13 +140,13 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 			given = nil
 		}
 	}()
-	read, write := p.wall.rights()
+	read, write := p.landlock.rights()
 	rules := []plan.Rule{{Path: r.dir, Access: read | write}}
 	for _, name := range devices {
 		rules = append(rules, plan.Rule{Path: "/dev/" + name, Access: unix.LANDLOCK_ACCESS_FS_READ_FILE |
 			unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
 	}
-	for _, m := range lent(r.spec) {
+	for _, m := range visibleMounts(r.spec) {
 		if m.Host != m.Inside {
 			return given, &haft.Error{Code: haft.CodeDenied,
 				Message: "a mount at another path needs namespaces, which this sandbox does not have"}
@@ -174,7 +174,7 @@ func (p *Provider) reducedWall(pl *plan.Plan, r *run) (given []int, err error) {
 		}
 		rules = append(rules, rule)
 	}
-	pl.Landlock(p.wall.attr(r.spec.Network == sandbox.NetworkFull), rules)
+	pl.Landlock(p.landlock.attr(r.spec.Network == sandbox.NetworkFull), rules)
 	return given, nil
 }
 
@@ -186,14 +186,14 @@ func removeTree(dir string) error {
 		return nil
 	}
 	if f, err := os.Open(filepath.Dir(dir)); err == nil {
-		loosen(int(f.Fd()), filepath.Base(dir), 0)
+		makeWritable(int(f.Fd()), filepath.Base(dir), 0)
 		_ = f.Close() // only read
 	}
 	return os.RemoveAll(dir)
 }
 
 // loosen makes a directory and those below it writable. Links are not followed.
-func loosen(at int, name string, depth int) {
+func makeWritable(at int, name string, depth int) {
 	how := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) != nil || depth > 200 {
 		return
@@ -210,7 +210,7 @@ func loosen(at int, name string, depth int) {
 	}
 	for _, e := range entries {
 		if e.IsDir() {
-			loosen(fd, e.Name(), depth+1)
+			makeWritable(fd, e.Name(), depth+1)
 		}
 	}
 }
@@ -232,7 +232,7 @@ func (r *run) killer() func() {
 // serveReduced is the life of an init without a pid namespace.
 func serveReduced(conn *wire.Conn, req request, fds []int) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return tell(conn, message{Kind: msgFailed, Failure: failure("subreaper", "", err)}, 125)
+		return sendLast(conn, message{Kind: msgFailed, Failure: failure("subreaper", "", err)}, 125)
 	}
 	near, far, err := wire.Pair()
 	if err != nil {
@@ -245,13 +245,13 @@ func serveReduced(conn *wire.Conn, req request, fds []int) int {
 	}
 	pid, err := syscall.ForkExec("/proc/self/exe", []string{initName}, attr)
 	if err != nil {
-		return tell(conn, message{Kind: msgFailed, Failure: failure("clone", "", err)}, 125)
+		return sendLast(conn, message{Kind: msgFailed, Failure: failure("clone", "", err)}, 125)
 	}
 	_ = far.Close() // the second process has it
 	second := req
 	second.Reduced, second.Exec, second.Watch = false, true, nil
 	if err := near.Send(second, fds...); err != nil {
-		return tell(conn, message{Kind: msgFailed, Failure: failure("init", "", err)}, 125)
+		return sendLast(conn, message{Kind: msgFailed, Failure: failure("init", "", err)}, 125)
 	}
 	wire.CloseAll(fds)
 	for {
@@ -272,11 +272,11 @@ func serveReduced(conn *wire.Conn, req request, fds []int) int {
 		killAll(req)
 		return 125
 	}
-	return attend(conn, req, pid)
+	return waitForCommand(conn, req, pid)
 }
 
 // become turns the process into the command.
-func become(conn *wire.Conn, req request, files []int) int {
+func execCommand(conn *wire.Conn, req request, files []int) int {
 	for i, f := range files {
 		if i == initSocket { // in the way of the command's descriptor 3
 			fd, err := unix.FcntlInt(initSocket, unix.F_DUPFD_CLOEXEC, 10)
@@ -286,11 +286,11 @@ func become(conn *wire.Conn, req request, files []int) int {
 			conn = wire.New(os.NewFile(uintptr(fd), "socket"))
 		}
 		if err := unix.Dup3(f, i, 0); err != nil {
-			return tell(conn, message{Kind: msgFailed, Failure: failure("dup", "", err)}, 125)
+			return sendLast(conn, message{Kind: msgFailed, Failure: failure("dup", "", err)}, 125)
 		}
 	}
 	err := syscall.Exec(req.Argv[0], req.Argv, req.Env)
-	return tell(conn, message{Kind: msgFailed, Failure: failure("exec", req.Argv[0], err)}, 126)
+	return sendLast(conn, message{Kind: msgFailed, Failure: failure("exec", req.Argv[0], err)}, 126)
 }
 
 // failure makes a failure of an error.
@@ -322,7 +322,7 @@ func killAll(req request) {
 		for pid := range stopAll() {
 			_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
 		}
-		if buried() {
+		if reapEnded() {
 			return
 		}
 		time.Sleep(time.Millisecond)
@@ -345,7 +345,7 @@ func stopAll() map[int]bool {
 }
 
 // buried waits for those children that have ended, and reports whether none is left.
-func buried() bool {
+func reapEnded() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
 		if errors.Is(err, unix.ECHILD) {

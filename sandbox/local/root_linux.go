@@ -62,7 +62,7 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	for _, dir := range []string{"dev", "etc", "proc", "tmp", "var", "var/tmp", "work", "dev/shm", "run"} {
 		mkdirs(pl, made, dir)
 	}
-	trees, err := p.lend(pl, made, spec)
+	trees, err := p.planMounts(pl, made, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 
 // lent are the mounts of spec, and what the host's network cannot be used without,
 // in which what is below it is there already.
-func lent(spec *sandbox.Spec) []sandbox.Mount {
+func visibleMounts(spec *sandbox.Spec) []sandbox.Mount {
 	mounts := slices.Clone(spec.Mounts)
 	if spec.Network != sandbox.NetworkFull {
 		return mounts
@@ -98,8 +98,8 @@ func lent(spec *sandbox.Spec) []sandbox.Mount {
 }
 
 // lend plans the mounts of spec, parents before children.
-func (p *Provider) lend(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
-	mounts := lent(spec)
+func (p *Provider) planMounts(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
+	mounts := visibleMounts(spec)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
 	if len(mounts) > maxMounts {
 		return nil, &haft.Error{Code: haft.CodeInvalid,
@@ -288,11 +288,11 @@ func mkdirs(pl *plan.Plan, made map[string]bool, dir string) {
 }
 
 // etc plans the files without which libraries lose their way. Names are looked up
-// by the outlet, where there is one: inside, a question must fail at once and not
+// by the egress, where there is one: inside, a question must fail at once and not
 // after the patience of a resolver.
 func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
 	hosts, order := "127.0.0.1 localhost haft\n::1 localhost\n", "files dns"
-	if network == sandbox.NetworkOutlet {
+	if network == sandbox.NetworkEgress {
 		hosts, order = "127.0.0.1 localhost haft\n", "files"
 	}
 	for _, f := range []struct{ name, text string }{

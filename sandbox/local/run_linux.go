@@ -29,7 +29,7 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 		return sandbox.Exit{}, err
 	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
-		return p.first(ctx, &spec)
+		return p.runUnproven(ctx, &spec)
 	}
 	have, err := p.Isolation(ctx)
 	if err != nil {
@@ -44,14 +44,14 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 // run makes a sandbox, runs the command and takes the sandbox down. It calls
 // started, if that is not nil, when the command runs.
 func (p *Provider) run(ctx context.Context, spec *sandbox.Spec, started func()) (sandbox.Exit, error) {
-	r := &run{p: p, spec: spec, flood: make(chan struct{}, 2), company: p.company()}
-	exit, err := r.cold(ctx, started)
+	r := &run{p: p, spec: spec, flood: make(chan struct{}, 2), initTasks: p.initTasks()}
+	exit, err := r.runCold(ctx, started)
 	return exit, errors.Join(err, r.tearDown())
 }
 
 // company is how many threads of an init are counted with its command: the one
 // that started it, which moved alone, or all of them in version 2.
-func (p *Provider) company() int {
+func (p *Provider) initTasks() int {
 	if p.tree.V2 {
 		return initThreads
 	}
@@ -87,24 +87,24 @@ type run struct {
 	flood  chan struct{} // a pump has too much
 	init   *initProcess
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
-	private *os.File
-	empty   bool    // there is nothing in it to collect
-	inside  message // the last readings of the init
-	pid     int     // of the command, as the init counts
-	dir     string  // of the files, in the reduced mode
-	company int     // threads that are counted with the command, but are ours
-	gauge   *gauge  // of the command
+	private   *os.File
+	empty     bool    // there is nothing in it to collect
+	inside    message // the last readings of the init
+	pid       int     // of the command, as the init counts
+	dir       string  // of the files, in the reduced mode
+	initTasks int     // threads that are counted with the command, but are ours
+	gauge     *gauge  // of the command
 	// usedCPU and usedRSS are its readings; base is processor time of the cgroup that is
 	// not the call's.
 	usedCPU, base time.Duration
 	usedRSS       int64
-	outlet        *outlet // nil if there is none
+	egress        *egressListener // nil if there is none
 }
 
 // cold runs the command in a sandbox made from scratch.
-func (r *run) cold(ctx context.Context, started func()) (sandbox.Exit, error) {
+func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error) {
 	if ctx.Err() != nil {
-		return r.never(), nil
+		return r.notStarted(), nil
 	}
 	theirs, err := r.open()
 	defer func() { closeFiles(theirs) }()
@@ -155,7 +155,7 @@ func (r *run) spawn(sys *syscall.SysProcAttr) error {
 }
 
 // never is the end of a run whose caller had left before it began.
-func (r *run) never() sandbox.Exit {
+func (r *run) notStarted() sandbox.Exit {
 	e := sandbox.Exit{Cause: sandbox.CauseCancelled, Isolation: r.isolation(), Started: time.Now()}
 	if r.spec.Ended != nil {
 		r.spec.Ended(e)
@@ -167,7 +167,7 @@ func (r *run) never() sandbox.Exit {
 // started. Its processes are gone.
 func (r *run) cancelled() sandbox.Exit {
 	now := time.Now()
-	r.outlet.close()
+	r.egress.close()
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(account{stop: sandbox.CauseCancelled}, now, now)
@@ -218,7 +218,7 @@ func (r *run) open() (theirs []*os.File, err error) {
 func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
-	pids := l.Processes + r.company
+	pids := l.Processes + r.initTasks
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
 	if r.group, err = r.p.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
@@ -229,7 +229,7 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	}
 	theirs = append(theirs, in)
 	over := func() { r.flood <- struct{}{} }
-	stdout, stderr := unmixed(r.spec.Stdout, r.spec.Stderr)
+	stdout, stderr := serialised(r.spec.Stdout, r.spec.Stderr)
 	if r.stdout, out, err = startOutputReader(stdout, l.Stdout, over); err != nil {
 		return theirs, err
 	}
@@ -335,10 +335,10 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 		}
 	}
 	if p.isolation.Has(haft.ControlLandlock) {
-		p.wall.wall(pl, spec.Network, writable)
+		p.landlock.plan(pl, spec.Network, writable)
 	}
 	return p.planFilter(pl, filter.Config{Internet: spec.Network == sandbox.NetworkFull,
-		Outlet: spec.Network == sandbox.NetworkOutlet})
+		Egress: spec.Network == sandbox.NetworkEgress})
 }
 
 // planFilter plans the filter of system calls, where there is one.
@@ -446,7 +446,7 @@ func (r *run) start(ctx context.Context, req request, fds []int) error {
 		case m.Kind == msgFailed && m.Failure != nil:
 			return setupError(m.Failure)
 		case m.Kind == msgReady:
-			if err := r.hold(ctx, got); err != nil {
+			if err := r.takeDescriptors(ctx, got); err != nil {
 				return err
 			}
 			continue
@@ -460,21 +460,21 @@ func (r *run) start(ctx context.Context, req request, fds []int) error {
 }
 
 // hold takes what a sandbox that is set up hands over: its private directories,
-// and the listener of its outlet.
-func (r *run) hold(ctx context.Context, got []int) error {
-	outlet := r.spec.Outlet != nil
-	if len(got) > 1 && !outlet || len(got) != 2 && outlet {
+// and the listener of its egress.
+func (r *run) takeDescriptors(ctx context.Context, got []int) error {
+	egress := r.spec.ServeEgress != nil
+	if len(got) > 1 && !egress || len(got) != 2 && egress {
 		wire.CloseAll(got)
 		return &sandbox.SetupError{Step: "init", Err: unix.EPROTO}
 	}
 	if len(got) > 0 { // a template has none
 		r.private = os.NewFile(uintptr(got[0]), "private")
 	}
-	if !outlet {
+	if !egress {
 		return nil
 	}
 	var err error
-	r.outlet, err = openOutlet(ctx, got[1], r.spec.Outlet)
+	r.egress, err = openEgress(ctx, got[1], r.spec.ServeEgress)
 	return err
 }
 
@@ -486,7 +486,7 @@ func setupError(f *plan.Failure) error {
 // tearDown gives back what the run had. The run's processes are gone.
 func (r *run) tearDown() error {
 	var errs []error
-	r.outlet.close()
+	r.egress.close()
 	if r.init != nil {
 		errs = append(errs, r.init.end())
 	}

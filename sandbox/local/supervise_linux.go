@@ -26,8 +26,8 @@ type subject struct {
 	kill   func()
 	// watch begins to meter, where the run has no cgroup, or meters by other limits.
 	// Metered says that the run has been metered from its start.
-	watch   func(*watch)
-	metered bool
+	startMeter func(*watch)
+	metered    bool
 	// messages are those of the init; gone is closed when nothing is alive.
 	messages <-chan message
 	gone     <-chan struct{}
@@ -48,12 +48,12 @@ func (r *run) attached() subject {
 		close(gone)
 	}()
 	return subject{
-		signal:   func(s unix.Signal) { _ = r.init.conn.Send(command{Signal: int(s)}) }, // gone is as good
-		kill:     r.killer(),
-		watch:    func(w *watch) { _ = r.init.conn.Send(command{Watch: w}) }, // gone is as good
-		metered:  true,
-		messages: messages,
-		gone:     gone,
+		signal:     func(s unix.Signal) { _ = r.init.conn.Send(command{Signal: int(s)}) }, // gone is as good
+		kill:       r.killer(),
+		startMeter: func(w *watch) { _ = r.init.conn.Send(command{Watch: w}) }, // gone is as good
+		metered:    true,
+		messages:   messages,
+		gone:       gone,
 	}
 }
 
@@ -64,20 +64,20 @@ type guard struct {
 	s subject
 	a account
 
-	started time.Time
-	base    time.Duration // processor time before the call began, or the command was parked
-	pace    time.Duration // between two looks at the meters
-	phase   phase
-	begin   <-chan struct{}
-	ready   <-chan struct{} // Spec.Prepared
-	finish  <-chan struct{}
-	done    <-chan struct{}
-	wall    <-chan time.Time
-	kill    <-chan time.Time
-	meter   *time.Timer
-	told    bool // Spec.Ended was called
+	started  time.Time
+	base     time.Duration // processor time before the call began, or the command was parked
+	pace     time.Duration // between two looks at the meters
+	phase    phase
+	begin    <-chan struct{}
+	ready    <-chan struct{} // Spec.Prepared
+	finish   <-chan struct{}
+	done     <-chan struct{}
+	wall     <-chan time.Time
+	kill     <-chan time.Time
+	meter    *time.Timer
+	reported bool // Spec.Ended was called
 	// lingered says that it has one of the places for that.
-	lingered bool
+	exitDelayed bool
 }
 
 // A phase is what a command is doing.
@@ -86,14 +86,14 @@ type phase int
 // The phases. A command without Spec.Begin is running from its start.
 const (
 	preparing phase = iota // it boots and imports
-	parked                 // it waits for its call
+	idle                   // it waits for its call
 	running                // its call
 )
 
 // What a parked command may do: the harness compiles a source that it is told.
 const (
-	parkedCPU  = time.Second
-	parkedPace = 5 * time.Second // between two looks, at most
+	idleCPU  = time.Second
+	idlePace = 5 * time.Second // between two looks, at most
 )
 
 // supervise watches over a command that runs, ends it when a limit is hit or the
@@ -109,31 +109,31 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 	} else {
 		g.pace = 100 * time.Millisecond
 		g.meter.Reset(g.pace)
-		g.watch()
+		g.startMeter()
 	}
 	for {
 		select {
 		case <-g.begin:
 			g.start()
 		case <-g.ready:
-			g.park()
+			g.becomeIdle()
 		case <-g.wall:
 			g.stop(sandbox.CauseTimeout, haft.FailTimeout)
 		case <-g.done:
 			g.stop(sandbox.CauseCancelled, "")
 		case <-g.kill:
-			g.released()
+			g.endExitDelay()
 			s.kill()
 		case <-r.flood:
 			g.stop(sandbox.CauseLimit, haft.FailOutput)
 		case <-g.meter.C:
-			g.look()
+			g.checkMeters()
 		case <-g.finish:
 			g.finished()
 		case m := <-s.messages:
-			g.hear(m)
+			g.handle(m)
 		case <-s.gone:
-			g.released()
+			g.endExitDelay()
 			return g.end()
 		}
 	}
@@ -141,15 +141,15 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 
 // start starts the clock.
 func (g *guard) start() {
-	waited, idle := g.begin != nil, g.phase == parked
+	waited, idle := g.begin != nil, g.phase == idle
 	g.begin, g.ready, g.phase = nil, nil, running
 	g.started, g.base = time.Now(), g.r.group.ReadCPU()
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
 	if waited && !idle {
-		g.uncount()
+		g.resetUsage()
 	}
 	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
-		g.watch()
+		g.startMeter()
 	}
 	g.meter.Reset(g.pace)
 	g.r.group.Watch() // while the command runs
@@ -157,49 +157,49 @@ func (g *guard) start() {
 
 // uncount says that what was used until now was not the call's. It is best done while the
 // command is parked: a short call can be over before this process hears of its beginning.
-func (g *guard) uncount() {
+func (g *guard) resetUsage() {
 	g.r.base = g.r.group.ReadCPU()
 	g.r.gauge.begin()
 }
 
 // park holds a command that has prepared itself to doing nothing: whatever it
 // imported may have started processes and threads.
-func (g *guard) park() {
+func (g *guard) becomeIdle() {
 	if g.a.stop != "" {
 		return
 	}
-	g.ready, g.phase, g.base, g.pace = nil, parked, g.r.group.ReadCPU(), 100*time.Millisecond
-	g.uncount()
-	metered := g.watch() // and then the init says that it has looked
-	if g.look(); !metered {
-		g.alone()
+	g.ready, g.phase, g.base, g.pace = nil, idle, g.r.group.ReadCPU(), 100*time.Millisecond
+	g.resetUsage()
+	metered := g.startMeter() // and then the init says that it has looked
+	if g.checkMeters(); !metered {
+		g.reportIdle()
 	}
 }
 
 // alone tells the caller that a parked command is one process.
-func (g *guard) alone() {
-	if g.phase == parked && g.a.stop == "" && g.r.spec.Parked != nil {
-		g.r.spec.Parked()
+func (g *guard) reportIdle() {
+	if g.phase == idle && g.a.stop == "" && g.r.spec.Idle != nil {
+		g.r.spec.Idle()
 	}
 }
 
 // watch has the init meter by the limits of the phase, where there is no cgroup, and
 // reports whether it does.
-func (g *guard) watch() bool {
+func (g *guard) startMeter() bool {
 	w := g.r.p.watch(g.r.spec.Limits)
 	if w == nil {
 		return false
 	}
-	if w.Reap = !g.r.p.namespaces; g.phase == parked {
-		w.Parked, w.CPU = true, min(w.CPU, parkedCPU)
+	if w.Reap = !g.r.p.namespaces; g.phase == idle {
+		w.Idle, w.CPU = true, min(w.CPU, idleCPU)
 	}
-	g.s.watch(w)
+	g.s.startMeter(w)
 	return true
 }
 
 // stop ends the command, for the first reason that there is.
 func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
-	if !g.because(cause, limit) {
+	if !g.setCause(cause, limit) {
 		return
 	}
 	if cause == sandbox.CauseLimit {
@@ -212,7 +212,7 @@ func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
 
 // because notes why the command is ended, and reports whether there was no reason
 // before.
-func (g *guard) because(cause sandbox.Cause, limit haft.FailureKind) bool {
+func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 	if g.a.stop != "" {
 		return false
 	}
@@ -222,19 +222,19 @@ func (g *guard) because(cause sandbox.Cause, limit haft.FailureKind) bool {
 }
 
 // look reads the meters, and says when to read them again.
-func (g *guard) look() {
+func (g *guard) checkMeters() {
 	limit := g.r.over(g.base, g.r.spec.Limits.CPU.D())
-	if g.phase == parked {
-		if limit = g.r.over(g.base, parkedCPU); g.r.group.Processes() > g.r.initProcesses()+1 {
+	if g.phase == idle {
+		if limit = g.r.over(g.base, idleCPU); g.r.group.Processes() > g.r.initProcesses()+1 {
 			limit = haft.FailPIDs
 		}
 	}
 	if limit != "" {
 		g.stop(sandbox.CauseLimit, limit)
 	}
-	if g.phase == parked {
-		g.uncount()
-		g.pace = min(g.pace*2, parkedPace)
+	if g.phase == idle {
+		g.resetUsage()
+		g.pace = min(g.pace*2, idlePace)
 		g.meter.Reset(g.pace)
 		return
 	}
@@ -254,7 +254,7 @@ func (r *run) initProcesses() int {
 // Dying takes a processor for as long as the caller needs to put the result down,
 // and the kernel likes to put both on the same one. It is for a machine that has
 // little to do: no more commands linger at once than there are processors.
-const linger = 2 * time.Millisecond
+const exitDelay = 2 * time.Millisecond
 
 // finished ends the command because the caller has what he wants, and tells him
 // without waiting for the end, unless there are files to collect first.
@@ -265,7 +265,7 @@ func (g *guard) finished() {
 		g.start()
 	default:
 	}
-	if !g.because(sandbox.CauseFinished, "") {
+	if !g.setCause(sandbox.CauseFinished, "") {
 		return
 	}
 	r := g.r
@@ -276,23 +276,23 @@ func (g *guard) finished() {
 	r.empty = true
 	// What is read of a program that lives may have no end, and who takes it may
 	// be stuck, so only one that is quiet is left alive meanwhile.
-	quiet := g.harmless() && r.stdout.quiet() && r.stderr.quiet()
+	quiet := g.harmless() && r.stdout.stopIfEmpty() && r.stderr.stopIfEmpty()
 	if !quiet {
 		r.measure(!r.p.tree.Has(cgroup.CPU)) // what is dying has no memory any more
 		g.s.kill()
-		r.outlet.close()
+		r.egress.close()
 		r.stdout.drain()
 		r.stderr.drain()
 	}
 	e := r.exit(g.a, g.started, time.Now())
 	switch {
-	case quiet && e.Usage.Processes == 1 && g.lingers():
-		g.kill = time.After(linger)
+	case quiet && e.Usage.Processes == 1 && g.delayExit():
+		g.kill = time.After(exitDelay)
 	case quiet:
 		g.s.kill()
 	}
 	r.spec.Ended(e)
-	g.told = true
+	g.reported = true
 }
 
 // harmless reports whether nobody can notice what the command does once its output
@@ -304,32 +304,32 @@ func (g *guard) harmless() bool {
 }
 
 // lingers takes one of the places for commands that linger, if there is one.
-func (g *guard) lingers() bool {
-	if n := g.r.p.lingering.Add(1); int(n) > runtime.GOMAXPROCS(0) {
-		g.r.p.lingering.Add(-1)
+func (g *guard) delayExit() bool {
+	if n := g.r.p.exiting.Add(1); int(n) > runtime.GOMAXPROCS(0) {
+		g.r.p.exiting.Add(-1)
 		return false
 	}
-	g.lingered = true
+	g.exitDelayed = true
 	return true
 }
 
 // released gives the place back.
-func (g *guard) released() {
-	if g.lingered {
-		g.r.p.lingering.Add(-1)
-		g.lingered = false
+func (g *guard) endExitDelay() {
+	if g.exitDelayed {
+		g.r.p.exiting.Add(-1)
+		g.exitDelayed = false
 	}
 }
 
 // hear takes in what the init says.
-func (g *guard) hear(m message) {
-	g.r.note(m)
+func (g *guard) handle(m message) {
+	g.r.keepReadings(m)
 	switch m.Kind {
 	case msgEnded:
 		g.a.status, g.a.known = syscall.WaitStatus(m.Status), true
 		g.s.kill() // the others end with the command
-	case msgParked:
-		g.alone()
+	case msgIdle:
+		g.reportIdle()
 	case msgLimit:
 		g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
 	}
@@ -340,21 +340,21 @@ func (g *guard) end() sandbox.Exit {
 	for more := true; more; {
 		select {
 		case m := <-g.s.messages:
-			g.hear(m)
+			g.handle(m)
 		default:
 			more = false
 		}
 	}
 	if g.r.init != nil {
-		g.r.note(g.r.init.used) // what was killed with the init counts, too
+		g.r.keepReadings(g.r.init.used) // what was killed with the init counts, too
 	}
-	return g.r.finishRun(g.a, g.started, g.told)
+	return g.r.finishRun(g.a, g.started, g.reported)
 }
 
 // finishRun says how a run ended, of which nothing is alive.
 func (r *run) finishRun(a account, started time.Time, told bool) sandbox.Exit {
 	end := time.Now()
-	r.outlet.close()
+	r.egress.close()
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(a, started, end)
@@ -387,7 +387,7 @@ func (r *run) untilCPU(base, pace time.Duration) time.Duration {
 }
 
 // note keeps the readings of an init.
-func (r *run) note(m message) {
+func (r *run) keepReadings(m message) {
 	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS),
 		max(r.inside.Peak, m.Peak)
 }
@@ -410,7 +410,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 		Wall:      haft.Millis(end.Sub(started)),
 		CPU:       haft.Millis(max(counted, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
 		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, r.usedRSS),
-		Processes: max(a.cgroup.PIDs-r.company, r.inside.Peak),
+		Processes: max(a.cgroup.PIDs-r.initTasks, r.inside.Peak),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept

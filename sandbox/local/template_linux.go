@@ -40,8 +40,8 @@ type Template struct {
 // Template implements [sandbox.Forker]. The interpreter must be Python, 3.9 or
 // later, with ctypes.
 func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string) (sandbox.Template, error) {
-	if spec.Network == sandbox.NetworkOutlet {
-		spec.Outlet = nobody // the template itself has none
+	if spec.Network == sandbox.NetworkEgress {
+		spec.ServeEgress = closeConn // the template itself has none
 	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
 	if err := p.check(&spec); err != nil {

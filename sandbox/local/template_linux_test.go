@@ -186,7 +186,7 @@ func TestTemplate_sandboxes_outlive_its_Close(t *testing.T) {
 func TestTemplate_many_at_once(t *testing.T) {
 	p := open(t, local.Config{})
 	tpl := template(t, p, "import os\ndef main(fd):\n    os.write(fd, b'x'); os.read(fd, 1)\n")
-	cells := make([]*parked, 100)
+	cells := make([]*idle, 100)
 	var wg sync.WaitGroup
 	for i := range cells {
 		wg.Go(func() { cells[i] = park(t, tpl) })

@@ -13,7 +13,7 @@ import (
 // of the init with those of the command. A runtime that needs one more thread
 // when a fork bomb has taken all of them ends the program: everything in the
 // sandbox would be gone, as it should, but nobody could say why.
-func haveThreads(n int) error {
+func startThreads(n int) error {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {
 		return fmt.Errorf("start threads: %w", err)

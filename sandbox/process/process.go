@@ -110,7 +110,7 @@ func check(spec sandbox.Spec) error {
 	if err := spec.Need.Check(isolation()); err != nil {
 		return err
 	}
-	if spec.Network == sandbox.NetworkOutlet {
+	if spec.Network == sandbox.NetworkEgress {
 		return &haft.Error{Code: haft.CodeDenied,
 			Message: "a plain process can reach any address: named hosts need a sandbox with a network of its own"}
 	}

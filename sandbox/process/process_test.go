@@ -84,9 +84,9 @@ func TestProvider_refuses_a_mount_at_another_place(t *testing.T) {
 	}
 }
 
-func TestProvider_refuses_an_outlet(t *testing.T) {
-	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Network: sandbox.NetworkOutlet,
-		Outlet: func(context.Context, net.Conn) {}}
+func TestProvider_refuses_egress(t *testing.T) {
+	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Network: sandbox.NetworkEgress,
+		ServeEgress: func(context.Context, net.Conn) {}}
 	_, err := open(t, process.Config{}).Run(t.Context(), spec)
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Run = %v, want code %q", err, haft.CodeDenied)

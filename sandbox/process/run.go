@@ -173,8 +173,8 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 			begin, clock, r.prepared = nil, time.Now(), processorTime(r.cmd.Process.Pid)
 			timer.Reset(r.limits.Wall.D())
 		case <-prepared:
-			if prepared = nil; r.spec.Parked != nil {
-				r.spec.Parked() // nobody can tell
+			if prepared = nil; r.spec.Idle != nil {
+				r.spec.Idle() // nobody can tell
 			}
 		case <-r.spec.Finish:
 			r.kill(syscall.SIGKILL)

@@ -28,7 +28,7 @@ const caseTime = 30 * time.Second
 
 // lawLimits are the limits of a case that does not change them: small, so that a
 // hostile program meets them at once.
-func lawLimits() haft.Limits {
+func caseLimits() haft.Limits {
 	return haft.Limits{
 		Wall: haft.Millis(10 * time.Second), CPU: haft.Millis(8 * time.Second),
 		Memory: 256 << 20, Processes: 32, OpenFiles: 64,
@@ -68,7 +68,7 @@ func openBench(ctx context.Context, p sandbox.Provider) (*Bench, error) {
 
 // spec returns the run of a program, and the token that marks its processes.
 func (b *Bench) spec(p Program) (sandbox.Spec, string) {
-	token := "haft-law-" + rand.Text()
+	token := "haft-case-" + rand.Text()
 	in, source := b.shell, p.Source
 	if p.Language == "python" {
 		in, source = b.python, prelude+numbers()+p.Source
@@ -77,7 +77,7 @@ func (b *Bench) spec(p Program) (sandbox.Spec, string) {
 		Argv:   append(slices.Clone(in.argv), source, token),
 		Env:    b.host.env(),
 		Mounts: in.mounts,
-		Limits: lawLimits(),
+		Limits: caseLimits(),
 	}, token
 }
 

@@ -9,7 +9,7 @@
 // be weak, but it cannot be weak in silence.
 //
 // [Run] is the law as a test, [RunForked] for sandboxes from a template, and
-// [RunOutlet] for those that have one way out. [Grade] is the same on a user's own machine, with
+// [RunEgress] for those that have one way out. [Grade] is the same on a user's own machine, with
 // a mark. [Require] makes skips loud, and [Fake] stands in for a provider in the
 // tests of others.
 //
@@ -124,10 +124,10 @@ func (c Case) Lacking(iso haft.Isolation) []haft.Control {
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{
-		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), onslaughtCases(),
+		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), attackCases(),
 		memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
-		socketCases(), networkCases(), outletCases(), tenantCases(), quotaCases(),
+		socketCases(), networkCases(), egressCases(), tenantCases(), quotaCases(),
 	} {
 		all = append(all, list...)
 	}

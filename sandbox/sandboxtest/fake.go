@@ -114,8 +114,8 @@ func watchFake(inner context.Context, cancel context.CancelCauseFunc, spec sandb
 			begin = nil
 			timer.Reset(wall)
 		case <-prepared:
-			if prepared = nil; spec.Parked != nil {
-				spec.Parked()
+			if prepared = nil; spec.Idle != nil {
+				spec.Idle()
 			}
 		case <-timer.C:
 			cancel(errTimeout)

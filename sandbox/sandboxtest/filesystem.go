@@ -70,11 +70,11 @@ func writingCases() []Case {
 		Story: "What all runs share, the standard library and its caches above all, cannot be written to.",
 		Program: py(`lib = os.path.dirname(os.__file__)
 attempt('append', lambda: writable(os.__file__))
-attempt('create', lambda: os.close(os.open(lib + '/haft_law.py', os.O_CREAT | os.O_WRONLY)))
-attempt('cache', lambda: os.close(os.open(lib + '/__pycache__/haft_law.pyc', os.O_CREAT | os.O_WRONLY)))
-attempt('mkdir', lambda: os.mkdir(lib + '/haft_law'))
+attempt('create', lambda: os.close(os.open(lib + '/haft_case.py', os.O_CREAT | os.O_WRONLY)))
+attempt('cache', lambda: os.close(os.open(lib + '/__pycache__/haft_case.pyc', os.O_CREAT | os.O_WRONLY)))
+attempt('mkdir', lambda: os.mkdir(lib + '/haft_case'))
 attempt('rmdir', lambda: os.rmdir(lib + '/json'))
-attempt('bin', lambda: os.close(os.open('/usr/bin/haft-law', os.O_CREAT | os.O_WRONLY)))
+attempt('bin', lambda: os.close(os.open('/usr/bin/haft-case', os.O_CREAT | os.O_WRONLY)))
 attempt('chmod', lambda: os.chmod(sys.executable, os.stat(sys.executable).st_mode & 0o7777))
 attempt('utime', lambda: os.utime(os.__file__, ns=(os.stat(os.__file__).st_atime_ns, os.stat(os.__file__).st_mtime_ns)))`),
 		Check: refused(deniedFile, "append", "create", "cache", "mkdir", "bin"),
@@ -82,7 +82,7 @@ attempt('utime', lambda: os.utime(os.__file__, ns=(os.stat(os.__file__).st_atime
 		Name: "root_directory_cannot_be_changed", Group: Filesystem, Needs: controls(haft.ControlRoot),
 		Story: "The tree itself is read-only but for the private places.",
 		Program: py(`for d in ('/', '/etc', '/usr', '/bin', '/lib', '/proc', '/var', '/run', '/sys'):
-    attempt(d, lambda: os.mkdir(d + '/haft-law'))`),
+    attempt(d, lambda: os.mkdir(d + '/haft-case'))`),
 		Check: refused(deniedFile, "/", "/usr", "/proc"),
 	}, {
 		Name: "hard_links_do_not_cross", Group: Filesystem, Any: walled,

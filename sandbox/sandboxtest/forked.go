@@ -34,10 +34,10 @@ func runForked(t *testing.T, open func(t *testing.T) sandbox.Provider, change fu
 		if !ok {
 			t.Fatalf("%T makes no templates", p)
 		}
-		most := lawLimits() // of a fork
+		most := caseLimits() // of a fork
 		most.FileSize, most.Disk = 1<<30, 64<<20
 		f := forked{p, map[sandbox.Network]sandbox.Template{}}
-		for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkOutlet} {
+		for _, network := range []sandbox.Network{sandbox.NetworkNone, sandbox.NetworkEgress} {
 			template, err := forker.Template(t.Context(), sandbox.Spec{
 				Argv: in.argv[:len(in.argv)-1], Mounts: in.mounts, Limits: most, Network: network,
 				Env: []string{"PATH=/usr/bin:/bin"},
@@ -57,7 +57,7 @@ func runForked(t *testing.T, open func(t *testing.T) sandbox.Provider, change fu
 }
 
 // orders is the file that tells a fork what to run.
-const orders = ".haft-law"
+const orders = ".haft-case"
 
 // boot is the template's program. Python ignores some signals, and what is
 // ignored is inherited: they are set back.

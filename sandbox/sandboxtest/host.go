@@ -50,7 +50,7 @@ func openHost(ctx context.Context) (*host, error) {
 
 // plant puts the secret into files where an engine or its user would have some.
 func (h *host) plant() error {
-	dir, err := os.MkdirTemp("", "haft-law-")
+	dir, err := os.MkdirTemp("", "haft-case-")
 	if err != nil {
 		return fmt.Errorf("make a directory: %w", err)
 	}
@@ -61,7 +61,7 @@ func (h *host) plant() error {
 		places = append(places, home)
 	}
 	for _, p := range places {
-		f, err := os.CreateTemp(p, ".haft-law-canary-")
+		f, err := os.CreateTemp(p, ".haft-case-canary-")
 		if err != nil {
 			continue // a home need not be writable
 		}
@@ -97,7 +97,7 @@ func (h *host) listen(ctx context.Context) error {
 		{"tcp6", "[::1]:0", false, &h.tcp6},
 		{"tcp4", "0.0.0.0:0", false, &h.lan},
 		{"unix", filepath.Join(h.dir, "socket"), linux, &h.socket},
-		{"unix", "@haft-law-" + rand.Text(), linux, &h.abstract},
+		{"unix", "@haft-case-" + rand.Text(), linux, &h.abstract},
 	} {
 		l, err := config.Listen(ctx, x.network, x.address)
 		if err != nil && x.must {

@@ -148,12 +148,12 @@ func supervisorState() (string, error) {
 		fmt.Fprintf(&b, "%s: %s\n", name, bytes.TrimSpace(text))
 	}
 	keys, _ := os.ReadFile("/proc/keys") // those that we may see
-	fmt.Fprintf(&b, "keys named by a program: %d\n", bytes.Count(keys, []byte(onslaughtName)))
-	shm, err := filepath.Glob("/dev/shm/*" + onslaughtName + "*")
+	fmt.Fprintf(&b, "keys named by a program: %d\n", bytes.Count(keys, []byte(attackName)))
+	shm, err := filepath.Glob("/dev/shm/*" + attackName + "*")
 	if err != nil {
 		return "", fmt.Errorf("list shared memory: %w", err)
 	}
 	table, _ := os.ReadFile("/proc/sysvipc/shm") // a kernel need not have it
-	fmt.Fprintf(&b, "shared memory: %v, %v\n", shm, bytes.Contains(table, []byte(fmt.Sprint(onslaughtKey))))
+	fmt.Fprintf(&b, "shared memory: %v, %v\n", shm, bytes.Contains(table, []byte(fmt.Sprint(attackKey))))
 	return b.String(), nil
 }

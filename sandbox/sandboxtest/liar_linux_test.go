@@ -27,7 +27,7 @@ func (l liar) Run(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
 		return sandbox.Exit{}, err
 	}
 	s.Need = sandbox.Need{}
-	if s.Outlet != nil {
+	if s.ServeEgress != nil {
 		defer pretend(ctx, &s)()
 	}
 	exit, err := l.Provider.Run(ctx, s)
@@ -35,12 +35,12 @@ func (l liar) Run(ctx context.Context, s sandbox.Spec) (sandbox.Exit, error) {
 	return exit, err
 }
 
-// pretend serves an outlet on the loopback of the host, where there is one for all,
+// pretend serves egress on the loopback of the host, where there is one for all,
 // and returns what ends it.
 func pretend(ctx context.Context, s *sandbox.Spec) func() {
-	serve := s.Outlet
-	s.Network, s.Outlet = sandbox.NetworkNone, nil
-	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", sandbox.OutletAddr)
+	serve := s.ServeEgress
+	s.Network, s.ServeEgress = sandbox.NetworkNone, nil
+	l, err := new(net.ListenConfig).Listen(ctx, "tcp4", sandbox.EgressAddr)
 	if err != nil {
 		return func() {} // somebody else serves it
 	}
@@ -80,7 +80,7 @@ func benchOf(t *testing.T, promise haft.Isolation, deaf bool) *Bench {
 
 // The law must be able to fail. These cases do no harm without a sandbox, root
 // included, and each must find that there is none.
-func TestLaw_catches_a_liar(t *testing.T) {
+func TestConformance_catches_a_liar(t *testing.T) {
 	b := benchOf(t, haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}, false)
 	harmless := strings.Fields(`
 		planted_files_of_the_engine_cannot_be_read host_directories_are_not_there paths_that_climb_stay_inside
@@ -97,7 +97,7 @@ func TestLaw_catches_a_liar(t *testing.T) {
 		loopback_of_the_host_is_not_reached address_of_the_host_is_not_reached
 		abstract_sockets_of_the_host_are_not_reached sockets_of_the_host_are_not_reached_by_path
 		interfaces_of_the_host_are_not_seen
-		outlet_is_the_only_address
+		egress_is_the_only_address
 		abstract_sockets_of_a_neighbour_are_not_reached ports_of_a_neighbour_are_not_reached
 		processes_of_a_neighbour_are_not_seen doings_of_a_neighbour_are_not_watched locks_of_a_neighbour_are_not_felt`)
 	if os.Geteuid() == 0 { // the permissions of devices refuse an ordinary user anyway
@@ -120,7 +120,7 @@ func TestLaw_catches_a_liar(t *testing.T) {
 	}
 }
 
-func TestLaw_catches_what_is_left(t *testing.T) {
+func TestConformance_catches_what_is_left(t *testing.T) {
 	b := benchOf(t, haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}, false)
 	v, err := b.judge(t.Context(), Case{Program: py(daemon + "time.sleep(5)"), Check: exits(0)})
 	if v != Broken || !strings.Contains(err.Error(), "processes are left") {
@@ -134,15 +134,15 @@ func TestLaw_catches_what_is_left(t *testing.T) {
 	}
 }
 
-// An outlet that could be gone around is refused, or else the law says so.
-func TestLaw_catches_an_outlet_that_holds_nobody(t *testing.T) {
+// Egress that could be gone around is refused, or else the law says so.
+func TestConformance_catches_egress_that_holds_nobody(t *testing.T) {
 	b := benchOf(t, haft.Isolation{Level: haft.LevelNone}, false)
-	if err := outletRefused(t.Context(), b); err == nil || !strings.Contains(err.Error(), "not refused") {
-		t.Errorf("outletRefused = %v, want an error", err)
+	if err := egressRefused(t.Context(), b); err == nil || !strings.Contains(err.Error(), "not refused") {
+		t.Errorf("egressRefused = %v, want an error", err)
 	}
 }
 
-func TestLaw_catches_silence(t *testing.T) {
+func TestConformance_catches_silence(t *testing.T) {
 	needy := Case{Needs: controls(haft.ControlSeccomp), Program: sh("exit 0"), Check: exits(0)}
 	gap := []haft.Gap{{Control: haft.ControlSeccomp, Reason: "not here"}}
 	tests := []struct {

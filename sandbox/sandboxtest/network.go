@@ -97,7 +97,7 @@ for f in ('tcp', 'tcp6', 'udp', 'unix', 'route', 'arp', 'dev'):
 				if !strings.HasPrefix(o.Stdout, "interfaces []\n") {
 					return errors.New("interfaces of the host are visible")
 				}
-				for _, bad := range []string{"eth0", "haft-law", " 0100007F:", "docker"} {
+				for _, bad := range []string{"eth0", "haft-case", " 0100007F:", "docker"} {
 					if strings.Contains(o.Stdout, bad) {
 						return errors.New("connections of the host are visible: " + bad)
 					}

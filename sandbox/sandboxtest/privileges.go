@@ -284,7 +284,7 @@ func otherUptime(ctx context.Context, b *Bench) error {
 // confined: a kill of everything would be the end of the user's session.
 func signalCases() []Case {
 	guard := `
-if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'law' in open('/proc/%s/cmdline' % E['HOST_PID']).read(): say('sees', 'host'); sys.exit(0)
+if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'haft-case' in open('/proc/%s/cmdline' % E['HOST_PID']).read(): say('sees', 'host'); sys.exit(0)
 `
 	return []Case{{
 		Name: "kill_of_its_group_does_not_reach_the_engine", Group: Descriptors, Alone: true,

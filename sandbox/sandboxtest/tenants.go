@@ -40,14 +40,14 @@ for pid in os.listdir('/proc'):
 			controls(haft.ControlIPCNS), nil, sysv+"make()", sysv+"look()", true, deniedFile),
 		pair("message_queues_are_gone", "POSIX message queues do not outlive the call and are not shared.",
 			controls(haft.ControlIPCNS), nil,
-			"try: call('mq_open', 'haft-law', os.O_CREAT | os.O_RDWR, 0o666, 0)\nexcept OSError: pass",
-			"attempt('queue', lambda: call('mq_open', 'haft-law', os.O_RDWR, 0, 0))", true,
+			"try: call('mq_open', 'haft-case', os.O_CREAT | os.O_RDWR, 0o666, 0)\nexcept OSError: pass",
+			"attempt('queue', lambda: call('mq_open', 'haft-case', os.O_RDWR, 0, 0))", true,
 			append([]string{"ENOSYS"}, deniedFile...)),
 		pair("abstract_sockets_of_a_neighbour_are_not_reached",
 			"Two calls cannot meet at a socket, and so hand over no descriptors.",
 			controls(haft.ControlNetNS), nil,
-			"import socket\ns = socket.socket(socket.AF_UNIX); s.bind('\\0haft-law-tenant'); s.listen()",
-			"import socket\nattempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\\0haft-law-tenant'))",
+			"import socket\ns = socket.socket(socket.AF_UNIX); s.bind('\\0haft-case-tenant'); s.listen()",
+			"import socket\nattempt('abstract', lambda: socket.socket(socket.AF_UNIX).connect('\\0haft-case-tenant'))",
 			true, deniedRoute),
 		pair("ports_of_a_neighbour_are_not_reached", "Two calls cannot meet at a port of the loopback.",
 			controls(haft.ControlNetNS), nil,
@@ -61,7 +61,7 @@ for p in os.listdir('/proc'):
     if p.isdigit():
         try: c = open('/proc/%s/cmdline' % p).read()
         except OSError: continue
-        if 'haft-law-' in c and me not in c: say(p, c[-60:])
+        if 'haft-case-' in c and me not in c: say(p, c[-60:])
 say('end ENOENT')`, true, deniedFile),
 		pair("locks_of_a_neighbour_are_not_felt",
 			"A lock on a file that both can read is a signal from one call to another.",

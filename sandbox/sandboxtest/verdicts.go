@@ -12,7 +12,7 @@ import (
 
 // VerdictsVar is the environment variable that names a directory. A run of the whole
 // law leaves its [Verdicts] there, in a file with the name of the test and of who ran
-// it: TestLaw-root.json or TestLaw-user.json.
+// it: TestConformance-root.json or TestConformance-user.json.
 const VerdictsVar = "HAFT_VERDICTS"
 
 // Verdicts are what became of all cases in one mode of a provider.
@@ -42,7 +42,7 @@ func (s *summary) String() string {
 	for _, v := range s.cases {
 		n[v]++
 	}
-	return fmt.Sprintf("law: %d held, %d stated, %d broken, %d skipped", n[Held], n[Stated], n[Broken], n[Skipped])
+	return fmt.Sprintf("conformance: %d held, %d stated, %d broken, %d skipped", n[Held], n[Stated], n[Broken], n[Skipped])
 }
 
 // write leaves the verdicts of a run of that many cases where VerdictsVar says. One

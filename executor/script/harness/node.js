@@ -2,10 +2,10 @@
 // a CommonJS module, call the function, answer. Values become JSON by the table
 // of package value. Everything that is used after the tool's code has run is held
 // here: a tool that replaces JSON or Array.prototype changes nothing. This is the
-// function of one argument that harness.go calls: what node_outlet.js gives, or
+// function of one argument that harness.go calls: what node_egress.js gives, or
 // nothing.
 "use strict";
-((outlet) => {
+((egress) => {
   const fs = require("node:fs");
   const path = require("node:path");
   const Module = require("node:module");
@@ -366,9 +366,9 @@
       if (dir !== ".") fs.mkdirSync(dir, { recursive: true });
       const data = BufferOf(f.data, "base64");
       fs.writeFileSync(f.name, f.after ? concat([fs.readFileSync(f.after), NEWLINE, data]) : data, { mode: f.mode || 0o644 });
-      if (f.trust && outlet) outlet.trust(base64(data, "utf8"));
+      if (f.trust && egress) egress.trust(base64(data, "utf8"));
     }
-    if (outlet) outlet.lead(false);
+    if (egress) egress.lead(false);
     process.argv = [process.argv[0], frame.file];
   }
 
@@ -480,7 +480,7 @@
         run(WARM, () => {});
         trace(new Error("x"), WARM);
         loaded = null;
-        if (outlet) outlet.lead(true);
+        if (egress) egress.lead(true);
         send('{"type":"ready"}');
         continue;
       }

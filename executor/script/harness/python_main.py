@@ -9,7 +9,7 @@ _MAX_MESSAGE = 4 << 10
 
 
 class _Scan:
-    """What the C scanner of JSON wants to know."""
+    """The options of the C scanner of JSON."""
 
     strict = True
     object_hook = None
@@ -33,7 +33,7 @@ except ImportError:
 
 
 def _channel(fd):
-    """Takes the channel over: the functions that read and write a frame."""
+    """Returns the functions that use the channel: read a frame, write one, end, wait."""
     import fcntl
     import _socket
     try:
@@ -56,7 +56,7 @@ def _channel(fd):
         while n:
             part = read(fd, min(n, 1 << 20))
             if not part:
-                # The host is gone, so nobody waits for anything.
+                # The host is gone.
                 os._exit(0)
             parts.append(part)
             n -= len(part)
@@ -72,9 +72,9 @@ def _channel(fd):
         # holds the descriptor.
         end(1)  # SHUT_WR
 
-    def linger():
-        # Dying takes longer than most calls, and the host need not wait for it.
-        # It closes its end when it has what it wants, or dies itself.
+    def await_host():
+        # Exiting takes longer than most calls, and the host need not wait for it.
+        # It closes its end when it has the result, or dies itself.
         try:
             while read(fd, 4096):
                 pass
@@ -88,7 +88,7 @@ def _channel(fd):
             pass
 
     os.register_at_fork(after_in_child=forked)
-    return receive, send, finish, linger
+    return receive, send, finish, await_host
 
 
 class _Source(Exception):
@@ -134,13 +134,13 @@ def _load(call):
     return module
 
 
-class _Deaf:
+class _Detector:
     """A stream that only knows whether something was written to it."""
 
-    heard = False
+    written = False
 
     def write(self, text):
-        self.heard = True
+        self.written = True
 
     def flush(self):
         pass
@@ -151,11 +151,11 @@ def _ahead(call, state):
     warnings of the compiler are left to the call, which compiles again."""
     if state.get("source") == call["source"]:
         return
-    deaf, stderr = _Deaf(), sys.stderr
-    sys.stderr = deaf
+    detector, stderr = _Detector(), sys.stderr
+    sys.stderr = detector
     try:
         code = compile(call["source"], call["file"], "exec", dont_inherit=True)
-        if not deaf.heard:
+        if not detector.written:
             call["code"] = code
     except BaseException:
         pass
@@ -168,7 +168,7 @@ _ask = []
 
 
 def _invoker(send, receive):
-    """A function that sends a frame which asks for a call, and waits for its end."""
+    """Returns a function that sends a frame that asks for a call, and waits for its result."""
     import _thread
     lock = _thread.allocate_lock()
 
@@ -196,7 +196,7 @@ def _find(module, name):
 
 
 def _prepare(call):
-    """The world of the call: environment, files, module path."""
+    """Sets up the environment, the files and the module path of a call."""
     for k, v in (call.get("env") or {}).items():
         os.environ[k] = v
     for p in call.get("path") or ():
@@ -222,7 +222,7 @@ def _prepare(call):
 
 
 def _ready(call):
-    """Makes the world of a call that is yet to be made. What fails is left to it."""
+    """Sets up a call ahead. If that fails, the call does it again and reports the error."""
     try:
         _prepare(call)
         call["ready"] = True
@@ -269,7 +269,7 @@ _settrace = sys.settrace
 
 
 def _settle(setlimit=sys.setrecursionlimit, setprofile=sys.setprofile):
-    """Takes back what a tool can leave behind that would trip us up."""
+    """Resets settings of a tool that would disturb the harness."""
     _settrace(None)
     setprofile(None)
     try:
@@ -582,7 +582,7 @@ def main(channel):
     from time import perf_counter as clock
     from _signal import pause
     leave, getpid, me = os._exit, os.getpid, os.getpid()
-    receive, send, finish, linger = _channel(channel)
+    receive, send, finish, await_host = _channel(channel)
     for s in (sys.stdout, sys.stderr):
         if s is not None:
             s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -603,7 +603,7 @@ def main(channel):
             finish()
             leave(0)
         if call["type"] == "source":
-            # It may have been told while the cell was parked, as the likely one.
+            # The cell may have got it while it was idle, as the likely one.
             if ahead.get("source") != call["source"] or ahead["file"] != call["file"]:
                 ahead = call
                 _ahead(call, state)
@@ -637,5 +637,5 @@ def main(channel):
                 pause()
         if not call.get("reuse"):
             finish()
-            linger()
+            await_host()
             leave(0)

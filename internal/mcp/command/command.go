@@ -84,7 +84,7 @@ func (r *Resolver) Place(ctx context.Context, s haft.MCPServer, env map[string]s
 	var ca []byte
 	if route != nil {
 		ends = append(ends, route.Close)
-		p.Spec.Network, p.Spec.Outlet = sandbox.NetworkOutlet, route.Serve
+		p.Spec.Network, p.Spec.ServeEgress = sandbox.NetworkEgress, route.Serve
 		ca = route.CA
 	}
 	files, err := r.hostFiles(ctx, s.Org)
@@ -102,7 +102,7 @@ func (r *Resolver) Place(ctx context.Context, s haft.MCPServer, env map[string]s
 	if c.release != nil {
 		ends = append(ends, c.release)
 	}
-	outfit, err := script.Outfits(c.argv[0], c.mounts, p.Spec.Network, ca)
+	outfit, err := script.NewProgramSpec(c.argv[0], c.mounts, p.Spec.Network, ca)
 	if err != nil {
 		return nil, err
 	}

@@ -17,8 +17,8 @@ import (
 type Config struct {
 	// Internet allows sockets of the families AF_INET and AF_INET6.
 	Internet bool
-	// Outlet allows TCP over IPv4, and nothing else of the internet.
-	Outlet bool
+	// Egress allows TCP over IPv4, and nothing else of the internet.
+	Egress bool
 	// Template is for the process that cells are forked from.
 	Template bool
 	// Reduced is for a sandbox without namespaces, which shares processes, sockets,
@@ -276,11 +276,11 @@ func pairs(c Config, no uint32) argument {
 	return a
 }
 
-// sockets judges the families of sockets, and with an outlet their types.
+// sockets judges the families of sockets, and with egress their types.
 func sockets(c Config, local, internet uint32, errno func(unix.Errno) uint32) argument {
 	a := argument{index: 0, other: errno(unix.EAFNOSUPPORT), cases: map[uint32]uint32{
 		unix.AF_UNIX: local, unix.AF_INET: internet, unix.AF_INET6: internet}}
-	if !c.Outlet {
+	if !c.Egress {
 		return a
 	}
 	// IPv6 is as if the kernel had none, so that programs take IPv4. TCP only:

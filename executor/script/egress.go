@@ -27,21 +27,21 @@ const (
 // Programs differ in which they read, and curl reads http_proxy in lower case only.
 var proxyNames = []string{"http_proxy", "https_proxy", "all_proxy"}
 
-// proxyEnv leads programs to the outlet.
+// proxyEnv leads programs to the egress.
 //
 // # Why is all_proxy not socks5h?
 //
-// The outlet speaks SOCKS, too. But httpx, and with it the clients of the model
+// The egress speaks SOCKS, too. But httpx, and with it the clients of the model
 // vendors, makes a transport for each of these variables before the first
 // request, and fails if it has no library for SOCKS, which is the usual case. So
 // that is under a name of its own for programs that are told of it.
 func proxyEnv() []string {
 	var env []string
 	for _, n := range proxyNames {
-		env = append(env, n+"=http://"+sandbox.OutletAddr, strings.ToUpper(n)+"=http://"+sandbox.OutletAddr)
+		env = append(env, n+"=http://"+sandbox.EgressAddr, strings.ToUpper(n)+"=http://"+sandbox.EgressAddr)
 	}
-	return append(env, "no_proxy=", "NO_PROXY=", "socks_proxy=socks5h://"+sandbox.OutletAddr,
-		"SOCKS_PROXY=socks5h://"+sandbox.OutletAddr,
+	return append(env, "no_proxy=", "NO_PROXY=", "socks_proxy=socks5h://"+sandbox.EgressAddr,
+		"SOCKS_PROXY=socks5h://"+sandbox.EgressAddr,
 		"NODE_USE_ENV_PROXY=1") // Node.js from 24 and 22.21 on; see harness/node.js
 }
 
@@ -50,10 +50,10 @@ func proxyEnv() []string {
 var caNames = []string{"SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "PIP_CERT",
 	"NODE_EXTRA_CA_CERTS"}
 
-// outletEnv is the environment of a request, which cannot lead away from an outlet:
+// egressEnv is the environment of a request, which cannot lead away from egress:
 // the variables that would are reserved.
-func outletEnv(req executor.Request) map[string]string {
-	if req.Network != sandbox.NetworkOutlet {
+func egressEnv(req executor.Request) map[string]string {
+	if req.Network != sandbox.NetworkEgress {
 		return req.Env
 	}
 	env := maps.Clone(req.Env)
@@ -77,8 +77,8 @@ func checkCA(req executor.Request) error {
 	if len(req.CA) == 0 {
 		return nil
 	}
-	if req.Outlet == nil {
-		return invalid("certificates to trust go with an outlet only")
+	if req.ServeEgress == nil {
+		return invalid("certificates to trust go with egress only")
 	}
 	if len(req.CA) > maxCA {
 		return invalid("the certificates to trust are %d bytes large, %d is the most", len(req.CA), maxCA)
@@ -93,7 +93,7 @@ func checkCA(req executor.Request) error {
 }
 
 // systemRoots is the file with the certificates that the system trusts, or "". It
-// is among what the mounts of an outlet show.
+// is among what the mounts of egress show.
 func systemRoots() string {
 	for _, name := range []string{
 		"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem",

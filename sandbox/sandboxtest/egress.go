@@ -17,38 +17,40 @@ import (
 	"haft/sandbox"
 )
 
-// RunOutlet holds the provider to the whole law once more, with an outlet in every
+// RunEgress holds the provider to the whole law once more, with egress in every
 // run that has no network: it must not weaken anything else. It is [RunForked]
 // with that, too, if forks is set.
-func RunOutlet(t *testing.T, open func(t *testing.T) sandbox.Provider, forks bool) {
+func RunEgress(t *testing.T, open func(t *testing.T) sandbox.Provider, forks bool) {
 	t.Helper()
 	if forks {
-		runForked(t, open, func(p sandbox.Provider) sandbox.Provider { return outletted{p} })
+		runForked(t, open, func(p sandbox.Provider) sandbox.Provider { return withEgress{p} })
 		return
 	}
-	run(t, func(t *testing.T) sandbox.Provider { return outletted{open(t)} }, Cases())
+	run(t, func(t *testing.T) sandbox.Provider { return withEgress{open(t)} }, Cases())
 }
 
-// outletted gives an outlet to runs that have no network.
-type outletted struct{ sandbox.Provider }
+// egressted gives egress to runs that have no network.
+type withEgress struct{ sandbox.Provider }
 
 // Run implements [sandbox.Provider].
-func (o outletted) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
-	if spec.Network == sandbox.NetworkNone && spec.Outlet == nil {
-		(&echo{}).outlet(&spec)
+func (o withEgress) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	if spec.Network == sandbox.NetworkNone && spec.ServeEgress == nil {
+		(&echo{}).egress(&spec)
 	}
 	return o.Provider.Run(ctx, spec)
 }
 
-// An echo is an outlet that says a word and then repeats what it hears.
+// An echo is egress that says a word and then repeats what it hears.
 type echo struct {
 	word        string
 	total, open atomic.Int64
 	peak        atomic.Int64
 }
 
-// outlet makes spec lead to e.
-func (e *echo) outlet(spec *sandbox.Spec) { spec.Network, spec.Outlet = sandbox.NetworkOutlet, e.serve }
+// egress makes spec lead to e.
+func (e *echo) egress(spec *sandbox.Spec) {
+	spec.Network, spec.ServeEgress = sandbox.NetworkEgress, e.serve
+}
 
 // serve serves one connection, until it or the run ends.
 func (e *echo) serve(ctx context.Context, conn net.Conn) {
@@ -68,7 +70,7 @@ func (e *echo) serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// way is the beginning of a program that uses the outlet.
+// way is the beginning of a program that uses the egress.
 const way = dial + `
 import threading
 O = ('127.0.0.1', ` + "PORT" + `)
@@ -77,26 +79,26 @@ def out():
     return s, f, f.readline().decode().strip()
 `
 
-// outletProgram is a program that uses the outlet.
-func outletProgram(source string) Program {
-	return py(strings.Replace(way, "PORT", strconv.Itoa(sandbox.OutletPort), 1) + source)
+// egressProgram is a program that uses the egress.
+func egressProgram(source string) Program {
+	return py(strings.Replace(way, "PORT", strconv.Itoa(sandbox.EgressPort), 1) + source)
 }
 
-// outletCases are about a network of one address.
-func outletCases() []Case {
+// egressCases are about a network of one address.
+func egressCases() []Case {
 	need := controls(haft.ControlNetNS)
 	do := func(name, story string, f func(context.Context, *Bench) error) Case {
 		return Case{Name: name, Group: Networking, Needs: need, Story: story, Do: f}
 	}
 	alone := func(c Case) Case { c.Alone = true; return c }
 	return []Case{
-		do("outlet_carries_what_is_sent", "What a program sends to the outlet arrives, and what comes back, in many "+
-			"connections and in large ones.", outletCarries),
+		do("egress_carries_what_is_sent", "What a program sends to the egress arrives, and what comes back, in many "+
+			"connections and in large ones.", egressCarries),
 		{
-			Name: "outlet_is_the_only_address", Group: Networking, Needs: need, Spec: (&echo{}).outlet,
-			Story: "A program that ignores the outlet reaches nothing: no other port and address, no UDP, no raw " +
+			Name: "egress_is_the_only_address", Group: Networking, Needs: need, Spec: (&echo{}).egress,
+			Story: "A program that ignores the egress reaches nothing: no other port and address, no UDP, no raw " +
 				"packets, no IPv6, no sockets of the host.",
-			Program: outletProgram(`
+			Program: egressProgram(`
 for p in (1, 22, 53, 80, 443, 7717, 7719, p4): attempt('port%d' % p, tcp('127.0.0.1', p))
 attempt('host', tcp(h4, p4)); attempt('lan', tcp(hl, pl)); attempt('two', tcp('127.0.0.2', O[1])); attempt('any', tcp('0.0.0.0', p4))
 attempt('metadata', tcp('169.254.169.254', 80)); attempt('internet', tcp('1.1.1.1', 443)); attempt('same', tcp('1.1.1.1', O[1]))
@@ -120,10 +122,10 @@ attempt('abstract', abstract)`),
 			Check: refused(append([]string{"EOPNOTSUPP"}, deniedRoute...), "host", "lan", "same", "six", "udp", "dns",
 				"raw", "fastopen", "abstract"),
 		}, {
-			Name: "names_fail_at_once_with_an_outlet", Group: Networking, Needs: need, Spec: (&echo{}).outlet,
+			Name: "names_fail_at_once_with_egress", Group: Networking, Needs: need, Spec: (&echo{}).egress,
 			Timed: true,
 			Story: "A program that asks for a name is told at once that there is none, and the only names are its own.",
-			Program: outletProgram(`
+			Program: egressProgram(`
 begun = time.time()
 for n in ('example.com', 'localhost.localdomain', 'metadata.google.internal'):
     try: say(n, socket.getaddrinfo(n, 80))
@@ -135,26 +137,26 @@ except OSError: say('')
 say(sorted({l.split()[0] for l in open('/etc/hosts') if l.strip()}))`),
 			Check: prints("quick\n127.0.0.1\n\n['127.0.0.1']\n"),
 		},
-		do("outlets_are_not_shared", "Of two sandboxes at once, each reaches its own outlet only, and neither can "+
-			"take the place of one.", outletsApart),
-		do("outlet_ends_with_the_run", "When Ended is called nobody is served any more, whatever the program left "+
-			"behind: connections, threads, daemons.", outletEnds),
-		do("outlet_ends_with_finish", "A caller that has what it wants does not wait for connections that are open.",
-			outletFinish),
-		do("outlet_that_is_deaf_ends_too",
-			"A connection that is served by somebody who only reads, or only waits, ends with the run.", outletDeaf),
-		alone(do("outlet_is_not_flooded", "Ten thousand connections at once are not let in, and do not hold up the "+
-			"outlet of another.", outletFlood)),
+		do("egress_is_not_shared", "Of two sandboxes at once, each reaches its own egress only, and neither can "+
+			"take the place of one.", egressesApart),
+		do("egress_ends_with_the_run", "When Ended is called nobody is served any more, whatever the program left "+
+			"behind: connections, threads, daemons.", egressEnds),
+		do("egress_ends_with_finish", "A caller that has what it wants does not wait for connections that are open.",
+			egressFinish),
+		do("egress_that_is_deaf_ends_too",
+			"A connection that is served by somebody who only reads, or only waits, ends with the run.", egressDeaf),
+		alone(do("egress_is_not_flooded", "Ten thousand connections at once are not let in, and do not hold up the "+
+			"egress of another.", egressFlood)),
 		{
-			Name: "outlet_needs_a_network_of_its_own", Group: Networking, Do: outletRefused,
-			Story: "Where a program could go around the outlet, a run that asks for one is refused.",
+			Name: "egress_needs_a_network_of_its_own", Group: Networking, Do: egressRefused,
+			Story: "Where a program could go around the egress, a run that asks for one is refused.",
 		},
 	}
 }
 
-func outletCarries(ctx context.Context, b *Bench) error {
+func egressCarries(ctx context.Context, b *Bench) error {
 	e := &echo{word: "word"}
-	o := b.Run(ctx, outletProgram(`
+	o := b.Run(ctx, egressProgram(`
 for _ in range(50):
     s, f, w = out(); s.sendall(b'line\n'); assert (w, f.readline()) == ('word', b'line\n'); s.close()
 def large():
@@ -164,7 +166,7 @@ def large():
 all = [threading.Thread(target=large) for _ in range(4)]
 for t in all: t.start()
 for t in all: t.join()
-say('done')`), e.outlet)
+say('done')`), e.egress)
 	if n := e.total.Load(); n != 54 && o.Err == nil {
 		return fmt.Errorf("%d connections came, want 54: %v", n, o)
 	}
@@ -179,14 +181,14 @@ func because(err error, o Outcome) error {
 	return nil
 }
 
-func outletsApart(ctx context.Context, b *Bench) error {
+func egressesApart(ctx context.Context, b *Bench) error {
 	const n = 3
 	var all sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
 		all.Go(func() {
-			e := &echo{word: fmt.Sprintf("outlet-%d", i)}
-			o := b.Run(ctx, outletProgram(`
+			e := &echo{word: fmt.Sprintf("egress-%d", i)}
+			o := b.Run(ctx, egressProgram(`
 words = set()
 for _ in range(100):
     s, f, w = out(); words.add(w); s.close()
@@ -199,7 +201,7 @@ def steal(option):
     return go
 held = out()
 for o in (0, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
-    attempt('steal', steal(o))`), e.outlet)
+    attempt('steal', steal(o))`), e.egress)
 			err := exits(0)(o)
 			said := strings.Split(o.Stdout, "\n")
 			if err == nil && (said[0] != fmt.Sprintf("['%s']", e.word) || strings.Contains(o.Stdout, "done") ||
@@ -213,11 +215,11 @@ for o in (0, socket.SO_REUSEADDR, socket.SO_REUSEPORT):
 	return errors.Join(errs...)
 }
 
-func outletEnds(ctx context.Context, b *Bench) error {
+func egressEnds(ctx context.Context, b *Bench) error {
 	e := &echo{}
 	var ended, atEnd atomic.Int64
 	var open atomic.Int64
-	live, err := b.Start(ctx, outletProgram(`
+	live, err := b.Start(ctx, egressProgram(`
 def busy():
     while True:
         try:
@@ -231,7 +233,7 @@ if os.fork() == 0:
 threading.Thread(target=busy, daemon=True).start()
 time.sleep(0.1)
 sys.stdout.flush(); os._exit(3)`), func(s *sandbox.Spec) {
-		e.outlet(s)
+		e.egress(s)
 		s.Ended = func(sandbox.Exit) {
 			ended.Add(1)
 			open.Store(e.open.Load())
@@ -253,15 +255,15 @@ sys.stdout.flush(); os._exit(3)`), func(s *sandbox.Spec) {
 	return errors.Join(because(err, o), left(live.token))
 }
 
-func outletFinish(ctx context.Context, b *Bench) error {
+func egressFinish(ctx context.Context, b *Bench) error {
 	e, finish := &echo{}, make(chan struct{})
 	var open atomic.Int64
 	open.Store(-1)
-	live, err := b.Start(ctx, outletProgram(`
+	live, err := b.Start(ctx, egressProgram(`
 held = [out() for _ in range(16)]
 tell('ready')
 while True: time.sleep(1)`), func(s *sandbox.Spec) {
-		e.outlet(s)
+		e.egress(s)
 		s.Finish, s.Ended = finish, func(sandbox.Exit) { open.Store(e.open.Load()) }
 	})
 	if err != nil {
@@ -278,7 +280,7 @@ while True: time.sleep(1)`), func(s *sandbox.Spec) {
 	return errors.Join(because(err, o), left(live.token))
 }
 
-func outletDeaf(ctx context.Context, b *Bench) error {
+func egressDeaf(ctx context.Context, b *Bench) error {
 	for name, serve := range map[string]func(context.Context, net.Conn){
 		"reading": func(_ context.Context, conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
 		"writing": func(_ context.Context, conn net.Conn) {
@@ -288,12 +290,12 @@ func outletDeaf(ctx context.Context, b *Bench) error {
 		"waiting": func(ctx context.Context, _ net.Conn) { <-ctx.Done() },
 	} {
 		var open atomic.Int64
-		o := b.Run(ctx, outletProgram(`
+		o := b.Run(ctx, egressProgram(`
 a = [socket.create_connection(O) for _ in range(4)]
 time.sleep(0.05)
 say('done'); sys.stdout.flush(); os._exit(0)`), func(s *sandbox.Spec) {
-			s.Network = sandbox.NetworkOutlet
-			s.Outlet = func(ctx context.Context, conn net.Conn) {
+			s.Network = sandbox.NetworkEgress
+			s.ServeEgress = func(ctx context.Context, conn net.Conn) {
 				open.Add(1)
 				defer open.Add(-1)
 				serve(ctx, conn)
@@ -306,11 +308,11 @@ say('done'); sys.stdout.flush(); os._exit(0)`), func(s *sandbox.Spec) {
 	return nil
 }
 
-func outletFlood(ctx context.Context, b *Bench) error {
+func egressFlood(ctx context.Context, b *Bench) error {
 	e := &echo{}
 	// Without a cgroup memory that processes share counts for each: 21 Pythons are 300 MB.
-	more := func(s *sandbox.Spec) { s.Limits.OpenFiles, s.Limits.Memory = 1024, 1<<30; e.outlet(s) }
-	live, err := b.Start(ctx, outletProgram(`
+	more := func(s *sandbox.Spec) { s.Limits.OpenFiles, s.Limits.Memory = 1024, 1<<30; e.egress(s) }
+	live, err := b.Start(ctx, egressProgram(`
 import resource
 most = min(500, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 16)
 r, w = os.pipe()
@@ -334,15 +336,15 @@ say('done'); sys.stdout.flush(); os._exit(0)`), more)
 	}
 	other := &echo{word: "other"}
 	begun := time.Now()
-	second := b.Run(ctx, outletProgram(`say(out()[2])`), other.outlet)
+	second := b.Run(ctx, egressProgram(`say(out()[2])`), other.egress)
 	took, total := time.Since(begun), e.total.Load() // while nobody leaves
 	err = errors.Join(because(prints("other\n")(second), second), live.Say("go"))
 	o := live.Wait()
 	switch {
 	case err != nil:
-	case e.peak.Load() > sandbox.OutletConns:
-		err = fmt.Errorf("%d connections were served at once, %d is the most", e.peak.Load(), sandbox.OutletConns)
-	case total > sandbox.OutletConns:
+	case e.peak.Load() > sandbox.EgressConns:
+		err = fmt.Errorf("%d connections were served at once, %d is the most", e.peak.Load(), sandbox.EgressConns)
+	case total > sandbox.EgressConns:
 		err = fmt.Errorf("%d connections were let in while nobody left", total)
 	case took > 10*time.Second:
 		err = fmt.Errorf("another waited for %v", took)
@@ -352,9 +354,9 @@ say('done'); sys.stdout.flush(); os._exit(0)`), more)
 	return errors.Join(because(err, o), left(live.token))
 }
 
-func outletRefused(ctx context.Context, b *Bench) error {
+func egressRefused(ctx context.Context, b *Bench) error {
 	e := &echo{word: "hello"}
-	o := b.Run(ctx, outletProgram(`say(out()[2])`), e.outlet)
+	o := b.Run(ctx, egressProgram(`say(out()[2])`), e.egress)
 	if b.iso.Has(haft.ControlNetNS) {
 		return because(prints("hello\n")(o), o)
 	}

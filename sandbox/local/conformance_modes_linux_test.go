@@ -18,16 +18,16 @@ import (
 )
 
 // The reduced mode is what a container that forbids namespaces gives.
-func TestLaw_reduced(t *testing.T) {
+func TestConformance_reduced(t *testing.T) {
 	without(t, haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS,
 		haft.ControlIPCNS, haft.ControlUTSNS, haft.ControlCgroupNS, haft.ControlTimeNS)
 }
 
-func TestLaw_without_cgroups(t *testing.T) {
+func TestConformance_without_cgroups(t *testing.T) {
 	without(t, haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU)
 }
 
-func TestLaw_without_seccomp(t *testing.T) {
+func TestConformance_without_seccomp(t *testing.T) {
 	without(t, haft.ControlSeccomp)
 }
 
@@ -37,23 +37,23 @@ func without(t *testing.T, lack ...haft.Control) {
 	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{Forbid: lack}) })
 }
 
-func TestLaw_forked_as_an_ordinary_user(t *testing.T) {
-	asUser(t, "TestLawForked")
+func TestConformance_forked_as_an_ordinary_user(t *testing.T) {
+	asUser(t, "TestConformanceForked")
 }
 
 // If the tests run as root, the law is also held by an ordinary user, who has
 // neither cgroups nor ids to give away.
-func TestLaw_as_an_ordinary_user(t *testing.T) {
-	asUser(t, "TestLaw")
+func TestConformance_as_an_ordinary_user(t *testing.T) {
+	asUser(t, "TestConformance")
 }
 
-func TestLaw_reduced_as_an_ordinary_user(t *testing.T) {
-	asUser(t, "TestLaw_reduced")
+func TestConformance_reduced_as_an_ordinary_user(t *testing.T) {
+	asUser(t, "TestConformance_reduced")
 }
 
 // Two servers with directories of their own are two strangers on one machine:
 // when one comes or goes, the calls of the other go on.
-func TestLaw_instances_do_not_disturb_each_other(t *testing.T) {
+func TestConformance_instances_do_not_disturb_each_other(t *testing.T) {
 	first := open(t, local.Config{})
 	begin := make(chan struct{})
 	type end struct {
@@ -164,7 +164,7 @@ func asUser(t *testing.T, name string) {
 					t.Skip("skipped as an ordinary user, see above")
 				}
 			})
-		} else if strings.Contains(line, "law: ") {
+		} else if strings.Contains(line, "conformance: ") {
 			t.Log(strings.TrimSpace(line))
 		}
 	}

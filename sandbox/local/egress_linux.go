@@ -13,17 +13,17 @@ import (
 	"haft/sandbox/local/internal/plan"
 )
 
-// An outlet is the one way out of a sandbox: a listener that was made inside the
+// Egress is the one way out of a sandbox: a listener that was made inside the
 // network namespace of the run and is accepted from out here. Nothing is copied,
 // and no process of ours runs inside for it.
 //
 //	sandbox                                   Haft
 //	  socket, bind, listen in its own network
 //	  the listener, over the socket ─────────► accepts on it
-//	  connect 127.0.0.1:7718 ────────────────► Spec.Outlet(conn)
+//	  connect 127.0.0.1:7718 ────────────────► Spec.Egress(conn)
 //
-// Lifecycle: openOutlet → close, which can be called again.
-type outlet struct {
+// Lifecycle: openEgress → close, which can be called again.
+type egressListener struct {
 	l      net.Listener
 	serve  func(context.Context, net.Conn)
 	ctx    context.Context // of the connections
@@ -38,37 +38,37 @@ type outlet struct {
 }
 
 const (
-	// outletGrace is what connections have after the end of the command, so that
+	// egressGrace is what connections have after the end of the command, so that
 	// an answer that is all but sent is not recorded as one that was cut.
-	outletGrace = 20 * time.Millisecond
-	// outletPause is how long nobody is let in after a failure to accept, which
+	egressGrace = 20 * time.Millisecond
+	// egressPause is how long nobody is let in after a failure to accept, which
 	// is for want of descriptors.
-	outletPause = 10 * time.Millisecond
+	acceptPause = 10 * time.Millisecond
 )
 
-// listen plans the listener of a run that has an outlet. It follows what keeps the
+// listen plans the listener of a run that has egress. It follows what keeps the
 // private directories: see run.hold.
 func listen(pl *plan.Plan, spec *sandbox.Spec) {
-	if spec.Network == sandbox.NetworkOutlet {
-		pl.Listen(sandbox.OutletPort, sandbox.OutletConns)
+	if spec.Network == sandbox.NetworkEgress {
+		pl.Listen(sandbox.EgressPort, sandbox.EgressConns)
 	}
 }
 
-// nobody is the outlet of a template.
-func nobody(_ context.Context, conn net.Conn) { _ = conn.Close() } // nothing was written
+// nobody is the egress of a template.
+func closeConn(_ context.Context, conn net.Conn) { _ = conn.Close() } // nothing was written
 
-// openOutlet begins to accept from the listener fd, which it takes over. The end
-// of ctx is not that of the outlet: a command has a moment after it.
-func openOutlet(ctx context.Context, fd int, serve func(context.Context, net.Conn)) (*outlet, error) {
+// openEgress begins to accept from the listener fd, which it takes over. The end
+// of ctx is not that of the egress: a command has a moment after it.
+func openEgress(ctx context.Context, fd int, serve func(context.Context, net.Conn)) (*egressListener, error) {
 	f := os.NewFile(uintptr(fd), "outlet")
 	l, err := net.FileListener(f)
 	if err := errors.Join(err, f.Close()); err != nil {
-		return nil, fmt.Errorf("open outlet: %w", err)
+		return nil, fmt.Errorf("open egress: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	o := &outlet{
+	o := &egressListener{
 		l: l, serve: serve, ctx: ctx, cancel: cancel,
-		slots: make(chan struct{}, sandbox.OutletConns), conns: map[net.Conn]struct{}{},
+		slots: make(chan struct{}, sandbox.EgressConns), conns: map[net.Conn]struct{}{},
 	}
 	o.work.Go(o.accept)
 	return o, nil
@@ -76,7 +76,7 @@ func openOutlet(ctx context.Context, fd int, serve func(context.Context, net.Con
 
 // accept lets connections in as long as there is room. What finds none waits in
 // the queue of the kernel, and beyond that outside.
-func (o *outlet) accept() {
+func (o *egressListener) accept() {
 	for {
 		select {
 		case o.slots <- struct{}{}:
@@ -90,7 +90,7 @@ func (o *outlet) accept() {
 		if err != nil {
 			<-o.slots
 			select {
-			case <-time.After(outletPause):
+			case <-time.After(acceptPause):
 				continue
 			case <-o.ctx.Done():
 				return
@@ -98,13 +98,13 @@ func (o *outlet) accept() {
 		}
 		o.work.Go(func() {
 			defer func() { <-o.slots }()
-			o.one(conn)
+			o.serveConn(conn)
 		})
 	}
 }
 
 // one serves one connection.
-func (o *outlet) one(conn net.Conn) {
+func (o *egressListener) serveConn(conn net.Conn) {
 	defer conn.Close() // whoever wrote to it has seen what became of it
 	o.mu.Lock()
 	ended := o.ended
@@ -120,9 +120,9 @@ func (o *outlet) one(conn net.Conn) {
 	}
 }
 
-// close ends the outlet of a run whose command is being killed, or is gone. It
-// returns when nobody is served any more. A nil outlet is closed.
-func (o *outlet) close() {
+// close ends the egress of a run whose command is being killed, or is gone. It
+// returns when nobody is served any more. A nil egress is closed.
+func (o *egressListener) close() {
 	if o == nil {
 		return
 	}
@@ -133,22 +133,22 @@ func (o *outlet) close() {
 			o.work.Wait()
 			close(done)
 		}()
-		o.hush()
-		timer := time.NewTimer(outletGrace)
+		o.closeReads()
+		timer := time.NewTimer(egressGrace)
 		defer timer.Stop()
 		select {
 		case <-done:
 		case <-timer.C:
 		}
 		o.cancel()
-		o.cut()
+		o.closeConns()
 		<-done
 	})
 }
 
 // hush ends the reading side of all connections, behind what has arrived: those
 // that wait for a request have waited for the last.
-func (o *outlet) hush() {
+func (o *egressListener) closeReads() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ended = true
@@ -160,7 +160,7 @@ func (o *outlet) hush() {
 }
 
 // cut closes all connections.
-func (o *outlet) cut() {
+func (o *egressListener) closeConns() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for conn := range o.conns {

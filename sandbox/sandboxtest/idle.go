@@ -17,10 +17,10 @@ func parkedCases() []Case {
 		Name: "limits_hold_before_begin", Group: Processes, Needs: confined, Do: busyBeforeBegin,
 		Story: "A program that has not begun, and burns processor time, meets the limit of its call.",
 	}, {
-		Name: "parked_program_is_one_process", Group: Processes, Needs: confined, Do: parkedProcesses,
+		Name: "idle_program_is_one_process", Group: Processes, Needs: confined, Do: idleProcesses,
 		Story: "A program that is prepared and left a process behind is ended before it begins.",
 	}, {
-		Name: "parked_program_does_nothing", Group: Processes, Needs: confined, Do: parkedBusy,
+		Name: "idle_program_does_nothing", Group: Processes, Needs: confined, Do: idleBusy,
 		Story: "A program that is prepared and goes on burning processor time is ended before it begins.",
 	}, {
 		Name: "cpu_limit_counts_children_that_nobody_waits_for", Group: Processes, Needs: confined,
@@ -68,7 +68,7 @@ say('done')`),
 		Story: "Processor time and memory of a call, prepared ahead or not, are those that it used or unknown: " +
 			"never 0, and never those of the preparation.",
 	}, {
-		Name: "parked_program_waits_as_long_as_it_likes", Group: Honest, Do: parkedIdle,
+		Name: "idle_program_waits_as_long_as_it_likes", Group: Honest, Do: idleForLong,
 		Story: "A program that is prepared and waits, threads and all, is not disturbed.",
 	}}
 }
@@ -110,12 +110,12 @@ func busyBeforeBegin(ctx context.Context, b *Bench) error {
 	return hits(haft.FailCPU)(o)
 }
 
-func parkedProcesses(ctx context.Context, b *Bench) error {
+func idleProcesses(ctx context.Context, b *Bench) error {
 	o, err := parked(ctx, b, "if os.fork() == 0: time.sleep(60)\ntell('ready'); line()", false)
 	return errors.Join(err, hits(haft.FailPIDs)(o))
 }
 
-func parkedBusy(ctx context.Context, b *Bench) error {
+func idleBusy(ctx context.Context, b *Bench) error {
 	o, err := parked(ctx, b, `import threading
 def burn():
     while True: pass
@@ -124,7 +124,7 @@ tell('ready'); line()`, false)
 	return errors.Join(err, hits(haft.FailCPU)(o))
 }
 
-func parkedIdle(ctx context.Context, b *Bench) error {
+func idleForLong(ctx context.Context, b *Bench) error {
 	o, err := parked(ctx, b, `import threading
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 tell('ready'); say(line()); os._exit(0)`, true)

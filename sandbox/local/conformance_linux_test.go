@@ -8,10 +8,10 @@ import (
 	"haft/sandbox/sandboxtest"
 )
 
-func TestLaw(t *testing.T) {
+func TestConformance(t *testing.T) {
 	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) })
 }
 
-func TestLawForked(t *testing.T) {
+func TestConformanceForked(t *testing.T) {
 	sandboxtest.RunForked(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) })
 }

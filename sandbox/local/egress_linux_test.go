@@ -23,26 +23,26 @@ import (
 	"haft/sandbox/sandboxtest"
 )
 
-func TestLaw_with_an_outlet(t *testing.T) {
-	sandboxtest.RunOutlet(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) }, false)
+func TestConformance_with_egress(t *testing.T) {
+	sandboxtest.RunEgress(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) }, false)
 }
 
-func TestLaw_forked_with_an_outlet(t *testing.T) {
-	sandboxtest.RunOutlet(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) }, true)
+func TestConformance_forked_with_egress(t *testing.T) {
+	sandboxtest.RunEgress(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{}) }, true)
 }
 
-func TestLaw_with_an_outlet_as_an_ordinary_user(t *testing.T) {
-	asUser(t, "TestLaw_with_an_outlet")
+func TestConformance_with_egress_as_an_ordinary_user(t *testing.T) {
+	asUser(t, "TestConformance_with_egress")
 }
 
 // Without the filter and without Landlock it is the network namespace that holds.
-func TestLaw_outlet_by_its_namespace_alone(t *testing.T) {
-	sandboxtest.RunOutlet(t, func(t *testing.T) sandbox.Provider {
+func TestConformance_egress_by_its_namespace_alone(t *testing.T) {
+	sandboxtest.RunEgress(t, func(t *testing.T) sandbox.Provider {
 		return open(t, local.Config{Forbid: []haft.Control{haft.ControlSeccomp, haft.ControlLandlock}})
 	}, false)
 }
 
-// served is an outlet that answers each line in capitals.
+// served is egress that answers each line in capitals.
 func served(_ context.Context, conn net.Conn) {
 	for r := bufio.NewReader(conn); ; {
 		line, err := r.ReadString('\n')
@@ -55,12 +55,12 @@ func served(_ context.Context, conn net.Conn) {
 	}
 }
 
-// withOutlet makes a run lead to an outlet.
-func withOutlet(serve func(context.Context, net.Conn)) func(*sandbox.Spec) {
-	return func(s *sandbox.Spec) { s.Network, s.Outlet = sandbox.NetworkOutlet, serve }
+// withEgress makes a run lead to egress.
+func withEgress(serve func(context.Context, net.Conn)) func(*sandbox.Spec) {
+	return func(s *sandbox.Spec) { s.Network, s.ServeEgress = sandbox.NetworkEgress, serve }
 }
 
-// ask is a script that uses the outlet once.
+// ask is a script that uses the egress once.
 const ask = `exec 5<>/dev/tcp/127.0.0.1/7718 && echo hello >&5 && read -r x <&5 && echo "$x"`
 
 // confined opens a provider, or ends the test where it has no network namespace,
@@ -76,7 +76,7 @@ func confined(t *testing.T) *local.Provider {
 		return p
 	}
 	spec := sandbox.Spec{Argv: []string{"/bin/true"}, Mounts: system()}
-	withOutlet(served)(&spec)
+	withEgress(served)(&spec)
 	if _, err := p.Run(t.Context(), spec); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Run = %v, want code %q", err, haft.CodeDenied)
 	}
@@ -84,28 +84,28 @@ func confined(t *testing.T) *local.Provider {
 	return nil
 }
 
-func TestRun_outlet(t *testing.T) {
+func TestRun_egress(t *testing.T) {
 	p := confined(t)
-	if exit, out := sh(t, p, ask, withOutlet(served)); out != "HELLO\n" || exit.Cause != sandbox.CauseExit {
+	if exit, out := sh(t, p, ask, withEgress(served)); out != "HELLO\n" || exit.Cause != sandbox.CauseExit {
 		t.Errorf("printed %q, %+v", out, exit)
 	}
-	if exit, _ := sh(t, p, ask, withOutlet(served)); !exit.Isolation.Has(haft.ControlNetNS) {
-		t.Error("a run with an outlet says that it has no network namespace")
+	if exit, _ := sh(t, p, ask, withEgress(served)); !exit.Isolation.Has(haft.ControlNetNS) {
+		t.Error("a run with egress says that it has no network namespace")
 	}
 	if _, out := sh(t, p, ask); strings.Contains(out, "HELLO") {
-		t.Errorf("without an outlet: %q", out)
+		t.Errorf("without egress: %q", out)
 	}
 }
 
-// The first run of a provider is its proof: with an outlet, too.
-func TestRun_outlet_of_the_first_run(t *testing.T) {
+// The first run of a provider is its proof: with egress, too.
+func TestRun_egress_of_the_first_run(t *testing.T) {
 	confined(t)
-	if _, out := sh(t, open(t, local.Config{}), ask, withOutlet(served)); out != "HELLO\n" {
+	if _, out := sh(t, open(t, local.Config{}), ask, withEgress(served)); out != "HELLO\n" {
 		t.Errorf("printed %q", out)
 	}
 }
 
-func TestTemplate_outlet(t *testing.T) {
+func TestTemplate_egress(t *testing.T) {
 	p := confined(t)
 	python := "/usr/bin/python3"
 	if _, err := os.Stat(python); err != nil {
@@ -113,7 +113,7 @@ func TestTemplate_outlet(t *testing.T) {
 	}
 	boot := "import os, socket\ndef main(channel):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
 		"s.sendall(b'hello\\n'); os.write(1, s.recv(99)); os._exit(0)"
-	spec := sandbox.Spec{Argv: []string{python, "-I", "-S"}, Mounts: system(), Network: sandbox.NetworkOutlet}
+	spec := sandbox.Spec{Argv: []string{python, "-I", "-S"}, Mounts: system(), Network: sandbox.NetworkEgress}
 	tmpl, err := p.Template(t.Context(), spec, boot)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +127,7 @@ func TestTemplate_outlet(t *testing.T) {
 		all.Go(func() {
 			var out strings.Builder
 			exit, err := tmpl.Run(t.Context(), sandbox.Spec{Stdout: &out, Stderr: &out,
-				Outlet: func(_ context.Context, conn net.Conn) {
+				ServeEgress: func(_ context.Context, conn net.Conn) {
 					fmt.Fprintf(conn, "fork %d", i)
 				}})
 			if err != nil || exit.Code != 0 || out.String() != fmt.Sprintf("fork %d", i) {
@@ -142,8 +142,8 @@ func TestTemplate_outlet(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer none.Close()
-	if _, err := none.Run(t.Context(), sandbox.Spec{Outlet: served}); haft.CodeOf(err) != haft.CodeInvalid {
-		t.Errorf("an outlet of a template without one: %v, want code %q", err, haft.CodeInvalid)
+	if _, err := none.Run(t.Context(), sandbox.Spec{ServeEgress: served}); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("egress of a template without one: %v, want code %q", err, haft.CodeInvalid)
 	}
 }
 
@@ -179,11 +179,11 @@ func foreign(t *testing.T) int {
 	return len(all)
 }
 
-func TestRun_outlet_leaves_no_namespace(t *testing.T) {
+func TestRun_egress_leaves_no_namespace(t *testing.T) {
 	p := confined(t)
 	during := 0
 	for range 20 {
-		sh(t, p, ask, withOutlet(func(ctx context.Context, conn net.Conn) {
+		sh(t, p, ask, withEgress(func(ctx context.Context, conn net.Conn) {
 			during = max(during, foreign(t))
 			served(ctx, conn)
 		}))
@@ -198,7 +198,7 @@ func TestRun_outlet_leaves_no_namespace(t *testing.T) {
 
 // A run that is given up in the middle ends its connections, whichever way they
 // are busy, and waits for those who serve them.
-func TestRun_outlet_is_given_up(t *testing.T) {
+func TestRun_egress_is_given_up(t *testing.T) {
 	p := confined(t)
 	for range 5 {
 		var open atomic.Int64
@@ -215,14 +215,14 @@ func TestRun_outlet_is_given_up(t *testing.T) {
 				"for i in 1 2 3 4; do exec {fd}<>/dev/tcp/127.0.0.1/7718; done; sleep 60"},
 			Mounts: system(), Env: []string{"PATH=/usr/bin:/bin"},
 		}
-		withOutlet(func(ctx context.Context, conn net.Conn) {
+		withEgress(func(ctx context.Context, conn net.Conn) {
 			open.Add(1)
 			defer open.Add(-1)
 			came <- struct{}{}
 			select {
 			case <-ctx.Done():
 			case <-time.After(30 * time.Second):
-				t.Error("nobody told the outlet of the end")
+				t.Error("nobody told the egress of the end")
 			}
 		})(&spec)
 		exit, err := p.Run(ctx, spec)
@@ -235,11 +235,11 @@ func TestRun_outlet_is_given_up(t *testing.T) {
 
 // What was sent before the end arrives, and an answer that is under way is let
 // finish.
-func TestRun_outlet_hears_the_last_words(t *testing.T) {
+func TestRun_egress_hears_the_last_words(t *testing.T) {
 	p := confined(t)
 	heard := make(chan string, 1)
 	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && read -r x <&5 && echo the last words >&5`,
-		withOutlet(func(ctx context.Context, conn net.Conn) {
+		withEgress(func(ctx context.Context, conn net.Conn) {
 			_, _ = io.WriteString(conn, "I am listening\n") // or nothing is heard
 			b, err := io.ReadAll(conn)
 			heard <- fmt.Sprint(string(b), err, ctx.Err())
@@ -249,8 +249,8 @@ func TestRun_outlet_hears_the_last_words(t *testing.T) {
 	}
 }
 
-// Many runs with outlets at once, of which some are given up.
-func TestRun_outlet_hammer(t *testing.T) {
+// Many runs with egresses at once, of which some are given up.
+func TestRun_egress_hammer(t *testing.T) {
 	p := confined(t)
 	var open atomic.Int64
 	var all sync.WaitGroup
@@ -260,7 +260,7 @@ func TestRun_outlet_hammer(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(1+(i*7+j*13)%60)*time.Millisecond)
 				spec := sandbox.Spec{Argv: []string{"/bin/bash", "-c", "while " + ask + "; do :; done"},
 					Mounts: system(), Env: []string{"PATH=/usr/bin:/bin"}}
-				withOutlet(func(ctx context.Context, conn net.Conn) {
+				withEgress(func(ctx context.Context, conn net.Conn) {
 					open.Add(1)
 					defer open.Add(-1)
 					served(ctx, conn)

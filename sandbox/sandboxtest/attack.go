@@ -14,28 +14,28 @@ import (
 	"haft/sandbox"
 )
 
-//go:embed onslaught.py
-var onslaught string
+//go:embed attack.py
+var attack string
 
-// AttackTimeVar is the environment variable that says how long the onslaught lasts:
+// AttackTimeVar is the environment variable that says how long the attack lasts:
 // "60s", say.
 const AttackTimeVar = "HAFT_ATTACK_TIME"
 
-// What the onslaught calls the objects that it tries to leave behind.
+// What the attack calls the objects that it tries to leave behind.
 const (
-	onslaughtName = "haft-law-onslaught"
-	onslaughtKey  = 0x48414655
+	attackName = "haft-case-attack"
+	attackKey  = 0x48414655
 )
 
-// onslaughtRounds is how often the attacker and the burner take turns, so that both have
+// attackRounds is how often the attacker and the burner take turns, so that both have
 // the same part in whatever else the machine does meanwhile.
-const onslaughtRounds = 4
+const attackRounds = 4
 
-// onslaughtCases have one program do everything at once.
-func onslaughtCases() []Case {
-	lasts := onslaughtTime()
+// attackCases have one program do everything at once.
+func attackCases() []Case {
+	lasts := attackTime()
 	return []Case{{
-		Name: "onslaught_on_the_supervisor_slows_nobody", Group: Tenants, Needs: controls(haft.ControlSeccomp),
+		Name: "attack_on_the_supervisor_slows_nobody", Group: Tenants, Needs: controls(haft.ControlSeccomp),
 		Timed: true, Lasts: lasts,
 		Story: "A program that attacks its supervisor by limits, signals, priorities, descriptors, memory, inotify, " +
 			"terminals, keyrings, " +
@@ -46,8 +46,8 @@ func onslaughtCases() []Case {
 	}}
 }
 
-// onslaughtTime is 2 s, or what the environment says.
-func onslaughtTime() time.Duration {
+// attackTime is 2 s, or what the environment says.
+func attackTime() time.Duration {
 	if d, err := time.ParseDuration(os.Getenv(AttackTimeVar)); err == nil && d > 0 {
 		return d
 	}
@@ -68,12 +68,12 @@ func withstand(ctx context.Context, b *Bench, lasts time.Duration) error {
 	}
 	var attacked, burned []time.Duration
 	did := map[string]bool{}
-	for range onslaughtRounds {
+	for range attackRounds {
 		for _, turn := range []struct {
 			burn bool
 			last time.Duration
 			to   *[]time.Duration
-		}{{true, lasts / onslaughtRounds / 2, &burned}, {false, lasts / onslaughtRounds, &attacked}} {
+		}{{true, lasts / attackRounds / 2, &burned}, {false, lasts / attackRounds, &attacked}} {
 			took, err := beside(ctx, b, turn.burn, turn.last, did)
 			if err != nil {
 				return err
@@ -85,7 +85,7 @@ func withstand(ctx context.Context, b *Bench, lasts time.Duration) error {
 		return fmt.Errorf("of 11 attacks only these were made: %v", did)
 	}
 	slow, usual := median(attacked), median(burned)
-	fmt.Fprintf(&b.figures, "onslaught of %v: a neighbour's call takes %.1f ms at the median of %d, beside a burner "+
+	fmt.Fprintf(&b.figures, "attack of %v: a neighbour's call takes %.1f ms at the median of %d, beside a burner "+
 		"%.1f ms of %d: %.2f times\n",
 		lasts, ms(slow), len(attacked), ms(usual), len(burned), float64(slow)/float64(usual))
 	if slow > max(2*usual, usual+noise) {
@@ -102,8 +102,8 @@ const noise = 10 * time.Millisecond
 func beside(ctx context.Context, b *Bench, burn bool, last time.Duration,
 	did map[string]bool) ([]time.Duration, error) {
 	head := fmt.Sprintf("BURN, NAME, KEY = %s, %q, %d\n", map[bool]string{true: "True", false: "False"}[burn],
-		onslaughtName, onslaughtKey)
-	live, err := b.Start(ctx, py(head+onslaught), func(s *sandbox.Spec) {
+		attackName, attackKey)
+	live, err := b.Start(ctx, py(head+attack), func(s *sandbox.Spec) {
 		s.Limits.Wall, s.Limits.CPU = haft.Millis(last+10*time.Second), haft.Millis(time.Hour)
 		s.Limits.Memory = 512 << 20
 	})

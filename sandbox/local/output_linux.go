@@ -18,13 +18,13 @@ type outputReader struct {
 	w     io.Writer
 	limit int64
 	// flooded is told, once, when far more came than will be kept.
-	flooded func()
+	onFlood func()
 	done    chan struct{}
 
-	mu    sync.Mutex // held while something is read and passed on
-	total int64      // came
-	kept  int64      // given to w
-	deaf  bool       // nothing counts any more
+	mu      sync.Mutex // held while something is read and passed on
+	total   int64      // came
+	kept    int64      // given to w
+	stopped bool       // nothing counts any more
 }
 
 // floodFactor and floodLeast say when output is a flood: that many times the
@@ -45,7 +45,7 @@ func startOutputReader(w io.Writer, limit int64, flooded func()) (*outputReader,
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &outputReader{f: r, w: w, limit: limit, flooded: flooded, done: make(chan struct{})}
+	p := &outputReader{f: r, w: w, limit: limit, onFlood: flooded, done: make(chan struct{})}
 	go p.run()
 	return p, far, nil
 }
@@ -109,12 +109,12 @@ func (p *outputReader) read(fd int) (ready, more bool) {
 
 // take passes b on, or what of it is within the limit. Preconditions: mu is held.
 func (p *outputReader) take(b []byte) {
-	if p.deaf {
+	if p.stopped {
 		return
 	}
 	flood := max(p.limit*floodFactor, floodLeast)
 	if p.total < flood && p.total+int64(len(b)) >= flood {
-		p.flooded()
+		p.onFlood()
 	}
 	p.total += int64(len(b))
 	keep := b[:min(int64(len(b)), max(p.limit-p.kept, 0))]
@@ -134,7 +134,7 @@ func (p *outputReader) take(b []byte) {
 
 // quiet makes the pump deaf if nothing is in the pipe and nothing is being passed
 // on, and reports that. It waits for nobody.
-func (p *outputReader) quiet() bool {
+func (p *outputReader) stopIfEmpty() bool {
 	raw, err := p.f.SyscallConn()
 	if err != nil || !p.mu.TryLock() {
 		return false
@@ -142,11 +142,11 @@ func (p *outputReader) quiet() bool {
 	defer p.mu.Unlock()
 	if err := raw.Control(func(fd uintptr) {
 		n, err := unix.IoctlGetInt(int(fd), unix.TIOCINQ)
-		p.deaf = err == nil && n == 0
+		p.stopped = err == nil && n == 0
 	}); err != nil {
 		return false
 	}
-	return p.deaf
+	return p.stopped
 }
 
 // drain takes what is in the pipe at this moment, and ends.
@@ -162,7 +162,7 @@ func (p *outputReader) close() {
 }
 
 // unmixed returns writers that are not called at the same time if both are one.
-func unmixed(out, errs io.Writer) (io.Writer, io.Writer) {
+func serialised(out, errs io.Writer) (io.Writer, io.Writer) {
 	same := func() (same bool) {
 		defer func() { _ = recover() }() // types that cannot be compared are not the same
 		return out != nil && out == errs

@@ -18,7 +18,7 @@ import (
 
 // A package that leaves processes behind when it is imported runs them only while a call
 // of its tool runs: cells with it are not kept, and cells without it are kept instead.
-func TestLocal_packages_that_leave_processes_are_not_parked(t *testing.T) {
+func TestLocal_packages_that_leave_processes_are_not_idle(t *testing.T) {
 	needControl(t, haft.ControlRoot)
 	const mark = "31415.9265"
 	base, err := os.UserCacheDir() // not below /tmp, of which a sandbox has its own
@@ -45,9 +45,9 @@ func TestLocal_packages_that_leave_processes_are_not_parked(t *testing.T) {
 		Layers: []executor.Layer{{Digest: "d", Dir: dir, Inside: layer.PythonDir, Imports: []string{"burner"}}}}
 	// Until cells are kept and no such process is alive: with the imports they are not kept.
 	deadline := time.Now().Add(20 * time.Second)
-	for x.Parked("acme") == 0 || marked(t, mark) > 0 {
+	for x.IdleCells("acme") == 0 || marked(t, mark) > 0 {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d cells are parked, %d processes are left by imports", x.Parked("acme"), marked(t, mark))
+			t.Fatalf("%d cells are idle, %d processes are left by imports", x.IdleCells("acme"), marked(t, mark))
 		}
 		if res := execute(t, x, req); string(res.Value) != "1" {
 			t.Fatalf("got %s %+v", res.Value, res.Error)
@@ -115,7 +115,7 @@ func TestLocal_handlers_do_not_hide_how_a_call_ends(t *testing.T) {
 
 // Parked cells hold the source of a tool that the organisation has stored, and of no
 // other: the next call may be another user's.
-func TestLocal_parked_cells_hold_stored_sources_only(t *testing.T) {
+func TestLocal_idle_cells_hold_stored_sources_only(t *testing.T) {
 	// The word is looked for backwards, so that looking does not put it into memory.
 	const look = `
 def f():
@@ -138,7 +138,7 @@ def f():
 			for i := 0; i < 12 && !seen; i++ {
 				execute(t, x, executor.Request{Kind: haft.KindPython, Stored: stored,
 					Source: strings.Repeat("# kiwi-0815-strawberry\n", 300) + "def f(): return 1"})
-				for deadline := time.Now().Add(2 * time.Second); x.Parked("acme") < 2 && time.Now().Before(deadline); {
+				for deadline := time.Now().Add(2 * time.Second); x.IdleCells("acme") < 2 && time.Now().Before(deadline); {
 					time.Sleep(10 * time.Millisecond) // it is a poll
 				}
 				res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: "other", Source: look})

@@ -56,7 +56,7 @@ type way struct {
 // realKey is what the servers want, and no tool has.
 const realKey = "the-real-key-of-the-server-4711"
 
-// openWay makes one, or skips where no sandbox has an outlet. Everything below dir
+// openWay makes one, or skips where no sandbox has egress. Everything below dir
 // is served under /files/.
 func openWay(t testing.TB, dir string) *way {
 	t.Helper()
@@ -119,12 +119,12 @@ func (w *way) records() []egress.Connection {
 	return log
 }
 
-// outlet serves a connection.
-func (w *way) outlet(ctx context.Context, conn net.Conn) { _ = w.proxy.ServeConn(ctx, conn) }
+// egress serves a connection.
+func (w *way) egress(ctx context.Context, conn net.Conn) { _ = w.proxy.ServeConn(ctx, conn) }
 
 // request fills in the network of req.
 func (w *way) request(req executor.Request) executor.Request {
-	req.Network, req.Outlet, req.CA = sandbox.NetworkOutlet, w.outlet, w.ca
+	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, w.egress, w.ca
 	return req
 }
 

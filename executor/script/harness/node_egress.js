@@ -1,4 +1,4 @@
-// The way to the outlet, for a call whose only network that is. fetch does not read
+// Leads requests to the egress proxy of a call, which is its only network. fetch does not read
 // HTTP_PROXY before Node.js 24, and the modules http and https not before 22.21 and
 // 24.5; there, connections of both go through a tunnel (CONNECT) from here. Later
 // versions do it themselves, see NODE_USE_ENV_PROXY.
@@ -31,7 +31,7 @@
     socket.once("close", end);
   }
 
-  // tunnel connects to a host by way of the outlet.
+  // tunnel connects to a host through the egress proxy.
   function tunnel(host, port, done) {
     const to = (net.isIPv6(host) ? "[" + host + "]" : host) + ":" + port;
     const req = http.request({ method: "CONNECT", path: to, headers: { host: to }, agent: straight });

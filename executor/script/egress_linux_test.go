@@ -27,7 +27,7 @@ import (
 
 // The programs of tools, as their authors write them. Each gets the text behind
 // url, with the placeholder in a header, or fails.
-var outletTools = []struct {
+var egressTools = []struct {
 	name   string
 	kind   haft.Kind
 	needs  string // a program, or Python packages
@@ -92,14 +92,14 @@ export async function f({ url, key }: { url: string, key: string }) {
 
 // Real programs reach an allowed host, with a secret that they do not have, and
 // are told which rule to ask for at another.
-func TestOutlet_programs(t *testing.T) {
+func TestEgress_programs(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	executors := map[haft.Kind]*script.Executor{}
 	for _, k := range []haft.Kind{haft.KindPython, haft.KindJavaScript, haft.KindBash} {
 		executors[k] = setupLocal(t, k, script.Config{})
 	}
 	executors[haft.KindTypeScript] = executors[haft.KindJavaScript]
-	for _, tt := range outletTools {
+	for _, tt := range egressTools {
 		t.Run(tt.name, func(t *testing.T) {
 			var files []sandbox.File
 			if tt.kind == haft.KindPython && tt.needs != "" {
@@ -149,7 +149,7 @@ func TestOutlet_programs(t *testing.T) {
 }
 
 // A repository is cloned over HTTP and over HTTPS that the proxy opens.
-func TestOutlet_git_clone(t *testing.T) {
+func TestEgress_git_clone(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
 		missing(t, "git", err.Error())
@@ -188,7 +188,7 @@ func TestOutlet_git_clone(t *testing.T) {
 
 // What a tool tries without the proxy fails, and at once: there is no name server
 // to wait for, and no route.
-func TestOutlet_is_the_only_way(t *testing.T) {
+func TestEgress_is_the_only_way(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	for _, tt := range []struct {
 		name   string
@@ -228,9 +228,9 @@ func TestOutlet_is_the_only_way(t *testing.T) {
 	}
 }
 
-// What was expected, or is started for one call, has its outlet, too, and a request
+// What was expected, or is started for one call, has its egress, too, and a request
 // need not bring certificates.
-func TestOutlet_of_a_cold_process(t *testing.T) {
+func TestEgress_of_a_cold_process(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	for kind, source := range map[haft.Kind]string{
 		haft.KindPython: "import urllib.request\ndef f(url): return urllib.request.urlopen(url, " +
@@ -245,7 +245,7 @@ func TestOutlet_of_a_cold_process(t *testing.T) {
 				req.CA = nil
 				if expected {
 					early := req
-					early.Outlet = nil // what confines the call is enough
+					early.ServeEgress = nil // what confines the call is enough
 					x.Expect(t.Context(), early)
 				}
 				res := execute(t, x, req)
@@ -260,7 +260,7 @@ func TestOutlet_of_a_cold_process(t *testing.T) {
 
 // A host that is not allowed is named, with the rule to ask for, in the error that
 // the model reads.
-func TestOutlet_refusal_is_told(t *testing.T) {
+func TestEgress_refusal_is_told(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	other := strings.Replace(w.https, "api.", "other.", 1)
 	for kind, source := range map[haft.Kind]string{
@@ -281,8 +281,8 @@ func TestOutlet_refusal_is_told(t *testing.T) {
 	}
 }
 
-// Warm cells serve calls with an outlet, each with its own.
-func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
+// Warm cells serve calls with egress, each with its own.
+func TestEgress_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 	needControl(t, haft.ControlNetNS)
 	for kind, source := range map[haft.Kind]string{
 		haft.KindPython: "import socket\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
@@ -303,8 +303,8 @@ func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 				})
 			}
 			all.Wait()
-			for deadline := time.Now().Add(20 * time.Second); x.Parked("acme") == 0 && time.Now().Before(deadline); {
-				<-time.After(10 * time.Millisecond) // there is no event for "it is parked"
+			for deadline := time.Now().Add(20 * time.Second); x.IdleCells("acme") == 0 && time.Now().Before(deadline); {
+				<-time.After(10 * time.Millisecond) // there is no event for "it is idle"
 			}
 			if call(t, x, kind, source, 9, &hits); hits.Load() == 0 {
 				t.Error("no call found a warm cell")
@@ -313,15 +313,15 @@ func TestOutlet_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 	}
 }
 
-// call makes one call with an outlet of its own, which adds its number to what
+// call makes one call with egress of its own, which adds its number to what
 // comes.
 func call(t *testing.T, x *script.Executor, kind haft.Kind, source string, n int, hits *atomic.Int64) {
 	open := atomic.Int64{}
 	res, err := x.Execute(t.Context(), executor.Request{
 		Org: "acme", Tool: "tool", Kind: kind, Source: source, Function: "f",
 		Args:    json.RawMessage(fmt.Sprintf(`{"n":%d}`, n)),
-		Network: sandbox.NetworkOutlet,
-		Outlet: func(_ context.Context, conn net.Conn) {
+		Network: sandbox.NetworkEgress,
+		ServeEgress: func(_ context.Context, conn net.Conn) {
 			open.Add(1)
 			defer open.Add(-1)
 			b := make([]byte, 16)
@@ -343,8 +343,8 @@ func call(t *testing.T, x *script.Executor, kind haft.Kind, source string, n int
 }
 
 // With one process for all calls, a connection still ends with its call, and the
-// next call has another outlet and other certificates.
-func TestOutlet_of_a_reused_process(t *testing.T) {
+// next call has another egress and other certificates.
+func TestEgress_of_a_reused_process(t *testing.T) {
 	needControl(t, haft.ControlNetNS)
 	x := setupLocal(t, haft.KindPython, script.Config{Reuse: []string{"acme/tool"}})
 	source := "import socket\nheld = []\ndef f(n):\n    s = socket.create_connection(('127.0.0.1', 7718)); " +
@@ -359,7 +359,7 @@ func TestOutlet_of_a_reused_process(t *testing.T) {
 }
 
 // The real value of a secret is nowhere in the memory of a program that used it.
-func TestOutlet_secret_is_not_in_memory(t *testing.T) {
+func TestEgress_secret_is_not_in_memory(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	x := setupLocal(t, haft.KindPython, script.Config{})
 	args, _ := json.Marshal(map[string]string{"url": w.https + "/hello", "key": w.secret.Placeholder,
@@ -395,7 +395,7 @@ func reverse(s string) string {
 	return string(b)
 }
 
-func TestOutlet_environment(t *testing.T) {
+func TestEgress_environment(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	x := setupLocal(t, haft.KindBash, script.Config{})
 	req := w.request(executor.Request{Kind: haft.KindBash, Source: "env", Env: map[string]string{"MINE": "kept"}})
@@ -411,9 +411,9 @@ func TestOutlet_environment(t *testing.T) {
 			t.Errorf("there is no %s in\n%s", want, out)
 		}
 	}
-	req.Network, req.Outlet, req.CA = sandbox.NetworkNone, nil, nil
+	req.Network, req.ServeEgress, req.CA = sandbox.NetworkNone, nil, nil
 	if out := execute(t, x, req).Stdout; strings.Contains(out, "7718") || strings.Contains(out, "ca.pem") {
-		t.Errorf("without an outlet:\n%s", out)
+		t.Errorf("without egress:\n%s", out)
 	}
 	for _, name := range []string{"HTTPS_PROXY", "no_proxy", "CURL_CA_BUNDLE"} {
 		req.Env = map[string]string{name: "elsewhere"}
@@ -423,8 +423,8 @@ func TestOutlet_environment(t *testing.T) {
 	}
 }
 
-func TestOutlet_refuses(t *testing.T) {
-	outlet := func(context.Context, net.Conn) {}
+func TestEgress_refuses(t *testing.T) {
+	egress := func(context.Context, net.Conn) {}
 	ca := openWay(t, t.TempDir()).ca
 	full := setupLocal(t, haft.KindBash, script.Config{})
 	reduced := func() *script.Executor {
@@ -446,26 +446,26 @@ func TestOutlet_refuses(t *testing.T) {
 		name    string
 		x       *script.Executor
 		network sandbox.Network
-		outlet  func(context.Context, net.Conn)
+		egress  func(context.Context, net.Conn)
 		ca      []byte
 		code    haft.Code
 	}{
-		{"an outlet that nobody serves", full, sandbox.NetworkOutlet, nil, nil, haft.CodeInvalid},
-		{"an outlet without its network", full, sandbox.NetworkNone, outlet, nil, haft.CodeInvalid},
-		{"an outlet beside the full network", full, sandbox.NetworkFull, outlet, nil, haft.CodeInvalid},
-		{"certificates without an outlet", full, sandbox.NetworkFull, nil, ca, haft.CodeInvalid},
-		{"certificates that are none", full, sandbox.NetworkOutlet, outlet, []byte("-----BEGIN NOTHING-----"),
+		{"egress that nobody serves", full, sandbox.NetworkEgress, nil, nil, haft.CodeInvalid},
+		{"egress without its network", full, sandbox.NetworkNone, egress, nil, haft.CodeInvalid},
+		{"egress beside the full network", full, sandbox.NetworkFull, egress, nil, haft.CodeInvalid},
+		{"certificates without egress", full, sandbox.NetworkFull, nil, ca, haft.CodeInvalid},
+		{"certificates that are none", full, sandbox.NetworkEgress, egress, []byte("-----BEGIN NOTHING-----"),
 			haft.CodeInvalid},
-		{"certificates with a key", full, sandbox.NetworkOutlet, outlet,
+		{"certificates with a key", full, sandbox.NetworkEgress, egress,
 			append(bytes.Clone(ca), "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"...),
 			haft.CodeInvalid},
-		{"too many certificates", full, sandbox.NetworkOutlet, outlet, bytes.Repeat(ca, 1000), haft.CodeInvalid},
-		{"a sandbox without a network of its own", reduced, sandbox.NetworkOutlet, outlet, nil, haft.CodeDenied},
-		{"no sandbox", setup(t, haft.KindBash, script.Config{}), sandbox.NetworkOutlet, outlet, nil, haft.CodeDenied},
+		{"too many certificates", full, sandbox.NetworkEgress, egress, bytes.Repeat(ca, 1000), haft.CodeInvalid},
+		{"a sandbox without a network of its own", reduced, sandbox.NetworkEgress, egress, nil, haft.CodeDenied},
+		{"no sandbox", setup(t, haft.KindBash, script.Config{}), sandbox.NetworkEgress, egress, nil, haft.CodeDenied},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			res, err := tt.x.Execute(t.Context(), executor.Request{Org: "acme", Tool: "t", Kind: haft.KindBash,
-				Source: "echo ran", Network: tt.network, Outlet: tt.outlet, CA: tt.ca})
+				Source: "echo ran", Network: tt.network, ServeEgress: tt.egress, CA: tt.ca})
 			if haft.CodeOf(err) != tt.code {
 				t.Errorf("Execute = %+v, %v, want code %q", res, err, tt.code)
 			}
@@ -477,7 +477,7 @@ func TestOutlet_refuses(t *testing.T) {
 const userVar = "HAFT_TEST_USER"
 
 // Everything above holds for an ordinary user.
-func TestOutlet_as_an_ordinary_user(t *testing.T) {
+func TestEgress_as_an_ordinary_user(t *testing.T) {
 	if os.Getenv(userVar) != "" || os.Getuid() != 0 {
 		t.Skip("the tests run as an ordinary user already")
 	}
@@ -498,13 +498,13 @@ func TestOutlet_as_an_ordinary_user(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^TestOutlet_")
+	cmd := exec.CommandContext(t.Context(), program, "-test.v", "-test.run=^TestEgress_")
 	cmd.Dir = dir
 	cmd.Env = []string{userVar + "=1", "HOME=" + dir, "TMPDIR=" + dir, "PATH=/usr/bin:/bin",
 		"HAFT_REQUIRE=" + os.Getenv("HAFT_REQUIRE"), siteVar + "=" + handOver(t, dir)}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: ordinary, Gid: ordinary}}
 	out, err := cmd.CombinedOutput()
-	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestOutlet_programs/")) {
+	if err != nil || !bytes.Contains(out, []byte("--- PASS: TestEgress_programs/")) {
 		t.Errorf("as user %d: %v\n%s", ordinary, err, out)
 	} else if testing.Verbose() {
 		t.Logf("%s", out)

@@ -36,7 +36,7 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 		}
 		t.Log(sum)
 		for line := range strings.Lines(b.figures.String()) {
-			t.Log("law: " + strings.TrimSpace(line))
+			t.Log("conformance: " + strings.TrimSpace(line))
 		}
 		if err := sum.write(t.Name(), b.iso, len(cases)); err != nil {
 			t.Error(err)
@@ -68,7 +68,7 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 // through the system's. That of t.TempDir is for its owner alone.
 func openTemp(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "haft-law-")
+	dir, err := os.MkdirTemp("", "haft-case-")
 	if err == nil {
 		err = os.Chmod(dir, 0o755)
 	}

@@ -12,7 +12,7 @@ func TestPump_quiet(t *testing.T) {
 		{"nothing was said", "", "more", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got, total, err := local.Pumped(tt.before, tt.after); err != nil || got != tt.want ||
+			if got, total, err := local.ReadOutput(tt.before, tt.after); err != nil || got != tt.want ||
 				total != int64(len(tt.want)) {
 				t.Errorf("passed on %q, counted %d, %v, want %q", got, total, err, tt.want)
 			}
