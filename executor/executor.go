@@ -65,7 +65,7 @@ type Request struct {
 	// Env is added to the environment of the tool.
 	Env map[string]string
 	// Bound names the variables of Env that are placeholders of bound secrets, and says
-	// whether the egress leads to a host that the value is for, and puts it in.
+	// whether the egress session reaches a host that the value is for, and fills it in.
 	Bound map[string]bool
 	// Secrets are the bound secrets of the call with their values. They are for tools of
 	// MCP servers only, whose executor puts each into requests to its hosts itself.
@@ -77,15 +77,15 @@ type Request struct {
 	// Limits that are zero get their defaults.
 	Limits  haft.Limits
 	Network sandbox.Network
-	// Egress serves the connections of this call, and is set if Network is
-	// [sandbox.NetworkEgress] and only then. It is as [sandbox.Spec.Egress]: when
+	// ServeEgress serves the connections of this call, and is set if Network is
+	// [sandbox.NetworkEgress] and only then. It is as [sandbox.Spec.ServeEgress]: when
 	// Execute returns, every call of it has returned.
 	ServeEgress func(ctx context.Context, conn net.Conn)
 	// CA holds certificates, as PEM, that programs of this call trust besides the
-	// system's, because the egress opens their TLS. It goes with Egress only.
+	// system's, because the egress session opens their TLS. It is set with ServeEgress only.
 	CA []byte
-	// Egress wraps what a built-in tool sends its requests by: it refuses what the call
-	// may not reach, and records the rest. Nil means that nothing may be reached.
+	// Egress wraps the transport of a built-in tool: it refuses requests that the call may
+	// not make, and records the others. Nil means that nothing may be reached.
 	Egress func(next http.RoundTripper) http.RoundTripper
 	Need   sandbox.Need
 	// Returns is the schema of the value, where it is known.

@@ -3,8 +3,8 @@
 //
 // A [Provider] runs the command of a [Spec] and returns an [Exit] that says how
 // it ended, which limit or signal ended it, what it used, and what it was really
-// confined by. Package sandboxtest holds the law: honest and hostile programs
-// with their expected ends, which every provider must pass.
+// confined by. Package sandboxtest is the conformance suite: honest and hostile
+// programs with their expected ends, which every provider must pass.
 //
 // A Provider confines or refuses. It never runs a command with less isolation
 // than Spec.Need asks for, and it reports what it could not apply.
@@ -58,16 +58,16 @@ type Spec struct {
 
 	Limits  haft.Limits
 	Network Network
-	// Egress serves what [NetworkEgress] lets out, and is set with that only. It
+	// ServeEgress serves the connections of [NetworkEgress], and is set with that only. It
 	// is called, each time in a goroutine of its own, with every connection that
 	// a process of this run makes to [EgressAddr], of which there are never more
 	// than [EgressConns] at once.
 	//
-	// Egress returns when it is done with the connection, and soon after ctx ends,
+	// ServeEgress returns when it is done with the connection, and soon after ctx ends,
 	// as it does with the run. When the command has ended, connections that were
 	// not taken yet are closed; of the others, what had been sent can still be
 	// read, and an answer has a moment to be given; then they are closed. Ended is called, and Run returns, after the
-	// last Egress has returned, so that what it recorded is complete.
+	// last ServeEgress has returned, so that what it recorded is complete.
 	ServeEgress func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
@@ -90,12 +90,13 @@ type Spec struct {
 	// itself and only waits for Begin. From then on it has to be one process that does
 	// next to nothing; else it ends with CauseLimit. Before, the limits of the call hold.
 	Prepared <-chan struct{}
-	// Parked, if not nil, is called once after Prepared, when the provider has seen that
-	// the command is one process, unless that ends it. One that cannot tell calls it, too.
+	// Idle, if not nil, is called once after Prepared, when the provider has seen that the
+	// command is one process. A command that is more than one process is ended instead. A
+	// provider that cannot see it calls Idle, too.
 	Idle func()
-	// Finish, if not nil, is closed by the caller when it has what it wants. The
-	// run then ends at once with CauseFinished, however busy it is. A command whose
-	// doings nobody can notice may be left alive for some milliseconds after Ended.
+	// Finish, if not nil, is closed by the caller when it has its result. The run then
+	// ends at once with CauseFinished, however busy it is. A command whose actions nobody
+	// can notice may stay alive for some milliseconds after Ended.
 	Finish <-chan struct{}
 	// Ended, if not nil, is called once, as soon as the end of the run is known
 	// and its output, usage and artifacts are collected, but before the sandbox
@@ -106,8 +107,8 @@ type Spec struct {
 
 // Lasting returns limits for a command that has no end of its own, such as a
 // server on its standard streams: neither the clock nor processor time nor the
-// amount of its output ends it. Whoever reads that output bounds it by how fast
-// he reads: a writer that blocks makes the command block.
+// amount of its output ends it. The reader of that output bounds its rate: a writer that
+// blocks makes the command block.
 func Lasting(l haft.Limits) haft.Limits {
 	const century, exbibyte = haft.Millis(100 * 365 * 24 * time.Hour), 1 << 58
 	l.Wall, l.CPU, l.Stdout, l.Stderr = century, century, exbibyte, exbibyte
@@ -121,7 +122,7 @@ type Forker interface {
 	// it. The template holds no tenant's code and no tenant's data.
 	//
 	// Spec.Argv is the interpreter with its flags; Spec.Env, Mounts, Network,
-	// Limits and Need hold for every sandbox made from it. The Egress is each
+	// Limits and Need hold for every sandbox made from it. ServeEgress is each
 	// run's own, and not set here. Boot is source code in
 	// the interpreter's language that defines main(channel): it is called in each
 	// fresh sandbox, after confinement, with the number of the descriptor that
@@ -167,12 +168,12 @@ type Network string
 // The kinds of network.
 const (
 	NetworkNone   Network = ""       // not even a loopback to the host
-	NetworkEgress Network = "outlet" // one address, behind which is Spec.Egress
+	NetworkEgress Network = "outlet" // one address, behind which is Spec.ServeEgress
 	NetworkFull   Network = "full"   // the host's network, which is no isolation
 )
 
-// The egress, as a command sees it: the one address that answers. There is no
-// route, no name server, no other interface than a loopback of the sandbox's own,
+// EgressAddr is the only address that a command with [NetworkEgress] can reach. There is
+// no route, no name server, no other interface than a loopback of the sandbox's own,
 // and no IPv6 and no UDP.
 const (
 	EgressAddr = "127.0.0.1:7718"

@@ -13,7 +13,7 @@ import (
 // WithToolsName is the name of the tool of [RunCodeWithTools].
 const WithToolsName = "run_code_with_tools"
 
-// Bounds on what code is told of the tools that it may call.
+// Bounds on the descriptions of tools that code gets.
 const (
 	maxToolsForCode = 1000
 	maxToolText     = 200 // bytes of a description
@@ -44,14 +44,14 @@ func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 	}, r.tool)
 }
 
-// belted is a tool as code knows it.
+// A toolForCode describes a tool to the code.
 type toolForCode struct {
 	Name        string   `json:"name"`
 	Description string   `json:"description"`
 	Parameters  []string `json:"parameters"`
 }
 
-// belt lists the tools that the code may call.
+// toolsForCode lists the tools that the code may call.
 func toolsForCode(ctx context.Context, others executor.Others) ([]toolForCode, error) {
 	list := []toolForCode{}
 	for t, err := range others.Tools(ctx) {

@@ -42,7 +42,7 @@ func (c Call) Outside(ctx context.Context) (client *http.Client, end func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var served sync.WaitGroup
-	// The egress opens TLS with an authority of the call's own, where a secret belongs
+	// The egress session opens TLS with an authority of the call's own, where a secret belongs
 	// inside; elsewhere the server shows its own certificate.
 	roots, err := x509.SystemCertPool()
 	if err != nil {

@@ -9,7 +9,7 @@
 //	host                               harness
 //	  │                                   │ interpreter is up
 //	  │ ◄──────────────── {"type":"hello"}┤
-//	  │ {"type":"warm"} ─────────────────►│ only for a cell that is to be parked
+//	  │ {"type":"warm"} ─────────────────►│ only for a cell that becomes idle
 //	  │ ◄──────────────── {"type":"ready"}┤
 //	  │ {"type":"read","data":…} ────────►│ may come first: the source is parsed,
 //	  │ ◄──────── {"type":"read","value":…}┤ and nothing of it is run
@@ -23,8 +23,8 @@
 // of JSON. Each is bounded, the answer by Limits.Result.
 //
 // Source and call come together, or the source ahead, while the host still writes
-// down that there will be a call (see [Executor.Prepare]); a parked cell has been
-// told the likely one. Node.js is told both in one message.
+// down that there will be a call (see [Executor.Prepare]); an idle cell has
+// the likely one already. Node.js gets both in one message.
 //
 // # What the channel promises
 //
@@ -50,7 +50,7 @@
 //
 // # Network
 //
-// With [sandbox.NetworkEgress] the only address that answers is the egress of the
+// With [sandbox.NetworkEgress] the only address that answers is the egress proxy of the
 // call, and the usual variables (HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, in both cases)
 // lead programs there; $SOCKS_PROXY is the same by SOCKS. If the request brings
 // certificates, they are in a file with those of the system, which the usual

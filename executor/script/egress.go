@@ -27,11 +27,11 @@ const (
 // Programs differ in which they read, and curl reads http_proxy in lower case only.
 var proxyNames = []string{"http_proxy", "https_proxy", "all_proxy"}
 
-// proxyEnv leads programs to the egress.
+// proxyEnv leads programs to the egress proxy.
 //
 // # Why is all_proxy not socks5h?
 //
-// The egress speaks SOCKS, too. But httpx, and with it the clients of the model
+// The proxy speaks SOCKS, too. But httpx, and with it the clients of the model
 // vendors, makes a transport for each of these variables before the first
 // request, and fails if it has no library for SOCKS, which is the usual case. So
 // that is under a name of its own for programs that are told of it.

@@ -113,7 +113,7 @@ func TestLocal_handlers_do_not_hide_how_a_call_ends(t *testing.T) {
 	}
 }
 
-// Parked cells hold the source of a tool that the organisation has stored, and of no
+// Idle cells hold the source of a tool that the organisation has stored, and of no
 // other: the next call may be another user's.
 func TestLocal_idle_cells_hold_stored_sources_only(t *testing.T) {
 	// The word is looked for backwards, so that looking does not put it into memory.

@@ -105,7 +105,7 @@ func (r *run) layersDigest() string {
 	return "+" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// imports are what cells of this call import before they are parked: nothing if
+// imports are what cells of this call import before they are idle: nothing if
 // that did not work once.
 func (r *run) imports() []string {
 	if r.rt.Kind != haft.KindPython || r.x.cfg.Cold {

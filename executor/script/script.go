@@ -120,7 +120,7 @@ func (x *Executor) Drop(org string) {
 	x.pool.Drop(of)
 }
 
-// Parked returns how many sandboxes are ready for the organisation.
+// IdleCells returns how many sandboxes are ready for the organisation.
 func (x *Executor) IdleCells(org string) int {
 	return x.pool.Count(func(k cell.Key) bool { return k.Tenant == org })
 }

@@ -29,7 +29,7 @@ type Plan struct {
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
 	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Egress, Begin,
-	// Prepared, Parked, Finish and Ended.
+	// Prepared, Idle, Finish and Ended.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or an error. Nil means that the command does
 	// not report it: Take returns the cell at once and Begin starts it, so that no output
@@ -47,7 +47,7 @@ type Plan struct {
 
 // A Cell is one run that belongs to one caller.
 //
-// Lifecycle: Serve, if it has egress, and Begin once (again after each Take with
+// Lifecycle: ServeEgress, if it has egress, and Begin once (again after each Take with
 // Plan.Reuse), then talk over Conn, then Release, then wait for Ended and read Exit.
 type Cell struct {
 	// Conn is the host's end of the channel.
@@ -82,7 +82,7 @@ func (c *Cell) Begin(stdout, stderr io.Writer) {
 	c.began.Do(func() { close(c.begin) })
 }
 
-// Serve sets the function that serves the egress connections of the call, in a plan whose
+// ServeEgress sets the function that serves the egress connections of the call, in a plan whose
 // network is [sandbox.NetworkEgress], as [sandbox.Spec.Egress]. It must be called before
 // Begin. Until then, and again after Release, connections are closed at once.
 func (c *Cell) ServeEgress(serve func(context.Context, net.Conn)) { c.egress.start(c.pool.ctx, serve) }

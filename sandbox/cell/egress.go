@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// An egress session serves the egress connections of a run. Its server is known only
+// An egressSession serves the egress connections of a run. Its server is known only
 // when a call takes the cell. The zero value closes every connection.
 type egressSession struct {
 	mu     sync.Mutex

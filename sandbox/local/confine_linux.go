@@ -149,12 +149,12 @@ func (l landlock) attr(internet bool) []byte {
 	return b
 }
 
-// wall plans Landlock for a sandbox with a root of its own. A rule for "/" covers
+// plan plans Landlock for a sandbox with a root of its own. A rule for "/" covers
 // what was mounted there and nothing else: a file of the host that is reached
 // around the root has another root above it, and no rule.
 //
 // With egress, its port is the only one; that there is no address behind it but
-// the egress's is the network namespace's doing.
+// the egress's is ensured by the network namespace.
 func (l landlock) plan(pl *plan.Plan, network sandbox.Network, writable []string) {
 	if l.abi == 0 {
 		return

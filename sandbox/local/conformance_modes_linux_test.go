@@ -31,7 +31,7 @@ func TestConformance_without_seccomp(t *testing.T) {
 	without(t, haft.ControlSeccomp)
 }
 
-// without holds a provider to the law that lacks controls.
+// without runs the suite against a provider that lacks controls.
 func without(t *testing.T, lack ...haft.Control) {
 	t.Helper()
 	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t, local.Config{Forbid: lack}) })
@@ -41,7 +41,7 @@ func TestConformance_forked_as_an_ordinary_user(t *testing.T) {
 	asUser(t, "TestConformanceForked")
 }
 
-// If the tests run as root, the law is also held by an ordinary user, who has
+// If the tests run as root, the suite also runs as an ordinary user, who has
 // neither cgroups nor ids to give away.
 func TestConformance_as_an_ordinary_user(t *testing.T) {
 	asUser(t, "TestConformance")

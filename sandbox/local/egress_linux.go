@@ -13,14 +13,14 @@ import (
 	"haft/sandbox/local/internal/plan"
 )
 
-// Egress is the one way out of a sandbox: a listener that was made inside the
-// network namespace of the run and is accepted from out here. Nothing is copied,
-// and no process of ours runs inside for it.
+// An egressListener is the only way out of a sandbox. The listener is made inside the
+// network namespace of the run, and Haft accepts its connections from outside. Nothing is
+// copied, and no process of Haft runs inside for it.
 //
 //	sandbox                                   Haft
 //	  socket, bind, listen in its own network
 //	  the listener, over the socket ─────────► accepts on it
-//	  connect 127.0.0.1:7718 ────────────────► Spec.Egress(conn)
+//	  connect 127.0.0.1:7718 ────────────────► Spec.ServeEgress(conn)
 //
 // Lifecycle: openEgress → close, which can be called again.
 type egressListener struct {
@@ -46,19 +46,19 @@ const (
 	acceptPause = 10 * time.Millisecond
 )
 
-// listen plans the listener of a run that has egress. It follows what keeps the
-// private directories: see run.hold.
+// listen plans the listener of a run that has egress. It comes after the step
+// that keeps the private directories: see run.takeDescriptors.
 func listen(pl *plan.Plan, spec *sandbox.Spec) {
 	if spec.Network == sandbox.NetworkEgress {
 		pl.Listen(sandbox.EgressPort, sandbox.EgressConns)
 	}
 }
 
-// nobody is the egress of a template.
+// closeConn serves the egress connections of a template, which has none.
 func closeConn(_ context.Context, conn net.Conn) { _ = conn.Close() } // nothing was written
 
 // openEgress begins to accept from the listener fd, which it takes over. The end
-// of ctx is not that of the egress: a command has a moment after it.
+// of ctx does not end the listener: a command has a moment after it.
 func openEgress(ctx context.Context, fd int, serve func(context.Context, net.Conn)) (*egressListener, error) {
 	f := os.NewFile(uintptr(fd), "outlet")
 	l, err := net.FileListener(f)
@@ -74,8 +74,8 @@ func openEgress(ctx context.Context, fd int, serve func(context.Context, net.Con
 	return o, nil
 }
 
-// accept lets connections in as long as there is room. What finds none waits in
-// the queue of the kernel, and beyond that outside.
+// accept accepts connections as long as there is room. Others wait in the queue of the
+// kernel, which is bounded.
 func (o *egressListener) accept() {
 	for {
 		select {
@@ -103,7 +103,7 @@ func (o *egressListener) accept() {
 	}
 }
 
-// one serves one connection.
+// serveConn serves one connection.
 func (o *egressListener) serveConn(conn net.Conn) {
 	defer conn.Close() // whoever wrote to it has seen what became of it
 	o.mu.Lock()
@@ -121,7 +121,7 @@ func (o *egressListener) serveConn(conn net.Conn) {
 }
 
 // close ends the egress of a run whose command is being killed, or is gone. It
-// returns when nobody is served any more. A nil egress is closed.
+// returns when no connection is served any more. A nil listener is closed.
 func (o *egressListener) close() {
 	if o == nil {
 		return
@@ -146,8 +146,8 @@ func (o *egressListener) close() {
 	})
 }
 
-// hush ends the reading side of all connections, behind what has arrived: those
-// that wait for a request have waited for the last.
+// closeReads ends the reading side of all connections. Data that has arrived can still be
+// read.
 func (o *egressListener) closeReads() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -159,7 +159,7 @@ func (o *egressListener) closeReads() {
 	}
 }
 
-// cut closes all connections.
+// closeConns closes all connections.
 func (o *egressListener) closeConns() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

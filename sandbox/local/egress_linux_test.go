@@ -249,7 +249,7 @@ func TestRun_egress_hears_the_last_words(t *testing.T) {
 	}
 }
 
-// Many runs with egresses at once, of which some are given up.
+// Many runs with egress at once, of which some are given up.
 func TestRun_egress_hammer(t *testing.T) {
 	p := confined(t)
 	var open atomic.Int64

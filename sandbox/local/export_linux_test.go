@@ -22,8 +22,8 @@ func PretendLandlock(p *Provider, abi int) {
 	p.setLevel()
 }
 
-// Pumped returns what a pump passes on, and counts, of what is written before and
-// after it was found quiet.
+// ReadOutput returns what an output reader passes on, and counts, of what is written
+// before and after it was stopped.
 func ReadOutput(before, after string) (string, int64, error) {
 	var out bytes.Buffer
 	p, far, err := startOutputReader(&out, 1<<20, func() {})

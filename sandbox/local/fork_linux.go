@@ -14,7 +14,7 @@ import (
 	"haft/sandbox/local/internal/wire"
 )
 
-// An order asks a template for one fork. Its descriptors are standard input,
+// A forkOrder asks a template for one fork. Its descriptors are standard input,
 // output and error, the fork's socket, the channel if there is one, and the
 // tasks files of the cgroups.
 type forkOrder struct {

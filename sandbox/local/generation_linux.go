@@ -164,13 +164,13 @@ type templateConfig struct {
 	Time    uint64             `json:"time"`
 }
 
-// templateMessage is what a template says.
+// A templateMessage comes from a template.
 type templateMessage struct {
 	message
 	Error string `json:"error,omitempty"`
 }
 
-// config compiles what every fork does.
+// config compiles the steps of every fork.
 func (g *generation) config(boot string) (templateConfig, error) {
 	p, spec := g.p, *g.host.spec
 	spec.Limits.Memory -= idsPerTemplate * kernelPerFork
@@ -209,7 +209,7 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	return c, nil
 }
 
-// quote adds to err what the template said, for the operator.
+// quote adds the output of the template to err, for the operator.
 func (g *generation) quote(err error) error {
 	if text := g.output.String(); text != "" {
 		return fmt.Errorf("%w (the template said: %q)", err, text)
@@ -276,7 +276,7 @@ func (g *generation) end() {
 	}
 }
 
-// listen hears from the init of the ends of forks, and of the template's.
+// listen receives the messages of the init: ends of forks, and the end of the template.
 func (g *generation) listen() {
 	init := g.host.init
 	for {
@@ -296,7 +296,7 @@ func (g *generation) listen() {
 	close(g.gone)
 }
 
-// tell passes an end to the run that waits for it, or will.
+// forward passes a message on to its run, which may begin to wait for it later.
 func (g *generation) forward(m message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -311,7 +311,7 @@ func (g *generation) forward(m message) {
 func (g *generation) endOf(pid int) chan message {
 	c, ok := g.ended[pid]
 	if !ok {
-		c = make(chan message, 3) // that it is parked, a limit, and the end
+		c = make(chan message, 3) // idle, a limit, and the end
 		g.ended[pid] = c
 	}
 	return c
@@ -324,7 +324,7 @@ func (g *generation) forget(pid int) {
 	delete(g.ended, pid)
 }
 
-// A lockedBuffer is written by two pumps.
+// A lockedBuffer is written by two output readers.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer

@@ -20,7 +20,7 @@ const initName = "haft-sandbox-init"
 // initSocket is the descriptor of the init's end of the socket.
 const initSocket = 3
 
-// A request is what an init is told to do.
+// A request tells an init what to do.
 type request struct {
 	Plan plan.Plan `json:"plan"`
 	Argv []string  `json:"argv"`
@@ -42,7 +42,7 @@ type request struct {
 	Watch *watch `json:"watch,omitempty"`
 }
 
-// A message is what an init or a cell says.
+// A message comes from an init or a cell.
 type message struct {
 	Kind    string        `json:"kind"`
 	Failure *plan.Failure `json:"failure,omitempty"`
@@ -62,7 +62,7 @@ const (
 	msgStarted = "started"
 	msgEnded   = "ended"
 	msgLimit   = "limit"
-	msgIdle    = "parked"
+	msgIdle    = "idle"
 	msgForked  = "forked"
 )
 
@@ -125,7 +125,7 @@ func serve() int {
 		return sendLast(conn, message{Kind: msgFailed, Failure: failed}, 125)
 	}
 	if len(req.Argv) == 0 {
-		return 0 // only a trial
+		return 0 // this was only a probe
 	}
 	if req.Exec {
 		return execCommand(conn, req, files)
@@ -158,8 +158,8 @@ func start(req request, files []int) (int, unix.Errno) {
 	return 0, unix.EINVAL
 }
 
-// attend waits for the command's end, or Haft's, and buries orphans meanwhile.
-// When it returns, the kernel ends whatever is left in the pid namespace.
+// waitForCommand waits for the end of the command, or of Haft, and reaps orphans
+// meanwhile. When it returns, the kernel ends all other processes of the pid namespace.
 func waitForCommand(conn *wire.Conn, req request, pid int) int {
 	send := func(m message) { _ = conn.Send(m) } // Haft may be gone
 	meters := newMeters(send)
@@ -171,7 +171,7 @@ func waitForCommand(conn *wire.Conn, req request, pid int) int {
 			var c command
 			if _, err := conn.Recv(&c); err != nil || c.Signal == int(unix.SIGKILL) {
 				killAll(req)
-				os.Exit(0) // Haft is gone, or has no more use for us
+				os.Exit(0) // Haft is gone, or ends the run
 			}
 			if c.Watch != nil {
 				meters.start(c.PID, c.Watch)
@@ -201,7 +201,7 @@ func waitForCommand(conn *wire.Conn, req request, pid int) int {
 	}
 }
 
-// tell sends the last words of an init.
+// sendLast sends the last message of an init, and returns its exit code.
 func sendLast(conn *wire.Conn, m message, code int) int {
 	if err := conn.Send(m); err != nil {
 		return 125

@@ -24,7 +24,7 @@ type process struct {
 	running bool
 }
 
-// look reads what descends from root, or all processes but this one if that is 0.
+// readProcesses reads what descends from root, or all processes but this one if that is 0.
 func readProcesses(root int, reap bool) reading {
 	pids := childrenOf(root, []int{root})
 	r := reading{processes: map[int]process{}}

@@ -22,17 +22,17 @@ type watch struct {
 	// Reap finds the processes by their parent, not by being in /proc: there is
 	// no pid namespace.
 	Reap bool `json:"reap,omitempty"`
-	// Parked says that there may be one process only, and that looking every now and
-	// then will do.
-	Idle bool `json:"parked,omitempty"`
+	// Idle says that there may be one process only, and that looking at long intervals
+	// will do.
+	Idle bool `json:"idle,omitempty"`
 }
 
 // watchEvery is how often an init looks. A program that touches memory as fast as
 // it can gets some 50 MB further in that time.
 const watchEvery = 25 * time.Millisecond
 
-// meters are those of one init, by the process that each is for. That of a cold
-// run is for 0, which is everything.
+// meters are the meters of one init, by the process that each is for. The meter of a cold
+// run is for process 0, which means all.
 type meters struct {
 	send func(message)
 
@@ -72,8 +72,8 @@ func (ms *meters) start(pid int, w *watch) {
 	go ms.run(m)
 }
 
-// first is when to look first by new limits: somebody waits to hear that a command is
-// parked, and nobody else.
+// first is when to look first by new limits: at once for an idle command, since a caller
+// waits for that.
 func (ms *meters) first(m *meter) time.Duration {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -134,7 +134,7 @@ func (ms *meters) run(m *meter) {
 		}
 		said.Kind, said.PID = msgLimit, m.pid
 		switch {
-		// a look takes time: one may count those who come and go
+		// A look takes time: one look alone may count processes that come and go.
 		case over > 1 || over > 0 && n > w.Processes+initThreads:
 			said.Limit = string(haft.FailPIDs)
 		case w.Memory > 0 && rss > w.Memory:
@@ -158,7 +158,7 @@ func (ms *meters) run(m *meter) {
 	}
 }
 
-// company is how many threads are counted with those of the sandbox: our own in a
+// initTasks is how many threads are counted with those of the sandbox: our own in a
 // cold run, none in a fork, for which the room is left unused.
 func (m *meter) initTasks() int {
 	if m.pid != 0 {

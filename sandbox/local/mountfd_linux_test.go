@@ -28,7 +28,7 @@ func TestMount_descriptor(t *testing.T) {
 
 func TestMount_descriptor_as_an_ordinary_user(t *testing.T) { asUser(t, "TestMount_descriptor") }
 
-// lent makes a directory with a file in it that everybody may use.
+// lentDir makes a directory with a file in it that everybody may use.
 func lentDir(t *testing.T, parent, name, text string) string {
 	t.Helper()
 	dir := filepath.Join(parent, name)

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A pump carries what a command writes to a writer, up to a limit. Beyond it, it
-// goes on reading, so that the command does not block, and counts.
+// An outputReader copies the output of a command to a writer, up to a limit. Beyond it,
+// it goes on reading, so that the command does not block, and counts.
 type outputReader struct {
 	f     *os.File
 	w     io.Writer
@@ -35,11 +35,11 @@ const (
 	floodLeast  = 64 << 20
 )
 
-// buffers are borrowed only while there is something to read: a parked sandbox
+// buffers are borrowed only while there is something to read: an idle sandbox
 // holds none.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 64<<10); return &b }}
 
-// startPump makes a pipe and starts to read it. The other end is for the command.
+// startOutputReader makes a pipe and starts to read it. The other end is for the command.
 func startOutputReader(w io.Writer, limit int64, flooded func()) (*outputReader, *os.File, error) {
 	r, far, err := pipe()
 	if err != nil {
@@ -128,12 +128,12 @@ func (p *outputReader) take(b []byte) {
 	n, err := p.w.Write(keep)
 	p.kept += int64(n)
 	if err != nil {
-		p.limit = 0 // nobody listens; what comes is counted as dropped
+		p.limit = 0 // the writer takes no more; further output is counted as dropped
 	}
 }
 
-// quiet makes the pump deaf if nothing is in the pipe and nothing is being passed
-// on, and reports that. It waits for nobody.
+// stopIfEmpty stops the reader if nothing is in the pipe and nothing is being passed on,
+// and reports whether it did. It does not wait.
 func (p *outputReader) stopIfEmpty() bool {
 	raw, err := p.f.SyscallConn()
 	if err != nil || !p.mu.TryLock() {
@@ -161,7 +161,7 @@ func (p *outputReader) close() {
 	_ = p.f.Close() // only read
 }
 
-// unmixed returns writers that are not called at the same time if both are one.
+// serialised returns writers that are not called at the same time if both are the same.
 func serialised(out, errs io.Writer) (io.Writer, io.Writer) {
 	same := func() (same bool) {
 		defer func() { _ = recover() }() // types that cannot be compared are not the same
@@ -174,7 +174,7 @@ func serialised(out, errs io.Writer) (io.Writer, io.Writer) {
 	return w, w
 }
 
-// A lockedWriter is written to by two pumps.
+// A lockedWriter is written to by two output readers.
 type lockedWriter struct {
 	mu sync.Mutex
 	w  io.Writer

@@ -17,8 +17,8 @@ import (
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// assume supposes that everything can be had that is not known to be missing. It
-// holds until a sandbox was really set up, or could not be.
+// assume assumes every control that is not known to be missing. The assumption is proven
+// or corrected by the first set-up of a sandbox.
 func (p *Provider) assume() {
 	p.privileged = os.Geteuid() == 0 && mayAdminister()
 	p.namespaces, p.hasProc, p.overlay = true, true, true
@@ -72,10 +72,10 @@ func (p *Provider) probe(ctx context.Context) error {
 	return errors.New("the sandbox could not be probed")
 }
 
-// first is the run of a provider that has not proven itself. Its own set-up is the
-// proof: a command that is run once should not have to wait for a trial. Only if
-// that fails, the provider is probed; if it then promises less, the run, of which
-// nothing has happened yet, is tried again.
+// runUnproven runs a command before the isolation is proven. Its own set-up is the proof:
+// a single command should not have to wait for a probe. Only if the set-up fails, the
+// provider is probed; if it then promises less, the run, which has not begun, is tried
+// again.
 func (p *Provider) runUnproven(ctx context.Context, spec *sandbox.Spec) (sandbox.Exit, error) {
 	p.proving.Lock()
 	held := true
@@ -144,8 +144,8 @@ var controllers = map[haft.Control]string{
 	haft.ControlMemory: cgroup.Memory, haft.ControlPIDs: cgroup.PIDs, haft.ControlCPU: cgroup.CPU,
 }
 
-// degrade gives up what a failed step was for. It reports whether something is
-// left to try.
+// degrade gives up the control that a failed step was for. It reports whether another
+// attempt makes sense.
 func (p *Provider) degrade(e *sandbox.SetupError) bool {
 	reason := e.Error()
 	switch {
@@ -182,7 +182,7 @@ func (p *Provider) degrade(e *sandbox.SetupError) bool {
 	}
 }
 
-// grade says how strong the isolation is. Namespaces without a filter of system
+// setLevel sets how strong the isolation is. Namespaces without a filter of system
 // calls, or without a root of their own, are not what the word promises.
 func (p *Provider) setLevel() {
 	p.mayNamespace.Store(p.namespaces)
@@ -207,7 +207,7 @@ func (p *Provider) setLevel() {
 	}
 }
 
-// graded are the controls without which the isolation is reduced.
+// levelControls are the controls without which the isolation is reduced.
 func levelControls() []haft.Control {
 	return []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlCaps,
 		haft.ControlNoNewPriv}
@@ -224,7 +224,7 @@ func mayAdminister() bool {
 	return sets[0].Effective&(1<<unix.CAP_SYS_ADMIN) != 0
 }
 
-// lose removes a control that is not there. It reports true.
+// dropControl removes a control that is not there. It reports true.
 func (p *Provider) dropControl(c haft.Control, reason string) bool {
 	p.isolation = without(p.isolation, c, reason)
 	return true
@@ -235,7 +235,7 @@ func (p *Provider) dropControl(c haft.Control, reason string) bool {
 const reducedNames = "; names, sizes, owners and times of the host's files can be asked for (stat, access, " +
 	"readlink, chdir), their contents not"
 
-// give removes a control, and what cannot be without it.
+// giveUp removes a control, and the controls that depend on it.
 func (p *Provider) giveUp(c haft.Control, reason string) bool {
 	together := []haft.Control{
 		haft.ControlUserNS, haft.ControlMountNS, haft.ControlPIDNS, haft.ControlNetNS, haft.ControlIPCNS,

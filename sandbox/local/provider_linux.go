@@ -47,18 +47,17 @@ type Provider struct {
 	runIDs, templateIDs *idPool
 	spares              spares
 
-	// proven says that the isolation is not only assumed. Until then, proving is
-	// held by the one who finds out, and guards everything above that he changes.
+	// proven says that the isolation is not only assumed. Until then, proving is held by
+	// the run that finds out, and guards all fields above that it changes.
 	proven  atomic.Bool
 	proving sync.Mutex
-	// mayNamespace is namespaces, for those who do not hold proving.
+	// mayNamespace is the same as namespaces, for callers that do not hold proving.
 	mayNamespace atomic.Bool
-	exiting      atomic.Int32 // commands that have a moment left, see linger
+	exiting      atomic.Int32 // commands whose exit is delayed, see exitDelay
 }
 
-// Open takes a number for this instance and sweeps up what dead instances left.
-// What this machine can do is found out by the first sandbox, or when it is asked
-// for.
+// Open takes a number for this instance and removes what dead instances left. The first
+// sandbox, or the first call of Isolation, finds out what this machine can do.
 func Open(_ context.Context, config Config) (*Provider, error) {
 	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(),
 		filters: map[filter.Config][]byte{}}
@@ -116,7 +115,7 @@ func (p *Provider) filter(c filter.Config) ([]byte, error) {
 	return f, nil
 }
 
-// Close ends what still runs and gives everything back.
+// Close ends all runs and releases all resources.
 func (p *Provider) Close() error {
 	p.spares.close(p)
 	p.spawner.stop()

@@ -125,7 +125,7 @@ func (r *run) makeDir() error {
 	return nil
 }
 
-// reducedWall plans Landlock over the host's own tree. It returns the descriptors of
+// planReducedLandlock plans Landlock over the host's own tree. It returns the descriptors of
 // those mounts that come with one, for the last slots of the plan: what is granted is
 // what is open, whatever its path leads to by now.
 func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) (given []int, err error) {
@@ -192,7 +192,7 @@ func removeTree(dir string) error {
 	return os.RemoveAll(dir)
 }
 
-// loosen makes a directory and those below it writable. Links are not followed.
+// makeWritable makes a directory and those below it writable. Links are not followed.
 func makeWritable(at int, name string, depth int) {
 	how := unix.O_RDONLY | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 	if unix.Fchmodat(at, name, 0o700, unix.AT_SYMLINK_NOFOLLOW) != nil || depth > 200 {
@@ -215,7 +215,7 @@ func makeWritable(at int, name string, depth int) {
 	}
 }
 
-// killer returns what ends everything in the sandbox.
+// killer returns a function that ends everything in the sandbox.
 func (r *run) killer() func() {
 	if r.p.namespaces {
 		return r.init.kill
@@ -275,7 +275,7 @@ func serveReduced(conn *wire.Conn, req request, fds []int) int {
 	return waitForCommand(conn, req, pid)
 }
 
-// become turns the process into the command.
+// execCommand turns the process into the command.
 func execCommand(conn *wire.Conn, req request, files []int) int {
 	for i, f := range files {
 		if i == initSocket { // in the way of the command's descriptor 3
@@ -344,7 +344,7 @@ func stopAll() map[int]bool {
 	return stopped
 }
 
-// buried waits for those children that have ended, and reports whether none is left.
+// reapEnded reaps the children that have ended, and reports whether none is left.
 func reapEnded() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)

@@ -78,8 +78,8 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
 
-// lent are the mounts of spec, and what the host's network cannot be used without,
-// in which what is below it is there already.
+// visibleMounts returns the mounts of spec, and those that programs need to use the
+// host's network. A mount below one of the latter is left out.
 func visibleMounts(spec *sandbox.Spec) []sandbox.Mount {
 	mounts := slices.Clone(spec.Mounts)
 	if spec.Network != sandbox.NetworkFull {
@@ -97,7 +97,7 @@ func visibleMounts(spec *sandbox.Spec) []sandbox.Mount {
 	return mounts
 }
 
-// lend plans the mounts of spec, parents before children.
+// planMounts plans the mounts of spec, parents before children.
 func (p *Provider) planMounts(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
 	mounts := visibleMounts(spec)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
@@ -287,9 +287,8 @@ func mkdirs(pl *plan.Plan, made map[string]bool, dir string) {
 	made[dir] = true
 }
 
-// etc plans the files without which libraries lose their way. Names are looked up
-// by the egress, where there is one: inside, a question must fail at once and not
-// after the patience of a resolver.
+// etc plans the files that libraries need. With egress, names are looked up outside:
+// inside, a lookup must fail at once and not after the timeout of a resolver.
 func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
 	hosts, order := "127.0.0.1 localhost haft\n::1 localhost\n", "files dns"
 	if network == sandbox.NetworkEgress {

@@ -49,8 +49,8 @@ func (p *Provider) run(ctx context.Context, spec *sandbox.Spec, started func()) 
 	return exit, errors.Join(err, r.tearDown())
 }
 
-// company is how many threads of an init are counted with its command: the one
-// that started it, which moved alone, or all of them in version 2.
+// initTasks is how many threads of an init are counted with its command: the one
+// that started it, which moved alone, or all of them in cgroup version 2.
 func (p *Provider) initTasks() int {
 	if p.tree.V2 {
 		return initThreads
@@ -84,7 +84,7 @@ type run struct {
 	stdout *outputReader
 	stderr *outputReader
 	stdin  *feeder
-	flood  chan struct{} // a pump has too much
+	flood  chan struct{} // an output reader got too much
 	init   *initProcess
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private   *os.File
@@ -101,7 +101,7 @@ type run struct {
 	egress        *egressListener // nil if there is none
 }
 
-// cold runs the command in a sandbox made from scratch.
+// runCold runs the command in a sandbox made from scratch.
 func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error) {
 	if ctx.Err() != nil {
 		return r.notStarted(), nil
@@ -154,7 +154,7 @@ func (r *run) spawn(sys *syscall.SysProcAttr) error {
 	return nil
 }
 
-// never is the end of a run whose caller had left before it began.
+// notStarted is the end of a run that was cancelled before it began.
 func (r *run) notStarted() sandbox.Exit {
 	e := sandbox.Exit{Cause: sandbox.CauseCancelled, Isolation: r.isolation(), Started: time.Now()}
 	if r.spec.Ended != nil {
@@ -459,8 +459,8 @@ func (r *run) start(ctx context.Context, req request, fds []int) error {
 	}
 }
 
-// hold takes what a sandbox that is set up hands over: its private directories,
-// and the listener of its egress.
+// takeDescriptors takes the descriptors that a sandbox sends when it is set up: its
+// private directories, and the listener of its egress.
 func (r *run) takeDescriptors(ctx context.Context, got []int) error {
 	egress := r.spec.ServeEgress != nil
 	if len(got) > 1 && !egress || len(got) != 2 && egress {
@@ -483,7 +483,7 @@ func setupError(f *plan.Failure) error {
 	return &sandbox.SetupError{Step: f.Step, Path: f.Path, Err: f.Errno}
 }
 
-// tearDown gives back what the run had. The run's processes are gone.
+// tearDown releases the resources of the run. The run's processes are gone.
 func (r *run) tearDown() error {
 	var errs []error
 	r.egress.close()

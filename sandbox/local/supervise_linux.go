@@ -57,15 +57,14 @@ func (r *run) attached() subject {
 	}
 }
 
-// A guard watches over one command that runs. Its channels are nil when there is
-// nothing more to wait for.
+// A guard supervises one command. A channel is nil if its event is no longer expected.
 type guard struct {
 	r *run
 	s subject
 	a account
 
 	started  time.Time
-	base     time.Duration // processor time before the call began, or the command was parked
+	base     time.Duration // processor time before the call began, or the command became idle
 	pace     time.Duration // between two looks at the meters
 	phase    phase
 	begin    <-chan struct{}
@@ -76,7 +75,7 @@ type guard struct {
 	kill     <-chan time.Time
 	meter    *time.Timer
 	reported bool // Spec.Ended was called
-	// lingered says that it has one of the places for that.
+	// exitDelayed says that the exit of the command is delayed.
 	exitDelayed bool
 }
 
@@ -90,7 +89,7 @@ const (
 	running                // its call
 )
 
-// What a parked command may do: the harness compiles a source that it is told.
+// What an idle command may do: the harness compiles a source that it gets.
 const (
 	idleCPU  = time.Second
 	idlePace = 5 * time.Second // between two looks, at most
@@ -155,36 +154,37 @@ func (g *guard) start() {
 	g.r.group.Watch() // while the command runs
 }
 
-// uncount says that what was used until now was not the call's. It is best done while the
-// command is parked: a short call can be over before this process hears of its beginning.
+// resetUsage excludes what was used until now from the usage of the call. It is best done
+// while the command is idle: a short call can be over before this process sees its
+// beginning.
 func (g *guard) resetUsage() {
 	g.r.base = g.r.group.ReadCPU()
 	g.r.gauge.begin()
 }
 
-// park holds a command that has prepared itself to doing nothing: whatever it
-// imported may have started processes and threads.
+// becomeIdle allows a command that has prepared itself only to wait: its imports may have
+// started processes and threads.
 func (g *guard) becomeIdle() {
 	if g.a.stop != "" {
 		return
 	}
 	g.ready, g.phase, g.base, g.pace = nil, idle, g.r.group.ReadCPU(), 100*time.Millisecond
 	g.resetUsage()
-	metered := g.startMeter() // and then the init says that it has looked
+	metered := g.startMeter() // and then the init reports that it has looked
 	if g.checkMeters(); !metered {
 		g.reportIdle()
 	}
 }
 
-// alone tells the caller that a parked command is one process.
+// reportIdle tells the caller that an idle command is one process.
 func (g *guard) reportIdle() {
 	if g.phase == idle && g.a.stop == "" && g.r.spec.Idle != nil {
 		g.r.spec.Idle()
 	}
 }
 
-// watch has the init meter by the limits of the phase, where there is no cgroup, and
-// reports whether it does.
+// startMeter has the init meter by the limits of the phase, where there is no cgroup. It
+// reports whether the init does.
 func (g *guard) startMeter() bool {
 	w := g.r.p.watch(g.r.spec.Limits)
 	if w == nil {
@@ -210,8 +210,7 @@ func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
 	g.kill = time.After(grace)
 }
 
-// because notes why the command is ended, and reports whether there was no reason
-// before.
+// setCause sets why the command is ended, and reports whether there was no cause before.
 func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 	if g.a.stop != "" {
 		return false
@@ -221,7 +220,8 @@ func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 	return true
 }
 
-// look reads the meters, and says when to read them again.
+// checkMeters reads the meters, ends the command if it exceeds a limit, and sets when to
+// read them again.
 func (g *guard) checkMeters() {
 	limit := g.r.over(g.base, g.r.spec.Limits.CPU.D())
 	if g.phase == idle {
@@ -250,14 +250,14 @@ func (r *run) initProcesses() int {
 	return 1
 }
 
-// linger is how long a command that can do nothing any more may live after Ended.
-// Dying takes a processor for as long as the caller needs to put the result down,
+// exitDelay is how long a command that can do nothing any more may live after Ended.
+// Exiting takes a processor for as long as the caller needs to record the result,
 // and the kernel likes to put both on the same one. It is for a machine that has
-// little to do: no more commands linger at once than there are processors.
+// little to do: no more exits are delayed at once than there are processors.
 const exitDelay = 2 * time.Millisecond
 
-// finished ends the command because the caller has what he wants, and tells him
-// without waiting for the end, unless there are files to collect first.
+// finished ends the command because the caller has its result, and calls Ended without
+// waiting for the end, unless there are files to collect first.
 func (g *guard) finished() {
 	g.finish = nil
 	select {
@@ -274,8 +274,8 @@ func (g *guard) finished() {
 		return
 	}
 	r.empty = true
-	// What is read of a program that lives may have no end, and who takes it may
-	// be stuck, so only one that is quiet is left alive meanwhile.
+	// The output of a program that lives may have no end, and its writer may block, so
+	// that only a program without output is left alive meanwhile.
 	quiet := g.harmless() && r.stdout.stopIfEmpty() && r.stderr.stopIfEmpty()
 	if !quiet {
 		r.measure(!r.p.tree.Has(cgroup.CPU)) // what is dying has no memory any more
@@ -303,7 +303,7 @@ func (g *guard) harmless() bool {
 	return g.r.init == nil && g.r.spec.Network == sandbox.NetworkNone && !writable
 }
 
-// lingers takes one of the places for commands that linger, if there is one.
+// delayExit reports whether the exit of the command is delayed: not if too many are.
 func (g *guard) delayExit() bool {
 	if n := g.r.p.exiting.Add(1); int(n) > runtime.GOMAXPROCS(0) {
 		g.r.p.exiting.Add(-1)
@@ -313,7 +313,7 @@ func (g *guard) delayExit() bool {
 	return true
 }
 
-// released gives the place back.
+// endExitDelay ends the delay.
 func (g *guard) endExitDelay() {
 	if g.exitDelayed {
 		g.r.p.exiting.Add(-1)
@@ -321,7 +321,7 @@ func (g *guard) endExitDelay() {
 	}
 }
 
-// hear takes in what the init says.
+// handle handles a message of the init.
 func (g *guard) handle(m message) {
 	g.r.keepReadings(m)
 	switch m.Kind {
@@ -335,7 +335,7 @@ func (g *guard) handle(m message) {
 	}
 }
 
-// end says how a run ended, of which nothing is alive.
+// end returns how a run ended. All of its processes are gone.
 func (g *guard) end() sandbox.Exit {
 	for more := true; more; {
 		select {
@@ -351,7 +351,8 @@ func (g *guard) end() sandbox.Exit {
 	return g.r.finishRun(g.a, g.started, g.reported)
 }
 
-// finishRun says how a run ended, of which nothing is alive.
+// finishRun collects the output and returns how a run ended. All of its processes are
+// gone.
 func (r *run) finishRun(a account, started time.Time, told bool) sandbox.Exit {
 	end := time.Now()
 	r.egress.close()
@@ -386,7 +387,7 @@ func (r *run) untilCPU(base, pace time.Duration) time.Duration {
 	return min(max(left, 10*time.Millisecond), pace)
 }
 
-// note keeps the readings of an init.
+// keepReadings keeps the highest readings of an init.
 func (r *run) keepReadings(m message) {
 	r.inside.CPU, r.inside.RSS, r.inside.Peak = max(r.inside.CPU, m.CPU), max(r.inside.RSS, m.RSS),
 		max(r.inside.Peak, m.Peak)
@@ -398,7 +399,7 @@ func (r *run) measure(times bool) {
 	r.usedCPU, r.usedRSS = max(r.usedCPU, cpu), max(r.usedRSS, rss)
 }
 
-// exit puts together what is known.
+// exit returns all that is known about the end of the run.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// haveThreads makes the Go runtime start n threads, which it keeps.
+// startThreads makes the Go runtime start n threads, which it keeps.
 //
 // Where no cgroup counts processes, RLIMIT_NPROC does, and it counts the threads
 // of the init with those of the command. A runtime that needs one more thread

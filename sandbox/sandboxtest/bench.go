@@ -26,7 +26,7 @@ var prelude string
 // caseTime is the most that one case may take, whatever the provider does.
 const caseTime = 30 * time.Second
 
-// lawLimits are the limits of a case that does not change them: small, so that a
+// caseLimits are the limits of a case that does not change them: small, so that a
 // hostile program meets them at once.
 func caseLimits() haft.Limits {
 	return haft.Limits{

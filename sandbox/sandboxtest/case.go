@@ -1,4 +1,4 @@
-// Package sandboxtest is the law for sandboxes: honest and hostile programs with
+// Package sandboxtest is the conformance suite for sandboxes: honest and hostile programs with
 // the end that each of them must come to.
 //
 // Every provider runs every [Case]. A case names the controls that its promise
@@ -8,7 +8,7 @@
 // and refuse a run that demands it: the verdict is [Stated]. So a provider can
 // be weak, but it cannot be weak in silence.
 //
-// [Run] is the law as a test, [RunForked] for sandboxes from a template, and
+// [Run] runs the suite as a test, [RunForked] for sandboxes from a template, and
 // [RunEgress] for those that have one way out. [Grade] is the same on a user's own machine, with
 // a mark. [Require] makes skips loud, and [Fake] stands in for a provider in the
 // tests of others.
@@ -45,7 +45,7 @@ func Groups() []Group {
 	return []Group{Honest, Processes, Filesystem, Descriptors, Networking, Tenants}
 }
 
-// A Case is one row of the law.
+// A Case is one case of the suite.
 type Case struct {
 	// Name says the behaviour, in words joined by underscores.
 	Name  string
@@ -124,7 +124,7 @@ func (c Case) Lacking(iso haft.Isolation) []haft.Control {
 func Cases() []Case {
 	var all []Case
 	for _, list := range [][]Case{
-		honestCases(), contractCases(), parkedCases(), processCases(), supervisorCases(), attackCases(),
+		honestCases(), contractCases(), idleCases(), processCases(), supervisorCases(), attackCases(),
 		memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
 		socketCases(), networkCases(), egressCases(), tenantCases(), quotaCases(),

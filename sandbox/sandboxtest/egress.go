@@ -17,7 +17,7 @@ import (
 	"haft/sandbox"
 )
 
-// RunEgress holds the provider to the whole law once more, with egress in every
+// RunEgress runs the whole suite once more, with egress in every
 // run that has no network: it must not weaken anything else. It is [RunForked]
 // with that, too, if forks is set.
 func RunEgress(t *testing.T, open func(t *testing.T) sandbox.Provider, forks bool) {
@@ -29,7 +29,7 @@ func RunEgress(t *testing.T, open func(t *testing.T) sandbox.Provider, forks boo
 	run(t, func(t *testing.T) sandbox.Provider { return withEgress{open(t)} }, Cases())
 }
 
-// egressted gives egress to runs that have no network.
+// withEgress gives egress to runs that have no network.
 type withEgress struct{ sandbox.Provider }
 
 // Run implements [sandbox.Provider].
@@ -138,7 +138,7 @@ say(sorted({l.split()[0] for l in open('/etc/hosts') if l.strip()}))`),
 			Check: prints("quick\n127.0.0.1\n\n['127.0.0.1']\n"),
 		},
 		do("egress_is_not_shared", "Of two sandboxes at once, each reaches its own egress only, and neither can "+
-			"take the place of one.", egressesApart),
+			"take the place of one.", egressApart),
 		do("egress_ends_with_the_run", "When Ended is called nobody is served any more, whatever the program left "+
 			"behind: connections, threads, daemons.", egressEnds),
 		do("egress_ends_with_finish", "A caller that has what it wants does not wait for connections that are open.",
@@ -181,7 +181,7 @@ func because(err error, o Outcome) error {
 	return nil
 }
 
-func egressesApart(ctx context.Context, b *Bench) error {
+func egressApart(ctx context.Context, b *Bench) error {
 	const n = 3
 	var all sync.WaitGroup
 	errs := make([]error, n)

@@ -11,7 +11,7 @@ import (
 	"haft/sandbox"
 )
 
-// RunForked holds sandboxes that are made from a template to the same law. The
+// RunForked runs the suite against sandboxes that are made from a template. The
 // provider that open returns must be a [sandbox.Forker]. Each program is started
 // by a fork of a Python that has looked whether it was born with more than it
 // should have been.

@@ -34,7 +34,7 @@ type Report struct {
 // Grade runs every case against p and marks the result. As in [Run], cases that
 // measure time run one by one and first, the others as many at a time as there
 // are processors. Progress, if not nil, is called after each, never twice at
-// once. The error is of the machine or of ctx, not of the law.
+// once. The error is of the machine or of ctx, not of a case.
 func Grade(ctx context.Context, p sandbox.Provider, progress func(Row)) (Report, error) {
 	b, err := openBench(ctx, p)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"haft/sandbox"
 )
 
-// parkedCases are about programs that have not begun.
-func parkedCases() []Case {
+// idleCases are about programs that have not begun.
+func idleCases() []Case {
 	confined := controls(haft.ControlSeccomp) // a plain process is not metered before it begins
 	return []Case{{
 		Name: "limits_hold_before_begin", Group: Processes, Needs: confined, Do: busyBeforeBegin,
@@ -73,9 +73,9 @@ say('done')`),
 	}}
 }
 
-// parked runs a program that says when it is prepared. If begins is set, it begins after
+// runIdle runs a program that says when it is prepared. If begins is set, it begins after
 // a while.
-func parked(ctx context.Context, b *Bench, source string, begins bool) (Outcome, error) {
+func runIdle(ctx context.Context, b *Bench, source string, begins bool) (Outcome, error) {
 	begin, prepared := make(chan struct{}), make(chan struct{})
 	live, err := b.Start(ctx, py(source), func(s *sandbox.Spec) {
 		s.Begin, s.Prepared, s.Limits.CPU = begin, prepared, haft.Millis(4*time.Second)
@@ -111,12 +111,12 @@ func busyBeforeBegin(ctx context.Context, b *Bench) error {
 }
 
 func idleProcesses(ctx context.Context, b *Bench) error {
-	o, err := parked(ctx, b, "if os.fork() == 0: time.sleep(60)\ntell('ready'); line()", false)
+	o, err := runIdle(ctx, b, "if os.fork() == 0: time.sleep(60)\ntell('ready'); line()", false)
 	return errors.Join(err, hits(haft.FailPIDs)(o))
 }
 
 func idleBusy(ctx context.Context, b *Bench) error {
-	o, err := parked(ctx, b, `import threading
+	o, err := runIdle(ctx, b, `import threading
 def burn():
     while True: pass
 threading.Thread(target=burn, daemon=True).start()
@@ -125,7 +125,7 @@ tell('ready'); line()`, false)
 }
 
 func idleForLong(ctx context.Context, b *Bench) error {
-	o, err := parked(ctx, b, `import threading
+	o, err := runIdle(ctx, b, `import threading
 threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
 tell('ready'); say(line()); os._exit(0)`, true)
 	return errors.Join(err, prints("go\n")(o))

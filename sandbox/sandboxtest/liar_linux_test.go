@@ -56,7 +56,7 @@ func pretend(ctx context.Context, s *sandbox.Spec) func() {
 	return func() { _ = l.Close() }
 }
 
-// benchOf prepares a law for a liar with these controls.
+// benchOf prepares a bench for a liar with these controls.
 func benchOf(t *testing.T, promise haft.Isolation, deaf bool) *Bench {
 	t.Helper()
 	p, err := process.Open(process.Config{Dir: t.TempDir()})
@@ -78,7 +78,7 @@ func benchOf(t *testing.T, promise haft.Isolation, deaf bool) *Bench {
 	return b
 }
 
-// The law must be able to fail. These cases do no harm without a sandbox, root
+// The suite must be able to fail. These cases do no harm without a sandbox, root
 // included, and each must find that there is none.
 func TestConformance_catches_a_liar(t *testing.T) {
 	b := benchOf(t, haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}, false)
@@ -134,7 +134,7 @@ func TestConformance_catches_what_is_left(t *testing.T) {
 	}
 }
 
-// Egress that could be gone around is refused, or else the law says so.
+// Egress that could be gone around is refused, or else the suite fails.
 func TestConformance_catches_egress_that_holds_nobody(t *testing.T) {
 	b := benchOf(t, haft.Isolation{Level: haft.LevelNone}, false)
 	if err := egressRefused(t.Context(), b); err == nil || !strings.Contains(err.Error(), "not refused") {

@@ -10,7 +10,7 @@ import (
 	"haft/sandbox"
 )
 
-// Run holds the provider that open returns to the law, one subtest a case. Cases
+// Run runs the conformance suite against the provider that open returns, one subtest a case. Cases
 // that measure time run one by one, the others side by side. At the end nothing
 // may be left: no descriptor of ours, and no file in the directory for temporary
 // files, which is a fresh one for the whole test; so the test itself cannot be

@@ -11,7 +11,7 @@ import (
 )
 
 // VerdictsVar is the environment variable that names a directory. A run of the whole
-// law leaves its [Verdicts] there, in a file with the name of the test and of who ran
+// suite leaves its [Verdicts] there, in a file with the name of the test and of who ran
 // it: TestConformance-root.json or TestConformance-user.json.
 const VerdictsVar = "HAFT_VERDICTS"
 
@@ -34,7 +34,7 @@ func (s *summary) add(name string, v Verdict) {
 	s.cases[name] = v
 }
 
-// String is the last line of the law.
+// String is the last line of the suite.
 func (s *summary) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

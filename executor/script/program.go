@@ -7,14 +7,14 @@ import (
 	"haft/sandbox"
 )
 
-// An Outfit is what a program of the host is given in a sandbox.
+// A ProgramSpec is what a program of the host needs in a sandbox.
 type ProgramSpec struct {
 	Env    []string
 	Mounts []sandbox.Mount
 	Files  []sandbox.File
 }
 
-// Outfits puts together what a program needs besides its arguments: itself and the
+// NewProgramSpec returns what a program needs besides its arguments: itself and the
 // system's libraries, what runtime brings (nil means none), and with egress the
 // way to it and the certificates to trust.
 func NewProgramSpec(program string, runtime []sandbox.Mount, kind sandbox.Network, ca []byte) (*ProgramSpec, error) {
