@@ -1,9 +1,11 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"haft"
@@ -66,4 +68,20 @@ func JSONDepth(b []byte) int {
 		}
 	}
 	return most
+}
+
+// EncodeJSON encodes a value as results have it: without escapes for HTML.
+func EncodeJSON(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode a value: %w", err)
+	}
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+}
+
+// NoIsolation is what confines a tool that runs in no sandbox of ours: nothing.
+func NoIsolation() haft.Isolation {
+	return haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
 }

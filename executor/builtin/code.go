@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/base64"
@@ -169,13 +168,11 @@ func invalid(err error) (*haft.Result, error) {
 
 // value makes out the value of res, which is then a success.
 func value(res *haft.Result, out codeOut) (*haft.Result, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
+	b, err := executor.EncodeJSON(out)
+	if err != nil {
 		return nil, fmt.Errorf("encode what became of the code: %w", err)
 	}
-	res.Status, res.Error, res.Value = haft.StatusSuccess, nil, bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	res.Status, res.Error, res.Value = haft.StatusSuccess, nil, b
 	return res, nil
 }
 
@@ -201,7 +198,8 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
 		Stored: true, // the source is ours, the code is among the arguments
-		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network, ServeEgress: req.ServeEgress, CA: req.CA,
+		Env:    req.Env, Files: files, Limits: req.Limits, Network: req.Network,
+		ServeEgress: req.ServeEgress, CA: req.CA,
 		Need:   req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}

@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,7 +55,7 @@ func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, 
 			Message: fmt.Sprintf("the arguments are %d bytes large, %d is the most", len(req.Args), maxArgs)}
 	}
 	if !t.raw && (req.Need.Level != "" || len(req.Need.Controls) > 0) {
-		if err := req.Need.Check(isolation()); err != nil {
+		if err := req.Need.Check(executor.NoIsolation()); err != nil {
 			return nil, err
 		}
 	}
@@ -75,11 +74,6 @@ func (s *Set) Execute(ctx context.Context, req executor.Request) (*haft.Result, 
 	}
 	e.finish(ctx, t, err, began)
 	return e.res, nil
-}
-
-// isolation is what a built-in tool is confined by: nothing.
-func isolation() haft.Isolation {
-	return haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
 }
 
 // ours reports whether an error of a raw tool is a result all the same.
@@ -164,14 +158,12 @@ func (e *execution) print(b []byte) {
 // encode makes the value.
 func (e *execution) encode(out any) error {
 	began := time.Now()
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(out); err != nil {
+	value, err := executor.EncodeJSON(out)
+	if err != nil {
 		return &failure{haft.Failure{Kind: haft.FailValue, Message: "what the tool gives back is no JSON",
 			Retry: haft.RetryNever}}
 	}
-	e.res.Value = bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	e.res.Value = value
 	e.res.Timeline.Serialise = haft.Millis(time.Since(began))
 	return nil
 }
@@ -188,7 +180,7 @@ func (e *execution) finish(ctx context.Context, t *tool, err error, began time.T
 	res := e.res
 	res.Call, res.Tool, res.Digest = e.req.Call, t.tool.Name, t.tool.Version.Digest
 	if res.Sandbox.Provider == "" {
-		res.Sandbox = haft.Sandbox{Provider: Provider, Isolation: isolation()}
+		res.Sandbox = haft.Sandbox{Provider: Provider, Isolation: executor.NoIsolation()}
 	}
 	took := haft.Millis(time.Since(began))
 	if !t.raw || err != nil {

@@ -138,7 +138,8 @@ def f():
 			for i := 0; i < 12 && !seen; i++ {
 				execute(t, x, executor.Request{Kind: haft.KindPython, Stored: stored,
 					Source: strings.Repeat("# kiwi-0815-strawberry\n", 300) + "def f(): return 1"})
-				for deadline := time.Now().Add(2 * time.Second); x.IdleCells("acme") < 2 && time.Now().Before(deadline); {
+				deadline := time.Now().Add(2 * time.Second)
+				for x.IdleCells("acme") < 2 && time.Now().Before(deadline) {
 					time.Sleep(10 * time.Millisecond) // it is a poll
 				}
 				res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: "other", Source: look})

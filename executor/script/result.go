@@ -94,8 +94,7 @@ func (r *run) stateIsolation(ctx context.Context, res *haft.Result) {
 		r.isolationOf(context.WithoutCancel(ctx), res)
 	}
 	if res.Sandbox.Isolation.Level == "" {
-		none := haft.Isolation{Level: haft.LevelNone, Controls: []haft.Control{}}
-		res.Sandbox = haft.Sandbox{Provider: "none", Isolation: none}
+		res.Sandbox = haft.Sandbox{Provider: "none", Isolation: executor.NoIsolation()}
 	}
 }
 

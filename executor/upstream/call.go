@@ -141,9 +141,8 @@ func (c *call) blank(status haft.Status) *haft.Result {
 	took := time.Since(c.began)
 	res := &haft.Result{
 		Call: c.req.Call, Tool: c.req.Tool, Digest: c.req.Digest, Status: status, Value: json.RawMessage("null"),
-		Usage: haft.Usage{Wall: haft.Millis(took)},
-		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
-			Controls: []haft.Control{}}},
+		Usage:   haft.Usage{Wall: haft.Millis(took)},
+		Sandbox: haft.Sandbox{Provider: "none", Isolation: executor.NoIsolation()},
 		Timeline: haft.Timeline{Setup: haft.Millis(c.setup), Execute: haft.Millis(took - c.setup),
 			Total: haft.Millis(took)},
 	}

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"mime"
@@ -13,6 +12,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
+	"haft/executor"
 )
 
 // A part is a piece of content as a value shows it. Binary content becomes an artifact,
@@ -160,22 +160,11 @@ func (c *contents) value(structured any, want json.RawMessage) (value json.RawMe
 		if len(want) > 0 && json.Valid([]byte(text)) {
 			return json.RawMessage(text), "", nil // the tool has a schema, and wrote JSON
 		}
-		raw, err := encode(text)
+		raw, err := executor.EncodeJSON(text)
 		return raw, "", err
 	}
-	raw, err := encode(c.parts)
+	raw, err := executor.EncodeJSON(c.parts)
 	return raw, "", err
-}
-
-// encode writes JSON without escapes for HTML.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("encode content: %w", err)
-	}
-	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // sameJSON reports whether text is empty, or the same JSON as raw.

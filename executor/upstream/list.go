@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
+	"haft/executor"
 )
 
 // The bounds on a list of tools. The registry has its own bounds on what it stores.
@@ -89,11 +90,11 @@ func convert(t *mcp.Tool) (tool haft.MCPTool, size int, why string) {
 		return tool, 0, "it has no name, or one that is too long"
 	}
 	var err error
-	if tool.Input, err = encode(t.InputSchema); err != nil || t.InputSchema == nil {
+	if tool.Input, err = executor.EncodeJSON(t.InputSchema); err != nil || t.InputSchema == nil {
 		return tool, 0, "it has no schema for its arguments"
 	}
 	if t.OutputSchema != nil {
-		if tool.Output, err = encode(t.OutputSchema); err != nil {
+		if tool.Output, err = executor.EncodeJSON(t.OutputSchema); err != nil {
 			return tool, 0, "the schema of its value cannot be read"
 		}
 	}

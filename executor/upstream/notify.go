@@ -8,6 +8,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"haft/executor"
 )
 
 // A listener gets the progress and the logs of one running call. Its functions are
@@ -109,7 +111,7 @@ func (s *session) passLog(p *mcp.LoggingMessageParams) { //nolint:staticcheck //
 	if p == nil {
 		return
 	}
-	raw, err := encode(p.Data)
+	raw, err := executor.EncodeJSON(p.Data)
 	if err != nil {
 		return
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/secret"
 )
 
@@ -170,7 +171,7 @@ func (s *session) options() *mcp.ClientOptions {
 	}
 	if ask := s.pool.cfg.Elicit; ask != nil {
 		o.ElicitationHandler = func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			schema, err := encode(r.Params.RequestedSchema)
+			schema, err := executor.EncodeJSON(r.Params.RequestedSchema)
 			if err != nil {
 				return nil, err
 			}

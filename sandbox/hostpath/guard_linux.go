@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"haft/sandbox/internal/mountinfo"
 )
 
 // Check reports, as an error with [haft.CodeDenied], that p shows something that is
@@ -17,7 +19,7 @@ import (
 // of a part of a file system has other directories above it than the original; so
 // mounts are also compared by which part of which file system they show.
 func (g Guard) Check(p *Path) error {
-	mounts, err := readMounts()
+	mounts, err := mountinfo.Read()
 	if err != nil {
 		return err
 	}
@@ -139,8 +141,8 @@ func (c *check) path(p *Path) error {
 		return err
 	}
 	for _, m := range c.mounts { // what comes along, because binding is recursive
-		if within(m.at, p.Real) {
-			if err := c.parts(c.mounts.parts(m.id, m.at)); err != nil {
+		if within(m.At, p.Real) {
+			if err := c.parts(c.mounts.parts(m.ID, m.At)); err != nil {
 				return err
 			}
 		}

@@ -5,24 +5,15 @@ import (
 	"os"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"haft/sandbox/internal/mountinfo"
 )
 
-// A mount is one line of mountinfo.
-type mount struct {
-	id      uint64
-	device  string // major:minor
-	root    string // which directory of the file system it shows
-	at      string // where
-	kind    string
-	options string // of the file system, escaped
-}
-
 // mountTable are the mounts that this process sees.
-type mountTable []mount
+type mountTable []mountinfo.Mount
 
 // A part is a directory of a file system, whichever mount shows it.
 type part struct {
@@ -38,55 +29,6 @@ var kernelKinds = []string{
 	"resctrl",
 }
 
-// readMounts reads the table.
-func readMounts() (mountTable, error) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return nil, fmt.Errorf("read the mounts: %w", err)
-	}
-	var table mountTable
-	for line := range strings.Lines(string(text)) {
-		m, err := parseMount(line)
-		if err != nil {
-			return nil, err
-		}
-		table = append(table, m)
-	}
-	return table, nil
-}
-
-// parseMount reads a line, see proc_pid_mountinfo(5):
-//
-//	36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw,errors=continue
-func parseMount(line string) (mount, error) {
-	before, after, ok := strings.Cut(line, " - ")
-	f, g := strings.Fields(before), strings.Fields(after)
-	if !ok || len(f) < 6 || len(g) < 3 {
-		return mount{}, fmt.Errorf("a line of mountinfo has %d and %d fields", len(f), len(g))
-	}
-	id, err := strconv.ParseUint(f[0], 10, 64)
-	if err != nil {
-		return mount{}, fmt.Errorf("read the number of a mount: %w", err)
-	}
-	return mount{id: id, device: f[2], root: unescape(f[3]), at: unescape(f[4]), kind: g[0], options: g[2]}, nil
-}
-
-// unescape reads the octal numbers by which the kernel writes blanks: \040.
-func unescape(s string) string {
-	var b strings.Builder
-	for i := 0; i < len(s); i++ {
-		if s[i] == '\\' && i+3 < len(s) {
-			if n, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
-				b.WriteByte(byte(n))
-				i += 3
-				continue
-			}
-		}
-		b.WriteByte(s[i])
-	}
-	return b.String()
-}
-
 // maxLayers bounds how many overlays of overlays are looked through.
 const maxLayers = 4
 
@@ -95,18 +37,18 @@ const maxLayers = 4
 func (t mountTable) parts(id uint64, real string) []part { return t.partsWithin(id, real, maxLayers) }
 
 func (t mountTable) partsWithin(id uint64, real string, depth int) []part {
-	i := slices.IndexFunc(t, func(m mount) bool { return m.id == id })
+	i := slices.IndexFunc(t, func(m mountinfo.Mount) bool { return m.ID == id })
 	if i < 0 {
 		return nil // unmounted meanwhile
 	}
 	m := t[i]
-	rel := strings.TrimPrefix(strings.TrimPrefix(real, strings.TrimSuffix(m.at, "/")), "/")
-	own := part{m.device, path.Join(m.root, rel), slices.Contains(kernelKinds, m.kind)}
+	rel := strings.TrimPrefix(strings.TrimPrefix(real, strings.TrimSuffix(m.At, "/")), "/")
+	own := part{m.Device, path.Join(m.Root, rel), slices.Contains(kernelKinds, m.Kind)}
 	list := []part{own}
-	if m.kind != "overlay" || depth == 0 {
+	if m.Kind != "overlay" || depth == 0 {
 		return list
 	}
-	for _, dir := range layerDirs(m.options) {
+	for _, dir := range layerDirs(m.Options) {
 		fd, err := unix.Open(dir, unix.O_PATH|unix.O_CLOEXEC, 0)
 		if err != nil {
 			continue // layers of a container are often not visible in it
@@ -130,7 +72,7 @@ func layerDirs(options string) []string {
 	var list []string
 	for option := range strings.SplitSeq(options, ",") {
 		name, value, _ := strings.Cut(option, "=")
-		value = unescape(value)
+		value = mountinfo.Unescape(value)
 		switch name {
 		case "lowerdir":
 			for _, dir := range splitLayers(value) {

@@ -90,17 +90,17 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	}
 	g.control = control
 	theirs = append(theirs, far)
-	req, fds, closeFDs, err := g.request()
+	defer r.closePlanFDs()
+	req, err := g.request()
 	if err != nil {
 		return err
 	}
-	defer closeFDs()
 	if err := r.spawn(g.p.namespacesOfTemplate(r.spec.Network, g.block)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
 	defer stop()
-	if err := r.start(ctx, req, append(fds, numbers(theirs)...)); err != nil {
+	if err := r.start(ctx, req, theirs); err != nil {
 		return err
 	}
 	closeFiles(theirs)
@@ -125,33 +125,31 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 // request plans the template itself. It has a root of its own, no program of a
 // tenant, and the rights to make namespaces below its own; it is not under
 // Landlock, which forbids to mount.
-func (g *generation) request() (request, []int, func(), error) {
+func (g *generation) request() (request, error) {
 	r, p := g.host, g.p
 	pl := plan.Plan{}
 	trees, err := p.root(&pl, r.spec)
 	if err != nil {
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	pl.Mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
 	p.name(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
-	fds, closeFDs, err := r.descriptors(&pl, trees)
-	if err != nil {
-		return request{}, nil, nil, err
+	if err := r.openPlanFDs(&pl, trees); err != nil {
+		return request{}, err
 	}
 	pl.Setsid()
 	pl.Rlimit("core", unix.RLIMIT_CORE, 0, 0)
 	pl.OpenFiles(ownLimit(unix.RLIMIT_NOFILE)) // it sends descriptors, see there
 	pl.NoNewPrivs()
 	if err := p.planFilter(&pl, filter.Config{Template: true}); err != nil {
-		closeFDs()
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	return request{
 		Plan: pl, Argv: append(slices.Clone(r.spec.Argv), "-c", forkSource), Env: r.spec.Env, Files: 4, Stay: true,
-	}, fds, closeFDs, nil
+	}, nil
 }
 
 // templateConfig is the first message to a template.

@@ -44,16 +44,16 @@ func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
 }
 
 // reducedRequest plans a run without namespaces.
-func (r *run) reducedRequest() (request, []int, func(), error) {
+func (r *run) reducedRequest() (request, error) {
 	p := r.p
 	if r.spec.Network == sandbox.NetworkEgress {
 		// Landlock could hold a command to one port, but not to one address.
-		return request{}, nil, nil, &haft.Error{Code: haft.CodeDenied,
+		return request{}, &haft.Error{Code: haft.CodeDenied,
 			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program " +
 				"could go anywhere"}
 	}
 	if err := r.makeDir(); err != nil {
-		return request{}, nil, nil, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
+		return request{}, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
 	}
 	pl := plan.Plan{}
 	pl.Umask(0o022)
@@ -61,13 +61,12 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		pl.Mkdir(filepath.Join(r.dir, d), 0o700)
 	}
 	if err := files(&pl, r.dir+"/work/", r.spec.Files); err != nil {
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	pl.Keep(r.dir)
 	pl.Chdir(filepath.Join(r.dir, "work"))
-	fds, closeFDs, err := r.descriptors(&pl, nil)
-	if err != nil {
-		return request{}, nil, nil, err
+	if err := r.openPlanFDs(&pl, nil); err != nil {
+		return request{}, err
 	}
 	p.limits(&pl, r.spec.Limits, initThreads)
 	if p.privileged {
@@ -81,18 +80,12 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersRoom))
 	}
 	pl.NoNewPrivs()
-	lent, err := p.planReducedLandlock(&pl, r)
-	if err != nil {
-		closeFDs()
-		return request{}, nil, nil, err
+	if err := p.planReducedLandlock(&pl, r); err != nil {
+		return request{}, err
 	}
-	fds = append(fds, lent...)
-	closeJoined := closeFDs
-	closeFDs = func() { closeJoined(); wire.CloseAll(lent) }
 	config := filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true}
 	if err := p.planFilter(&pl, config); err != nil {
-		closeFDs()
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	w := p.watch(r.spec.Limits)
 	if w != nil {
@@ -106,7 +99,7 @@ func (r *run) reducedRequest() (request, []int, func(), error) {
 	if r.spec.Channel != nil {
 		req.Files++
 	}
-	return req, fds, closeFDs, nil
+	return req, nil
 }
 
 // makeDir makes the directory of the run's files.
@@ -125,21 +118,15 @@ func (r *run) makeDir() error {
 	return nil
 }
 
-// planReducedLandlock plans Landlock over the host's own tree. It returns the descriptors of
-// those mounts that come with one, for the last slots of the plan: what is granted is
-// what is open, whatever its path leads to by now.
-func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) (given []int, err error) {
+// planReducedLandlock plans Landlock over the host's own tree. The mounts that come with
+// a descriptor get the last slots of the plan: access is granted to the open file, even if
+// its path leads elsewhere by now.
+func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) error {
 	if !p.isolation.Has(haft.ControlLandlock) {
 		// Without a root of its own, Landlock is all that keeps a command from the files
 		// of the host. There is no weaker mode: the run is refused.
-		return nil, &sandbox.SetupError{Step: "landlock", Path: "files", Err: unix.EOPNOTSUPP}
+		return &sandbox.SetupError{Step: "landlock", Path: "files", Err: unix.EOPNOTSUPP}
 	}
-	defer func() {
-		if err != nil {
-			wire.CloseAll(given)
-			given = nil
-		}
-	}()
 	read, write := p.landlock.rights()
 	rules := []plan.Rule{{Path: r.dir, Access: read | write}}
 	for _, name := range devices {
@@ -148,21 +135,21 @@ func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) (given []int, err 
 	}
 	for _, m := range visibleMounts(r.spec) {
 		if m.Host != m.Inside {
-			return given, &haft.Error{Code: haft.CodeDenied,
+			return &haft.Error{Code: haft.CodeDenied,
 				Message: "a mount at another path needs namespaces, which this sandbox does not have"}
 		}
 		t := tree{host: m.Host, file: m.File, given: true}
 		info, err := t.find()
 		if err != nil {
-			return given, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+			return &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
 		}
 		rule := plan.Rule{Path: m.Host}
 		if m.File != nil {
 			fd, err := detach(t)
 			if err != nil {
-				return given, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
+				return &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
 			}
-			given, rule.Slot = append(given, fd), pl.Given(m.Host)+1
+			r.planFDs, rule.Slot = append(r.planFDs, fd), pl.Given(m.Host)+1
 		}
 		rule.Access = read
 		if m.Writable {
@@ -175,7 +162,7 @@ func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) (given []int, err 
 		rules = append(rules, rule)
 	}
 	pl.Landlock(p.landlock.attr(r.spec.Network == sandbox.NetworkFull), rules)
-	return given, nil
+	return nil
 }
 
 // removeTree removes a directory of a run that is over, and what is in it, even

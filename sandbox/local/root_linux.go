@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/sandbox"
+	"haft/sandbox/internal/mountinfo"
 	"haft/sandbox/local/internal/plan"
 )
 
@@ -173,6 +174,10 @@ func (p *Provider) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
 	if !p.overlay {
 		return
 	}
+	hostMounts, err := mountinfo.Read()
+	if err != nil {
+		return // any directory may have mounts below it
+	}
 	for _, m := range spec.Mounts {
 		if m.File == nil {
 			if info, err := os.Lstat(m.Host); err != nil || !info.IsDir() {
@@ -185,26 +190,12 @@ func (p *Provider) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
 			continue
 		}
 		below := func(o sandbox.Mount) bool { return strings.HasPrefix(o.Inside, m.Inside+"/") }
-		if slices.ContainsFunc(spec.Mounts, below) || p.hasMounts(m.Host) {
+		belowHost := func(o mountinfo.Mount) bool { return strings.HasPrefix(o.At, m.Host+"/") }
+		if slices.ContainsFunc(spec.Mounts, below) || slices.ContainsFunc(hostMounts, belowHost) {
 			continue
 		}
 		pl.Overlay(base+strings.TrimPrefix(m.Inside, "/"), base+"run")
 	}
-}
-
-// hasMounts reports whether the host has something mounted below dir, or cannot
-// tell.
-func (p *Provider) hasMounts(dir string) bool {
-	b, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		return true
-	}
-	for line := range strings.Lines(string(b)) {
-		if f := strings.Fields(line); len(f) > 4 && strings.HasPrefix(f[4], dir+"/") {
-			return true
-		}
-	}
-	return false
 }
 
 // maxMounts keeps the descriptors of one message below the kernel's bound.

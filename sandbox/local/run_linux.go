@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -78,14 +79,15 @@ type run struct {
 	p    *Provider
 	spec *sandbox.Spec
 
-	uid    int
-	hasUID bool
-	group  *cgroup.Group
-	stdout *outputReader
-	stderr *outputReader
-	stdin  *feeder
-	flood  chan struct{} // an output reader got too much
-	init   *initProcess
+	uid     int
+	hasUID  bool
+	group   *cgroup.Group
+	stdout  *outputReader
+	stderr  *outputReader
+	stdin   *feeder
+	flood   chan struct{} // an output reader got too much
+	init    *initProcess
+	planFDs []int // for the slots of the plan, until the init has them
 	// private is the tmpfs of the run: its directories tmp, work, shm and vartmp.
 	private   *os.File
 	empty     bool    // there is nothing in it to collect
@@ -111,18 +113,18 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	req, fds, closeFDs, err := r.request()
+	defer r.closePlanFDs()
+	req, err := r.request()
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	defer closeFDs()
 	if r.init == nil {
 		if err := r.spawn(r.p.attributes(r.spec.Network, r.uid)); err != nil {
 			return sandbox.Exit{}, err
 		}
 	}
 	stop := context.AfterFunc(ctx, r.killer())
-	err = r.start(ctx, req, append(fds, numbers(theirs)...))
+	err = r.start(ctx, req, theirs)
 	if !stop() && ctx.Err() != nil {
 		_ = r.init.wait() // tearDown reports it
 		return r.cancelled(), nil
@@ -248,74 +250,71 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	return theirs, nil
 }
 
-// request compiles the plan and opens the descriptors that it needs.
-func (r *run) request() (request, []int, func(), error) {
+// request compiles the plan, and opens the descriptors that it needs.
+func (r *run) request() (request, error) {
 	if !r.p.namespaces {
 		return r.reducedRequest()
 	}
 	pl := plan.Plan{}
 	trees, err := r.p.root(&pl, r.spec)
 	if err != nil {
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	r.p.overlays(&pl, r.spec, "")
 	private(&pl, r.spec.Limits, "", r.p.hasProc)
 	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	r.p.clock(&pl)
 	r.p.name(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
-	opened, closeFDs, err := r.descriptors(&pl, trees)
-	if err != nil {
-		return request{}, nil, nil, err
+	if err := r.openPlanFDs(&pl, trees); err != nil {
+		return request{}, err
 	}
 	// The command is exec'ed, and so may be looked at by its like; the init not.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
 	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
-		closeFDs()
-		return request{}, nil, nil, err
+		return request{}, err
 	}
 	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.watch(r.spec.Limits)}
 	if r.spec.Channel != nil {
 		req.Files++
 	}
-	return req, opened, closeFDs, nil
+	return req, nil
 }
 
-// descriptors opens what the slots of the plan stand for: first the trees, whose
-// slots are there, then the tasks files of the cgroups, which are added.
-func (r *run) descriptors(pl *plan.Plan, trees []tree) (_ []int, _ func(), err error) {
-	var opened []int
-	closeFDs := func() { wire.CloseAll(opened) }
-	defer func() {
-		if err != nil {
-			closeFDs()
-		}
-	}()
+// openPlanFDs opens the descriptors for the slots of the plan: first the trees, whose
+// slots are there, then the tasks files of the cgroups, whose slots it adds.
+func (r *run) openPlanFDs(pl *plan.Plan, trees []tree) error {
 	for _, t := range trees {
 		fd, err := detach(t)
 		if err != nil {
-			return nil, nil, &sandbox.SetupError{Step: "mount", Path: "/" + t.inside, Err: errnoIn(err)}
+			return &sandbox.SetupError{Step: "mount", Path: "/" + t.inside, Err: errnoIn(err)}
 		}
-		opened = append(opened, fd)
+		r.planFDs = append(r.planFDs, fd)
 	}
 	files, err := r.group.TasksFiles()
 	if err != nil {
-		return nil, nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
+		return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	defer cgroup.CloseTasksFiles(files)
 	for _, d := range files {
 		pl.Join(d.Controller)
 		fd, err := unix.FcntlInt(d.File.Fd(), unix.F_DUPFD_CLOEXEC, 0)
 		if err != nil {
-			return nil, nil, fmt.Errorf("open cgroup: %w", err)
+			return fmt.Errorf("open cgroup: %w", err)
 		}
-		opened = append(opened, fd)
+		r.planFDs = append(r.planFDs, fd)
 	}
-	return opened, closeFDs, nil
+	return nil
+}
+
+// closePlanFDs closes the descriptors of the plan, which the init has by now.
+func (r *run) closePlanFDs() {
+	wire.CloseAll(r.planFDs)
+	r.planFDs = nil
 }
 
 // confine plans the last steps, after which the thread has no more privilege.
@@ -432,8 +431,8 @@ func (p *Provider) gidOf(uid int) int {
 }
 
 // start sends the request and waits until the command runs.
-func (r *run) start(ctx context.Context, req request, fds []int) error {
-	if err := r.init.conn.Send(req, fds...); err != nil {
+func (r *run) start(ctx context.Context, req request, theirs []*os.File) error {
+	if err := r.init.conn.Send(req, slices.Concat(r.planFDs, numbers(theirs))...); err != nil {
 		return &sandbox.SetupError{Step: "init", Err: errnoIn(err)}
 	}
 	for {

@@ -42,7 +42,8 @@ func (s *summary) String() string {
 	for _, v := range s.cases {
 		n[v]++
 	}
-	return fmt.Sprintf("conformance: %d held, %d stated, %d broken, %d skipped", n[Held], n[Stated], n[Broken], n[Skipped])
+	return fmt.Sprintf("conformance: %d held, %d stated, %d broken, %d skipped",
+		n[Held], n[Stated], n[Broken], n[Skipped])
 }
 
 // write leaves the verdicts of a run of that many cases where VerdictsVar says. One

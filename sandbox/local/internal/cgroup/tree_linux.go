@@ -1,7 +1,6 @@
 package cgroup
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"maps"
@@ -13,6 +12,8 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
+
+	"haft/sandbox/internal/mountinfo"
 )
 
 // The controllers that we use. cpu stands for the metering of processor time,
@@ -40,7 +41,7 @@ type Tree struct {
 // Open makes the directory name for every controller, below the cgroup that this
 // process is in. It never fails: Missing says what could not be had.
 func Open(name string) *Tree {
-	mounts, err := mountPoints("/proc/self/mountinfo")
+	mounts, err := mountPoints()
 	var own map[string]string
 	if err == nil {
 		own, err = membership("/proc/self/cgroup")
@@ -241,25 +242,18 @@ func (m mountPoint) inside(own string) string {
 }
 
 // mountPoints finds the hierarchies by controller; "" is version 2.
-func mountPoints(mountinfo string) (map[string]mountPoint, error) {
-	f, err := os.Open(mountinfo)
+func mountPoints() (map[string]mountPoint, error) {
+	mounts, err := mountinfo.Read()
 	if err != nil {
 		return nil, fmt.Errorf("find cgroups: %w", err)
 	}
-	defer f.Close() // only read
 	found := map[string]mountPoint{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		before, after, ok := strings.Cut(lines.Text(), " - ")
-		mount, fs := strings.Fields(before), strings.Fields(after)
-		if !ok || len(mount) < 5 || len(fs) < 3 {
-			continue
-		}
-		at := mountPoint{path: mount[4], root: mount[3]}
-		switch fs[0] {
+	for _, m := range mounts {
+		switch at := (mountPoint{path: m.At, root: m.Root}); m.Kind {
 		case "cgroup2":
 			found[""] = at
 		case "cgroup":
-			for _, option := range strings.Split(fs[2], ",") {
+			for option := range strings.SplitSeq(m.Options, ",") {
 				found[option] = at
 			}
 		}

@@ -11,51 +11,45 @@ type group struct {
 var everywhere = []group{
 	{"works on a descriptor that the program has, and reads, writes or closes it", []string{
 		"close", "close_range", "copy_file_range", "dup", "dup2", "dup3", "fadvise64", "fallocate", "fdatasync",
-		"flock",
-		"fsync", "ftruncate", "getdents", "getdents64", "lseek", "pread64", "preadv", "preadv2", "pwrite64", "pwritev",
-		"pwritev2", "read", "readahead", "readv", "sendfile", "splice", "sync_file_range", "tee", "vmsplice",
-		"write", "writev", "cachestat"}},
+		"flock", "fsync", "ftruncate", "getdents", "getdents64", "lseek", "pread64", "preadv", "preadv2", "pwrite64",
+		"pwritev", "pwritev2", "read", "readahead", "readv", "sendfile", "splice", "sync_file_range", "tee",
+		"vmsplice", "write", "writev", "cachestat"}},
 	{"opens, makes, renames or removes a file; the mount table and Landlock decide about the path", []string{
 		"creat", "link", "linkat", "mkdir", "mkdirat", "mknod", "mknodat", "open", "openat", "openat2", "rename",
-		"renameat",
-		"renameat2", "rmdir", "symlink", "symlinkat", "unlink", "unlinkat"}},
+		"renameat", "renameat2", "rmdir", "symlink", "symlinkat", "unlink", "unlinkat"}},
 	{"asks about a file, or changes only the caller's own directory or mask", []string{
-		"access", "chdir", "faccessat", "faccessat2", "fchdir", "fgetxattr", "flistxattr", "fstat", "fstatfs", "getcwd",
-		"lstat", "newfstatat", "readlink", "readlinkat", "stat", "statfs", "statx", "umask"}},
+		"access", "chdir", "faccessat", "faccessat2", "fchdir", "fgetxattr", "flistxattr", "fstat", "fstatfs",
+		"getcwd", "lstat", "newfstatat", "readlink", "readlinkat", "stat", "statfs", "statx", "umask"}},
 	{"waits for descriptors, timers or signals of its own", []string{
 		"epoll_create", "epoll_create1", "epoll_ctl", "epoll_pwait", "epoll_pwait2", "epoll_wait", "eventfd",
-		"eventfd2",
-		"poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "timerfd_create", "timerfd_gettime",
-		"timerfd_settime"}},
+		"eventfd2", "poll", "ppoll", "pselect6", "select", "signalfd", "signalfd4", "timerfd_create",
+		"timerfd_gettime", "timerfd_settime"}},
 	{"uses pipes, and sockets that the program was able to make", []string{
 		"getpeername", "getsockname", "getsockopt", "pipe", "pipe2", "recvfrom", "recvmmsg", "recvmsg", "sendmmsg",
-		"sendmsg",
-		"sendto", "shutdown"}},
+		"sendmsg", "sendto", "shutdown"}},
 	{"changes only the caller's own memory, within its limits", []string{
-		"brk", "get_mempolicy", "madvise", "map_shadow_stack", "membarrier", "mincore", "mlock", "mlock2", "mlockall",
-		"mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc", "pkey_free",
-		"pkey_mprotect",
-		"remap_file_pages"}},
+		"brk", "get_mempolicy", "madvise", "map_shadow_stack", "membarrier", "mincore", "mlock", "mlock2",
+		"mlockall", "mprotect", "mremap", "mseal", "msync", "munlock", "munlockall", "munmap", "pkey_alloc",
+		"pkey_free", "pkey_mprotect", "remap_file_pages"}},
 	{"starts or ends a process or thread of the caller's own, or waits for one", []string{
 		"execve", "execveat", "exit", "exit_group", "fork", "pidfd_open", "vfork", "wait4", "waitid"}},
 	{"synchronises threads through memory that they share", []string{
 		"futex", "futex_requeue", "futex_wait", "futex_waitv", "futex_wake", "get_robust_list", "rseq",
 		"set_robust_list"}},
 	{"asks about processes and limits, which the kernel allows everybody", []string{
-		"capget", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid", "getpriority",
-		"getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "gettid", "getuid", "ioprio_get",
-		"sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr", "sched_getparam",
-		"sched_getscheduler", "sched_rr_get_interval", "sysinfo", "times", "uname"}},
+		"capget", "getegid", "geteuid", "getgid", "getgroups", "getpgid", "getpgrp", "getpid", "getppid",
+		"getpriority", "getresgid", "getresuid", "getrlimit", "getrusage", "getsid", "gettid", "getuid",
+		"ioprio_get", "sched_get_priority_max", "sched_get_priority_min", "sched_getaffinity", "sched_getattr",
+		"sched_getparam", "sched_getscheduler", "sched_rr_get_interval", "sysinfo", "times", "uname"}},
 	{"changes only the caller itself, and gives it nothing", []string{
 		"arch_prctl", "capset", "get_thread_area", "sched_yield", "set_thread_area", "set_tid_address", "setpgid",
-		"setrlimit",
-		"setsid"}},
+		"setrlimit", "setsid"}},
 	{"handles signals that the caller gets", []string{
-		"pause", "restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn", "rt_sigsuspend",
-		"rt_sigtimedwait", "sigaltstack"}},
+		"pause", "restart_syscall", "rt_sigaction", "rt_sigpending", "rt_sigprocmask", "rt_sigreturn",
+		"rt_sigsuspend", "rt_sigtimedwait", "sigaltstack"}},
 	{"reads clocks, sleeps or sets a timer of its own", []string{
-		"alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "getcpu", "getitimer", "gettimeofday", "nanosleep",
-		"setitimer", "time", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime"}},
+		"alarm", "clock_getres", "clock_gettime", "clock_nanosleep", "getcpu", "getitimer", "gettimeofday",
+		"nanosleep", "setitimer", "time", "timer_delete", "timer_getoverrun", "timer_gettime", "timer_settime"}},
 	{"gives random bytes", []string{"getrandom"}},
 	{"only ever takes rights away from the caller", []string{
 		"landlock_add_rule", "landlock_create_ruleset", "landlock_restrict_self"}},
@@ -67,8 +61,8 @@ var namespaced = []group{
 	{"changes owners, modes, times and attributes; the root file system is the sandbox's own, and read-only where " +
 		"it is not", []string{
 		"chmod", "chown", "fchmod", "fchmodat", "fchmodat2", "fchown", "fchownat", "fremovexattr", "fsetxattr",
-		"futimesat",
-		"lchown", "lremovexattr", "lsetxattr", "removexattr", "setxattr", "utime", "utimensat", "utimes"}},
+		"futimesat", "lchown", "lremovexattr", "lsetxattr", "removexattr", "setxattr", "utime", "utimensat",
+		"utimes"}},
 	{"reads extended attributes by path, in the sandbox's own tree",
 		[]string{"getxattr", "lgetxattr", "listxattr", "llistxattr"}},
 	{"makes a timer, of which the sandbox's user namespace has its own count", []string{"timer_create"}},

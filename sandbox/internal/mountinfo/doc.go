@@ -1,0 +1,2 @@
+// Package mountinfo reads the mounts that this process sees. It is Linux only.
+package mountinfo
