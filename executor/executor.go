@@ -17,7 +17,7 @@ import (
 	"haft/sandbox"
 )
 
-// ErrMaybeRan is wrapped by errors after which nobody can know whether the tool
+// ErrMaybeRan is wrapped by errors after which it is unknown whether the tool
 // ran: a worker that vanished, a connection cut after the request was sent. Such
 // a call is never run a second time by itself.
 var ErrMaybeRan = errors.New("the tool may have run")
@@ -28,14 +28,14 @@ type Executor interface {
 	//
 	// A tool that fails, times out or is stopped has a Result that says so, and
 	// a nil error. An error means that there is no result: the tool was not run,
-	// or, if the error wraps [ErrMaybeRan], nobody can know.
+	// or, if the error wraps [ErrMaybeRan], that is unknown.
 	//
 	// When ctx ends, Execute stops the tool, waits for it to be gone, and
 	// returns StatusTimeout if the cause is a deadline, else StatusCancelled.
 	Execute(ctx context.Context, req Request) (*haft.Result, error)
 }
 
-// A Request is one call that nothing stands in the way of any more.
+// A Request is one call that was admitted.
 type Request struct {
 	Call haft.CallID
 	// Tool is the tool's name, for results and the names of files.
@@ -43,7 +43,7 @@ type Request struct {
 	Digest string
 	// Org is on whose behalf the call is made. It shares nothing with others.
 	Org string
-	// Principal is the whole of it, for tools that act for somebody.
+	// Principal is the caller, for tools that act for one.
 	Principal haft.Principal
 	Kind      haft.Kind
 	// Source and Function are the code and the function in it that is the tool.
@@ -100,7 +100,7 @@ type Request struct {
 	// built-in tools are given them, and hand them on where that is what they are
 	// for.
 	Others Others
-	// Progress gets what a tool says about how far it is; nil means nobody does.
+	// Progress gets the progress reports of a tool; nil discards them.
 	Progress func(json.RawMessage)
 }
 
@@ -116,12 +116,12 @@ type Layer struct {
 	// sandbox that is kept ready may have them imported already.
 	Imports []string
 	// Hold keeps the layer as it is until release is called. It reports false if
-	// the layer may be gone. Whoever makes the request holds it until Execute has
+	// the layer may be gone. The caller of Execute holds it until Execute has
 	// returned; Hold is for what is kept ready longer. Nil means that it stays.
 	Hold func() (release func(), ok bool)
 }
 
-// Others are the tools that whoever makes a call may call, from inside of that call.
+// Others are the tools that a call may call in turn.
 type Others interface {
 	// Tools lists them, ordered by name.
 	Tools(ctx context.Context) iter.Seq2[haft.Tool, error]

@@ -208,8 +208,7 @@ func tidy(o *schema.Object) {
 	}
 }
 
-// decode reads arguments into in. They have been held against the schema, so that
-// what does not fit is a fault of whoever did not.
+// decode reads arguments into in. The caller has checked them against the schema.
 func decode(args json.RawMessage, in any) error {
 	if len(args) == 0 || string(args) == "{}" {
 		return nil

@@ -20,8 +20,8 @@ const (
 )
 
 // RunCodeWithTools adds the tool run_code_with_tools: [RunCode] whose code may call
-// the other tools of whoever calls it, as functions. It asks for them over the
-// descriptor that the answer takes, so that no network is needed. Each is a call of
+// the other tools of its caller, as functions. It asks for them over the
+// descriptor of the answer, so that no network is needed. Each is a call of
 // its own and a child of this one.
 func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg, tools: true}

@@ -109,7 +109,7 @@ func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 	return t.run(ctx, e)
 }
 
-// call is what the function is told.
+// call returns the details of the call for the function.
 func (e *execution) call() Call {
 	return Call{
 		ID: e.req.Call, Principal: e.req.Principal, Env: e.req.Env, Bound: e.req.Bound, Limits: e.limits,
@@ -117,7 +117,7 @@ func (e *execution) call() Call {
 	}
 }
 
-// progress tells the watcher.
+// progress passes progress on.
 func (e *execution) progress(v any) {
 	if e.req.Progress == nil {
 		return

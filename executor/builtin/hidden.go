@@ -12,7 +12,7 @@ import (
 )
 
 // Text that people do not see and models do is how pages give orders to agents.
-// What can be told from the page itself is left out: elements that are hidden by
+// Text that is hidden by the page itself is left out: elements that are hidden by
 // attributes, by their own style, or by simple rules of the page's style sheets, and
 // characters that show nothing. Style sheets of other addresses are not fetched, and
 // text in the colour of its background is not recognised.

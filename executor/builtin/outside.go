@@ -50,7 +50,7 @@ func (c Call) Outside(ctx context.Context) (client *http.Client, end func()) {
 	}
 	roots.AppendCertsFromPEM(c.ca)
 	transport := &http.Transport{
-		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid"}), // which nobody looks up
+		Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: "egress.invalid"}), // a name that is never looked up
 		DialContext: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
 			served.Go(func() { c.serveEgress(ctx, far) })

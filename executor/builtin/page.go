@@ -86,7 +86,7 @@ func (p *pages) read(out *fetchOut, at *url.URL, body []byte, format string) err
 // nodeCost is what an element counts in bytes of text: its marks take room too.
 const nodeCost = 8
 
-// prune removes what follows the first bytes of text below n: nobody gets to see it,
+// prune removes what follows the first bytes of text below n: it would be cut anyway,
 // and converting it takes time.
 func prune(n *html.Node, left *int) {
 	for child := n.FirstChild; child != nil; {

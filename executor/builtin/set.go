@@ -19,7 +19,7 @@ const Provider = "builtin"
 // zero value is an empty set. It is safe for concurrent use once everything is
 // added.
 type Set struct {
-	// Logger hears of faults in tools. Nil discards.
+	// Logger gets faults in tools. Nil discards them.
 	Logger *slog.Logger
 
 	tools map[string]*tool
@@ -56,7 +56,7 @@ type Call struct {
 	Bound map[string]bool
 	// Limits are those that hold, none of them zero.
 	Limits haft.Limits
-	// Progress tells whoever watches how far the tool is, as JSON. It may be
+	// Progress reports how far the tool is, as JSON. It may be
 	// called at any time, and does nothing when the call is over.
 	Progress func(v any)
 	// Stdout adds to what the tool prints. It may be called at any time, and does

@@ -61,8 +61,8 @@
 // # Output
 //
 // Stdout and Stderr of a [haft.Result] are valid UTF-8: what is not is replaced by
-// U+FFFD, and so is NUL. Escape sequences are left in; who prints to a terminal
-// has to make them harmless.
+// U+FFFD, and so is NUL. Escape sequences are left in: a program
+// that prints them to a terminal has to escape them.
 //
 // Start with [NewFinder] and [New].
 package script

@@ -34,7 +34,7 @@ var proxyNames = []string{"http_proxy", "https_proxy", "all_proxy"}
 // The proxy speaks SOCKS, too. But httpx, and with it the clients of the model
 // vendors, makes a transport for each of these variables before the first
 // request, and fails if it has no library for SOCKS, which is the usual case. So
-// that is under a name of its own for programs that are told of it.
+// SOCKS has a variable of its own, for programs that are set up to read it.
 func proxyEnv() []string {
 	var env []string
 	for _, n := range proxyNames {

@@ -112,7 +112,7 @@ type sourceFrame struct {
 type call struct {
 	Type     string                     `json:"type"`
 	File     string                     `json:"file"`
-	Source   string                     `json:"source,omitempty"` // unless it was told before
+	Source   string                     `json:"source,omitempty"` // unless it was sent before
 	Function string                     `json:"function"`
 	Args     json.RawMessage            `json:"args"`
 	Pass     []executor.Argument        `json:"pass,omitempty"`

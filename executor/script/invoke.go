@@ -21,7 +21,7 @@ import (
 //	   │ ── {"type":"result", …}, end ───────────────► │
 //
 // The code of the tool can write frames itself. It gains calls that it may make
-// anyway, and no others: who calls is decided here.
+// anyway, and no others: the host decides on whose behalf.
 
 // maxInvokes bounds the calls that one call may make.
 const maxInvokes = 256
@@ -105,7 +105,7 @@ func (r *run) invoke(ctx context.Context, c *cell.Cell, m *reply, n int) []byte 
 	return raw
 }
 
-// outcome tells a value from the lack of one.
+// outcome returns the value of a call, or why there is none.
 func outcome(res *haft.Result, err error) (json.RawMessage, *refused) {
 	if err != nil {
 		kind := haft.FailInternal

@@ -25,8 +25,8 @@ const (
 // runFunc is [sandbox.Provider.Run].
 type runFunc = func(context.Context, sandbox.Spec) (sandbox.Exit, error)
 
-// checkLayers reports what is wrong with layers. They come from whoever puts the
-// system together, so that it is our fault.
+// checkLayers reports what is wrong with layers. They come from Haft itself,
+// so that an error is not the caller's.
 func checkLayers(layers []executor.Layer) error {
 	if len(layers) > maxLayers {
 		return fmt.Errorf("a call has %d layers, %d is the most", len(layers), maxLayers)

@@ -147,7 +147,7 @@ while len(b)<%[1]d:
 c=marshal.loads(b);exec(c[0]);_reader=c[1];exec("m(3)",{"m":main})`, n)
 }
 
-// askPython puts the question to one file. With who it is only the first part.
+// askPython runs the probe in one interpreter. With who, it runs only the first part.
 func (f *Finder) askPython(ctx context.Context, file, who string) (*pythonFacts, error) {
 	argv := slices.Concat([]string{file}, pythonFlags, []string{"-c", pythonProbe})
 	if who != "" {

@@ -77,8 +77,8 @@ type Finder struct {
 	found map[string]*finding
 }
 
-// A finding is what is known about one kind and hint. Its mu is held while it is
-// being found out, so that it is found out once.
+// A finding is the interpreter for one kind and hint. Its mu is held while the
+// interpreter is being asked, so that it is asked once.
 type finding struct {
 	mu    sync.Mutex
 	rt    *Runtime
@@ -87,7 +87,7 @@ type finding struct {
 }
 
 // NewFinder returns a finder that asks interpreters who they are through ask.
-// They are programs of the host, which whoever configures this trusts; ask needs
+// They are programs of the host, which the operator trusts; ask needs
 // no isolation and must show them the host's files.
 func NewFinder(ask sandbox.Provider, cfg FinderConfig) *Finder {
 	if cfg.Path == "" {

@@ -43,7 +43,7 @@ type Config struct {
 	// not at all; processor time and memory of a call are not known; and what a
 	// call prints at its very end may be taken for output of the next.
 	Reuse []string
-	// Logger hears what an operator could act on, such as an interpreter that
+	// Logger gets messages that an operator can act on, such as about an interpreter that
 	// does not start. Nil discards.
 	Logger *slog.Logger
 }
@@ -206,7 +206,7 @@ type run struct {
 	ahead          *preparation // nil if nothing was prepared
 	stdout, stderr output
 	key            cell.Key // of the cell
-	told           []byte   // the frame that tells the source, in Python
+	told           []byte   // the frame of the source, in Python
 }
 
 // do runs the call and fills in res. An error means that there is no result.
@@ -335,7 +335,7 @@ func (r *run) reuse() bool {
 	return !r.x.cfg.Cold && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 
-// take gets a cell for the call. It reports whether the cell was told head.
+// take gets a cell for the call. It reports whether the cell has got head.
 func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.Cell, told bool, err error) {
 	asked := time.Now()
 	plan := r.plan()
@@ -446,8 +446,8 @@ func policyDigest(spec sandbox.Spec) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// partOf returns milliseconds that the tool's process told, which could be any number, as
-// a part of what we have measured ourselves.
+// partOf returns a duration that the tool's process reported, in milliseconds. It could be
+// any number, so that it is bounded by the duration that the host has measured.
 func partOf(told float64, whole haft.Millis) haft.Millis {
 	if !(told > 0) {
 		return 0

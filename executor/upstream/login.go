@@ -53,7 +53,7 @@ type loginAnswer struct {
 // loginEnd is how long the end of a login may take once the person has answered.
 const loginEnd = time.Minute
 
-// Login begins a login of who at a server. It returns the link that a person has to open,
+// Login begins a login of the principal who at a server. It returns the link that a person has to open,
 // or "" if the server needs no login. Redirect is the caller's address to which the
 // authorisation server sends the person afterwards; the caller then passes the parameters
 // to Finish. The address must be on this machine or use https.
@@ -311,7 +311,7 @@ func (p *Pool) Finish(ctx context.Context, who haft.Principal, a haft.MCPAnswer)
 	}
 }
 
-// Logout removes the grant of who.
+// Logout removes the grant of the principal who.
 func (p *Pool) Logout(ctx context.Context, who haft.Principal, server haft.MCPServer) error {
 	if p.cfg.Vault == nil {
 		return nil

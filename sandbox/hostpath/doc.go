@@ -41,11 +41,11 @@ type Guard struct {
 	Files []string
 }
 
-// denied is for a path that nobody may have shown.
+// denied refuses a path that may not be shown.
 func denied(message string) error { return &haft.Error{Code: haft.CodeDenied, Message: message} }
 
-// The refusals. None names a path: whoever asked knows which one it was, and need not
-// be told where Haft keeps what.
+// The refusals. None names a path: the caller knows which one it was, and need not learn
+// where Haft keeps its files.
 const (
 	isLink = "the path leads through a symbolic link: name the directory itself"
 	isOwn  = "the path is, contains or lies in a directory of Haft's own data, keys, caches or locks, which are " +

@@ -29,6 +29,6 @@ type Config struct {
 	// of which every run gets one of its own when Haft is root. The default is
 	// 0x70000000. Subordinate ids of users are usually far below.
 	UIDs uint32
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }

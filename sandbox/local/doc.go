@@ -34,7 +34,7 @@
 // It runs no tenant's code. For each sandbox it clones itself into new
 // namespaces below its own; the child carries out its steps before it reads a
 // byte of the call. The child is the init's child (CLONE_PARENT), so that the
-// init hears of its end.
+// init sees its end.
 //
 //	Haft                        template                    cell (pid 1 inside)
 //	  fork{id} + descriptors ──►  clone3, all namespaces ──►  waits

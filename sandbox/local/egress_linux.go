@@ -41,8 +41,8 @@ const (
 	// egressGrace is what connections have after the end of the command, so that
 	// an answer that is all but sent is not recorded as one that was cut.
 	egressGrace = 20 * time.Millisecond
-	// egressPause is how long nobody is let in after a failure to accept, which
-	// is for want of descriptors.
+	// acceptPause is how long no connection is accepted after a failure, which means that
+	// there are no more descriptors.
 	acceptPause = 10 * time.Millisecond
 )
 
@@ -105,7 +105,7 @@ func (o *egressListener) accept() {
 
 // serveConn serves one connection.
 func (o *egressListener) serveConn(conn net.Conn) {
-	defer conn.Close() // whoever wrote to it has seen what became of it
+	defer conn.Close() // errors were seen by the writer
 	o.mu.Lock()
 	ended := o.ended
 	o.conns[conn] = struct{}{}
@@ -164,6 +164,6 @@ func (o *egressListener) closeConns() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for conn := range o.conns {
-		_ = conn.Close() // nobody is there to miss what was not sent
+		_ = conn.Close() // the command is gone
 	}
 }

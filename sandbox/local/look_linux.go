@@ -19,7 +19,7 @@ type reading struct {
 
 // A process is one of them.
 type process struct {
-	start   string // tells it from another that has its number
+	start   string // distinguishes it from a later process with its number
 	own     int64  // nanoseconds, without children
 	running bool
 }

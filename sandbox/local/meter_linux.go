@@ -101,7 +101,7 @@ func (ms *meters) stop(end *message, forked bool) {
 	end.CPU, end.RSS, end.Peak = max(end.CPU, m.last.CPU), max(end.RSS, m.last.RSS), m.last.Peak
 }
 
-// run looks until told to quit, and reports the first limit that is hit.
+// run looks at intervals until quit is closed, and reports the first limit that is hit.
 func (ms *meters) run(m *meter) {
 	full, over := 0, 0 // looks that found the processes at their limit, and looks in a row above it
 	pace, born := watchEvery, tally{seen: map[int]*sighting{}, last: time.Now()}
@@ -150,7 +150,7 @@ func (ms *meters) run(m *meter) {
 				}
 				pace = min(pace*2, idlePace)
 			}
-			tick.Reset(pace/2 + rand.N(pace)) // at moments that nobody can foresee
+			tick.Reset(pace/2 + rand.N(pace)) // at unpredictable moments
 			continue
 		}
 		ms.send(said)

@@ -17,7 +17,7 @@ type outputReader struct {
 	f     *os.File
 	w     io.Writer
 	limit int64
-	// flooded is told, once, when far more came than will be kept.
+	// onFlood is called, once, when far more came than will be kept.
 	onFlood func()
 	done    chan struct{}
 

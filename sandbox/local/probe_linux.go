@@ -47,7 +47,8 @@ func (p *Provider) prove(ctx context.Context) error {
 	return p.probe(ctx)
 }
 
-// probe sets up a sandbox for nobody, and gives up what fails, until it succeeds.
+// probe sets up a sandbox without a command, and gives up failing controls until it
+// succeeds.
 // Preconditions: p.proving is held.
 func (p *Provider) probe(ctx context.Context) error {
 	for range len(haft.Controls()) {

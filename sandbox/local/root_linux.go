@@ -156,7 +156,7 @@ func (t *tree) find() (os.FileInfo, error) {
 }
 
 // under reports whether the mount point of m lies in one of those mounts that come
-// with a descriptor: which somebody named who may also be able to write there.
+// with a descriptor: a user named it, who may also be able to write there.
 func under(m sandbox.Mount, mounts []sandbox.Mount) bool {
 	return slices.ContainsFunc(mounts, func(o sandbox.Mount) bool {
 		return o.File != nil && strings.HasPrefix(m.Inside, o.Inside+"/")

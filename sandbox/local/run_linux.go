@@ -216,7 +216,7 @@ func (r *run) open() (theirs []*os.File, err error) {
 	return theirs, r.group.Add(r.init.fd)
 }
 
-// openAs is open for a user id that somebody else gives back.
+// openAs is open with a user id that the caller gives back.
 func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
@@ -372,7 +372,7 @@ func (p *Provider) clock(pl *plan.Plan) {
 	}
 }
 
-// watch says what the init must meter for want of cgroups.
+// watch returns the limits that the init must meter because there is no cgroup.
 func (p *Provider) watch(l haft.Limits) *watch {
 	w := &watch{}
 	if !p.tree.Has(cgroup.Memory) {
@@ -566,7 +566,7 @@ func numbers(files []*os.File) []int {
 	return fds
 }
 
-// closeFiles closes files that somebody else has copies of.
+// closeFiles closes our copies of files.
 func closeFiles(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close() // nothing was written through it

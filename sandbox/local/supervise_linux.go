@@ -297,7 +297,7 @@ func (g *guard) finished() {
 
 // harmless reports whether nobody can notice what the command does once its output
 // is not read any more. A run that was made from scratch is the only one of its
-// caller, who waits for all of it: there is nothing to be gained.
+// caller, who waits for its end anyway: a delay would gain nothing.
 func (g *guard) harmless() bool {
 	writable := slices.ContainsFunc(g.r.spec.Mounts, func(m sandbox.Mount) bool { return m.Writable })
 	return g.r.init == nil && g.r.spec.Network == sandbox.NetworkNone && !writable

@@ -120,7 +120,7 @@ func (t *Template) generation(ctx context.Context) (*generation, error) {
 		if t.now.hold() {
 			if t.now.old() && t.renewal == nil {
 				t.renewal = make(chan struct{})
-				// What goes wrong is met again, and told, by the next run.
+				// If it fails, the next run tries again and reports the error.
 				go func() { _ = t.renew(context.WithoutCancel(ctx), t.renewal) }()
 			}
 			g := t.now

@@ -24,7 +24,7 @@ type run struct {
 	theirs         []*os.File // ends of pipes that the command holds
 	stdin          *os.File   // our end of its input, or nil
 	started        time.Time
-	// prepared is the processor time before Begin, and negative if nobody knows it.
+	// prepared is the processor time before Begin, and negative if it is unknown.
 	prepared time.Duration
 }
 
@@ -174,7 +174,7 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 			timer.Reset(r.limits.Wall.D())
 		case <-prepared:
 			if prepared = nil; r.spec.Idle != nil {
-				r.spec.Idle() // nobody can tell
+				r.spec.Idle() // a process without a cgroup cannot be counted
 			}
 		case <-r.spec.Finish:
 			r.kill(syscall.SIGKILL)
@@ -203,7 +203,7 @@ func (r *run) terminate(done <-chan struct{}, grace time.Duration) {
 	}
 }
 
-// kill signals the whole group. That nobody is left to signal is no fault.
+// kill signals the whole group. It is no error if no process is left.
 func (r *run) kill(sig syscall.Signal) { _ = syscall.Kill(-r.cmd.Process.Pid, sig) }
 
 // explain adds to exit what the kernel says about the end.
@@ -242,7 +242,7 @@ func (r *run) closeOurs() {
 	}
 }
 
-// closeAll closes files that nobody has written to.
+// closeAll closes files that were not written to.
 func closeAll(files []*os.File) {
 	for _, f := range files {
 		_ = f.Close()

@@ -23,7 +23,7 @@ import (
 const (
 	maxDepth   = 16
 	maxEntries = 10000 // looked at, in all
-	maxCuts    = 100   // told about
+	maxCuts    = 100   // reported
 	maxName    = 1024
 )
 

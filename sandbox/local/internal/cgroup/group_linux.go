@@ -209,8 +209,8 @@ type Reading struct {
 	CPU     time.Duration
 	Memory  int64 // at most
 	PIDs    int   // at most
-	OOM     int64 // processes killed for want of memory
-	Refused int64 // forks refused for want of pids
+	OOM     int64 // processes killed because there was no more memory
+	Refused int64 // forks refused because there were no more pids
 }
 
 // Read reads the meters. What cannot be read is zero: a group without a
@@ -323,7 +323,7 @@ func write(name, value string) error {
 	return nil
 }
 
-// read reads a control file, of which none is long.
+// read reads a control file. None is long.
 func read(name string) string {
 	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -185,7 +185,7 @@ func (t *Tree) Joined() []string {
 // Missing says why a controller cannot be used.
 func (t *Tree) Missing(controller string) string { return t.missing[controller] }
 
-// Dirs lists the directories that were made, for the one who sweeps up.
+// Dirs lists the directories that were made, so that a later instance can remove them.
 func (t *Tree) Dirs() []string { return slices.Sorted(slices.Values(t.made)) }
 
 // Drop pretends that a controller is not there.

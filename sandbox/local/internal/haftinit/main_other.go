@@ -1,6 +1,6 @@
 //go:build !linux
 
-// Command haftinit is the init of a sandbox, of which there are none here.
+// Command haftinit is the init of a sandbox. There are none on this system.
 package main
 
 func main() {}

@@ -9,7 +9,7 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Slots names the descriptors that come with the plan, in order.
 	Slots []string `json:"slots,omitempty"`
-	// Last are steps for after the parent was told that everything is ready. They need
+	// Last are steps for after the message to the parent that everything is ready. They need
 	// no privilege, and must be such that the filter of system calls allows them.
 	Last []Step `json:"last,omitempty"`
 }

@@ -43,7 +43,7 @@ func New(f *os.File) *Conn { return &Conn{f: f} }
 // Close closes the connection.
 func (c *Conn) Close() error { return c.f.Close() }
 
-// Go sends a byte to one who waits for no more than that.
+// Go sends the single byte that a fork waits for.
 func (c *Conn) Go() error {
 	_, err := c.f.Write([]byte{1})
 	return err
@@ -159,7 +159,7 @@ func (c *Conn) recvmsg(b []byte) (n int, fds []int, err error) {
 	return n, fds, nil
 }
 
-// CloseAll closes descriptors that nobody wants.
+// CloseAll closes descriptors that are not needed any more.
 func CloseAll(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd) // nothing was written
