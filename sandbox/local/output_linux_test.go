@@ -6,7 +6,7 @@ import (
 	"haft/sandbox/local"
 )
 
-func TestPump_quiet(t *testing.T) {
+func TestOutputReader_stops_only_if_empty(t *testing.T) {
 	for _, tt := range []struct{ name, before, after, want string }{
 		{"what comes later does not count", "said", "more", "said"},
 		{"nothing was said", "", "more", ""},
