@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"container/list"
 	"net/netip"
 	"sync"
@@ -48,18 +49,8 @@ type source struct {
 }
 
 func newFailures(a Attempts) *failures {
-	f := &failures{most: a.Failures, every: a.Every, bound: a.Sources, sources: make(map[netip.Addr]*list.Element),
-		order: list.New()}
-	if f.most <= 0 {
-		f.most = defaultFailures
-	}
-	if f.every <= 0 {
-		f.every = defaultEvery
-	}
-	if f.bound <= 0 {
-		f.bound = defaultSources
-	}
-	return f
+	return &failures{most: cmp.Or(max(a.Failures, 0), defaultFailures), every: cmp.Or(max(a.Every, 0), defaultEvery),
+		bound: cmp.Or(max(a.Sources, 0), defaultSources), sources: make(map[netip.Addr]*list.Element), order: list.New()}
 }
 
 // network returns what counts as one source with addr. Callers without an address

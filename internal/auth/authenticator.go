@@ -132,23 +132,11 @@ func (a *Authenticator) identify(ctx context.Context, c Credential) (Identity, e
 	case len(c.Token) > maxCredential:
 		return Identity{}, refuse(ReasonMalformed, "")
 	case strings.EqualFold(c.Scheme, SchemeSigned) && a.keyring != nil:
-		k, s, old, err := a.signed(ctx, c)
-		if err != nil {
-			return Identity{}, err
-		}
-		a.keyring.touch(ctx, k)
-		id := k.identity(old)
-		id.Signed, id.Digest = true, s.body
-		return id, nil
+		return a.signed(ctx, c)
 	case !strings.EqualFold(c.Scheme, SchemeBearer):
 		return Identity{}, refuse(ReasonScheme, "")
 	case strings.HasPrefix(c.Token, keyPrefix) && a.keyring != nil:
-		k, old, err := a.keyring.bearer(ctx, c.Token)
-		if err != nil {
-			return Identity{}, err
-		}
-		a.keyring.touch(ctx, k)
-		return k.identity(old), nil
+		return a.keyring.bearer(ctx, c.Token)
 	case len(a.issuers) > 0:
 		return a.token(ctx, c.Token)
 	}

@@ -89,11 +89,17 @@ func (r *Keyring) issue(ctx context.Context, k Key) (Key, Token, error) {
 	k.LastUsed, k.Rotated, k.Overlap = time.Time{}, time.Time{}, time.Time{}
 	token := newToken(k.ID)
 	k.Secret, k.Previous = r.vault.proof(k.Org, k.ID, token), Proof{}
+	k, err := r.store(ctx, k)
+	return k, token, err
+}
+
+// store writes a key and returns it with its new revision.
+func (r *Keyring) store(ctx context.Context, k Key) (Key, error) {
 	if err := r.keys.PutKey(ctx, k); err != nil {
-		return Key{}, Token{}, fmt.Errorf("keep a new key: %w", err)
+		return Key{}, fmt.Errorf("store a key: %w", err)
 	}
 	k.Rev++
-	return k, token, nil
+	return k, nil
 }
 
 // micros returns t as every backend keeps it.
@@ -124,11 +130,8 @@ func (r *Keyring) Rotate(ctx context.Context, by Identity, id string, overlap ti
 		k.Previous, k.Overlap = k.Secret, micros(now.Add(overlap))
 	}
 	k.Secret, k.Rotated = r.vault.proof(k.Org, k.ID, token), micros(now)
-	if err := r.keys.PutKey(ctx, k); err != nil {
-		return Key{}, Token{}, fmt.Errorf("keep a rotated key: %w", err)
-	}
-	k.Rev++
-	return k, token, nil
+	k, err = r.store(ctx, k)
+	return k, token, err
 }
 
 // A KeyState is what can be changed of a key. Nil leaves it.
@@ -167,11 +170,7 @@ func (r *Keyring) Set(ctx context.Context, by Identity, id string, s KeyState) (
 			return Key{}, err
 		}
 	}
-	if err := r.keys.PutKey(ctx, k); err != nil {
-		return Key{}, fmt.Errorf("keep a changed key: %w", err)
-	}
-	k.Rev++
-	return k, nil
+	return r.store(ctx, k)
 }
 
 // Remove removes a key. It is refused from then on.
@@ -272,26 +271,42 @@ func verdict(k Key, known bool, hit [2]int, now time.Time) Reason {
 	return ""
 }
 
-// bearer looks at a key that was sent as a whole. Old says that it is the secret from
-// before the last rotation.
-func (r *Keyring) bearer(ctx context.Context, text string) (k Key, old bool, err error) {
+// accept returns the identity of a key, given which of its secrets fits, and notes that
+// the key was used. The check may refuse a key that is good by itself.
+func (r *Keyring) accept(ctx context.Context, k Key, known bool, hit [2]int,
+	check func(now time.Time) (Reason, error)) (Identity, error) {
+	now := time.Now()
+	reason := verdict(k, known, hit, now)
+	if reason == "" {
+		var err error
+		if reason, err = check(now); err != nil {
+			return Identity{}, err
+		}
+	}
+	if reason != "" {
+		return Identity{}, refuse(reason, k.ID)
+	}
+	r.touch(ctx, k)
+	return k.identity(hit[0] != 1), nil
+}
+
+// bearer authenticates an API key that was sent as a whole.
+func (r *Keyring) bearer(ctx context.Context, text string) (Identity, error) {
 	id, ok := ParseKey(text)
 	if !ok {
-		return Key{}, false, refuse(ReasonMalformed, "")
+		return Identity{}, refuse(ReasonMalformed, "")
 	}
 	k, known, err := r.find(ctx, id)
 	if err != nil {
-		return Key{}, false, err
+		return Identity{}, err
 	}
 	hit := r.vault.matches(text, [2]Proof{k.Secret, k.Previous})
-	reason := verdict(k, known, hit, time.Now())
-	if reason == "" && k.SignedOnly {
-		reason = ReasonUnsigned
-	}
-	if reason != "" {
-		return Key{}, false, refuse(reason, id)
-	}
-	return k, hit[0] != 1, nil
+	return r.accept(ctx, k, known, hit, func(time.Time) (Reason, error) {
+		if k.SignedOnly {
+			return ReasonUnsigned, nil
+		}
+		return "", nil
+	})
 }
 
 // touch notes that a key was used. That this fails is told to the operator and

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"maps"
@@ -52,14 +53,8 @@ type nonces struct {
 // means 250,000 and 1,000,000, which is about 2,000 requests per second and key at
 // the default skew, and 64 MB.
 func NewMemoryNonces(perKey, most int) *MemoryNonces {
-	if perKey <= 0 {
-		perKey = defaultPerKey
-	}
-	if most <= 0 {
-		most = defaultNonces
-	}
-	return &MemoryNonces{perKey: perKey, most: most, began: time.Now().Truncate(time.Second),
-		keys: make(map[string]*nonces)}
+	return &MemoryNonces{perKey: cmp.Or(max(perKey, 0), defaultPerKey), most: cmp.Or(max(most, 0), defaultNonces),
+		began: time.Now().Truncate(time.Second), keys: make(map[string]*nonces)}
 }
 
 // Use implements [Nonces].

@@ -101,36 +101,37 @@ func isMethod(s string) bool {
 	return s != "" && len(s) <= maxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-// signed looks at a signed request. The nonce is used up last, so that nobody but
+// signed authenticates a signed request. The nonce is used up last, so that nobody but
 // the owner of the key can use one up.
-func (a *Authenticator) signed(ctx context.Context, c Credential) (k Key, s signature, old bool, err error) {
+func (a *Authenticator) signed(ctx context.Context, c Credential) (Identity, error) {
 	s, ok := parseSignature(c.Token)
 	if !ok || !isTarget(c.Target) || !isMethod(c.Method) {
-		return Key{}, s, false, refuse(ReasonMalformed, "")
+		return Identity{}, refuse(ReasonMalformed, "")
 	}
 	k, known, err := a.keyring.find(ctx, s.key)
 	if err != nil {
-		return Key{}, s, false, err
+		return Identity{}, err
 	}
 	hit := a.keyring.vault.signed(k.Org, k.ID, s.text(c.Method, c.Target), s.sum, [2]Proof{k.Secret, k.Previous})
-	now := time.Now()
-	reason := verdict(k, known, hit, now)
-	if reason == "" && (s.at.Before(now.Add(-a.skew)) || s.at.After(now.Add(a.skew))) {
-		reason = ReasonClock
+	id, err := a.keyring.accept(ctx, k, known, hit, func(now time.Time) (Reason, error) {
+		if s.at.Before(now.Add(-a.skew)) || s.at.After(now.Add(a.skew)) {
+			return ReasonClock, nil
+		}
+		until := s.at.Add(a.skew + time.Second) // from then on the time alone refuses it
+		fresh, err := a.nonces.Use(ctx, s.key, s.nonce, s.at, until)
+		if err != nil {
+			return "", fmt.Errorf("remember a nonce: %w", err)
+		}
+		if !fresh {
+			return ReasonReplay, nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return Identity{}, err
 	}
-	if reason != "" {
-		return Key{}, s, false, refuse(reason, s.key)
-	}
-	// From this moment on the time alone refuses it.
-	until := s.at.Add(a.skew + time.Second)
-	fresh, err := a.nonces.Use(ctx, s.key, s.nonce, s.at, until)
-	switch {
-	case err != nil:
-		return Key{}, s, false, fmt.Errorf("remember a nonce: %w", err)
-	case !fresh:
-		return Key{}, s, false, refuse(ReasonReplay, s.key)
-	}
-	return k, s, hit[0] != 1, nil
+	id.Signed, id.Digest = true, s.body
+	return id, nil
 }
 
 // Sign signs a request with an API key, for clients. It sets Authorization, and

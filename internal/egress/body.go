@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httputil"
 	"slices"
@@ -183,7 +184,7 @@ func (x *exchange) reply(resp *http.Response, clean *cleaner) error {
 		return err
 	}
 	if !chunked {
-		n, err := x.proxy.count(x.conn, body)
+		n, err := x.proxy.copy(x.conn, body, func() {})
 		if err == nil && resp.ContentLength >= 0 && n != resp.ContentLength {
 			err = io.ErrUnexpectedEOF
 		}
@@ -201,17 +202,6 @@ func (x *exchange) reply(resp *http.Response, clean *cleaner) error {
 	}
 	fmt.Fprint(w, "\r\n")
 	return w.Flush()
-}
-
-// count copies and counts.
-func (p *Proxy) count(dst io.Writer, src io.Reader) (int64, error) {
-	var n int64
-	err := p.copy(writerFunc(func(b []byte) (int, error) {
-		m, err := dst.Write(b)
-		n += int64(m)
-		return m, err
-	}), src, func() {})
-	return n, err
 }
 
 // writerFunc is a function that is a writer.
@@ -236,11 +226,7 @@ func (x *exchange) writeHead(w io.Writer, resp *http.Response, chunked, none boo
 	case chunked:
 		fmt.Fprint(w, "Transfer-Encoding: chunked\r\n")
 		if len(resp.Trailer) > 0 {
-			names := make([]string, 0, len(resp.Trailer))
-			for name := range resp.Trailer {
-				names = append(names, name)
-			}
-			slices.Sort(names)
+			names := slices.Sorted(maps.Keys(resp.Trailer))
 			fmt.Fprintf(w, "Trailer: %s\r\n", strings.Join(names, ", "))
 		}
 	case none && length != "" && resp.StatusCode != http.StatusNoContent:
@@ -257,11 +243,12 @@ func (x *exchange) writeHead(w io.Writer, resp *http.Response, chunked, none boo
 // writeChunks writes a body in chunks, each as soon as it comes.
 func (x *exchange) writeChunks(w *bufio.Writer, body io.Reader) error {
 	chunks := httputil.NewChunkedWriter(w)
-	return x.proxy.copy(writerFunc(func(b []byte) (int, error) {
+	_, err := x.proxy.copy(writerFunc(func(b []byte) (int, error) {
 		n, err := chunks.Write(b)
 		if err == nil {
 			err = w.Flush()
 		}
 		return n, err
 	}), body, func() {})
+	return err
 }

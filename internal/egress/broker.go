@@ -160,12 +160,8 @@ func (b *Broker) CAPEM() []byte { return b.ca.pem() }
 
 // bound reports whether a secret belongs to a host and port.
 func (b *Broker) bound(host string, port uint16) bool {
-	for _, s := range b.cfg.Secrets {
-		if len(s.Hosts.reaching(host, port)) > 0 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.cfg.Secrets,
+		func(s Secret) bool { return len(s.Hosts.reaching(host, port)) > 0 })
 }
 
 // serverConfig returns how to stand in for host. HTTP/1.1 is all that is spoken

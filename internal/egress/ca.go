@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -55,15 +56,24 @@ func newCA() (*authorityCA, error) {
 		IsCA:                  true,
 		MaxPathLenZero:        true,
 	}
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, tmpl, &key.PublicKey, key)
+	cert, err := sign(tmpl, tmpl, key)
 	if err != nil {
-		return nil, fmt.Errorf("sign a CA: %w", err)
+		return nil, err
+	}
+	return &authorityCA{key: key, cert: cert, leafs: map[string]*tls.Certificate{}}, nil
+}
+
+// sign returns a certificate of the public half of key, signed with key.
+func sign(tmpl, parent *x509.Certificate, key *ecdsa.PrivateKey) (*x509.Certificate, error) {
+	der, err := x509.CreateCertificate(rand.Reader, tmpl, parent, &key.PublicKey, key)
+	if err != nil {
+		return nil, fmt.Errorf("sign a certificate: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
 	if err != nil {
-		return nil, fmt.Errorf("read a CA: %w", err)
+		return nil, fmt.Errorf("read a certificate: %w", err)
 	}
-	return &authorityCA{key: key, cert: cert, leafs: map[string]*tls.Certificate{}}, nil
+	return cert, nil
 }
 
 // pem returns the certificate for programs to trust.
@@ -87,7 +97,7 @@ func (a *authorityCA) leaf(host string) (*tls.Certificate, error) {
 		SerialNumber: new(big.Int).Add(a.cert.SerialNumber, big.NewInt(a.last)),
 		Subject:      pkix.Name{Organization: []string{"haft"}},
 		NotBefore:    now.Add(-clockOff),
-		NotAfter:     earlier(now.Add(leafLife), a.cert.NotAfter),
+		NotAfter:     slices.MinFunc([]time.Time{now.Add(leafLife), a.cert.NotAfter}, time.Time.Compare),
 		KeyUsage:     x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
@@ -98,23 +108,11 @@ func (a *authorityCA) leaf(host string) (*tls.Certificate, error) {
 	}
 	// One key for all: they are trusted in one sandbox only, which is the one that
 	// the connection comes from.
-	der, err := x509.CreateCertificate(rand.Reader, tmpl, a.cert, &a.key.PublicKey, a.key)
+	cert, err := sign(tmpl, a.cert, a.key)
 	if err != nil {
-		return nil, fmt.Errorf("sign a certificate: %w", err)
+		return nil, err
 	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		return nil, fmt.Errorf("read a certificate: %w", err)
-	}
-	c := &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: a.key, Leaf: cert}
+	c := &tls.Certificate{Certificate: [][]byte{cert.Raw, a.cert.Raw}, PrivateKey: a.key, Leaf: cert}
 	a.leafs[host] = c
 	return c, nil
-}
-
-// earlier returns the earlier of two times.
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
 }

@@ -132,10 +132,6 @@ func (g *Guard) dialAny(ctx context.Context, host string, addrs []netip.Addr, po
 		err  error
 	}
 	answers := make(chan answer)
-	try := func(a netip.Addr) {
-		c, err := g.dialer.DialContext(ctx, "tcp", netip.AddrPortFrom(a, port).String())
-		answers <- answer{c, err}
-	}
 	var (
 		first   net.Conn
 		fault   error
@@ -143,11 +139,18 @@ func (g *Guard) dialAny(ctx context.Context, host string, addrs []netip.Addr, po
 		timer   = time.NewTimer(headStart)
 	)
 	defer timer.Stop()
-	for next := 0; running > 0 || first == nil && next < len(addrs); {
-		if first == nil && next < len(addrs) && (running == 0 || fault != nil) {
-			go try(addrs[next])
-			next, running, fault = next+1, running+1, nil
-			timer.Reset(headStart)
+	tryNext := func() {
+		to := netip.AddrPortFrom(addrs[0], port).String()
+		go func() {
+			c, err := g.dialer.DialContext(ctx, "tcp", to)
+			answers <- answer{c, err}
+		}()
+		addrs, running, fault = addrs[1:], running+1, nil
+		timer.Reset(headStart)
+	}
+	for running > 0 || first == nil && len(addrs) > 0 {
+		if first == nil && len(addrs) > 0 && (running == 0 || fault != nil) {
+			tryNext()
 		}
 		select {
 		case a := <-answers:
@@ -162,10 +165,8 @@ func (g *Guard) dialAny(ctx context.Context, host string, addrs []netip.Addr, po
 				cancel() // the others; each still answers
 			}
 		case <-timer.C:
-			if first == nil && next < len(addrs) {
-				go try(addrs[next])
-				next, running = next+1, running+1
-				timer.Reset(headStart)
+			if first == nil && len(addrs) > 0 {
+				tryNext()
 			}
 		}
 	}

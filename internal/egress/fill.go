@@ -69,17 +69,10 @@ func (s Secret) fits(value string) bool {
 func (s Secret) present(r *http.Request) bool {
 	switch p := s.Place; {
 	case p.Header != "":
-		for _, v := range r.Header.Values(p.Header) {
-			if strings.Contains(v, s.Placeholder) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(r.Header.Values(p.Header),
+			func(v string) bool { return strings.Contains(v, s.Placeholder) })
 	case p.Query != "":
-		for _, f := range strings.Split(r.URL.RawQuery, "&") {
-			if s.inField(f) {
-				return true
-			}
-		}
+		return slices.ContainsFunc(strings.Split(r.URL.RawQuery, "&"), s.inField)
 	case p.Basic != "":
 		user, password, ok := basicOf(r.Header)
 		return ok && (p.Basic == "user" && user == s.Placeholder || p.Basic == "password" && password == s.Placeholder)

@@ -116,13 +116,8 @@ func textual(media string) bool {
 // text, nor compressed as a whole.
 func isMedia(begin []byte) bool {
 	kind := http.DetectContentType(begin)
-	for _, k := range []string{"image/", "audio/", "video/", "font/",
-		"application/pdf", "application/ogg", "application/wasm"} {
-		if strings.HasPrefix(kind, k) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"image/", "audio/", "video/", "font/", "application/pdf", "application/ogg",
+		"application/wasm"}, func(k string) bool { return strings.HasPrefix(kind, k) })
 }
 
 // unsearchable returns r, in which values could hide. It can be read until the first

@@ -123,7 +123,7 @@ func (p *Proxy) newPump(c net.Conn, end io.Closer) *copier {
 // copy copies one way in a goroutine.
 func (m *copier) copy(dst io.Writer, src io.Reader) {
 	m.wg.Go(func() {
-		err := m.proxy.copy(dst, src, func() {
+		_, err := m.proxy.copy(dst, src, func() {
 			m.spoke.Store(true)
 			m.watch.Reset(m.idle)
 		})
@@ -150,23 +150,25 @@ func (m *copier) detach() bool {
 	return !m.spoke.Load()
 }
 
-// copy copies until src ends and calls moved after each piece.
-func (p *Proxy) copy(dst io.Writer, src io.Reader, moved func()) error {
+// copy copies until src ends, calls moved after each piece, and returns how many bytes it
+// wrote.
+func (p *Proxy) copy(dst io.Writer, src io.Reader, moved func()) (written int64, err error) {
 	buf := p.buffers.Get().(*[]byte)
 	defer p.buffers.Put(buf)
 	for {
 		n, err := src.Read(*buf)
 		if n > 0 {
 			moved()
-			if _, err := dst.Write((*buf)[:n]); err != nil {
-				return err
+			n, err := dst.Write((*buf)[:n])
+			if written += int64(n); err != nil {
+				return written, err
 			}
 		}
 		if err == io.EOF {
-			return nil
+			return written, nil
 		}
 		if err != nil {
-			return err
+			return written, err
 		}
 	}
 }

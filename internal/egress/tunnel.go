@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -253,15 +254,11 @@ func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) (
 	if hello == nil {
 		return nil, fmt.Errorf("read the hello: %w", err)
 	}
-	for _, e := range hello.Extensions {
-		for _, h := range hiding {
-			if e == h {
-				r := &Refusal{Host: host, Rule: RuleEncrypted,
-					Reason: "the TLS hello hides the name of the server (ECH), which is not allowed",
-					Ask:    "turn encrypted client hello off in the program"}
-				return nil, r.err()
-			}
-		}
+	if slices.ContainsFunc(hello.Extensions, func(e uint16) bool { return slices.Contains(hiding, e) }) {
+		r := &Refusal{Host: host, Rule: RuleEncrypted,
+			Reason: "the TLS hello hides the name of the server (ECH), which is not allowed",
+			Ask:    "turn encrypted client hello off in the program"}
+		return nil, r.err()
 	}
 	if r := checkName(hello.ServerName, host); r != nil {
 		return nil, r.err()
@@ -321,4 +318,12 @@ func (r *replayed) Read(b []byte) (int, error) {
 		return r.first.Read(b)
 	}
 	return r.Conn.Read(b)
+}
+
+// CloseWrite says that no more will be sent, if the connection can say that.
+func (r *replayed) CloseWrite() error {
+	if h, ok := r.Conn.(interface{ CloseWrite() error }); ok {
+		return h.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -43,7 +44,7 @@ func (g *Guard) dialVia(ctx context.Context, host, address string) (net.Conn, er
 		conn.Close()
 		return nil, away(err)
 	}
-	return &viaConn{Conn: conn, left: left}, nil
+	return &replayed{Conn: conn, first: left}, nil
 }
 
 // dialProxy connects to the proxy itself.
@@ -67,7 +68,7 @@ func (g *Guard) dialProxy(ctx context.Context) (net.Conn, error) {
 
 // ask has the proxy connect to address. It returns what the proxy sent behind its
 // answer.
-func ask(conn net.Conn, via *url.URL, address string) (*bufio.Reader, error) {
+func ask(conn net.Conn, via *url.URL, address string) (*bytes.Reader, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}
 	if u := via.User; u != nil {
@@ -87,30 +88,6 @@ func ask(conn net.Conn, via *url.URL, address string) (*bufio.Reader, error) {
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("the proxy answers with status %d", resp.StatusCode)
 	}
-	return r, nil
-}
-
-// viaConn reads what came with the answer of the proxy first.
-type viaConn struct {
-	net.Conn
-	left *bufio.Reader
-}
-
-// Read implements [net.Conn].
-func (c *viaConn) Read(b []byte) (int, error) {
-	if c.left != nil {
-		if c.left.Buffered() > 0 {
-			return c.left.Read(b[:min(len(b), c.left.Buffered())])
-		}
-		c.left = nil
-	}
-	return c.Conn.Read(b)
-}
-
-// CloseWrite ends what is sent, where the connection to the proxy can do that.
-func (c *viaConn) CloseWrite() error {
-	if h, ok := c.Conn.(interface{ CloseWrite() error }); ok {
-		return h.CloseWrite()
-	}
-	return errors.ErrUnsupported
+	left, err := r.Peek(r.Buffered())
+	return bytes.NewReader(left), err
 }

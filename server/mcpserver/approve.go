@@ -75,9 +75,13 @@ func shownArgs(args json.RawMessage) string {
 	if json.Indent(&b, args, "", "  ") != nil {
 		return "(they cannot be shown)"
 	}
-	text := b.String()
+	return clip(b.String(), "haft approvals")
+}
+
+// clip cuts a text that is too long to be shown, and names the command that shows all.
+func clip(text, command string) string {
 	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with haft approvals"
+		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with " + command
 	}
 	return text
 }
@@ -110,11 +114,7 @@ func shownTerms(t *haft.Terms) string {
 			line("Mount", []string{m.Dir})
 		}
 	}
-	text := b.String()
-	if len(text) > maxShown {
-		text = strings.ToValidUTF8(text[:maxShown], "") + "\n… and more: look at all of it with haft approvals show"
-	}
-	return text
+	return clip(b.String(), "haft approvals show")
 }
 
 // decide passes the answer of the person on, and waits for what becomes of the call.

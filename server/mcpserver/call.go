@@ -1,6 +1,7 @@
 package mcpserver
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -184,29 +185,11 @@ func progressOf(data json.RawMessage, last float64) *mcp.ProgressNotificationPar
 	return p
 }
 
-// codes are those of JSON-RPC for ours, beside those of the standard.
-const (
-	codeDenied      = -32003
-	codeRateLimited = -32004
-	codeUnavailable = -32005
-	codeNobody      = -32001
-)
-
-// rpcCode is the code of JSON-RPC for one of ours.
-func rpcCode(c haft.Code) int64 {
-	switch c {
-	case haft.CodeInvalid, haft.CodeNotFound, haft.CodeConflict:
-		return jsonrpc.CodeInvalidParams
-	case haft.CodeUnauthenticated:
-		return codeNobody
-	case haft.CodeDenied:
-		return codeDenied
-	case haft.CodeRateLimited:
-		return codeRateLimited
-	case haft.CodeUnavailable:
-		return codeUnavailable
-	}
-	return jsonrpc.CodeInternalError
+// rpcCodes are the codes of JSON-RPC for ours; others are internal errors.
+var rpcCodes = map[haft.Code]int64{
+	haft.CodeInvalid: jsonrpc.CodeInvalidParams, haft.CodeNotFound: jsonrpc.CodeInvalidParams,
+	haft.CodeConflict: jsonrpc.CodeInvalidParams, haft.CodeUnauthenticated: -32001, haft.CodeDenied: -32003,
+	haft.CodeRateLimited: -32004, haft.CodeUnavailable: -32005,
 }
 
 // told is an error as clients are told of it: the words that are for them.
@@ -218,7 +201,7 @@ func told(err error) error {
 		return err
 	}
 	code := haft.CodeOf(err)
-	out := &jsonrpc.Error{Code: rpcCode(code), Message: haft.MessageOf(err)}
+	out := &jsonrpc.Error{Code: cmp.Or(rpcCodes[code], jsonrpc.CodeInternalError), Message: haft.MessageOf(err)}
 	if errors.Is(err, context.Canceled) {
 		out.Message = "the request was cancelled"
 	}

@@ -98,7 +98,7 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 	}
 	out := findings{Tools: []found{}}
 	if strings.TrimSpace(in.Query) == "" {
-		groups, err := v.groups(ctx)
+		groups, err := Groups(v.tools(ctx, ""))
 		if err != nil {
 			return nil, told(err)
 		}
@@ -124,11 +124,6 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 		out.Tools = append(out.Tools, f)
 	}
 	return structured(out)
-}
-
-// groups counts tools and tokens by server.
-func (v *view) groups(ctx context.Context) ([]Group, error) {
-	return Groups(v.tools(ctx, ""))
 }
 
 // Groups counts tools, and what listing them would take, by server: that of an

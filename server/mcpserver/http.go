@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -168,12 +169,12 @@ func (*tooLarge) Error() string { return "the message is too large" }
 // check bounds a message: how deep it nests, how many values it has, and how many
 // messages there are in one.
 func check(body []byte) error {
-	begin := skip(body)
-	if begin == len(body) {
+	text := bytes.TrimLeft(body, " \t\r\n")
+	if len(text) == 0 {
 		return nil
 	}
 	var shape *bounds.Shape
-	if body[begin] == '[' {
+	if text[0] == '[' {
 		shape = &bounds.Shape{Items: maxBatch}
 	}
 	most := bounds.Default()
@@ -186,41 +187,28 @@ func check(body []byte) error {
 	return err
 }
 
-// skip returns where the text of body begins.
-func skip(body []byte) int {
-	for i, c := range body {
-		if c != ' ' && c != '\t' && c != '\r' && c != '\n' {
-			return i
-		}
-	}
-	return len(body)
+// statuses are the HTTP statuses of codes; others have 500.
+var statuses = map[haft.Code]int{
+	haft.CodeInvalid: http.StatusBadRequest, haft.CodeConflict: http.StatusBadRequest,
+	haft.CodeNotFound: http.StatusNotFound, haft.CodeUnauthenticated: http.StatusUnauthorized,
+	haft.CodeDenied: http.StatusForbidden, haft.CodeRateLimited: http.StatusTooManyRequests,
+	haft.CodeUnavailable: http.StatusServiceUnavailable,
 }
 
 // refuse answers a request that reaches no session, with an error of JSON-RPC.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status := http.StatusInternalServerError
-	out := told(err)
+	status, out := cmp.Or(statuses[haft.CodeOf(err)], http.StatusInternalServerError), told(err)
 	if _, ok := errors.AsType[*tooLarge](err); ok {
 		status, out = http.StatusRequestEntityTooLarge,
 			&jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,
 				Message: "the message is larger than " + strconv.FormatInt(s.cfg.MaxMessage, 10) + " bytes"}
 	} else {
-		switch haft.CodeOf(err) {
-		case haft.CodeInvalid, haft.CodeConflict:
-			status = http.StatusBadRequest
-		case haft.CodeNotFound:
-			status = http.StatusNotFound
-		case haft.CodeUnauthenticated:
-			status = http.StatusUnauthorized
+		switch status {
+		case http.StatusUnauthorized:
 			s.challenge(w, r, "")
-		case haft.CodeDenied:
-			status = http.StatusForbidden
+		case http.StatusForbidden:
 			s.challenge(w, r, `, error="insufficient_scope"`)
-		case haft.CodeRateLimited:
-			status = http.StatusTooManyRequests
-		case haft.CodeUnavailable:
-			status = http.StatusServiceUnavailable
-		default:
+		case http.StatusInternalServerError:
 			s.cfg.Logger.Error("a request of MCP failed", "err", err)
 		}
 		if wait := haft.RetrySeconds(haft.RetryAfterOf(err)); wait != "" {

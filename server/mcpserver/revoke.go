@@ -3,6 +3,7 @@ package mcpserver
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -119,10 +120,7 @@ func (v *view) dismiss(ctx context.Context) {
 		return
 	}
 	v.mu.Lock()
-	users := make(map[string]haft.Principal, len(v.users))
-	for id, p := range v.users {
-		users[id] = p
-	}
+	users := maps.Clone(v.users)
 	v.mu.Unlock()
 	if len(users) == 0 {
 		return

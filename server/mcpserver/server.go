@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
 	"slices"
 	"sync"
@@ -142,10 +143,7 @@ func (s *Server) Close() error {
 	s.leave()
 	s.mu.Lock()
 	s.closed = true
-	views := make([]*view, 0, len(s.views))
-	for _, v := range s.views {
-		views = append(views, v)
-	}
+	views := slices.Collect(maps.Values(s.views))
 	s.mu.Unlock()
 	s.cancel()
 	var closing sync.WaitGroup

@@ -2,8 +2,10 @@ package mcpserver
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"haft"
@@ -54,10 +56,6 @@ func stub(t haft.Tool) string {
 	if json.Unmarshal(t.Version.Parameters, &s) != nil {
 		return ""
 	}
-	needed := map[string]bool{}
-	for _, name := range s.Required {
-		needed[name] = true
-	}
 	var params []string
 	d := json.NewDecoder(bytes.NewReader(s.Properties))
 	if _, err := d.Token(); err == nil {
@@ -68,10 +66,11 @@ func stub(t haft.Tool) string {
 				break
 			}
 			text, _ := name.(string)
-			if text += ": " + hint(p); !needed[strings.SplitN(text, ":", 2)[0]] {
-				text += " = ..."
+			param := text + ": " + hint(p)
+			if !slices.Contains(s.Required, text) {
+				param += " = ..."
 			}
-			params = append(params, text)
+			params = append(params, param)
 		}
 	}
 	about, _, _ := strings.Cut(t.Version.Description, "\n")
@@ -89,21 +88,13 @@ func hint(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &s) != nil {
 		return "Any"
 	}
-	switch s.Type {
-	case "string":
-		return "str"
-	case "integer":
-		return "int"
-	case "number":
-		return "float"
-	case "boolean":
-		return "bool"
-	case "array":
+	if s.Type == "array" {
 		return "list[" + hint(s.Items) + "]"
-	case "object":
-		return "dict"
-	case "null":
-		return "None"
 	}
-	return "Any"
+	name, _ := s.Type.(string)
+	return cmp.Or(pythonTypes[name], "Any")
 }
+
+// pythonTypes are the types of Python for those of JSON Schema.
+var pythonTypes = map[string]string{"string": "str", "integer": "int", "number": "float", "boolean": "bool",
+	"object": "dict", "null": "None"}
