@@ -3,6 +3,8 @@ package haft_test
 import (
 	"encoding/json"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +15,7 @@ import (
 // when is a fixed time for golden files.
 var when = time.Date(2026, 11, 15, 12, 30, 0, 0, time.UTC)
 
-// TestWire pins the JSON names of the vocabulary: every field is set, so a
-// renamed or lost one changes the file.
+// TestWire pins the JSON of typical values. TestWire_every_field pins all names.
 func TestWire(t *testing.T) {
 	principal := haft.Principal{Org: "acme", User: "ann", Agent: "planner", Roles: []string{"operator"}}
 	approver := haft.Principal{Org: "acme", User: "bob"}
@@ -92,6 +93,78 @@ func TestWire(t *testing.T) {
 		"event": event,
 	} {
 		t.Run(name, func(t *testing.T) { golden(t, filepath.Join("testdata", "wire", name+".json"), v) })
+	}
+}
+
+// TestWire_every_field pins the JSON name of every field of the types that APIs send and
+// take. The fields are set by reflection, so that a new one cannot be forgotten: it changes
+// the file.
+func TestWire_every_field(t *testing.T) {
+	for _, typ := range []reflect.Type{
+		reflect.TypeFor[haft.Agent](), reflect.TypeFor[haft.Answer](), reflect.TypeFor[haft.Approval](),
+		reflect.TypeFor[haft.Call](), reflect.TypeFor[haft.Chain](), reflect.TypeFor[haft.DeadLetter](),
+		reflect.TypeFor[haft.Draft](), reflect.TypeFor[haft.Erasure](), reflect.TypeFor[haft.Event](),
+		reflect.TypeFor[haft.Kept](), reflect.TypeFor[haft.MCPAnswer](), reflect.TypeFor[haft.MCPChange](),
+		reflect.TypeFor[haft.MCPServer](), reflect.TypeFor[haft.Plan](), reflect.TypeFor[haft.Record](),
+		reflect.TypeFor[haft.Result](), reflect.TypeFor[haft.SandboxConfig](), reflect.TypeFor[haft.Tool](),
+		reflect.TypeFor[haft.ToolState](), reflect.TypeFor[haft.UsageSum](), reflect.TypeFor[haft.Webhook](),
+	} {
+		t.Run(typ.Name(), func(t *testing.T) {
+			v := reflect.New(typ).Elem()
+			setAll(v, typ.Name(), nil)
+			golden(t, filepath.Join("testdata", "wire", "every_field", typ.Name()+".json"), v.Interface())
+		})
+	}
+}
+
+// setAll sets v and all that is in it to something that is not zero. Texts have the name
+// of their field. A type within itself stays empty.
+func setAll(v reflect.Value, name string, within []reflect.Type) {
+	switch v.Interface().(type) {
+	case time.Time:
+		v.Set(reflect.ValueOf(when))
+		return
+	case json.RawMessage:
+		v.Set(reflect.ValueOf(json.RawMessage(`{"json":"` + name + `"}`)))
+		return
+	}
+	if slices.Contains(within, v.Type()) {
+		return
+	}
+	within = append(slices.Clip(within), v.Type())
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(name)
+	case reflect.Bool:
+		v.SetBool(true)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		v.SetInt(3_000_000) // as a duration 3 ms
+	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(3)
+	case reflect.Float64:
+		v.SetFloat(1.5)
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		setAll(v.Elem(), name, within)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		setAll(v.Index(0), name, within)
+	case reflect.Map:
+		key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+		setAll(key, name, within)
+		setAll(value, name, within)
+		v.Set(reflect.MakeMap(v.Type()))
+		v.SetMapIndex(key, value)
+	case reflect.Interface:
+		v.Set(reflect.ValueOf(name))
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				setAll(v.Field(i), f.Name, within)
+			}
+		}
+	default:
+		panic("setAll knows no values of " + v.Type().String())
 	}
 }
 

@@ -10,11 +10,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
-	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -23,15 +20,13 @@ import (
 	"haft/internal/audit"
 	"haft/internal/auth"
 	"haft/internal/auth/authtest"
-	"haft/internal/authority"
 	"haft/internal/engine"
 	"haft/internal/registry"
 	"haft/internal/secret"
+	"haft/internal/servertest"
 	"haft/internal/service"
 	"haft/internal/store"
-	"haft/internal/store/sqlite"
 	"haft/internal/webhook"
-	"haft/policy"
 	"haft/server"
 )
 
@@ -116,55 +111,8 @@ func echo(_ context.Context, req executor.Request) (*haft.Result, error) {
 		nil
 }
 
-// people knows who a token of the tests is: ORG/USER/ROLE+ROLE[/AGENT]. A fifth
-// part is what the credential is confined to, and "signed" a body that is not what
-// was signed.
-type people struct{}
-
-// Authenticate implements server.Authenticator.
-func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, error) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	parts := strings.Split(token, "/")
-	if !ok || len(parts) < 3 {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
-			Message: "the credential is missing or not valid"}
-	}
-	p := haft.Principal{Org: parts[0], User: parts[1], Roles: strings.Split(parts[2], "+")}
-	id := server.Identity{Principal: p, Rules: authority.Rules{Operators: "ops"}}
-	scope := ""
-	if len(parts) > 3 {
-		id.Principal.Agent = parts[3]
-	}
-	if len(parts) > 4 {
-		scope = parts[4]
-	}
-	if scope == "signed" {
-		r.Body = io.NopCloser(io.MultiReader(r.Body, badEnd{}))
-		scope = ""
-	}
-	if scope != "" {
-		id.Principal.Actions = []haft.Action{}
-		for _, a := range haft.Actions() {
-			if strings.Contains(scope, string(a)) {
-				id.Principal.Actions = append(id.Principal.Actions, a)
-			}
-		}
-	}
-	if p.User == "root" {
-		id.ActAs = func(string) error { return nil }
-	}
-	if p.User == "brief" {
-		id.Expires = time.Now().Add(50 * time.Millisecond)
-	}
-	return id, nil
-}
-
-// badEnd is the end of a body that is not what was signed.
-type badEnd struct{}
-
-func (badEnd) Read([]byte) (int, error) {
-	return 0, &haft.Error{Code: haft.CodeUnauthenticated, Message: "the credential is missing or not valid"}
-}
+// people authenticates the tokens of the tests.
+type people = servertest.Tokens
 
 // The people of the tests.
 const (
@@ -181,29 +129,11 @@ const (
 func setup(t testing.TB, change func(*server.Config)) *world {
 	t.Helper()
 	w := &world{t: t, run: echo, log: &buffer{}}
-	var err error
-	if w.store, err = sqlite.Open(t.Context(), sqlite.Config{}); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, w.store.Close()) })
-	reg := registry.New(w.store, registry.Config{
-		Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
-	})
-	pol, err := policy.Compile([]byte(rules))
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := engine.Parts{Store: w.store, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w}}
 	secrets := &vault{values: map[string]secret.Value{}}
-	w.core, err = engine.Open(t.Context(), parts,
-		engine.Config{Policy: pol, Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
-			haft.SandboxModal}, Vault: secrets})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, w.core.Close()) })
-	w.engine = service.New(w.core, parts, service.Config{Vault: secrets})
+	w.core, w.engine, w.store = servertest.Open(t, rules, w, registry.Config{
+		Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
+	}, engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
+		haft.SandboxModal}, Vault: secrets}, service.Config{Vault: secrets})
 	hooks, err := webhook.Open(t.Context(), w.store, webhook.Config{
 		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, May: w.engine.May, Cursor: w.engine.Cursor,
 	})
@@ -238,16 +168,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	if change != nil {
 		change(&cfg)
 	}
-	if w.server, err = server.New(w.engine, people{}, cfg); err != nil {
-		t.Fatal(err)
-	}
-	w.http = httptest.NewServer(w.server.Handler())
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		check(t, w.server.Shutdown(ctx))
-		w.http.Close()
-	})
+	w.server, w.http = servertest.Serve(t, w.engine, cfg)
 	return w
 }
 
@@ -295,9 +216,7 @@ func (w *world) ExportAudit(ctx context.Context, p haft.Principal, _ haft.AuditF
 
 func check(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
+	servertest.Check(t, err)
 }
 
 // An answer is what came back.
@@ -310,43 +229,14 @@ type answer struct {
 // into reads the body of an answer.
 func (a answer) into(t testing.TB, v any) {
 	t.Helper()
-	if err := json.Unmarshal(a.body, v); err != nil {
-		t.Fatalf("the answer %s is not what was expected: %v", a.body, err)
-	}
+	servertest.Answer{Body: a.body}.Into(t, v)
 }
 
 // ask sends a request. Headers are pairs.
 func (w *world) ask(who, method, path, body string, headers ...string) answer {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if body == "" {
-		r.Body, r.ContentLength = http.NoBody, 0
-	} else {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if who != nobody {
-		r.Header.Set("Authorization", "Bearer "+who)
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		if headers[i] == "Host" {
-			r.Host = headers[i+1]
-			continue
-		}
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := w.http.Client().Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return answer{res.StatusCode, res.Header, raw}
+	a := servertest.Send(w.t, w.http, who, method, path, body, headers...)
+	return answer{a.Status, a.Header, a.Body}
 }
 
 // must sends a request and expects a status.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,9 +21,8 @@ import (
 	"haft/executor"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/servertest"
 	"haft/internal/service"
-	"haft/internal/store/sqlite"
-	"haft/policy"
 	"haft/schema"
 	"haft/server"
 )
@@ -41,40 +38,17 @@ roles:
   reader: ["tool:read_*"]
 `
 
-// The people of the tests: ORG/USER/ROLE, and what the credential is confined to.
+// The people of the tests, as tokens of [servertest.Tokens].
 const (
 	admin    = "acme/root/admin"
 	reader   = "acme/ann/reader"
-	confined = "acme/cat/admin/tools:read"
+	confined = "acme/cat/admin//tools:read"
 	stranger = "evil/root/admin"
 	nobody   = ""
 )
 
 // canary is a value that no error may repeat.
 const canary = "hunter2canary"
-
-// people knows who a token of the tests is.
-type people struct{}
-
-// Authenticate implements server.Authenticator.
-func (people) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, error) {
-	token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	parts := strings.SplitN(token, "/", 4)
-	if !ok || len(parts) < 3 {
-		return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated,
-			Message: "the credential is missing or not valid"}
-	}
-	id := server.Identity{
-		Principal: haft.Principal{Org: parts[0], User: parts[1], Roles: []string{parts[2]}},
-	}
-	if len(parts) > 3 {
-		id.Principal.Actions = []haft.Action{haft.Action(parts[3])}
-	}
-	if parts[1] == "root" {
-		id.ActAs = func(string) error { return nil }
-	}
-	return id, nil
-}
 
 // A world is an API to a real engine, whose tools are a function of the test.
 type world struct {
@@ -147,12 +121,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	w := &world{t: t, vars: map[string]map[string]time.Time{}, run: func(req executor.Request) *haft.Result {
 		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
 	}}
-	st, err := sqlite.Open(t.Context(), sqlite.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, st.Close()) })
-	reg := registry.New(st, registry.Config{
+	w.engine, _ = servertest.OpenEngine(t, rules, w, registry.Config{
 		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
 		Review: func(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {
@@ -169,20 +138,8 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			return &registry.Derived{Signature: &schema.Signature{Name: name, Parameters: parameters}, Function: name},
 				nil
 		},
-	})
-	pol, err := policy.Compile([]byte(rules))
-	if err != nil {
-		t.Fatal(err)
-	}
-	parts := engine.Parts{Store: st, Registry: reg,
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w, haft.KindBuiltin: w}}
-	core, err := engine.Open(t.Context(), parts, engine.Config{Policy: pol, Sandboxes: sandboxes})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { check(t, core.Close()) })
-	w.engine = service.New(core, parts, service.Config{})
-	door := letta.New(w.engine, letta.Config{
+	}, engine.Config{Sandboxes: sandboxes}, service.Config{})
+	api := letta.New(w.engine, letta.Config{
 		SourceTool: "run_code", Variables: w, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string) (*letta.Signature, error) {
 			name, parameters, err := signature(source)
@@ -193,25 +150,8 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			return &letta.Signature{Name: name, Parameters: text}, err
 		},
 	})
-	srv, err := server.New(w.engine, people{}, server.Config{APIs: map[string]server.API{letta.Prefix + "/": door}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.http = httptest.NewServer(srv.Handler())
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		check(t, srv.Shutdown(ctx))
-		w.http.Close()
-	})
+	_, w.http = servertest.Serve(t, w.engine, server.Config{APIs: map[string]server.API{letta.Prefix + "/": api}})
 	return w
-}
-
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
 }
 
 // An answer is what came back.
@@ -224,26 +164,8 @@ type answer struct {
 // ask sends a request. Headers are pairs.
 func (w *world) ask(who, method, path, body string, headers ...string) answer {
 	w.t.Helper()
-	r, err := http.NewRequestWithContext(w.t.Context(), method, w.http.URL+"/letta/v1"+path, strings.NewReader(body))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if who != nobody {
-		r.Header.Set("Authorization", "Bearer "+who)
-	}
-	for i := 0; i+1 < len(headers); i += 2 {
-		r.Header.Set(headers[i], headers[i+1])
-	}
-	res, err := w.http.Client().Do(r)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer res.Body.Close()
-	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	a := answer{res.StatusCode, res.Header, string(raw)}
+	got := servertest.Send(w.t, w.http, who, method, letta.Prefix+"/v1"+path, body, headers...)
+	a := answer{got.Status, got.Header, string(got.Body)}
 	if a.status >= 400 {
 		if strings.Contains(a.body, canary) {
 			w.t.Errorf("%s %s: the error repeats what was sent: %s", method, path, a.body)
@@ -251,7 +173,7 @@ func (w *world) ask(who, method, path, body string, headers ...string) answer {
 		var e struct {
 			Detail string `json:"detail"`
 		}
-		if err := json.Unmarshal(raw, &e); err != nil || e.Detail == "" {
+		if err := json.Unmarshal(got.Body, &e); err != nil || e.Detail == "" {
 			w.t.Errorf("%s %s: %d without a detail: %s", method, path, a.status, a.body)
 		}
 	}

@@ -2,8 +2,12 @@ package authority_test
 
 import (
 	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 
 	"haft"
@@ -167,5 +171,29 @@ func TestAllowed(t *testing.T) {
 	}
 	if got := rules.Allowed(ann); slices.Contains(got, haft.ToolsWrite) || slices.Contains(got, haft.Operate) {
 		t.Errorf("ann is told that she may %v", got)
+	}
+}
+
+// TestActions_are_listed_once: every constant of type Action is in [haft.Actions], which
+// all packages that list or check scopes use.
+func TestActions_are_listed_once(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "../../action.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, decl := range file.Decls {
+		d, ok := decl.(*ast.GenDecl)
+		if !ok || d.Tok != token.CONST {
+			continue
+		}
+		for _, spec := range d.Specs {
+			value, err := strconv.Unquote(spec.(*ast.ValueSpec).Values[0].(*ast.BasicLit).Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a := haft.Action(value); a != haft.AllActions && !slices.Contains(haft.Actions(), a) {
+				t.Errorf("the action %s is not in haft.Actions", a)
+			}
+		}
 	}
 }
