@@ -78,7 +78,7 @@ func (s *Server) document() huma.Config {
 		Formats:                      map[string]huma.Format{"application/json": jsonFormat(), "json": jsonFormat()},
 		DefaultFormat:                "application/json",
 		RejectUnknownQueryParameters: true, // a filter that was mistyped must not list everything
-		Transformers:                 []huma.Transformer{own},
+		Transformers:                 []huma.Transformer{ownErrors},
 	}
 }
 
@@ -126,30 +126,30 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 
 // known finds out who sent r and whether the credential is for an action, and then
 // reads the body. Who is turned away is told to the operator.
-func (s *Server) known(w http.ResponseWriter, r *http.Request, action haft.Action) (Identity, error) {
+func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, action haft.Action) (Identity, error) {
 	who, err := s.identify(r)
 	if err != nil {
-		s.refused(r, busyWhy(err), haft.Principal{}, err)
+		s.reportRefusal(r, whyOf(err), haft.Principal{}, err)
 		return Identity{}, err
 	}
 	if rec, ok := w.(*writer); ok {
 		rec.who = who.Principal
 	}
-	who.Principal = s.canonical(r.Context(), who.Principal)
+	who.Principal = s.withAgentID(r.Context(), who.Principal)
 	if err := who.Permit(action); err != nil {
-		s.refused(r, WhyScope, who.Principal, err)
+		s.reportRefusal(r, WhyScope, who.Principal, err)
 		return Identity{}, err
 	}
 	if err := Needs(r.Context(), action); err != nil {
-		s.refused(r, WhyScope, who.Principal, err)
+		s.reportRefusal(r, WhyScope, who.Principal, err)
 		return Identity{}, err
 	}
-	if err := s.read(w, r); err != nil {
+	if err := s.readBody(w, r); err != nil {
 		why := WhyBody
 		if haft.CodeOf(err) == haft.CodeUnauthenticated {
 			why = WhyCredential // it is not what was signed
 		}
-		s.refused(r, why, who.Principal, err)
+		s.reportRefusal(r, why, who.Principal, err)
 		return Identity{}, err
 	}
 	return who, nil
@@ -160,18 +160,18 @@ func (s *Server) known(w http.ResponseWriter, r *http.Request, action haft.Actio
 func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	r, w := humago.Unwrap(ctx)
 	action, _ := ctx.Operation().Metadata[actionKey].(haft.Action)
-	who, err := s.known(w, r, action)
+	who, err := s.authenticate(w, r, action)
 	if err == nil {
-		if err = s.bounded(r, ctx.Operation().OperationID); err != nil {
-			s.refused(r, WhyBody, who.Principal, err)
+		if err = s.checkBounds(r, ctx.Operation().OperationID); err != nil {
+			s.reportRefusal(r, WhyBody, who.Principal, err)
 		}
 	}
 	if err == nil {
-		err = unknownCondition(ctx.Operation(), r.Header)
+		err = checkConditions(ctx.Operation(), r.Header)
 	}
 	var agent string
 	if err == nil {
-		who, agent, err = s.becomeNamed(r, who)
+		who, agent, err = s.actAsNamed(r, who)
 	}
 	if err != nil {
 		s.refuse(ctx, err)
@@ -192,7 +192,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 func (a *api) finish() ([]byte, error) {
 	doc := a.OpenAPI()
 	var err error
-	if a.s.shapes, err = a.bound(); err != nil {
+	if a.s.shapes, err = a.bindLimits(); err != nil {
 		return nil, err
 	}
 	schemas := doc.Components.Schemas.Map()

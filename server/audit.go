@@ -110,13 +110,13 @@ func (s *Server) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pem
 func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) (*huma.StreamResponse, error) {
 	f := s.auditFilter(ctx, who, *in)
 	return &huma.StreamResponse{Body: func(h huma.Context) {
-		s.streamTo(ctx, h, func(out *lazy) error { return s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out) })
+		s.streamTo(ctx, h, func(out *lazyWriter) error { return s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out) })
 	}}, nil
 }
 
 // streamTo answers with what write writes.
-func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazy) error) {
-	out := &lazy{h: h}
+func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazyWriter) error) {
+	out := &lazyWriter{h: h}
 	err := write(out)
 	switch {
 	case err == nil:
@@ -131,12 +131,12 @@ func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazy)
 
 // A lazy writer sends headers with the first bytes, so that an error before them
 // can still be told.
-type lazy struct {
+type lazyWriter struct {
 	h     huma.Context
 	begun bool
 }
 
-func (l *lazy) begin() {
+func (l *lazyWriter) begin() {
 	if !l.begun {
 		l.begun = true
 		l.h.SetHeader("Content-Type", jsonLines)
@@ -145,12 +145,12 @@ func (l *lazy) begin() {
 }
 
 // Write implements [io.Writer].
-func (l *lazy) Write(b []byte) (int, error) {
+func (l *lazyWriter) Write(b []byte) (int, error) {
 	l.begin()
 	return l.h.BodyWriter().Write(b)
 }
 
-var _ io.Writer = (*lazy)(nil)
+var _ io.Writer = (*lazyWriter)(nil)
 
 // textContent describes an answer of a media type that has no schema but text.
 func textContent(mediaType string) mediaTypes {

@@ -126,7 +126,7 @@ func (a *api) calls() {
 }
 
 // as returns on whose behalf somebody acts who names an agent.
-func (s *Server) as(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
+func (s *Server) principalFor(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
 	return who.As(ctx, s.service, agent)
 }
 
@@ -166,7 +166,7 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 	if !b.Wait.set && strings.Contains(in.Prefer, "respond-async") {
 		b.Wait = Wait{true, 0}
 	}
-	p, err := s.as(ctx, who, b.Agent)
+	p, err := s.principalFor(ctx, who, b.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -331,7 +331,7 @@ func (s *Server) batch(ctx context.Context, who Identity, in *batch) (*batched, 
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx) // nobody waits for the answer
 		}
-		p, err := s.as(ctx, who, b.Agent)
+		p, err := s.principalFor(ctx, who, b.Agent)
 		if err != nil {
 			return nil, err
 		}
@@ -400,7 +400,7 @@ func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*s
 	if s.cfg.ToolCalls == nil {
 		return nil, absent("forms of model vendors")
 	}
-	p, err := s.as(ctx, who, in.Agent)
+	p, err := s.principalFor(ctx, who, in.Agent)
 	if err != nil {
 		return nil, err
 	}

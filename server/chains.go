@@ -30,7 +30,7 @@ func (a *api) chains() {
 }
 
 func (s *Server) runChain(ctx context.Context, who Identity, in *runPlan) (*oneChain, error) {
-	p, err := s.as(ctx, who, in.Body.Agent)
+	p, err := s.principalFor(ctx, who, in.Body.Agent)
 	if err != nil {
 		return nil, err
 	}

@@ -47,18 +47,18 @@ type connBounds struct {
 
 // patience is how long a connection may be silent before it counts as one that does not
 // mean to speak: requests take a moment to arrive, and clients open many at once.
-const patience = time.Second
+const silentGrace = time.Second
 
 // A crowd has every connection of a listener. It is safe for concurrent use.
-type crowd struct {
+type connTracker struct {
 	bounds connBounds
 
-	mu      sync.Mutex
-	open    int          // ordinary ones
-	quiet   [2]list.List // silent and idle ordinary ones, the oldest first
-	spare   int          // those on the reserve
-	hushed  list.List    // silent ones of them, the oldest first
-	sources map[netip.Prefix]*source
+	mu            sync.Mutex
+	open          int          // ordinary ones
+	quiet         [2]list.List // silent and idle ordinary ones, the oldest first
+	reserveOpen   int          // those on the reserve
+	reserveSilent list.List    // silent ones of them, the oldest first
+	sources       map[netip.Prefix]*source
 }
 
 // A source is where connections come from.
@@ -68,34 +68,34 @@ type source struct {
 }
 
 // A tracked connection is one of a crowd. What changes is guarded by its mu.
-type tracked struct {
+type trackedConn struct {
 	net.Conn
-	crowd    *crowd
+	tracker  *connTracker
 	from     netip.Prefix
 	reserved bool
 	began    time.Time
 
 	state       connState
-	half        bool // a request has begun, and its headers are not complete
+	halfRead    bool // a request has begun, and its headers are not complete
 	gone        bool
 	since       time.Time
 	place, near *list.Element // in the lists of the crowd and of the source
 }
 
 // A crowdListener accepts what a crowd admits.
-type crowdListener struct {
+type trackingListener struct {
 	net.Listener
-	crowd *crowd
+	tracker *connTracker
 }
 
 // Accept implements [net.Listener].
-func (l *crowdListener) Accept() (net.Conn, error) {
+func (l *trackingListener) Accept() (net.Conn, error) {
 	for {
 		conn, err := l.Listener.Accept()
 		if err != nil {
 			return nil, err
 		}
-		t, out := l.crowd.admit(conn, time.Now())
+		t, out := l.tracker.accept(conn, time.Now())
 		if out != nil {
 			_ = out.Close() // nobody speaks on it who could be told
 		}
@@ -131,32 +131,32 @@ func networkOf(a netip.Addr) netip.Prefix {
 }
 
 // admit takes a connection in, or returns nil. Out is one that has to go for it.
-func (c *crowd) admit(conn net.Conn, now time.Time) (t, out *tracked) {
+func (c *connTracker) accept(conn net.Conn, now time.Time) (t, out *trackedConn) {
 	addr, from := sourceOf(conn)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t = &tracked{Conn: conn, crowd: c, from: from, began: now, since: now}
+	t = &trackedConn{Conn: conn, tracker: c, from: from, began: now, since: now}
 	s := c.sources[from]
 	if s == nil {
 		s = &source{}
 		c.sources[from] = s
 	}
 	if !c.bounds.exempt(addr) {
-		switch old := first(&s.quiet[connSilent]); {
-		case s.quiet[connSilent].Len() >= c.bounds.silent && now.Sub(old.since) > patience:
+		switch old := oldest(&s.quiet[connSilent]); {
+		case s.quiet[connSilent].Len() >= c.bounds.silent && now.Sub(old.since) > silentGrace:
 			out = old
 		case s.open >= c.bounds.perSource:
-			out = firstOf(&s.quiet)
+			out = oldestQuiet(&s.quiet)
 			t.reserved = out == nil
 		}
 	}
 	if out == nil && !t.reserved && c.open >= c.bounds.all {
-		out = firstOf(&c.quiet)
+		out = oldestQuiet(&c.quiet)
 		t.reserved = out == nil
 	}
-	if t.reserved && c.spare >= c.bounds.reserve {
-		if out = first(&c.hushed); out == nil {
-			c.tidy(from, s)
+	if t.reserved && c.reserveOpen >= c.bounds.reserve {
+		if out = oldest(&c.reserveSilent); out == nil {
+			c.forgetSource(from, s)
 			return nil, nil
 		}
 	}
@@ -169,27 +169,27 @@ func (c *crowd) admit(conn net.Conn, now time.Time) (t, out *tracked) {
 }
 
 // first returns the oldest connection of a list, or nil.
-func first(l *list.List) *tracked {
+func oldest(l *list.List) *trackedConn {
 	if e := l.Front(); e != nil {
-		return e.Value.(*tracked)
+		return e.Value.(*trackedConn)
 	}
 	return nil
 }
 
 // firstOf returns the oldest silent connection, or the oldest idle one, or nil.
-func firstOf(quiet *[2]list.List) *tracked {
-	if t := first(&quiet[connSilent]); t != nil {
+func oldestQuiet(quiet *[2]list.List) *trackedConn {
+	if t := oldest(&quiet[connSilent]); t != nil {
 		return t
 	}
-	return first(&quiet[connIdle])
+	return oldest(&quiet[connIdle])
 }
 
 // add counts a connection, which is silent. Preconditions: mu is held.
-func (c *crowd) add(t *tracked, s *source) {
+func (c *connTracker) add(t *trackedConn, s *source) {
 	if t.reserved {
-		c.spare++
-		t.place = c.hushed.PushBack(t)
-		c.tidy(t.from, s)
+		c.reserveOpen++
+		t.place = c.reserveSilent.PushBack(t)
+		c.forgetSource(t.from, s)
 		return
 	}
 	c.open++
@@ -198,19 +198,19 @@ func (c *crowd) add(t *tracked, s *source) {
 }
 
 // tidy forgets a source without connections. Preconditions: mu is held.
-func (c *crowd) tidy(from netip.Prefix, s *source) {
+func (c *connTracker) forgetSource(from netip.Prefix, s *source) {
 	if s.open == 0 {
 		delete(c.sources, from)
 	}
 }
 
 // unlist takes a connection out of the lists. Preconditions: mu is held.
-func (c *crowd) unlist(t *tracked, s *source) {
+func (c *connTracker) dequeue(t *trackedConn, s *source) {
 	if t.place == nil {
 		return
 	}
 	if t.reserved {
-		c.hushed.Remove(t.place)
+		c.reserveSilent.Remove(t.place)
 	} else {
 		c.quiet[t.state].Remove(t.place)
 		s.quiet[t.state].Remove(t.near)
@@ -219,38 +219,38 @@ func (c *crowd) unlist(t *tracked, s *source) {
 }
 
 // remove counts a connection out, once. Preconditions: mu is held.
-func (c *crowd) remove(t *tracked) {
+func (c *connTracker) remove(t *trackedConn) {
 	if t.gone {
 		return
 	}
 	t.gone = true
 	s := c.sources[t.from]
-	c.unlist(t, s)
+	c.dequeue(t, s)
 	if t.reserved {
-		c.spare--
+		c.reserveOpen--
 		return
 	}
 	c.open--
 	s.open--
-	c.tidy(t.from, s)
+	c.forgetSource(t.from, s)
 }
 
 // turn notes what a connection does now.
-func (c *crowd) turn(t *tracked, state connState) {
+func (c *connTracker) setState(t *trackedConn, state connState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.half = t.half && state != connActive
+	t.halfRead = t.halfRead && state != connActive
 	if t.gone || t.state == state && t.place != nil {
 		return
 	}
 	s := c.sources[t.from]
-	c.unlist(t, s)
+	c.dequeue(t, s)
 	t.state, t.since = state, time.Now()
 	switch {
 	case state == connActive:
 	case t.reserved:
 		if state == connSilent {
-			t.place = c.hushed.PushBack(t)
+			t.place = c.reserveSilent.PushBack(t)
 		}
 	default:
 		t.place, t.near = c.quiet[state].PushBack(t), s.quiet[state].PushBack(t)
@@ -258,19 +258,19 @@ func (c *crowd) turn(t *tracked, state connState) {
 }
 
 // Close implements [net.Conn].
-func (t *tracked) Close() error {
-	t.crowd.mu.Lock()
-	t.crowd.remove(t)
-	t.crowd.mu.Unlock()
+func (t *trackedConn) Close() error {
+	t.tracker.mu.Lock()
+	t.tracker.remove(t)
+	t.tracker.mu.Unlock()
 	return t.Conn.Close()
 }
 
 // SetReadDeadline implements [net.Conn]. What comes on the reserve has less time.
-func (t *tracked) SetReadDeadline(at time.Time) error {
+func (t *trackedConn) SetReadDeadline(at time.Time) error {
 	if t.reserved {
-		t.crowd.mu.Lock()
+		t.tracker.mu.Lock()
 		silent := t.state == connSilent
-		t.crowd.mu.Unlock()
+		t.tracker.mu.Unlock()
 		if most := t.began.Add(reserveHeaders); silent && (at.IsZero() || at.After(most)) {
 			at = most
 		}
@@ -279,41 +279,41 @@ func (t *tracked) SetReadDeadline(at time.Time) error {
 }
 
 // trackedOf returns the connection of a crowd that conn is or wraps, or nil.
-func trackedOf(conn net.Conn) *tracked {
+func trackedOf(conn net.Conn) *trackedConn {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
 	}
-	t, _ := conn.(*tracked)
+	t, _ := conn.(*trackedConn)
 	return t
 }
 
 // follow notes what net/http says of a connection, and reports whether it ended within the
 // headers of a request. net/http does not say when headers are complete: see
 // [Server.reserved].
-func (c *crowd) follow(t *tracked, state http.ConnState) (half bool) {
+func (c *connTracker) follow(t *trackedConn, state http.ConnState) (half bool) {
 	switch state {
 	case http.StateActive:
-		c.turn(t, connSilent) // the first byte of a request
+		c.setState(t, connSilent) // the first byte of a request
 	case http.StateIdle:
-		c.turn(t, connIdle)
+		c.setState(t, connIdle)
 	case http.StateHijacked:
-		c.turn(t, connActive)
+		c.setState(t, connActive)
 	case http.StateNew, http.StateClosed:
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	half = t.half && state == http.StateClosed
-	t.half = state == http.StateActive
+	half = t.halfRead && state == http.StateClosed
+	t.halfRead = state == http.StateActive
 	return half
 }
 
 // listen has a listener accept what the bounds allow.
 func (s *Server) listen(ln net.Listener) net.Listener {
-	c := &crowd{sources: map[netip.Prefix]*source{}, bounds: connBounds{
+	c := &connTracker{sources: map[netip.Prefix]*source{}, bounds: connBounds{
 		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve,
-		exempt: s.proxy,
+		exempt: s.isProxy,
 	}}
-	return &crowdListener{ln, c}
+	return &trackingListener{ln, c}
 }
 
 // A counter counts what is open by key. It is safe for concurrent use.
@@ -376,16 +376,16 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 	over := false
 	if conn, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		if t := trackedOf(conn); t != nil {
-			t.crowd.turn(t, connActive)
+			t.tracker.setState(t, connActive)
 			over = t.reserved
 		}
 	}
 	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 &&
-		s.proxy(at.Addr().Unmap()) {
+		s.isProxy(at.Addr().Unmap()) {
 		leave, _ = s.forwarded.add(func(counts []int) error {
 			over = over || counts[0] >= s.cfg.PerSource
 			return nil
-		}, networkOf(s.source(r)))
+		}, networkOf(s.sourceAddr(r)))
 	}
 	return over, leave
 }
@@ -396,7 +396,7 @@ func isProbe(r *http.Request) bool {
 }
 
 // busyWhy is why a request was turned away that nobody is known of.
-func busyWhy(err error) Why {
+func whyOf(err error) Why {
 	if errors.Is(err, errBusy) {
 		return WhyBusy
 	}

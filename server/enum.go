@@ -11,10 +11,10 @@ import (
 // A closed set of the vocabulary, as the document shows it and as requests are held
 // against it. The root knows nothing of documents, so that this stands for its
 // types.
-type closed[T ~string] string
+type enumOf[T ~string] string
 
 // Schema implements huma.SchemaProvider.
-func (closed[T]) Schema(huma.Registry) *huma.Schema {
+func (enumOf[T]) Schema(huma.Registry) *huma.Schema {
 	var zero T
 	switch any(zero).(type) {
 	case haft.Kind:
@@ -57,26 +57,26 @@ func enum[T ~string](all []T) *huma.Schema {
 }
 
 // stand lets a closed set stand for its type.
-func stand[T ~string](r huma.Registry) {
-	r.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[closed[T]]())
+func aliasEnum[T ~string](r huma.Registry) {
+	r.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[enumOf[T]]())
 }
 
 // registry makes what describes types.
 func registry() huma.Registry {
 	r := huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer)
 	r.RegisterTypeAlias(reflect.TypeFor[haft.Millis](), reflect.TypeFor[float64]())
-	stand[haft.Kind](r)
-	stand[haft.Level](r)
-	stand[haft.Status](r)
-	stand[haft.Code](r)
-	stand[haft.RuleType](r)
-	stand[haft.SandboxType](r)
-	stand[haft.ApprovalState](r)
-	stand[haft.EventType](r)
-	stand[haft.Severity](r)
-	stand[haft.MCPTransport](r)
-	stand[haft.OutputType](r)
-	stand[haft.OnError](r)
-	stand[haft.Strategy](r)
+	aliasEnum[haft.Kind](r)
+	aliasEnum[haft.Level](r)
+	aliasEnum[haft.Status](r)
+	aliasEnum[haft.Code](r)
+	aliasEnum[haft.RuleType](r)
+	aliasEnum[haft.SandboxType](r)
+	aliasEnum[haft.ApprovalState](r)
+	aliasEnum[haft.EventType](r)
+	aliasEnum[haft.Severity](r)
+	aliasEnum[haft.MCPTransport](r)
+	aliasEnum[haft.OutputType](r)
+	aliasEnum[haft.OnError](r)
+	aliasEnum[haft.Strategy](r)
 	return r
 }

@@ -33,7 +33,7 @@ func (s *Server) exportData(ctx context.Context, who Identity, in *ExportOf) (*h
 		return nil, err
 	}
 	return &huma.StreamResponse{Body: func(h huma.Context) {
-		s.streamTo(ctx, h, func(out *lazy) error {
+		s.streamTo(ctx, h, func(out *lazyWriter) error {
 			return s.cfg.Eraser.Export(ctx, who.Principal, haft.Subject{Org: in.Org, User: in.User}, out)
 		})
 	}}, nil

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"net/http"
 	"reflect"
@@ -124,7 +125,7 @@ func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (
 
 // told yields the events that were asked for, or those of one call, which need not
 // be looked for among all.
-func (s *Server) told(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
+func (s *Server) eventsFor(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
 	if in.Call != "" && s.cfg.Events != nil {
 		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
 	}
@@ -147,7 +148,7 @@ type sink interface {
 // ahead is how many events are taken from the service before they are sent. It
 // lets several go in one write; a reader that is slower than that fills the queue
 // of the service, which then drops it.
-const ahead = 64
+const eventsAhead = 64
 
 // follow sends events to a sink until ctx ends or something fails, and returns
 // why. The error is for the reader, if it can still be told.
@@ -157,11 +158,11 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 		err   error
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	steps := make(chan step, ahead)
+	steps := make(chan step, eventsAhead)
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(steps)
-		for e, err := range s.told(ctx, who, in, after) {
+		for e, err := range s.eventsFor(ctx, who, in, after) {
 			select {
 			case steps <- step{e, err}:
 			case <-ctx.Done():
@@ -211,19 +212,19 @@ func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return errLeaving
+	return errShuttingDown
 }
 
 // A farewell is the last thing on a stream.
-type farewell struct {
+type streamError struct {
 	Type       string      `json:"type"`
 	Code       haft.Code   `json:"code"`
 	Message    string      `json:"message"`
 	RetryAfter haft.Millis `json:"retry_after_ms,omitempty"`
 }
 
-func bye(err error) []byte {
-	raw, err := json.Marshal(farewell{"error", haft.CodeOf(err), haft.MessageOf(err), haft.RetryAfterOf(err)})
+func encodeStreamError(err error) []byte {
+	raw, err := json.Marshal(streamError{"error", haft.CodeOf(err), haft.MessageOf(err), haft.RetryAfterOf(err)})
 	if err != nil {
 		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
 	}
@@ -287,14 +288,14 @@ func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if r.Context().Err() != nil && Withdrawn(r.Context()) == nil {
 		return // the reader has left
 	}
-	s.noted(r, err)
-	if _, err := w.Write(append(append([]byte("event: error\ndata: "), bye(err)...), "\n\n"...)); err == nil {
+	s.logStreamEnd(r, err)
+	if _, err := fmt.Fprintf(w, "event: error\ndata: %s\n\n", encodeStreamError(err)); err == nil {
 		_ = out.Flush() // a reader that is gone cannot be told
 	}
 }
 
 // noted logs why a stream ends, if that is a fault of ours.
-func (s *Server) noted(r *http.Request, err error) {
+func (s *Server) logStreamEnd(r *http.Request, err error) {
 	if code := haft.CodeOf(err); code == haft.CodeInternal {
 		s.cfg.Logger.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
 	}

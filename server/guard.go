@@ -50,7 +50,7 @@ func newHosts(names, origins []string) (hosts, error) {
 
 // known reports whether a Host header names this server. A page whose name was
 // pointed at our address (DNS rebinding) sends its own name.
-func (h hosts) known(host string) bool {
+func (h hosts) isOurs(host string) bool {
 	name := strings.ToLower(host)
 	if n, _, err := net.SplitHostPort(name); err == nil {
 		name = n
@@ -70,7 +70,7 @@ func (h hosts) known(host string) bool {
 }
 
 // allowed reports whether a page of that origin may send r. Programs send none.
-func (h hosts) allowed(r *http.Request) bool {
+func (h hosts) allowsOrigin(r *http.Request) bool {
 	for _, o := range r.Header.Values("Origin") {
 		u, err := url.Parse(o)
 		own := err == nil && (u.Scheme == "http" || u.Scheme == "https") && strings.EqualFold(u.Host, r.Host)
@@ -92,7 +92,7 @@ func requestID(ctx context.Context) string {
 
 // What those are told who did not mean us.
 var (
-	errHost = problem(http.StatusMisdirectedRequest,
+	errUnknownHost = problem(http.StatusMisdirectedRequest,
 		"this server does not go by that name; the operator can allow it")
 	errOrigin = problem(http.StatusForbidden, "requests of pages of another origin are not taken")
 )
@@ -115,7 +115,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		h.Set("X-Request-Id", id)
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Cache-Control", "no-store")
-		if s.leaving.Load() || l.reserved {
+		if s.shuttingDown.Load() || l.reserved {
 			h.Set("Connection", "close")
 		}
 		defer func() {
@@ -134,17 +134,17 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 			}
 		}()
 		switch {
-		case !s.hosts.known(r.Host):
-			s.refused(r, WhyHost, haft.Principal{}, errHost)
-			errHost.write(w, id)
-		case !s.hosts.allowed(r):
-			s.refused(r, WhyOrigin, haft.Principal{}, errOrigin)
+		case !s.hosts.isOurs(r.Host):
+			s.reportRefusal(r, WhyHost, haft.Principal{}, errUnknownHost)
+			errUnknownHost.write(w, id)
+		case !s.hosts.allowsOrigin(r):
+			s.reportRefusal(r, WhyOrigin, haft.Principal{}, errOrigin)
 			errOrigin.write(w, id)
 		case l.reserved && !isProbe(r) && r.Header.Get("Authorization") == "":
-			s.refused(r, WhyBusy, haft.Principal{}, errBusy)
+			s.reportRefusal(r, WhyBusy, haft.Principal{}, errBusy)
 			problemOf(errBusy).write(w, id)
 		default:
-			if err := s.strayHeader(next, r); err != nil {
+			if err := s.checkHeaders(next, r); err != nil {
 				problemOf(err).write(w, id)
 				return
 			}
@@ -192,13 +192,13 @@ type writer struct {
 // cut ends a read of the body at once, and a write that goes on after [cutAfter]. What is
 // written later, such as what became of a call that had to be ended first, has as long,
 // and all of it [cutAll].
-func (w *writer) cut() {
+func (w *writer) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.ended = time.Now()
 	ctl := http.NewResponseController(w.ResponseWriter)
 	// A recorder in a test has no deadlines, which may be.
-	_ = ctl.SetWriteDeadline(w.ended.Add(cutAfter))
+	_ = ctl.SetWriteDeadline(w.ended.Add(abortWrite))
 	if w.reading {
 		_ = ctl.SetReadDeadline(time.Now())
 	}
@@ -243,7 +243,7 @@ func (w *writer) deadline() {
 	now := time.Now()
 	at := now.Add(w.limit)
 	if !w.ended.IsZero() {
-		for _, end := range []time.Time{now.Add(cutAfter), w.ended.Add(cutAll)} {
+		for _, end := range []time.Time{now.Add(abortWrite), w.ended.Add(abortTotal)} {
 			if end.Before(at) {
 				at = end
 			}
@@ -257,13 +257,13 @@ func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // source is the address that r came from: that of the connection, or what proxies
 // that we believe say of it.
-func (s *Server) source(r *http.Request) netip.Addr {
+func (s *Server) sourceAddr(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
 	from := at.Addr().Unmap()
-	if !s.proxy(from) {
+	if !s.isProxy(from) {
 		return from
 	}
 	// The last entry was added by the proxy that we know; what stands before an
@@ -274,7 +274,7 @@ func (s *Server) source(r *http.Request) netip.Addr {
 		if err != nil {
 			break
 		}
-		if from = a.Unmap(); !s.proxy(from) {
+		if from = a.Unmap(); !s.isProxy(from) {
 			break
 		}
 	}
@@ -282,13 +282,13 @@ func (s *Server) source(r *http.Request) netip.Addr {
 }
 
 // proxy reports whether the word of that address is believed.
-func (s *Server) proxy(a netip.Addr) bool {
+func (s *Server) isProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // read reads the body of r, whole and bounded, before anything is done with it:
 // only at the end of a signed body is it known whether it is what was signed.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) error {
+func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil
 	}

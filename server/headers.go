@@ -37,7 +37,7 @@ func isOurs(name string) bool {
 
 // strayHeader refuses a request with a header of Haft that its route does not
 // honour. It is the one place that decides it, before any route is asked.
-func (s *Server) strayHeader(mux *http.ServeMux, r *http.Request) error {
+func (s *Server) checkHeaders(mux *http.ServeMux, r *http.Request) error {
 	var honoured []string
 	looked := false
 	for name, values := range r.Header {
@@ -45,7 +45,7 @@ func (s *Server) strayHeader(mux *http.ServeMux, r *http.Request) error {
 			continue
 		}
 		if !looked {
-			honoured, looked = s.honoured(mux, r), true
+			honoured, looked = s.honouredHeaders(mux, r), true
 		}
 		switch {
 		case !slices.Contains(honoured, name):
@@ -63,14 +63,14 @@ func (s *Server) strayHeader(mux *http.ServeMux, r *http.Request) error {
 
 // shownHeader is the name of a header, unless it looks like text that was made up.
 func shownHeader(name string) string {
-	if !plain(name) {
+	if !isPlainName(name) {
 		return "that begins with Haft-"
 	}
 	return name
 }
 
 // honoured lists the headers of Haft that the route of r honours.
-func (s *Server) honoured(mux *http.ServeMux, r *http.Request) []string {
+func (s *Server) honouredHeaders(mux *http.ServeMux, r *http.Request) []string {
 	_, pattern := mux.Handler(r)
 	if d, ok := s.cfg.APIs[pattern].(HeaderAPI); ok {
 		return d.Headers(r)
@@ -81,14 +81,15 @@ func (s *Server) honoured(mux *http.ServeMux, r *http.Request) []string {
 // binding are headers that change what a request does, on writes. An operation that
 // does not know one refuses it: a write on a condition that nobody looks at is
 // another write.
-var binding = []string{"Idempotency-Key", "If-Match", "If-None-Match", "If-Unmodified-Since", "If-Modified-Since"}
+var conditionHeaders = []string{"Idempotency-Key", "If-Match", "If-None-Match", "If-Unmodified-Since",
+	"If-Modified-Since"}
 
 // unknownCondition refuses a write with a header that its operation does not know.
-func unknownCondition(op *huma.Operation, h http.Header) error {
+func checkConditions(op *huma.Operation, h http.Header) error {
 	if op.Method == http.MethodGet {
 		return nil
 	}
-	for _, name := range binding {
+	for _, name := range conditionHeaders {
 		if h[name] == nil || slices.ContainsFunc(op.Parameters, func(p *huma.Param) bool {
 			return p.In == "header" && http.CanonicalHeaderKey(p.Name) == name
 		}) {

@@ -19,7 +19,7 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 		mux.Handle(pattern, h)
 	}
 	handle("GET /healthz",
-		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") }))
+		http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { writeStatus(w, http.StatusOK, "ok") }))
 	handle("GET /readyz", http.HandlerFunc(s.readyz))
 	handle("GET /metrics", http.HandlerFunc(s.metrics))
 	handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -55,7 +55,7 @@ func (s *Server) methods(mux *http.ServeMux, r *http.Request) []string {
 }
 
 // say answers in one word.
-func say(w http.ResponseWriter, status int, word string) {
+func writeStatus(w http.ResponseWriter, status int, word string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // a client that is gone cannot be told
@@ -90,14 +90,14 @@ func (r *readiness) check(ctx context.Context, try func(context.Context) error) 
 }
 
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	if s.leaving.Load() {
-		say(w, http.StatusServiceUnavailable, "leaving")
+	if s.shuttingDown.Load() {
+		writeStatus(w, http.StatusServiceUnavailable, "leaving")
 		return
 	}
 	if s.cfg.Ready != nil {
 		if err := s.ready.check(r.Context(), s.cfg.Ready); err != nil {
 			s.cfg.Logger.Warn("not ready", "request", requestID(r.Context()), "err", err)
-			say(w, http.StatusServiceUnavailable, "not_ready")
+			writeStatus(w, http.StatusServiceUnavailable, "not_ready")
 			return
 		}
 	}
@@ -111,7 +111,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 			}
 		}
 	}
-	say(w, http.StatusOK, "ready")
+	writeStatus(w, http.StatusOK, "ready")
 }
 
 // metrics serves measures. They name organisations and tools, so that only those
@@ -121,7 +121,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusNotFound, "this server has no measures").write(w, requestID(r.Context()))
 		return
 	}
-	if from := s.source(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
+	if from := s.sourceAddr(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
 		r.Header.Get("Forwarded") != "" {
 		who, err := s.identify(r)
 		if err == nil {

@@ -21,12 +21,12 @@ import (
 // How long a write to the reader of a request that was ended may take, and how long all
 // of them: a reader that does not read is not waited for.
 const (
-	cutAfter = time.Second
-	cutAll   = 10 * time.Second
+	abortWrite = time.Second
+	abortTotal = 10 * time.Second
 )
 
 // recheckAgain is when lives are looked at again if that was not possible.
-const recheckAgain = 300 * time.Millisecond
+const recheckPause = 300 * time.Millisecond
 
 // A Rechecker is an [Authenticator] that can say later what a credential stands for.
 type Rechecker interface {
@@ -37,7 +37,7 @@ type Rechecker interface {
 }
 
 // A life is that of a request, from its first byte to its end.
-type life struct {
+type openRequest struct {
 	server   *Server
 	base     context.Context // of the connection: it does not end with the credential
 	cancel   context.CancelCauseFunc
@@ -55,11 +55,11 @@ type life struct {
 }
 
 // lifeKey is where the life of a request is in its context.
-type lifeKey struct{}
+type openRequestKey struct{}
 
 // lifeOf returns the life of a request, or nil in tests without a guard.
-func lifeOf(ctx context.Context) *life {
-	l, _ := ctx.Value(lifeKey{}).(*life)
+func openRequestOf(ctx context.Context) *openRequest {
+	l, _ := ctx.Value(openRequestKey{}).(*openRequest)
 	return l
 }
 
@@ -77,36 +77,36 @@ func Withdrawn(ctx context.Context) error {
 }
 
 // end ends the request. A body that is being read is not waited for.
-func (l *life) end(why error) {
+func (l *openRequest) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return
 	}
 	l.cancel(why)
-	l.w.cut()
+	l.w.abort()
 }
 
 // lives are the requests whose senders are known.
-type lives struct {
+type openRequests struct {
 	changes atomic.Int64 // that were told of
 
 	mu    sync.Mutex
-	orgs  map[string]map[*life]struct{}
+	orgs  map[string]map[*openRequest]struct{}
 	dirty map[string]bool // organisations to look at; a goroutine does while there are any
 	busy  bool
 }
 
 // begin makes the life of a request.
-func (s *Server) begin(r *http.Request, w *writer) (*life, *http.Request) {
-	l := &life{server: s, base: r.Context(), w: w}
-	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), lifeKey{}, l))
+func (s *Server) begin(r *http.Request, w *writer) (*openRequest, *http.Request) {
+	l := &openRequest{server: s, base: r.Context(), w: w}
+	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), openRequestKey{}, l))
 	l.cancel = cancel
 	return l, r.WithContext(ctx)
 }
 
 // finish ends the life of a request that was answered.
-func (s *Server) finish(l *life) {
+func (s *Server) finish(l *openRequest) {
 	l.mu.Lock()
 	l.over = true
 	bound, org := l.bound, l.holder.Principal.Org
@@ -118,22 +118,22 @@ func (s *Server) finish(l *life) {
 	if !bound {
 		return
 	}
-	s.lives.mu.Lock()
-	defer s.lives.mu.Unlock()
-	delete(s.lives.orgs[org], l)
-	if len(s.lives.orgs[org]) == 0 {
-		delete(s.lives.orgs, org)
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	delete(s.requests.orgs[org], l)
+	if len(s.requests.orgs[org]) == 0 {
+		delete(s.requests.orgs, org)
 	}
 }
 
 // identify authenticates r and binds its life to whoever sent it.
 func (s *Server) identify(r *http.Request) (Identity, error) {
-	seen := s.lives.changes.Load()
-	who, err := s.auth.Authenticate(r, s.source(r))
+	seen := s.requests.changes.Load()
+	who, err := s.auth.Authenticate(r, s.sourceAddr(r))
 	if err != nil {
 		return who, err
 	}
-	l := lifeOf(r.Context())
+	l := openRequestOf(r.Context())
 	if l == nil {
 		return who, nil
 	}
@@ -141,33 +141,33 @@ func (s *Server) identify(r *http.Request) (Identity, error) {
 		return who, errBusy
 	}
 	s.bind(l, who, seen)
-	return who, s.current(r.Context(), l)
+	return who, s.recheckIfChanged(r.Context(), l)
 }
 
 // bind ties a life to a credential. seen are the changes before it was looked at.
-func (s *Server) bind(l *life, who Identity, seen int64) {
+func (s *Server) bind(l *openRequest, who Identity, seen int64) {
 	l.mu.Lock()
 	l.holder, l.seen, l.bound = who, seen, true
 	if who.Principal.Agent != "" {
 		l.agents = []string{who.Principal.Agent}
 	}
 	l.mu.Unlock()
-	s.endAt(l, who.Expires)
-	s.lives.mu.Lock()
-	defer s.lives.mu.Unlock()
-	if s.lives.orgs == nil {
-		s.lives.orgs = map[string]map[*life]struct{}{}
+	s.expireAt(l, who.Expires)
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	if s.requests.orgs == nil {
+		s.requests.orgs = map[string]map[*openRequest]struct{}{}
 	}
-	of := s.lives.orgs[who.Principal.Org]
+	of := s.requests.orgs[who.Principal.Org]
 	if of == nil {
-		of = map[*life]struct{}{}
-		s.lives.orgs[who.Principal.Org] = of
+		of = map[*openRequest]struct{}{}
+		s.requests.orgs[who.Principal.Org] = of
 	}
 	of[l] = struct{}{}
 }
 
 // endAt has the request end with its credential, unless that is never.
-func (s *Server) endAt(l *life, at time.Time) {
+func (s *Server) expireAt(l *openRequest, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
@@ -181,13 +181,13 @@ func (s *Server) endAt(l *life, at time.Time) {
 }
 
 // expire ends a request whose credential should have ended by now, with the reason.
-func (s *Server) expire(l *life) {
+func (s *Server) expire(l *openRequest) {
 	ctx, cancel := context.WithTimeout(s.ending, 5*time.Second)
 	defer cancel()
 	ends, err := s.recheck(ctx, l.claim())
 	switch code := haft.CodeOf(err); {
 	case err == nil && (ends.IsZero() || time.Until(ends) > 0):
-		s.endAt(l, ends) // it was made to last longer
+		s.expireAt(l, ends) // it was made to last longer
 	case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
 		l.end(err)
 	default:
@@ -198,7 +198,7 @@ func (s *Server) expire(l *life) {
 // actsAs notes on whose behalf the request is: it ends when the agent may not act any
 // more. The error says that this is so already.
 func actsAs(ctx context.Context, agent string) error {
-	return claims(ctx, func(l *life) {
+	return updateClaim(ctx, func(l *openRequest) {
 		if !slices.Contains(l.agents, agent) {
 			l.agents = append(slices.Clip(l.agents), agent) // a claim may hold the old slice
 		}
@@ -208,26 +208,26 @@ func actsAs(ctx context.Context, agent string) error {
 // Needs notes which actions a request does: it ends when its credential is not for all
 // of them any more. The error says that this is so already.
 func Needs(ctx context.Context, actions ...haft.Action) error {
-	return claims(ctx, func(l *life) { l.actions = actions })
+	return updateClaim(ctx, func(l *openRequest) { l.actions = actions })
 }
 
 // claims changes what a request needs to go on. A change of keys, agents or rules may
 // have looked at the request before it needed this: then it is looked at once more.
-func claims(ctx context.Context, change func(*life)) error {
-	l := lifeOf(ctx)
+func updateClaim(ctx context.Context, change func(*openRequest)) error {
+	l := openRequestOf(ctx)
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	change(l)
 	l.mu.Unlock()
-	return l.server.current(ctx, l)
+	return l.server.recheckIfChanged(ctx, l)
 }
 
 // current reports why a request may not go on, if anything was changed since its claim
 // was last looked at. Changes from now on find the claim as it is.
-func (s *Server) current(ctx context.Context, l *life) error {
-	now := s.lives.changes.Load()
+func (s *Server) recheckIfChanged(ctx context.Context, l *openRequest) error {
+	now := s.requests.changes.Load()
 	l.mu.Lock()
 	same := !l.bound || l.seen == now
 	l.mu.Unlock()
@@ -238,7 +238,7 @@ func (s *Server) current(ctx context.Context, l *life) error {
 	if err != nil {
 		return err
 	}
-	s.endAt(l, ends)
+	s.expireAt(l, ends)
 	l.mu.Lock()
 	l.seen = now
 	l.mu.Unlock()
@@ -252,7 +252,7 @@ type claim struct {
 	actions []haft.Action
 }
 
-func (l *life) claim() claim {
+func (l *openRequest) claim() claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return claim{l.holder, l.agents, l.actions}
@@ -284,7 +284,7 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 				return ends, err
 			}
 		}
-		if err := s.agentStands(ctx, now.Principal, agent); err != nil {
+		if err := s.checkAgentActive(ctx, now.Principal, agent); err != nil {
 			return ends, err
 		}
 	}
@@ -292,7 +292,7 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 }
 
 // agentStands reports why an agent may not have streams and calls.
-func (s *Server) agentStands(ctx context.Context, p haft.Principal, agent string) error {
+func (s *Server) checkAgentActive(ctx context.Context, p haft.Principal, agent string) error {
 	a, err := s.service.Agent(ctx, p, agent)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
@@ -308,60 +308,60 @@ func (s *Server) agentStands(ctx context.Context, p haft.Principal, agent string
 // Changed tells that keys, agents or rules of an organisation were changed; "" means of
 // all. Requests and streams that may not go on end soon after. It does not block.
 func (s *Server) Changed(org string) {
-	s.lives.changes.Add(1)
-	s.lives.mu.Lock()
-	defer s.lives.mu.Unlock()
-	if s.lives.dirty == nil {
-		s.lives.dirty = map[string]bool{}
+	s.requests.changes.Add(1)
+	s.requests.mu.Lock()
+	defer s.requests.mu.Unlock()
+	if s.requests.dirty == nil {
+		s.requests.dirty = map[string]bool{}
 	}
-	for o := range s.lives.orgs {
+	for o := range s.requests.orgs {
 		if org == "" || o == org {
-			s.lives.dirty[o] = true
+			s.requests.dirty[o] = true
 		}
 	}
-	if len(s.lives.dirty) > 0 && !s.lives.busy && s.ending.Err() == nil {
-		s.lives.busy = true
-		go s.reviewLives()
+	if len(s.requests.dirty) > 0 && !s.requests.busy && s.ending.Err() == nil {
+		s.requests.busy = true
+		go s.recheckLoop()
 	}
 }
 
 // reviewLives looks at the requests of organisations until there is none to look at.
-func (s *Server) reviewLives() {
+func (s *Server) recheckLoop() {
 	for {
-		s.lives.mu.Lock()
+		s.requests.mu.Lock()
 		org, found := "", false
-		for org = range s.lives.dirty {
+		for org = range s.requests.dirty {
 			found = true
 			break
 		}
-		delete(s.lives.dirty, org)
+		delete(s.requests.dirty, org)
 		if !found || s.ending.Err() != nil {
-			s.lives.busy = false
-			s.lives.mu.Unlock()
+			s.requests.busy = false
+			s.requests.mu.Unlock()
 			return
 		}
-		list := make([]*life, 0, len(s.lives.orgs[org]))
-		for l := range s.lives.orgs[org] {
+		list := make([]*openRequest, 0, len(s.requests.orgs[org]))
+		for l := range s.requests.orgs[org] {
 			list = append(list, l)
 		}
-		s.lives.mu.Unlock()
-		if err := s.reviewOrg(list); err != nil {
+		s.requests.mu.Unlock()
+		if err := s.recheckRequests(list); err != nil {
 			s.cfg.Logger.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org,
 				"err", err)
 			select {
-			case <-time.After(recheckAgain):
+			case <-time.After(recheckPause):
 			case <-s.ending.Done():
 			}
-			s.lives.mu.Lock()
-			s.lives.dirty[org] = true
-			s.lives.mu.Unlock()
+			s.requests.mu.Lock()
+			s.requests.dirty[org] = true
+			s.requests.mu.Unlock()
 		}
 	}
 }
 
 // reviewOrg ends those lives whose claim does not hold any more. Equal claims are looked
 // at once.
-func (s *Server) reviewOrg(list []*life) error {
+func (s *Server) recheckRequests(list []*openRequest) error {
 	ctx, cancel := context.WithTimeout(s.ending, 10*time.Second)
 	defer cancel()
 	type verdict struct {
@@ -379,7 +379,7 @@ func (s *Server) reviewOrg(list []*life) error {
 		}
 		switch code := haft.CodeOf(v.err); {
 		case v.err == nil:
-			s.endAt(l, v.ends)
+			s.expireAt(l, v.ends)
 		case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
 			l.end(v.err)
 		default:

@@ -112,7 +112,7 @@ type limiter struct {
 
 // bound bounds every request of the document and returns the shapes of the bodies
 // that are JSON, by operation.
-func (a *api) bound() (map[string]*bounds.Shape, error) {
+func (a *api) bindLimits() (map[string]*bounds.Shape, error) {
 	doc := a.OpenAPI()
 	l := &limiter{schemas: doc.Components.Schemas, limits: limits(), made: map[string]*bounds.Shape{},
 		unused: map[string]bool{}}
@@ -243,7 +243,7 @@ func (m limit) set(s *huma.Schema) bool {
 // bounded reports why the body of a request is more than its operation takes,
 // before anybody decodes it. It is the one place at which bodies of the API are
 // bounded.
-func (s *Server) bounded(r *http.Request, operation string) error {
+func (s *Server) checkBounds(r *http.Request, operation string) error {
 	shape, ok := s.shapes[operation]
 	body, whole := r.Body.(*wholeBody)
 	if !ok || !whole || len(body.raw) == 0 {

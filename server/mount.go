@@ -12,7 +12,7 @@ import (
 func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 	agent string) (credential, actor Identity, err error) {
 	if credential, err = s.identify(r); err != nil {
-		s.refused(r, busyWhy(err), haft.Principal{}, err)
+		s.reportRefusal(r, whyOf(err), haft.Principal{}, err)
 		return credential, credential, err
 	}
 	name, err := namedAgent(r)
@@ -23,7 +23,7 @@ func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 		return credential, credential, &haft.Error{Code: haft.CodeInvalid, Message: "the request names two agents"}
 	}
 	agent = cmp.Or(name, agent)
-	if actor, err = s.become(r.Context(), credential, agent); err != nil {
+	if actor, err = s.actAs(r.Context(), credential, agent); err != nil {
 		return credential, actor, err
 	}
 	for at := w; at != nil; {

@@ -26,9 +26,9 @@ func (s *Server) serveAPI(d API) http.Handler {
 		if action == "" {
 			action = anyAction
 		}
-		who, err := s.known(w, r, action)
+		who, err := s.authenticate(w, r, action)
 		if err == nil {
-			who, _, err = s.becomeNamed(r, who)
+			who, _, err = s.actAsNamed(r, who)
 		}
 		if err != nil {
 			s.fault(r.Context(), err).write(w, requestID(r.Context()))
@@ -41,7 +41,7 @@ func (s *Server) serveAPI(d API) http.Handler {
 // canonical returns a principal whose agent is named by its id, as in everything that
 // is kept. A token may name it otherwise. An agent that is not there stays as it is
 // called, and may do nothing.
-func (s *Server) canonical(ctx context.Context, p haft.Principal) haft.Principal {
+func (s *Server) withAgentID(ctx context.Context, p haft.Principal) haft.Principal {
 	if p.Agent == "" || haft.IsAgentID(p.Agent) {
 		return p
 	}

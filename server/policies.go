@@ -102,7 +102,7 @@ type explain struct {
 }
 
 func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*shown[any], error) {
-	p, err := s.as(ctx, who, in.Body.Agent)
+	p, err := s.principalFor(ctx, who, in.Body.Agent)
 	if err != nil {
 		return nil, err
 	}

@@ -150,7 +150,7 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 }
 
 // own turns the errors of the library into ours. Its own repeat what was sent.
-func own(ctx huma.Context, _ string, v any) (any, error) {
+func ownErrors(ctx huma.Context, _ string, v any) (any, error) {
 	switch e := v.(type) {
 	case *huma.ErrorModel:
 		p := problem(e.Status, cmp.Or(details[e.Status], "internal error"))
@@ -180,13 +180,13 @@ var details = map[int]string{
 
 // safe are the beginnings of messages of the library that hold nothing of what was
 // sent.
-var safe = []string{
+var safePrefixes = []string{
 	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean",
 	"unknown query parameter",
 }
 
 // quoting are those of them that hold an error of a parser, which quotes.
-var quoting = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986",
+var quotingPrefixes = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986",
 	"expected string to be RFC 4122", "expected string to be regex"}
 
 // misfit makes one of what the library found. It drops the value, and the message
@@ -198,8 +198,8 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 	begins := func(list []string) bool {
 		return slices.ContainsFunc(list, func(s string) bool { return strings.HasPrefix(d.Message, s) })
 	}
-	m := haft.Misfit{Message: noFit}
-	if begins(safe) && !begins(quoting) {
+	m := haft.Misfit{Message: doesNotFit}
+	if begins(safePrefixes) && !begins(quotingPrefixes) {
 		m.Message = d.Message
 	}
 	where, rest, _ := strings.Cut(d.Location, ".")
@@ -208,19 +208,19 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 		m.Pointer = pointer(rest)
 	case "query", "path", "header":
 		rest, _, _ = strings.Cut(rest, "[") // which of a list it is says little
-		if !plain(rest) {
+		if !isPlainName(rest) {
 			rest = "a parameter"
 		}
 		m.Message = where + " parameter " + rest + ": " + m.Message
 	}
-	return m, m.Message != noFit || m.Pointer != ""
+	return m, m.Message != doesNotFit || m.Pointer != ""
 }
 
 // noFit is all that can be told of a place without repeating what is there.
-const noFit = "does not fit"
+const doesNotFit = "does not fit"
 
 // plain reports whether a name is one of ours and not text that was sent.
-func plain(name string) bool {
+func isPlainName(name string) bool {
 	return len(name) <= 40 && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' && r != '-'
 	})

@@ -36,9 +36,9 @@ type Refusal struct {
 }
 
 // refused tells the operator of a request that was turned away.
-func (s *Server) refused(r *http.Request, why Why, who haft.Principal, err error) {
+func (s *Server) reportRefusal(r *http.Request, why Why, who haft.Principal, err error) {
 	if s.cfg.Refused != nil {
-		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.source(r), who, err})
+		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.sourceAddr(r), who, err})
 	}
 }
 
@@ -49,15 +49,15 @@ type connKey struct{}
 // headers of its request are complete: no handler sees such a request.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	t := trackedOf(c)
-	if t == nil || !t.crowd.follow(t, state) || s.cfg.Refused == nil {
+	if t == nil || !t.tracker.follow(t, state) || s.cfg.Refused == nil {
 		return
 	}
 	addr, _ := sourceOf(c)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ending), 5*time.Second)
 	defer cancel()
-	s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errHalf})
+	s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})
 }
 
 // errHalf is the error of an incomplete request. Nobody can be sent it.
-var errHalf = &haft.Error{Code: haft.CodeInvalid,
+var errIncomplete = &haft.Error{Code: haft.CodeInvalid,
 	Message: "the headers of a request are too large or never came in whole"}

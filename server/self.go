@@ -23,11 +23,11 @@ type agentKey struct{}
 
 // become returns the identity of somebody who acts as an agent: it may do nothing
 // that the agent may not.
-func (s *Server) become(ctx context.Context, who Identity, agent string) (Identity, error) {
+func (s *Server) actAs(ctx context.Context, who Identity, agent string) (Identity, error) {
 	if len(agent) > maxAgent {
 		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the agent is too long"}
 	}
-	p, err := s.as(ctx, who, agent)
+	p, err := s.principalFor(ctx, who, agent)
 	if err != nil {
 		return who, err
 	}
@@ -40,9 +40,9 @@ func (s *Server) become(ctx context.Context, who Identity, agent string) (Identi
 
 // becomeNamed returns the identity of somebody who acts as the agent that the query names,
 // if it names one.
-func (s *Server) becomeNamed(r *http.Request, who Identity) (_ Identity, agent string, err error) {
+func (s *Server) actAsNamed(r *http.Request, who Identity) (_ Identity, agent string, err error) {
 	if agent, err = namedAgent(r); err == nil && agent != "" {
-		who, err = s.become(r.Context(), who, agent)
+		who, err = s.actAs(r.Context(), who, agent)
 	}
 	return who, agent, err
 }

@@ -203,21 +203,21 @@ type Server struct {
 	routed  []Route
 	// patterns are those of the addresses that are not in the document.
 	patterns []string
-	lives    lives
+	requests openRequests
 	ready    readiness
 
 	openStreams counter[string]       // by credential and by organisation
 	forwarded   counter[netip.Prefix] // requests that proxies bring, by their source
 
-	leaving  atomic.Bool
-	streams  sync.WaitGroup // which Shutdown of net/http does not know of
-	ending   context.Context
-	endAll   context.CancelCauseFunc
-	streamMu sync.Mutex // orders streams.Add before streams.Wait
+	shuttingDown atomic.Bool
+	streams      sync.WaitGroup // which Shutdown of net/http does not know of
+	ending       context.Context
+	endAll       context.CancelCauseFunc
+	streamMu     sync.Mutex // orders streams.Add before streams.Wait
 }
 
 // errLeaving is why streams end when the server does.
-var errLeaving = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down"}
+var errShuttingDown = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down"}
 
 // New makes a server. It opens nothing.
 func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) {
@@ -300,14 +300,14 @@ func (s *Server) Serve(ln net.Listener) error {
 }
 
 // Leave makes the server say that it is not ready, so that nobody sends more.
-func (s *Server) Leave() { s.leaving.Store(true) }
+func (s *Server) Leave() { s.shuttingDown.Store(true) }
 
 // Shutdown ends streams, waits for the requests that are being answered, and
 // closes all connections. When ctx ends before, it closes them at once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Leave()
 	s.streamMu.Lock()
-	s.endAll(errLeaving)
+	s.endAll(errShuttingDown)
 	s.streamMu.Unlock()
 	if s.cfg.Leaving != nil {
 		s.cfg.Leaving()
@@ -331,7 +331,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // the credential, or the end of the server. The caller calls done.
 func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, done func(), err error) {
 	if agent := who.Principal.Agent; agent != "" {
-		if err := s.agentStands(r.Context(), who.Principal, agent); err != nil {
+		if err := s.checkAgentActive(r.Context(), who.Principal, agent); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -343,7 +343,7 @@ func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, don
 	defer s.streamMu.Unlock()
 	if s.ending.Err() != nil {
 		leave()
-		return nil, nil, errLeaving
+		return nil, nil, errShuttingDown
 	}
 	s.streams.Add(1)
 	ctx, cancel := context.WithCancelCause(r.Context())

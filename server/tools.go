@@ -140,7 +140,7 @@ type listedTools struct {
 }
 
 func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*listedTools, error) {
-	p, err := s.as(ctx, who, in.Agent)
+	p, err := s.principalFor(ctx, who, in.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +179,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	}
 	list := s.service.Tools(ctx, p, f)
 	if len(in.Name) > 0 {
-		list = s.named(ctx, p, in.Name, f)
+		list = s.namedTools(ctx, p, in.Name, f)
 	}
 	page, err := collect(list, in.Paging, "tools", nil, key)
 	if err != nil {
@@ -196,8 +196,8 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 }
 
 // named yields the tools of some names that fit a filter, in the order of the list.
-func (s *Server) named(ctx context.Context, p haft.Principal, names []string, f haft.ToolFilter) iter.Seq2[haft.Tool,
-	error] {
+func (s *Server) namedTools(ctx context.Context, p haft.Principal, names []string,
+	f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		names := slices.Compact(slices.Sorted(slices.Values(names)))
 		for _, name := range names {
@@ -250,7 +250,7 @@ type setTool struct {
 }
 
 func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTool, error) {
-	revision, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch)
+	revision, err := s.matchRevision(ctx, who, in.Ref, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTo
 
 // stillMatches returns the revision of a tool for which a condition holds, so that
 // it can be looked at again when the tool is written.
-func (s *Server) stillMatches(ctx context.Context, who Identity, ref, condition string) (string, error) {
+func (s *Server) matchRevision(ctx context.Context, who Identity, ref, condition string) (string, error) {
 	if condition == "" {
 		return "", nil
 	}
@@ -286,7 +286,7 @@ type removeTool struct {
 }
 
 func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
-	revision, err := s.stillMatches(ctx, who, in.Ref, in.IfMatch)
+	revision, err := s.matchRevision(ctx, who, in.Ref, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}

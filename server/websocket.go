@@ -15,17 +15,17 @@ import (
 
 // The codes with which WebSockets are closed, from the range for applications.
 const (
-	closeAgain websocket.StatusCode = 4503 // come back after the last cursor
-	closeLost  websocket.StatusCode = 4409 // events are no longer kept
-	closeWho   websocket.StatusCode = 4401 // the credential is not good any more
-	closeMay   websocket.StatusCode = 4403 // it is not for this any more
-	closeFault websocket.StatusCode = 4500
+	closeRetry           websocket.StatusCode = 4503 // come back after the last cursor
+	closeEventsGone      websocket.StatusCode = 4409 // events are no longer kept
+	closeUnauthenticated websocket.StatusCode = 4401 // the credential is not good any more
+	closeDenied          websocket.StatusCode = 4403 // it is not for this any more
+	closeFault           websocket.StatusCode = 4500
 )
 
 // closeCodes are the codes for errors; others have closeFault.
 var closeCodes = map[haft.Code]websocket.StatusCode{
-	haft.CodeUnavailable: closeAgain, haft.CodeRateLimited: closeAgain, haft.CodeConflict: closeLost,
-	haft.CodeUnauthenticated: closeWho, haft.CodeDenied: closeMay,
+	haft.CodeUnavailable: closeRetry, haft.CodeRateLimited: closeRetry, haft.CodeConflict: closeEventsGone,
+	haft.CodeUnauthenticated: closeUnauthenticated, haft.CodeDenied: closeDenied,
 }
 
 // A socketSink writes messages.
@@ -74,7 +74,7 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	// The reading side lives as long as the connection, not the stream or the
 	// credential: their end would cut it before the reader is told why.
 	base := r.Context()
-	if l := lifeOf(base); l != nil {
+	if l := openRequestOf(base); l != nil {
 		base = l.base
 	}
 	gone := conn.CloseRead(base) // ends when the reader leaves, or sends what nobody asked for
@@ -84,15 +84,15 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	// A message that the reader does not take must not outlive the credential.
 	writing, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
-	defer context.AfterFunc(life, func() { time.AfterFunc(cutAfter, cut) })()
+	defer context.AfterFunc(life, func() { time.AfterFunc(abortWrite, cut) })()
 	out := &socketSink{writing, conn, s.cfg.WriteTimeout}
 	err = s.follow(life, who, in, after, out)
 	if gone.Err() != nil {
 		return // the reader has left
 	}
-	s.noted(r, err)
-	out.ctx, out.limit = context.WithoutCancel(ctx), min(out.limit, cutAfter)
-	if err := out.send(bye(err)); err != nil {
+	s.logStreamEnd(r, err)
+	out.ctx, out.limit = context.WithoutCancel(ctx), min(out.limit, abortWrite)
+	if err := out.send(encodeStreamError(err)); err != nil {
 		return // it does not read: that is why
 	}
 	code := cmp.Or(closeCodes[haft.CodeOf(err)], closeFault)

@@ -64,7 +64,7 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 		Created:   a.Created.UTC(), Updated: a.Updated.UTC(),
 	}
 	for _, name := range a.Tools {
-		t, err := d.known(ctx, p, name, known)
+		t, err := d.cachedTool(ctx, p, name, known)
 		if err != nil {
 			return nil, err
 		}
@@ -89,19 +89,20 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 }
 
 // known returns the tool of that name, or nil if it is gone.
-func (d *API) known(ctx context.Context, p haft.Principal, name string, known map[string]*wireTool) (*wireTool, error) {
+func (d *API) cachedTool(ctx context.Context, p haft.Principal, name string,
+	known map[string]*wireTool) (*wireTool, error) {
 	if t, ok := known[name]; ok {
 		return t, nil
 	}
 	t, err := d.service.Tool(ctx, p, name)
-	if gone(err) {
+	if isNotFound(err) {
 		known[name] = nil
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	w := d.show(ctx, p, *t)
+	w := d.toWire(ctx, p, *t)
 	known[name] = &w
 	return &w, nil
 }
@@ -117,7 +118,7 @@ func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft
 		if err == nil && string(a.ID) == ours { // and not one that is called so
 			return a, nil
 		}
-		if err != nil && !gone(err) {
+		if err != nil && !isNotFound(err) {
 			return nil, err
 		}
 	}
@@ -152,7 +153,7 @@ type agentBody struct {
 
 // notOurs are the fields of an agent that are about its model and its memory. They
 // are taken and not kept: nobody talks to the agent here.
-func notOurs() []string {
+func ignoredAgentFields() []string {
 	return strings.Fields(`agent_type base_template_id block_ids compaction_settings context_window_limit description
 		embedding embedding_chunk_size embedding_config enable_reasoner enable_sleeptime folder_ids from_template hidden
 		identity_ids include_base_tool_rules include_default_source include_multi_agent_tools initial_message_sequence
@@ -168,11 +169,11 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 	for _, raw := range list {
 		var r haft.ToolRule
 		if err := json.Unmarshal(raw, &r); err != nil {
-			return nil, unfit("body tool_rules: a rule does not fit")
+			return nil, unprocessable("body tool_rules: a rule does not fit")
 		}
 		r.Prompt = "" // a text for a model, which is not here
 		if !slices.Contains(haft.RuleTypes(), r.Type) {
-			return nil, unfit("body tool_rules: there is no such type of rule")
+			return nil, unprocessable("body tool_rules: there is no such type of rule")
 		}
 		rules = append(rules, r)
 	}
@@ -180,7 +181,7 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 }
 
 // apply changes an agent by what a body says.
-func (d *API) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+func (d *API) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
 	if b.ToolIDs != nil {
 		a.Tools = nil
 		for _, id := range *b.ToolIDs {
@@ -225,14 +226,14 @@ func (d *API) apply(ctx context.Context, q *request, a *haft.Agent, b agentBody)
 
 func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
-	if err := q.read(&b, notOurs()...); err != nil {
+	if err := q.read(&b, ignoredAgentFields()...); err != nil {
 		return nil, err
 	}
 	a := haft.Agent{Name: "agent_" + strings.ToLower(rand.Text()[:8])}
 	if b.Name != nil && *b.Name != "" {
 		a.Name = ourName(*b.Name)
 	}
-	if err := d.apply(ctx, q, &a, b); err != nil {
+	if err := d.applyBody(ctx, q, &a, b); err != nil {
 		return nil, err
 	}
 	d.cfg.Agents.Lock()
@@ -240,7 +241,7 @@ func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 	if err := d.freeName(ctx, q, a.Name); err != nil {
 		return nil, err
 	}
-	return d.keep(ctx, q, a)
+	return d.putAgent(ctx, q, a)
 }
 
 // freeName refuses a name that an agent has: to put it would replace that one.
@@ -248,14 +249,14 @@ func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
 	case err == nil:
 		return conflict("there is an agent of that name, and names are unique here")
-	case !gone(err):
+	case !isNotFound(err):
 		return err
 	}
 	return nil
 }
 
 // keep writes an agent. Precondition: Agents is held.
-func (d *API) keep(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
+func (d *API) putAgent(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
 	kept, err := d.service.PutAgent(ctx, q.who.Principal, a)
 	if err != nil {
 		return nil, err
@@ -269,14 +270,14 @@ func (d *API) showAgent(ctx context.Context, q *request, a haft.Agent) (any, err
 
 func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
-	if err := q.read(&b, notOurs()...); err != nil {
+	if err := q.read(&b, ignoredAgentFields()...); err != nil {
 		return nil, err
 	}
-	return d.change(ctx, q, func(a *haft.Agent) error {
+	return d.changeAgent(ctx, q, func(a *haft.Agent) error {
 		if b.Name != nil && ourName(*b.Name) != a.Name {
 			return invalid("an agent keeps its name here: create one of the other name")
 		}
-		return d.apply(ctx, q, a, b)
+		return d.applyBody(ctx, q, a, b)
 	})
 }
 
@@ -289,7 +290,7 @@ func (d *API) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, e
 // change reads, changes and writes the agent of the path. Tools that were removed
 // since they were attached go, with the rules about them: the service would refuse
 // an agent that has them.
-func (d *API) change(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
+func (d *API) changeAgent(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
 	d.cfg.Agents.Lock()
 	defer d.cfg.Agents.Unlock()
 	a, err := d.pathAgent(ctx, q)
@@ -298,19 +299,19 @@ func (d *API) change(ctx context.Context, q *request, how func(*haft.Agent) erro
 	}
 	var lost []string
 	for _, name := range a.Tools {
-		if _, err := d.service.Tool(ctx, q.who.Principal, name); gone(err) {
+		if _, err := d.service.Tool(ctx, q.who.Principal, name); isNotFound(err) {
 			lost = append(lost, name)
 		} else if err != nil {
 			return nil, err
 		}
 	}
 	for _, name := range lost {
-		drop(a, name)
+		removeTool(a, name)
 	}
 	if err := how(a); err != nil {
 		return nil, err
 	}
-	return d.keep(ctx, q, *a)
+	return d.putAgent(ctx, q, *a)
 }
 
 // wantedAgents returns the agents that a query wants.
@@ -338,7 +339,7 @@ func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	oldest, err := truth(q.URL.Query(), "ascending")
+	oldest, err := boolParam(q.URL.Query(), "ascending")
 	if err != nil {
 		return nil, err
 	}

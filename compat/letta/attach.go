@@ -20,7 +20,7 @@ func (d *API) agentTools(ctx context.Context, q *request, a haft.Agent) (any, er
 	var all []item[haft.ToolID]
 	for _, name := range a.Tools {
 		t, err := d.service.Tool(ctx, q.who.Principal, name)
-		if gone(err) {
+		if isNotFound(err) {
 			continue
 		}
 		if err != nil {
@@ -34,7 +34,7 @@ func (d *API) agentTools(ctx context.Context, q *request, a haft.Agent) (any, er
 // changeTools changes the tools of the agent of the path. Clients before 1.0 expect the
 // agent as the answer, and newer ones nothing.
 func (d *API) changeTools(ctx context.Context, q *request, how func(*haft.Agent) error) (any, error) {
-	a, err := d.change(ctx, q, how)
+	a, err := d.changeAgent(ctx, q, how)
 	if err != nil {
 		return nil, err
 	}
@@ -57,14 +57,14 @@ func (d *API) attachTool(ctx context.Context, q *request, t haft.Tool) (any, err
 // in Letta.
 func (d *API) detachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
 	return d.changeTools(ctx, q, func(a *haft.Agent) error {
-		drop(a, t.Name)
+		removeTool(a, t.Name)
 		return nil
 	})
 }
 
 // drop takes a tool from an agent, and from its rules what was about it. A rule
 // that would allow more without it goes as a whole only if nothing is left of it.
-func drop(a *haft.Agent, name string) {
+func removeTool(a *haft.Agent, name string) {
 	is := func(s string) bool { return s == name }
 	a.Tools = slices.DeleteFunc(a.Tools, is)
 	a.Rules = slices.DeleteFunc(a.Rules, func(r haft.ToolRule) bool { return r.Tool == name })
@@ -104,9 +104,9 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 	b.Requires = cmp.Or(b.Requires, b.Sent)
 	if b.Requires == nil {
 		if q.URL.Query().Get("requires_approval") == "" {
-			return nil, unfit("body requires_approval: it is missing")
+			return nil, unprocessable("body requires_approval: it is missing")
 		}
-		yes, err := truth(q.URL.Query(), "requires_approval")
+		yes, err := boolParam(q.URL.Query(), "requires_approval")
 		if err != nil {
 			return nil, err
 		}

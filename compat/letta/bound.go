@@ -47,5 +47,5 @@ func (d *API) bounded(body []byte) error {
 	if err == nil || errors.Is(err, bounds.ErrSyntax) {
 		return nil // who decodes it says so, and makes nothing of it before
 	}
-	return unfit("body %s", haft.MessageOf(err))
+	return unprocessable("body %s", haft.MessageOf(err))
 }

@@ -34,7 +34,7 @@ const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 const half = haft.RandomID / 2
 
 // made marks UUIDs that are made of a digest, in a bit that written ones leave 0.
-const made = 1 << 60
+const fromDigest = 1 << 60
 
 // uuid writes 60 bits and 62 bits as a UUID of version 4 (RFC 9562 5.4): that is
 // what Letta's own checks accept.
@@ -84,7 +84,7 @@ func text(n uint64) string {
 // digestID is an id that is made of what it names.
 func digestID(word string, parts ...string) string {
 	sum := sha256.Sum256([]byte(word + "\x00" + strings.Join(parts, "\x00")))
-	return word + uuid(binary.BigEndian.Uint64(sum[:8])>>4, binary.BigEndian.Uint64(sum[8:16])>>4|made)
+	return word + uuid(binary.BigEndian.Uint64(sum[:8])>>4, binary.BigEndian.Uint64(sum[8:16])>>4|fromDigest)
 }
 
 // writtenID writes one of our ids as Letta's.
@@ -105,13 +105,13 @@ func readID(word, prefix, s string) (id string, isMade bool, err error) {
 	rest, ok := strings.CutPrefix(s, word)
 	if ok {
 		if high, low, ok := parseUUID(rest); ok {
-			if low >= made {
+			if low >= fromDigest {
 				return "", true, nil
 			}
 			return prefix + text(high) + text(low), false, nil
 		}
 	}
-	return "", false, unfit("an id here is %q and a UUID of version 4", word)
+	return "", false, unprocessable("an id here is %q and a UUID of version 4", word)
 }
 
 // toolID is Letta's id of a tool.

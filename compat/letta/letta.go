@@ -87,7 +87,7 @@ func (d *API) Routes() map[string]haft.Action { return maps.Clone(d.actions) }
 
 // Action implements [server.API].
 func (d *API) Action(r *http.Request) haft.Action {
-	_, pattern := d.mux.Handler(trimmed(r))
+	_, pattern := d.mux.Handler(withoutSlash(r))
 	return d.actions[pattern]
 }
 
@@ -96,7 +96,7 @@ const runPattern = "POST " + Prefix + "/v1/agents/{agent}/tools/{name}/run"
 
 // Headers implements [server.HeaderAPI].
 func (d *API) Headers(r *http.Request) []string {
-	if _, pattern := d.mux.Handler(trimmed(r)); pattern == runPattern {
+	if _, pattern := d.mux.Handler(withoutSlash(r)); pattern == runPattern {
 		return []string{server.TurnHeader}
 	}
 	return nil
@@ -248,7 +248,7 @@ type request struct {
 
 // Enter implements [server.API].
 func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity) {
-	inner := trimmed(r)
+	inner := withoutSlash(r)
 	if _, pattern := d.mux.Handler(inner); pattern == "" {
 		d.fail(w, r, d.absent(inner))
 		return
@@ -263,7 +263,7 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity)
 type whoKey struct{}
 
 // trimmed returns r without the slash at the end of its address.
-func trimmed(r *http.Request) *http.Request {
+func withoutSlash(r *http.Request) *http.Request {
 	if !strings.HasSuffix(r.URL.Path, "/") {
 		return r
 	}

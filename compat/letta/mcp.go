@@ -51,7 +51,7 @@ func (w wireServer) server() (haft.MCPServer, error) {
 	switch cmp.Or(w.Type, w.OldType, guess) {
 	case transportStdio:
 		if w.Command == nil || *w.Command == "" {
-			return s, unfit("body config.command: it is missing")
+			return s, unprocessable("body config.command: it is missing")
 		}
 		s.Transport, s.Command, s.Env = haft.MCPStdio, append([]string{*w.Command}, w.Args...), w.Env
 		return s, nil
@@ -60,10 +60,10 @@ func (w wireServer) server() (haft.MCPServer, error) {
 	case transportHTTP:
 		s.Transport = haft.MCPHTTP
 	default:
-		return s, unfit("body config.mcp_server_type: expected stdio, sse or streamable_http")
+		return s, unprocessable("body config.mcp_server_type: expected stdio, sse or streamable_http")
 	}
 	if w.URL == nil || *w.URL == "" {
-		return s, unfit("body config.server_url: it is missing")
+		return s, unprocessable("body config.server_url: it is missing")
 	}
 	s.URL, s.Headers = *w.URL, w.Headers
 	if len(w.Headers) == 0 && w.Token != nil && *w.Token != "" { // other headers win, as in Letta
@@ -90,13 +90,13 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 		if len(s.Command) > 0 {
 			w.Command, w.Args = &s.Command[0], s.Command[1:]
 		}
-		w.Env = blank(s.Env)
+		w.Env = namesOnly(s.Env)
 	case haft.MCPSSE:
 		typ = transportSSE
 	}
 	if s.Transport != haft.MCPStdio {
 		w.URL = &s.URL
-		w.Headers = blank(s.Headers)
+		w.Headers = namesOnly(s.Headers)
 		if _, ok := s.Headers["Authorization"]; ok && len(s.Headers) == 1 {
 			name := "Authorization"
 			w.Header, w.Headers = &name, nil
@@ -122,7 +122,7 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 }
 
 // blank returns the names of values that are not shown.
-func blank(m map[string]string) map[string]string {
+func namesOnly(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil
 	}
@@ -162,11 +162,11 @@ type serverBody struct {
 // config reads it.
 func (b serverBody) config() (wireServer, error) {
 	var w wireServer
-	if !given(b.Config) {
-		return w, unfit("body config: it is missing")
+	if !isSet(b.Config) {
+		return w, unprocessable("body config: it is missing")
 	}
 	if err := json.Unmarshal(b.Config, &w); err != nil {
-		return w, unfit("body config: it does not fit")
+		return w, unprocessable("body config: it does not fit")
 	}
 	w.Name = ""
 	if b.Name != nil {
@@ -199,7 +199,7 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 		return nil, conflict("there is an MCP server of that name")
 	case err == nil:
 		s = inherit(s, *old)
-	case !gone(err):
+	case !isNotFound(err):
 		return nil, err
 	case fresh:
 		s.If = haft.IfNone
@@ -337,7 +337,7 @@ func (d *API) serverTools(ctx context.Context, q *request, s haft.MCPServer) (an
 	}
 	tools := []wireTool{}
 	for _, t := range list {
-		tools = append(tools, d.show(ctx, q.who.Principal, t))
+		tools = append(tools, d.toWire(ctx, q.who.Principal, t))
 	}
 	return tools, nil
 }
@@ -366,7 +366,7 @@ func (d *API) runServerTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return executed(t.Name, res), nil
+	return toExecution(t.Name, res), nil
 }
 
 // callServerTool makes the call.
@@ -389,7 +389,7 @@ func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *ha
 	if err != nil {
 		return nil, nil, err
 	}
-	return res, t, ended(res)
+	return res, t, refusalOf(res)
 }
 
 // noLogin is the answer where Letta streams how a login goes on.

@@ -88,9 +88,9 @@ func (d *API) oldExecute(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	x := executed(t.Name, res)
+	x := toExecution(t.Name, res)
 	if x.Status != "success" {
-		return map[string]any{"result": failed(t.Name, res), "success": false}, nil
+		return map[string]any{"result": failureText(t.Name, res), "success": false}, nil
 	}
 	return map[string]any{"result": x.Return, "success": true}, nil
 }

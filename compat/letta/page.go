@@ -67,4 +67,4 @@ func among[T any](all []item[T], absent error) func(id string) (item[T], error) 
 }
 
 // gone reports whether err says that something is not there.
-func gone(err error) bool { return haft.CodeOf(err) == haft.CodeNotFound }
+func isNotFound(err error) bool { return haft.CodeOf(err) == haft.CodeNotFound }

@@ -27,7 +27,7 @@ func readBody(r *http.Request) ([]byte, error) {
 }
 
 // unfit is the answer to a request that does not fit, as Letta's framework has it.
-func unfit(format string, args ...any) error {
+func unprocessable(format string, args ...any) error {
 	return &httpError{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...)}
 }
 
@@ -35,13 +35,13 @@ func unfit(format string, args ...any) error {
 // refuses them, but for those that are to be ignored.
 func (q *request) read(v any, ignored ...string) error {
 	if len(bytes.TrimSpace(q.body)) == 0 {
-		return unfit("the body is missing")
+		return unprocessable("the body is missing")
 	}
 	body := q.body
 	if len(ignored) > 0 {
 		var fields map[string]json.RawMessage
 		if err := json.Unmarshal(body, &fields); err != nil {
-			return unfit("the body is not a JSON object")
+			return unprocessable("the body is not a JSON object")
 		}
 		for _, name := range ignored {
 			delete(fields, name)
@@ -54,10 +54,10 @@ func (q *request) read(v any, ignored ...string) error {
 	dec := json.NewDecoder(bytes.NewReader(body))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(v); err != nil {
-		return unfit("%s", misfit(err))
+		return unprocessable("%s", misfit(err))
 	}
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return unfit("there is something behind the body")
+		return unprocessable("there is something behind the body")
 	}
 	return nil
 }
@@ -68,7 +68,7 @@ func (q *request) lenient(v any) error {
 		return nil
 	}
 	if err := json.Unmarshal(q.body, v); err != nil {
-		return unfit("%s", misfit(err))
+		return unprocessable("%s", misfit(err))
 	}
 	return nil
 }
@@ -108,7 +108,7 @@ func plainName(s string) string {
 }
 
 // many returns the values of a parameter that is repeated or has commas.
-func many(query url.Values, name string) []string {
+func listParam(query url.Values, name string) []string {
 	var all []string
 	for _, v := range query[name] {
 		for one := range strings.SplitSeq(v, ",") {
@@ -121,14 +121,14 @@ func many(query url.Values, name string) []string {
 }
 
 // truth reads a parameter that is true or false as Letta's framework does.
-func truth(query url.Values, name string) (bool, error) {
+func boolParam(query url.Values, name string) (bool, error) {
 	switch strings.ToLower(query.Get(name)) {
 	case "", "false", "0", "off", "no", "n", "f":
 		return false, nil
 	case "true", "1", "on", "yes", "y", "t":
 		return true, nil
 	}
-	return false, unfit("query %s: expected a boolean", name)
+	return false, unprocessable("query %s: expected a boolean", name)
 }
 
 // maxPage is the most that one page holds.
@@ -145,12 +145,12 @@ type page struct {
 func paging(query url.Values, limit int) (page, error) {
 	p := page{before: query.Get("before"), after: query.Get("after"), limit: limit}
 	if p.before != "" && p.after != "" {
-		return p, unfit("query before and after: only one of them can be given")
+		return p, unprocessable("query before and after: only one of them can be given")
 	}
 	if s := query.Get("limit"); s != "" {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 1 {
-			return p, unfit("query limit: expected a number from 1 on")
+			return p, unprocessable("query limit: expected a number from 1 on")
 		}
 		p.limit = min(n, maxPage)
 	}
@@ -159,12 +159,12 @@ func paging(query url.Values, limit int) (page, error) {
 	case "asc":
 		p.oldest = true
 	default:
-		return p, unfit("query order: expected asc or desc")
+		return p, unprocessable("query order: expected asc or desc")
 	}
 	switch query.Get("order_by") {
 	case "", "created_at":
 	default:
-		return p, unfit("query order_by: only created_at is possible")
+		return p, unprocessable("query order_by: only created_at is possible")
 	}
 	return p, nil
 }

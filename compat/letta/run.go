@@ -54,7 +54,7 @@ type oneReturn struct {
 
 // ended sorts results: those that are answered like the end of a tool, whatever it
 // was, and those of calls that a rule or the operator refused, which are errors.
-func ended(res *haft.Result) error {
+func refusalOf(res *haft.Result) error {
 	if res.Error == nil {
 		return nil
 	}
@@ -71,7 +71,7 @@ func ended(res *haft.Result) error {
 
 // failed is the text of a result without a value, in Letta's words, and "" for a
 // success.
-func failed(function string, res *haft.Result) string {
+func failureText(function string, res *haft.Result) string {
 	text := ""
 	switch {
 	case res.Status == haft.StatusPending:
@@ -132,21 +132,21 @@ func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise
 	}
 	res, err := d.service.Call(ctx, c)
-	if gone(err) {
+	if isNotFound(err) {
 		return nil, &httpError{http.StatusNotFound, "the tool was not found or is not attached to the agent"}
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := ended(res); err != nil {
+	if err := refusalOf(res); err != nil {
 		return nil, err
 	}
-	return executed(name, res), nil
+	return toExecution(name, res), nil
 }
 
 // executed writes a result as that of a tool of an agent.
-func executed(name string, res *haft.Result) execution {
-	why := failed(name, res)
+func toExecution(name string, res *haft.Result) execution {
+	why := failureText(name, res)
 	out := execution{Status: "success", Return: res.Value, Stdout: lines(res.Stdout), Stderr: problems(res, why)}
 	if why != "" {
 		out.Status, out.Return = "error", nil
@@ -180,9 +180,9 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 	args := map[string]any{"source_code": b.Source}
 	switch {
 	case strings.TrimSpace(b.Source) == "":
-		return c, unfit("body source_code: it is missing")
-	case !given(b.Args):
-		return c, unfit("body args: it is missing")
+		return c, unprocessable("body source_code: it is missing")
+	case !isSet(b.Args):
+		return c, unprocessable("body args: it is missing")
 	}
 	args["args"] = b.Args
 	if b.SourceType != nil {
@@ -199,7 +199,7 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 	switch {
 	case s != nil:
 		args["parameters"] = s.Parameters
-	case given(b.ArgsSchema):
+	case isSet(b.ArgsSchema):
 		args["parameters"] = b.ArgsSchema
 	}
 	if b.Name != nil && *b.Name != "" {
@@ -244,11 +244,11 @@ func (d *API) runSource(ctx context.Context, q *request, b sourceRun) (any, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := ended(res); err != nil {
+	if err := refusalOf(res); err != nil {
 		return nil, err
 	}
 	name := d.functionOf(ctx, b, res)
-	why := failed(name, res)
+	why := failureText(name, res)
 	one := oneReturn{Return: why, Status: "error", Call: "null", Stdout: lines(res.Stdout), Stderr: problems(res, why)}
 	if why == "" {
 		one.Return, one.Status = pythonText(res.Value), "success"
@@ -287,7 +287,7 @@ func (d *API) generateSchema(ctx context.Context, _ *request, b struct {
 		return nil, missing("reader of sources")
 	}
 	if strings.TrimSpace(b.Code) == "" {
-		return nil, unfit("body code: it is missing")
+		return nil, unprocessable("body code: it is missing")
 	}
 	kind := haft.KindPython
 	if b.SourceType != nil {

@@ -36,7 +36,7 @@ func knownType(t haft.SandboxType) error {
 	case haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal:
 		return nil
 	}
-	return unfit("the type of a sandbox is local, e2b or modal")
+	return unprocessable("the type of a sandbox is local, e2b or modal")
 }
 
 // typ is what a configuration is for, by the fields that only one type has.
@@ -44,7 +44,7 @@ func (w wireSandbox) typ() haft.SandboxType {
 	switch {
 	case w.Dir != nil || w.Venv != nil || w.VenvName != nil:
 		return haft.SandboxLocal
-	case given(w.NPM) || w.Language != nil:
+	case isSet(w.NPM) || w.Language != nil:
 		return haft.SandboxModal
 	case w.Template != nil || w.Timeout != nil:
 		return haft.SandboxE2B
@@ -54,7 +54,7 @@ func (w wireSandbox) typ() haft.SandboxType {
 
 // typed reports whether it says what it is for.
 func (w wireSandbox) typed() bool {
-	return w.Dir != nil || w.Venv != nil || w.VenvName != nil || given(w.NPM) || w.Language != nil || w.Template != nil
+	return w.Dir != nil || w.Venv != nil || w.VenvName != nil || isSet(w.NPM) || w.Language != nil || w.Template != nil
 }
 
 // apply puts it over a configuration.
@@ -67,7 +67,7 @@ func (w wireSandbox) apply(c *haft.SandboxConfig) error {
 	}
 	if w.Timeout != nil {
 		if *w.Timeout < 1 || *w.Timeout > 24*3600 {
-			return unfit("body config.timeout: expected a number of seconds")
+			return unprocessable("body config.timeout: expected a number of seconds")
 		}
 		c.Limits.Wall = haft.Millis(time.Duration(*w.Timeout) * time.Second)
 	}
@@ -76,7 +76,7 @@ func (w wireSandbox) apply(c *haft.SandboxConfig) error {
 		separator string
 		to        *[]string
 	}{{w.Pip, "==", &c.Needs.Pip}, {w.NPM, "@", &c.Needs.NPM}} {
-		if !given(part.raw) {
+		if !isSet(part.raw) {
 			continue
 		}
 		list, err := needs(part.raw, part.separator)
@@ -97,7 +97,7 @@ func needs(raw json.RawMessage, separator string) ([]string, error) {
 	}
 	var list []wirePackage
 	if err := json.Unmarshal(raw, &list); err != nil {
-		return nil, unfit("body config: packages are names, or objects with a name and a version")
+		return nil, unprocessable("body config: packages are names, or objects with a name and a version")
 	}
 	return names(list, separator)
 }
@@ -159,7 +159,7 @@ type configBody struct {
 // for each.
 func (d *API) createConfig(ctx context.Context, q *request, b configBody) (any, error) {
 	if b.Config == nil {
-		return nil, unfit("body config: it is missing")
+		return nil, unprocessable("body config: it is missing")
 	}
 	return d.putConfig(ctx, q, b.Config.typ(), b.Config)
 }
@@ -189,7 +189,7 @@ func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w
 	case err == nil:
 		next = *old
 		next.If = old.Revision()
-	case !gone(err):
+	case !isNotFound(err):
 		return nil, err
 	}
 	if w != nil {

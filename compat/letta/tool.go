@@ -72,7 +72,7 @@ func typeOf(k haft.Kind) string {
 
 // show writes a tool. One that waits for its first review has no version yet; what
 // waits is shown.
-func (d *API) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
+func (d *API) toWire(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
 	state := ""
 	if t.Version.Number == 0 {
 		for v, err := range d.service.Versions(ctx, p, string(t.ID)) {
@@ -107,12 +107,12 @@ func (d *API) show(ctx context.Context, p haft.Principal, t haft.Tool) wireTool 
 		by := digestID(userWord, t.Org, v.Author)
 		w.CreatedBy, w.UpdatedBy = &by, &by
 	}
-	w.Metadata = stamps(t, state)
+	w.Metadata = ownMetadata(t, state)
 	return w
 }
 
 // stamps are what the API says of a tool besides Letta's own words.
-func stamps(t haft.Tool, state string) map[string]any {
+func ownMetadata(t haft.Tool, state string) map[string]any {
 	own := map[string]any{"id": t.ID, "version": t.Version.Number, "digest": t.Version.Digest}
 	if state == "" {
 		state = string(t.Version.Review.State)
@@ -151,7 +151,7 @@ func names(list []wirePackage, separator string) ([]string, error) {
 			return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
 				!strings.ContainsRune(".*+!_-<>=~^|, ", r)
 		}) {
-			return nil, unfit("body requirements: a version is one, or a range of them")
+			return nil, unprocessable("body requirements: a version is one, or a range of them")
 		}
 		switch {
 		case p.Version == nil || *p.Version == "":
@@ -173,7 +173,7 @@ func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool
 	}
 	if !isMade {
 		t, err := d.service.Tool(ctx, p, ours)
-		if gone(err) {
+		if isNotFound(err) {
 			return nil, errNoTool
 		}
 		return t, err
@@ -200,7 +200,7 @@ func (d *API) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
 }
 
 func (d *API) showTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
-	return d.show(ctx, q.who.Principal, t), nil
+	return d.toWire(ctx, q.who.Principal, t), nil
 }
 
 func (d *API) deleteTool(ctx context.Context, q *request, t haft.Tool) (any, error) {

@@ -20,15 +20,15 @@ type filter struct {
 // filterOf reads one from a query.
 func filterOf(query url.Values) (filter, error) {
 	f := filter{
-		ids: many(query, "tool_ids"), search: strings.ToLower(query.Get("search")),
-		types: many(query, "tool_types"), exclude: many(query, "exclude_tool_types"),
+		ids: listParam(query, "tool_ids"), search: strings.ToLower(query.Get("search")),
+		types: listParam(query, "tool_types"), exclude: listParam(query, "exclude_tool_types"),
 	}
 	f.names = append(query["names"], query["name"]...)
 	var err error
-	if f.only, err = truth(query, "return_only_letta_tools"); err != nil {
+	if f.only, err = boolParam(query, "return_only_letta_tools"); err != nil {
 		return f, err
 	}
-	if f.without, err = truth(query, "exclude_letta_tools"); err != nil {
+	if f.without, err = boolParam(query, "exclude_letta_tools"); err != nil {
 		return f, err
 	}
 	return f, checkTypes(slices.Concat(f.types, f.exclude))
@@ -105,13 +105,13 @@ func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []item[
 	tools := make([]wireTool, 0, len(part))
 	for _, id := range part {
 		t, err := d.service.Tool(ctx, p, string(id))
-		if gone(err) {
+		if isNotFound(err) {
 			continue // since it was listed
 		}
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, d.show(ctx, p, *t))
+		tools = append(tools, d.toWire(ctx, p, *t))
 	}
 	return tools, nil
 }
@@ -132,7 +132,7 @@ func (d *API) baseTools(ctx context.Context, q *request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, d.show(ctx, q.who.Principal, t))
+		tools = append(tools, d.toWire(ctx, q.who.Principal, t))
 	}
 	return tools, nil
 }
@@ -159,12 +159,12 @@ type found struct {
 // embedded here.
 func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, error) {
 	if b.Mode != nil && !slices.Contains([]string{"vector", "fts", "hybrid"}, *b.Mode) {
-		return nil, unfit("body search_mode: expected vector, fts or hybrid")
+		return nil, unprocessable("body search_mode: expected vector, fts or hybrid")
 	}
 	limit := 50
 	if b.Limit != nil {
 		if limit = *b.Limit; limit < 1 || limit > 100 {
-			return nil, unfit("body limit: expected a number from 1 to 100")
+			return nil, unprocessable("body limit: expected a number from 1 to 100")
 		}
 	}
 	if err := checkTypes(b.Types); err != nil {
@@ -185,7 +185,7 @@ func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, er
 		}
 		rank := len(all) + 1
 		// As Letta scores one list of ranks: reciprocal rank fusion.
-		all = append(all, found{Tool: d.show(ctx, q.who.Principal, t), Words: &rank, Score: 1 / float64(60+rank)})
+		all = append(all, found{Tool: d.toWire(ctx, q.who.Principal, t), Words: &rank, Score: 1 / float64(60+rank)})
 		if len(all) == limit {
 			break
 		}

@@ -40,7 +40,7 @@ type toolUpdate struct {
 }
 
 // given reports whether JSON says anything.
-func given(raw json.RawMessage) bool {
+func isSet(raw json.RawMessage) bool {
 	t := bytes.TrimSpace(raw)
 	return len(t) > 0 && !bytes.Equal(t, []byte("null"))
 }
@@ -56,14 +56,14 @@ func kindOf(s string) (haft.Kind, error) {
 
 // schemaOf reads a json_schema.
 func schemaOf(raw json.RawMessage) (*wireSchema, error) {
-	if !given(raw) {
+	if !isSet(raw) {
 		return nil, nil
 	}
 	var s wireSchema
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, unfit("body json_schema: expected an object with name, description and parameters")
+		return nil, unprocessable("body json_schema: expected an object with name, description and parameters")
 	}
-	if !given(s.Parameters) {
+	if !isSet(s.Parameters) {
 		s.Parameters = json.RawMessage(`{"type":"object","properties":{}}`)
 	}
 	return &s, nil
@@ -93,7 +93,7 @@ func (b toolCreate) fill(d *haft.Draft) error {
 			}
 			d.Name, d.Function = s.Name, s.Name
 		}
-	} else if given(b.ArgsSchema) {
+	} else if isSet(b.ArgsSchema) {
 		d.Parameters, d.ArgsSchema = nil, b.ArgsSchema
 	}
 	if b.Description != nil && *b.Description != "" {
@@ -101,7 +101,7 @@ func (b toolCreate) fill(d *haft.Draft) error {
 	}
 	if b.ReturnLimit != nil {
 		if *b.ReturnLimit < 1 || *b.ReturnLimit > maxReturn {
-			return unfit("body return_char_limit: expected a number from 1 to %d", maxReturn)
+			return unprocessable("body return_char_limit: expected a number from 1 to %d", maxReturn)
 		}
 		d.Settings.Output.MaxChars = *b.ReturnLimit
 	}
@@ -143,7 +143,7 @@ var errMismatch = invalid("the tool's name does not match the name in the JSON s
 // POST and for PUT.
 func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, error) {
 	if strings.TrimSpace(b.Source) == "" {
-		return nil, unfit("body source_code: it is missing")
+		return nil, unprocessable("body source_code: it is missing")
 	}
 	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source}
 	if err := b.fill(&draft); err != nil {
@@ -165,7 +165,7 @@ func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, er
 // changed shows a tool that was written, with what whoever did so has to know: above
 // all what it controls less than before.
 func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
-	w := d.show(ctx, q.who.Principal, c.Tool)
+	w := d.toWire(ctx, q.who.Principal, c.Tool)
 	if own, ok := w.Metadata["haft"].(map[string]any); ok && len(c.Warnings) > 0 {
 		own["warnings"] = c.Warnings
 	}
@@ -188,7 +188,7 @@ func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b tool
 		return nil
 	}
 	t, err := d.service.Tool(ctx, q.who.Principal, name)
-	if gone(err) {
+	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {
@@ -268,7 +268,7 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 	if err != nil {
 		return nil, err
 	}
-	if given(b.Schema) && given(b.ArgsSchema) {
+	if isSet(b.Schema) && isSet(b.ArgsSchema) {
 		return nil, invalid("Cannot provide both json_schema and args_json_schema in update")
 	}
 	s, err := schemaOf(b.Schema)
@@ -307,14 +307,14 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 // checkMetadata refuses metadata that would be lost. What the API said itself may
 // be sent back.
 func (d *API) checkMetadata(raw json.RawMessage, t haft.Tool) error {
-	if !given(raw) {
+	if !isSet(raw) {
 		return nil
 	}
 	var m map[string]any
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return unfit("body metadata_: expected an object")
+		return unprocessable("body metadata_: expected an object")
 	}
-	shown, err := json.Marshal(stamps(t, ""))
+	shown, err := json.Marshal(ownMetadata(t, ""))
 	if err != nil {
 		return fmt.Errorf("encode metadata: %w", err)
 	}

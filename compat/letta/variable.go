@@ -56,7 +56,7 @@ type variableBody struct {
 // configurations the path names.
 func (d *API) createVariable(ctx context.Context, q *request, b variableBody) (any, error) {
 	if b.Key == nil || b.Value == nil {
-		return nil, unfit("body key, value: one of them is missing")
+		return nil, unprocessable("body key, value: one of them is missing")
 	}
 	c, err := d.pathConfig(ctx, q)
 	if err != nil {
@@ -129,7 +129,7 @@ func (d *API) updateVariable(ctx context.Context, q *request, b variableBody) (a
 	case b.Key != nil && *b.Key != v.Name:
 		return nil, invalid("a variable keeps its name here: create one of the other name")
 	case b.Value == nil:
-		return nil, unfit("body value: it is missing")
+		return nil, unprocessable("body value: it is missing")
 	}
 	return d.putVariable(ctx, q, v.Name, *b.Value, nil)
 }

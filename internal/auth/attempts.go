@@ -50,7 +50,7 @@ type source struct {
 
 func newFailures(a Attempts) *failures {
 	return &failures{most: cmp.Or(max(a.Failures, 0), defaultFailures), every: cmp.Or(max(a.Every, 0), defaultEvery),
-		bound: cmp.Or(max(a.Sources, 0), defaultSources), sources: make(map[netip.Addr]*list.Element), order: list.New()}
+		bound: cmp.Or(max(a.Sources, 0), defaultSources), sources: map[netip.Addr]*list.Element{}, order: list.New()}
 }
 
 // network returns what counts as one source with addr. Callers without an address

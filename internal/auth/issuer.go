@@ -112,7 +112,7 @@ func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	i.Audience, i.Orgs, i.Algorithms = slices.Clone(i.Audience), slices.Clone(i.Orgs), slices.Clone(i.Algorithms)
 	i.Scope, i.Roles = slices.Clone(i.Scope), maps.Clone(i.Roles)
 	own := *client
-	own.Transport = documents{cmp.Or(client.Transport, http.DefaultTransport)}
+	own.Transport = strictTransport{cmp.Or(client.Transport, http.DefaultTransport)}
 	own.CheckRedirect = func(next *http.Request, past []*http.Request) error {
 		err := onlyHTTPS(next, past)
 		if err == nil && client.CheckRedirect != nil {
@@ -148,22 +148,22 @@ func secureURL(s string) bool {
 // find returns the keys that a token can be signed with. The id is only compared:
 // nothing is fetched or opened by it.
 func (i *issuer) find(ctx context.Context, kid string, alg Algorithm) ([]publicKey, error) {
-	keys, fetched := i.kept()
+	keys, fetched := i.cachedKeys()
 	found := match(keys, kid, alg)
 	if age := time.Since(fetched); len(found) == 0 || age >= freshFor {
 		if err := i.refresh(ctx, fetched, len(found) > 0 && age < staleFor); err != nil {
 			return nil, err
 		}
-		keys, fetched = i.kept()
+		keys, fetched = i.cachedKeys()
 		found = match(keys, kid, alg)
 	}
 	if keys == nil || time.Since(fetched) >= staleFor {
-		return nil, away(errors.New("the keys of the issuer could not be fetched"))
+		return nil, errUnavailable(errors.New("the keys of the issuer could not be fetched"))
 	}
 	return found, nil
 }
 
-func (i *issuer) kept() ([]publicKey, time.Time) {
+func (i *issuer) cachedKeys() ([]publicKey, time.Time) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.keys, i.fetched
@@ -212,7 +212,7 @@ func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) erro
 		select {
 		case i.turn <- struct{}{}:
 		case <-ctx.Done():
-			return away(context.Cause(ctx))
+			return errUnavailable(context.Cause(ctx))
 		}
 	}
 	defer func() { <-i.turn }()
@@ -239,7 +239,7 @@ func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) erro
 		if have {
 			return nil
 		}
-		return away(err)
+		return errUnavailable(err)
 	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -248,7 +248,7 @@ func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) erro
 }
 
 // away returns the error for keys that are not to be had.
-func away(err error) error {
+func errUnavailable(err error) error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "credentials cannot be checked at the moment", Err: err}
 }
 
@@ -323,10 +323,10 @@ func keysURL(s string) bool {
 
 // A documents is a transport that hands on only small JSON objects that can be read in
 // one way. The library reads what there is, and quotes answers in its errors.
-type documents struct{ next http.RoundTripper }
+type strictTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].
-func (d documents) RoundTrip(req *http.Request) (*http.Response, error) {
+func (d strictTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := d.next.RoundTrip(req)
 	if err != nil {
 		return nil, err

@@ -18,7 +18,7 @@ const (
 	// MaxOverlap is how long an old secret can be good after a rotation.
 	MaxOverlap = 30 * 24 * time.Hour
 	// touchEvery is how often the last use of a key is written at most.
-	touchEvery = time.Minute
+	touchInterval = time.Minute
 	// maxTouched is how many keys' last writes are remembered.
 	maxTouched = 10_000
 	page       = 100
@@ -318,7 +318,7 @@ func (r *Keyring) touch(ctx context.Context, k Key) {
 	if k.LastUsed.After(last) {
 		last = k.LastUsed
 	}
-	due := now.Sub(last) >= touchEvery
+	due := now.Sub(last) >= touchInterval
 	if due {
 		if len(r.touched) >= maxTouched {
 			clear(r.touched)

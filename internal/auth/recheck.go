@@ -19,14 +19,16 @@ const (
 )
 
 // short returns eight bytes of a hash, as text that gives nothing back.
-func short(parts ...string) string {
+func shortHash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])
 }
 
 // credentialOf names one secret of a key. The hash of the secret needs the pepper, and
 // only eight bytes of a hash of that leave.
-func (k Key) credentialOf(p Proof) string { return keyCredential + k.ID + "." + short(string(p.Hash)) }
+func (k Key) credentialOf(p Proof) string {
+	return keyCredential + k.ID + "." + shortHash(string(p.Hash))
+}
 
 // credential names a token that is believed. A token without jti is told apart by its
 // signature, of which only a hash is used.
@@ -37,7 +39,7 @@ func (t token) credential(ends time.Time) string {
 	if jti == "" {
 		jti = string(t.sum)
 	}
-	return tokenCredential + short(issuer) + "." + short(issuer, subject, jti) + "." +
+	return tokenCredential + shortHash(issuer) + "." + shortHash(issuer, subject, jti) + "." +
 		strconv.FormatInt(ends.Unix(), 10)
 }
 
@@ -127,7 +129,7 @@ func (a *Authenticator) recheckToken(id Identity, name string) (Identity, error)
 	}
 	believed := a.anyIssuer
 	for url := range a.issuers {
-		believed = believed || short(url) == parts[0]
+		believed = believed || shortHash(url) == parts[0]
 	}
 	end, err := strconv.ParseInt(parts[2], 10, 64)
 	switch {

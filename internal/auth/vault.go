@@ -63,7 +63,7 @@ func mac(key []byte, message string) []byte {
 
 // bound is what a sealed signing key belongs to: moved to another row it does not
 // open.
-func bound(org, id string) []byte {
+func sealContext(org, id string) []byte {
 	return fmt.Appendf(nil, "haft signing key 1 %d %s %s", len(org), org, id)
 }
 
@@ -72,7 +72,7 @@ func (v *vault) proof(org, id string, t Token) Proof {
 	text := t.Reveal()
 	return Proof{
 		Hash:    mac(v.hashKey, text),
-		Signing: v.seal.Seal(nil, nil, mac([]byte(text), signingLabel), bound(org, id)),
+		Signing: v.seal.Seal(nil, nil, mac([]byte(text), signingLabel), sealContext(org, id)),
 	}
 }
 
@@ -83,7 +83,7 @@ func (v *vault) matches(text string, proofs [2]Proof) (hit [2]int) {
 	sum := mac(v.hashKey, text)
 	for i, p := range proofs {
 		v.note("compare")
-		hit[i] = subtle.ConstantTimeCompare(sum, v.or(p).Hash)
+		hit[i] = subtle.ConstantTimeCompare(sum, v.orAbsent(p).Hash)
 	}
 	return hit
 }
@@ -93,8 +93,8 @@ func (v *vault) matches(text string, proofs [2]Proof) (hit [2]int) {
 func (v *vault) signed(org, id, text string, signature []byte, proofs [2]Proof) (hit [2]int) {
 	for i, p := range proofs {
 		v.note("open")
-		with := v.or(p)
-		ad := bound(org, id)
+		with := v.orAbsent(p)
+		ad := sealContext(org, id)
 		if len(p.Signing) == 0 {
 			ad = nil
 		}
@@ -113,7 +113,7 @@ func (v *vault) signed(org, id, text string, signature []byte, proofs [2]Proof) 
 }
 
 // or returns p, or the absent proof for what of it is not there.
-func (v *vault) or(p Proof) Proof {
+func (v *vault) orAbsent(p Proof) Proof {
 	if len(p.Hash) != sha256.Size {
 		p.Hash = v.absent.Hash
 	}

@@ -22,7 +22,7 @@ func notListed(d Dest) *Refusal {
 }
 
 // notInside is the refusal of a request by rules that know its host and port.
-func notInside(d Dest) *Refusal {
+func notAllowedRequest(d Dest) *Refusal {
 	r := notListed(d)
 	r.Reason = fmt.Sprintf("the tool may reach %s, but not with this method and path", d.Host)
 	path := d.Path

@@ -38,7 +38,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 		return 0, http.ErrBodyReadAfterClose
 	}
 	if b.expect != nil {
-		if err := b.goOn(); err != nil {
+		if err := b.sendContinue(); err != nil {
 			return 0, err
 		}
 		b.expect = nil
@@ -54,7 +54,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 }
 
 // goOn tells the program to send the body, unless it has its answer.
-func (b *requestBody) goOn() error {
+func (b *requestBody) sendContinue() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.final {
@@ -78,13 +78,13 @@ func (b *requestBody) Close() error {
 
 // whole reports whether the next request may be read behind this body: all of it
 // was read, and so nobody reads any more.
-func (b *requestBody) whole() bool { return b.ended.Load() }
+func (b *requestBody) isComplete() bool { return b.ended.Load() }
 
 // quit ends a request whose body was not read to its end, and with it the
 // connection. When it returns nobody reads any more: net/http may do so for some
 // time after it gave an answer or an error.
-func (x *exchange) quit(b *requestBody) {
-	if b.whole() {
+func (x *exchange) endRequest(b *requestBody) {
+	if b.isComplete() {
 		return
 	}
 	b.closed.Store(true)
@@ -100,7 +100,7 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	defer cancel()
 	body := &requestBody{body: x.req.Body, turn: make(chan struct{}, 1)}
 	body.ended.Store(x.req.ContentLength == 0)
-	defer x.quit(body)
+	defer x.endRequest(body)
 	if strings.EqualFold(x.req.Header.Get("Expect"), "100-continue") {
 		body.expect = func() error {
 			_, err := io.WriteString(x.conn, "HTTP/1.1 100 Continue\r\n\r\n")
@@ -110,9 +110,9 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	out := x.outgoing(ctx, d, body)
 	var clean *cleaner
 	if b := x.proxy.cfg.Broker; b != nil {
-		put, err := b.fill(ctx, out, x.req.Header, d)
+		put, err := b.insertSecrets(ctx, out, x.req.Header, d)
 		if err != nil {
-			x.close = x.close || !body.whole()
+			x.close = x.close || !body.isComplete()
 			return x.failed(err)
 		}
 		x.track.Secrets = put
@@ -120,14 +120,14 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 		clean = b.cleaner(d)
 	}
 	stop := func() {}
-	if body.whole() && upgradeOf(x.req.Header) == "" {
-		stop = sync.OnceFunc(x.gone(cancel))
+	if body.isComplete() && upgradeOf(x.req.Header) == "" {
+		stop = sync.OnceFunc(x.watchClient(cancel))
 	}
 	resp, err := x.proxy.transport.RoundTrip(out)
 	body.answered()
 	if err != nil {
 		stop()
-		x.close = x.close || !body.whole()
+		x.close = x.close || !body.isComplete()
 		if ctx.Err() != nil {
 			x.track.Outcome = OutcomeFailed
 			return false
@@ -137,7 +137,7 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	defer resp.Body.Close()
 	defer stop()
 	// An answer before the end of the body: the program may never send the rest.
-	x.close = x.close || !body.whole()
+	x.close = x.close || !body.isComplete()
 	x.track.Status = resp.StatusCode
 	if resp.StatusCode == http.StatusSwitchingProtocols {
 		x.upgraded(resp, clean)
@@ -148,7 +148,7 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 		return false
 	}
 	stop()
-	return body.whole() && !x.close
+	return body.isComplete() && !x.close
 }
 
 // reply passes an answer on.

@@ -122,7 +122,7 @@ func (s Secret) check() error {
 		return fmt.Errorf("its placeholder is too short or too long")
 	case set != 1 || s.Place.Prefix != "" && s.Place.Header == "":
 		return fmt.Errorf("its place is a header, a query parameter or basic authentication, one of them")
-	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hops, header) || header == "Host" ||
+	case s.Place.Header != "" && (!token(s.Place.Header) || slices.Contains(hopHeaders, header) || header == "Host" ||
 		header == "Content-Length"):
 		return fmt.Errorf("its header cannot carry a secret")
 	case len(s.Place.Prefix) > maxPrefix || strings.ContainsFunc(s.Place.Prefix,

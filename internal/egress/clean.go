@@ -46,7 +46,7 @@ func (b *Broker) sent() bool { return b.redactor.Load() != nil }
 
 // learn remembers a value before it is put into a request, and other texts that it
 // will be part of, by what stood there before.
-func (b *Broker) learn(s Secret, value string, more map[string]string) error {
+func (b *Broker) remember(s Secret, value string, more map[string]string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	known := b.known
@@ -133,7 +133,7 @@ func (c *cleaner) header(h http.Header) {
 
 // reader returns r without values.
 func (c *cleaner) reader(r io.Reader) io.Reader {
-	r = &cleanReader{from: r, live: live{broker: c.broker}}
+	r = &cleanReader{from: r, searchedStream: searchedStream{broker: c.broker}}
 	if c.broker.cfg.Redact != nil {
 		r = c.broker.cfg.Redact(r)
 	}
@@ -141,7 +141,7 @@ func (c *cleaner) reader(r io.Reader) io.Reader {
 }
 
 // live is a stream of bytes without the values that the broker knows by now.
-type live struct {
+type searchedStream struct {
 	broker *Broker
 	using  *secret.Redactor
 	stream *secret.Stream
@@ -150,7 +150,7 @@ type live struct {
 
 // write takes bytes that were read just now. A value that was sent meanwhile is known
 // before its echo can be among them.
-func (l *live) write(p []byte) {
+func (l *searchedStream) write(p []byte) {
 	now := l.broker.redactor.Load()
 	if l.stream == nil || now != l.using {
 		if l.stream != nil {
@@ -162,17 +162,17 @@ func (l *live) write(p []byte) {
 }
 
 // part ends a message: all of it is in out.
-func (l *live) part() {
+func (l *searchedStream) endMessage() {
 	if l.stream != nil {
 		l.stream.Break()
 	}
 }
 
 // found reports whether a value was among what was written.
-func (l *live) found() bool { return l.stream != nil && l.stream.Found() }
+func (l *searchedStream) found() bool { return l.stream != nil && l.stream.Found() }
 
 // end hands out what was held back.
-func (l *live) end() {
+func (l *searchedStream) end() {
 	if l.stream != nil {
 		l.stream.Close()
 	}
@@ -182,7 +182,7 @@ func (l *live) end() {
 // holds bytes back only while they may be the beginning of a value, so that what is
 // sent piece by piece arrives so.
 type cleanReader struct {
-	live
+	searchedStream
 	from io.Reader
 	at   int // in out
 	err  error

@@ -62,8 +62,8 @@ func (g *Guard) newClient() *http.Client {
 }
 
 // private are the headers that are for the host they were sent to.
-var private = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate", "X-Api-Key",
-	"X-Auth-Token"}
+var credentialHeaders = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate",
+	"X-Api-Key", "X-Auth-Token"}
 
 // redirect decides whether the client follows. The destination itself is checked
 // by the transport, like every other.
@@ -83,7 +83,7 @@ func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 		// Once elsewhere, never again: the way back is not trusted either
 		// (CVE-2024-45336).
 		if origin(v.URL) != origin(via[0].URL) {
-			for _, h := range private {
+			for _, h := range credentialHeaders {
 				req.Header.Del(h)
 			}
 			req.URL.User = nil

@@ -11,7 +11,7 @@ var DialDNS = dialDNS
 // Scrubbed is r without a value, which becomes its placeholder.
 func Scrubbed(r io.Reader, value, placeholder string) io.Reader {
 	b := &Broker{cfg: BrokerConfig{Secrets: []Secret{{Hosts: Rules{Full()}}}}}
-	_ = b.learn(Secret{Name: "KEY", Placeholder: placeholder}, value, nil)
+	_ = b.remember(Secret{Name: "KEY", Placeholder: placeholder}, value, nil)
 	return b.cleaner(Dest{Host: "a.example", Port: 80}).reader(r)
 }
 

@@ -16,7 +16,7 @@ import (
 // changes the header and the URL. sent is the header as the program sent it, with
 // what was for the proxy. A placeholder anywhere but at its place, on its way to
 // its host, is refused: either the program is mistaken or it is misled.
-func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, d Dest) ([]string, error) {
+func (b *Broker) insertSecrets(ctx context.Context, out *http.Request, sent http.Header, d Dest) ([]string, error) {
 	var put []string
 	for _, s := range b.cfg.Secrets {
 		if _, ok := s.Hosts.Allows(d); !ok || !s.present(out) {
@@ -31,7 +31,7 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 			return nil, &haft.Error{Code: haft.CodeUnavailable,
 				Message: fmt.Sprintf("the secret %s is too short, too long, or cannot stand where it belongs", s.Name)}
 		}
-		if err := b.learn(s, value, s.put(out, value)); err != nil {
+		if err := b.remember(s, value, s.put(out, value)); err != nil {
 			return nil, err
 		}
 		put = append(put, s.Name)
@@ -39,7 +39,7 @@ func (b *Broker) fill(ctx context.Context, out *http.Request, sent http.Header, 
 	if len(b.cfg.Secrets) == 0 {
 		return nil, nil
 	}
-	if err := b.strayed(out, sent, d); err != nil {
+	if err := b.checkStray(out, sent, d); err != nil {
 		return nil, err
 	}
 	if b.bound(d.Host, d.Port) {
@@ -136,7 +136,7 @@ func (s Secret) put(r *http.Request, value string) map[string]string {
 
 // strayed looks for placeholders that are left in a request after those that are
 // in their place were replaced.
-func (b *Broker) strayed(out *http.Request, sent http.Header, d Dest) error {
+func (b *Broker) checkStray(out *http.Request, sent http.Header, d Dest) error {
 	hay := []string{out.URL.Path, out.URL.RawQuery}
 	if q, err := url.QueryUnescape(out.URL.RawQuery); err == nil {
 		hay = append(hay, q)
@@ -145,7 +145,7 @@ func (b *Broker) strayed(out *http.Request, sent http.Header, d Dest) error {
 		hay = append(hay, name)
 		hay = append(hay, values...)
 	}
-	for _, name := range hops { // not in out any more
+	for _, name := range hopHeaders { // not in out any more
 		hay = append(hay, sent[name]...)
 	}
 	for _, h := range []http.Header{out.Header, {"Authorization": sent["Proxy-Authorization"]}} {
@@ -155,14 +155,14 @@ func (b *Broker) strayed(out *http.Request, sent http.Header, d Dest) error {
 	}
 	for _, s := range b.cfg.Secrets {
 		if slices.ContainsFunc(hay, func(h string) bool { return strings.Contains(h, s.Placeholder) }) {
-			return b.stray(s, d).err()
+			return b.strayRefusal(s, d).err()
 		}
 	}
 	return nil
 }
 
 // stray is the refusal of a placeholder that is out of place.
-func (b *Broker) stray(s Secret, d Dest) *Refusal {
+func (b *Broker) strayRefusal(s Secret, d Dest) *Refusal {
 	reason := fmt.Sprintf("the secret %s is not for %s", s.Name, d.Host)
 	secure := d
 	secure.Scheme = HTTPS

@@ -17,7 +17,7 @@ import (
 // An authority is the one server that a tunnel is for. Requests inside name it or
 // are refused.
 type authority struct {
-	track  *track
+	track  *record
 	scheme string
 	host   string
 	port   uint16
@@ -34,7 +34,7 @@ func (p *Proxy) serveHTTP(ctx context.Context, c *client, br *bufio.Reader, in *
 			x.conn = in.conn
 		}
 	}
-	for x.one(ctx) {
+	for x.serveOne(ctx) {
 	}
 }
 
@@ -48,20 +48,20 @@ type exchange struct {
 	via    string
 
 	// Of the request at hand.
-	track *track
+	track *record
 	req   *http.Request
 	close bool
 }
 
 // one serves one request and reports whether another may follow.
-func (x *exchange) one(ctx context.Context) bool {
+func (x *exchange) serveOne(ctx context.Context) bool {
 	req, h, err := readRequest(x.br)
 	if errors.Is(err, errEnd) {
 		return false
 	}
 	t, refusal := x.proxy.begin(x.client, x.via)
 	if refusal != nil {
-		x.track, x.req, x.close = &track{proxy: x.proxy, conn: x.client, silent: true}, req, true
+		x.track, x.req, x.close = &record{proxy: x.proxy, conn: x.client, silent: true}, req, true
 		return x.refuse(refusal, http.StatusTooManyRequests)
 	}
 	if x.in != nil {
@@ -192,7 +192,7 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 	if !ok {
 		for _, r := range rules.reaching(d.Host, d.Port) {
 			if r.speaks(d.Scheme, d.Port) {
-				return Rule{}, notInside(d)
+				return Rule{}, notAllowedRequest(d)
 			}
 		}
 		return Rule{}, notListed(d)
@@ -244,7 +244,7 @@ func (x *exchange) connect(ctx context.Context, h head) bool {
 				Reason: fmt.Sprintf("the Host of the request is not %s, where it goes", host)}, http.StatusForbidden)
 		}
 	}
-	x.proxy.tunnel(ctx, &tunnel{track: x.track, client: x.client, br: x.br, host: host, port: number,
+	x.proxy.tunnel(ctx, &tunnel{record: x.track, client: x.client, br: x.br, host: host, port: number,
 		reply: func(err error) bool {
 			if err != nil {
 				x.failed(err)
@@ -319,7 +319,7 @@ func (x *exchange) outgoing(ctx context.Context, d Dest, body io.ReadCloser) *ht
 }
 
 // hops are the headers that are for the next machine only (RFC 9110, 7.6.1).
-var hops = []string{
+var hopHeaders = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
 }
@@ -331,7 +331,7 @@ func stripHops(h http.Header) {
 			h.Del(strings.TrimSpace(name))
 		}
 	}
-	for _, name := range hops {
+	for _, name := range hopHeaders {
 		h.Del(name)
 	}
 }
@@ -351,7 +351,7 @@ func upgradeOf(h http.Header) string {
 // gone watches for the end of a connection while nothing is read from it, and
 // calls cancel. The function it returns ends the watch; the bytes that came
 // meanwhile stay in br.
-func (x *exchange) gone(cancel func()) (stop func()) {
+func (x *exchange) watchClient(cancel func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -26,7 +26,7 @@ import (
 const maxKind = 512
 
 // magics are the beginnings of compressed data.
-var magics = append([]struct{ begin, format string }{
+var signatures = append([]struct{ begin, format string }{
 	{"\x1f\x8b", "gzip"}, {"BZh", "bzip2"},
 	{"\x78\x01", "zlib"}, {"\x78\x5e", "zlib"}, {"\x78\x9c", "zlib"}, {"\x78\xda", "zlib"},
 	{"PK\x03\x04", "zip"},
@@ -54,7 +54,7 @@ func format(r *bufio.Reader) string {
 	for n := 1; ; n++ {
 		p, err := r.Peek(n)
 		more := false
-		for _, m := range magics {
+		for _, m := range signatures {
 			if len(m.begin) <= len(p) && string(p[:len(m.begin)]) == m.begin {
 				return m.format
 			}

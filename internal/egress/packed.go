@@ -63,7 +63,7 @@ func (c *cleaner) sniffed(r io.Reader, resp *http.Response) (io.Reader, error) {
 	if kind == "" {
 		return c.uncompressed(br, resp)
 	}
-	p := &packed{kind: kind, tap: &tap{from: br}, live: live{broker: c.broker}}
+	p := &compressedBody{kind: kind, tap: &recordingReader{from: br}, searchedStream: searchedStream{broker: c.broker}}
 	var err error
 	switch kind {
 	case "gzip":
@@ -90,10 +90,10 @@ func (c *cleaner) sniffed(r io.Reader, resp *http.Response) (io.Reader, error) {
 // looked at. What a decoder has read is passed on when it has read on and handed out
 // more: until then it may hold back a part of what the data unpacks to, such as the
 // end of a match.
-type packed struct {
-	live
+type compressedBody struct {
+	searchedStream
 	kind  string
-	tap   *tap
+	tap   *recordingReader
 	plain io.Reader
 	ready int   // bytes of tap.pending that may go
 	seen  int64 // bytes that were unpacked
@@ -103,7 +103,7 @@ type packed struct {
 }
 
 // Read implements [io.Reader].
-func (p *packed) Read(b []byte) (int, error) {
+func (p *compressedBody) Read(b []byte) (int, error) {
 	for p.ready == 0 && p.err == nil {
 		read := len(p.tap.pending)
 		n, err := p.plain.Read(p.buf[:])
@@ -130,7 +130,7 @@ func (p *packed) Read(b []byte) (int, error) {
 }
 
 // look looks for values in what was unpacked.
-func (p *packed) look(b []byte) {
+func (p *compressedBody) look(b []byte) {
 	if len(b) == 0 || p.kind == rest {
 		return
 	}
@@ -149,7 +149,7 @@ func (p *packed) look(b []byte) {
 }
 
 // finish ends the data: nothing more can be unpacked.
-func (p *packed) finish(err error) {
+func (p *compressedBody) finish(err error) {
 	p.end()
 	switch {
 	case p.found():
@@ -172,13 +172,13 @@ func (p *packed) finish(err error) {
 const rest = "rest"
 
 // tap is a reader of bytes that keeps what was read.
-type tap struct {
+type recordingReader struct {
 	from    *bufio.Reader
 	pending []byte
 }
 
 // Read implements [io.Reader].
-func (t *tap) Read(b []byte) (int, error) {
+func (t *recordingReader) Read(b []byte) (int, error) {
 	n, err := t.from.Read(b)
 	t.pending = append(t.pending, b[:n]...)
 	return n, err
@@ -186,7 +186,7 @@ func (t *tap) Read(b []byte) (int, error) {
 
 // ReadByte implements [io.ByteReader], with which decoders read no more than they
 // need.
-func (t *tap) ReadByte() (byte, error) {
+func (t *recordingReader) ReadByte() (byte, error) {
 	b, err := t.from.ReadByte()
 	if err == nil {
 		t.pending = append(t.pending, b)

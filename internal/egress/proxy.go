@@ -281,7 +281,7 @@ func (c *client) Write(b []byte) (int, error) {
 }
 
 // track is one record in the making.
-type track struct {
+type record struct {
 	Connection
 	proxy  *Proxy
 	conn   *client
@@ -297,8 +297,8 @@ func (p *Proxy) forbidden(host string, port uint16) *Refusal {
 }
 
 // begin opens a record. It refuses when there have been too many.
-func (p *Proxy) begin(c *client, via string) (*track, *Refusal) {
-	t := &track{proxy: p, conn: c}
+func (p *Proxy) begin(c *client, via string) (*record, *Refusal) {
+	t := &record{proxy: p, conn: c}
 	t.Time, t.Via, t.Outcome = time.Now(), via, OutcomeOK
 	if n := p.requests.Add(1); n > p.cfg.Limits.Requests {
 		return nil, &Refusal{Rule: RuleLimit, Reason: fmt.Sprintf("more than %d requests in one call",
@@ -308,7 +308,7 @@ func (p *Proxy) begin(c *client, via string) (*track, *Refusal) {
 }
 
 // dest says where it goes.
-func (t *track) dest(d Dest) {
+func (t *record) dest(d Dest) {
 	t.Host, t.Port, t.Scheme, t.Method = d.Host, d.Port, d.Scheme, d.Method
 	if t.proxy.cfg.Paths {
 		t.Path = d.Path
@@ -316,7 +316,7 @@ func (t *track) dest(d Dest) {
 }
 
 // refuse says that it did not pass.
-func (t *track) refuse(r *Refusal) {
+func (t *record) refuse(r *Refusal) {
 	if r.bare != nil && !t.proxy.cfg.Paths {
 		r = r.bare
 	}
@@ -324,7 +324,7 @@ func (t *track) refuse(r *Refusal) {
 }
 
 // fail says that it did not work.
-func (t *track) fail(err error) {
+func (t *record) fail(err error) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		t.refuse(r)
 		return
@@ -333,7 +333,7 @@ func (t *track) fail(err error) {
 }
 
 // end closes the record and hands it over.
-func (t *track) end() {
+func (t *record) end() {
 	c := t.conn
 	t.Up, t.Down = c.up.Load()-c.recordedUp, c.down.Load()-c.recordedDown
 	c.recordedUp, c.recordedDown = c.recordedUp+t.Up, c.recordedDown+t.Down

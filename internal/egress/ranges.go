@@ -35,7 +35,7 @@ var metadata = []netip.Addr{
 
 // spans is IANA's list of special addresses (RFC 6890 and the registries that
 // keep it up to date), most telling name first.
-var spans = []span{
+var specialRanges = []span{
 	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
 	{netip.MustParsePrefix("100.64.0.0/10"), "carrier-grade NAT"},
@@ -109,7 +109,7 @@ func special(a netip.Addr) (span, bool) {
 			return span{netip.PrefixFrom(a, a.BitLen()), "metadata"}, true
 		}
 	}
-	for _, s := range spans {
+	for _, s := range specialRanges {
 		if s.prefix.Contains(a) {
 			return s, true
 		}

@@ -19,7 +19,7 @@ func (p *Proxy) relay(t *tunnel, server net.Conn, raw []byte) {
 		t.Outcome = OutcomeFailed
 		return
 	}
-	m := p.newPump(t.client, server)
+	m := p.newRelayer(t.client, server)
 	m.copy(t.client, server)
 	m.copy(server, t.br)
 	m.wait()
@@ -32,10 +32,10 @@ func (p *Proxy) relay(t *tunnel, server net.Conn, raw []byte) {
 // says can do so here: the rule allows anything.
 func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 	t.Scheme = TCP
-	m := p.newPump(t.client, server)
+	m := p.newRelayer(t.client, server)
 	m.copy(t.client, server)
 	var raw []byte
-	switch firstWords(t.br) {
+	switch detectProtocol(t.br) {
 	case HTTPS:
 		t.Scheme = HTTPS
 		hello, err := readHello(ctx, t.client, t.br, t.host)
@@ -48,7 +48,7 @@ func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 		raw = hello
 	case HTTP:
 		if t.http && m.detach() {
-			p.serveHTTP(ctx, t.client, t.br, &authority{track: t.track, scheme: HTTP, host: t.host, port: t.port})
+			p.serveHTTP(ctx, t.client, t.br, &authority{track: t.record, scheme: HTTP, host: t.host, port: t.port})
 			return
 		}
 	}
@@ -65,7 +65,7 @@ var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "O
 
 // firstWords returns what a program begins to speak: HTTPS, HTTP or TCP for
 // anything else. It waits no longer than it takes to know.
-func firstWords(br *bufio.Reader) string {
+func detectProtocol(br *bufio.Reader) string {
 	for n := 1; ; n++ {
 		b, err := br.Peek(n)
 		if err != nil {
@@ -93,7 +93,7 @@ func firstWords(br *bufio.Reader) string {
 
 // A pump copies both ways between a program and a server until both are done, or
 // one fails, or nothing has moved for as long as a connection may rest.
-type copier struct {
+type relayer struct {
 	proxy    *Proxy
 	idle     time.Duration
 	watch    *time.Timer
@@ -105,8 +105,8 @@ type copier struct {
 }
 
 // newPump returns a pump between a program and a server that copies nothing yet.
-func (p *Proxy) newPump(c net.Conn, end io.Closer) *copier {
-	m := &copier{proxy: p, idle: p.cfg.Limits.Idle, end: end}
+func (p *Proxy) newRelayer(c net.Conn, end io.Closer) *relayer {
+	m := &relayer{proxy: p, idle: p.cfg.Limits.Idle, end: end}
 	m.close = sync.OnceFunc(func() {
 		if !m.detached.Load() {
 			c.Close()
@@ -121,7 +121,7 @@ func (p *Proxy) newPump(c net.Conn, end io.Closer) *copier {
 }
 
 // copy copies one way in a goroutine.
-func (m *copier) copy(dst io.Writer, src io.Reader) {
+func (m *relayer) copy(dst io.Writer, src io.Reader) {
 	m.wg.Go(func() {
 		_, err := m.proxy.copy(dst, src, func() {
 			m.spoke.Store(true)
@@ -134,7 +134,7 @@ func (m *copier) copy(dst io.Writer, src io.Reader) {
 }
 
 // wait waits for both ways and closes both ends.
-func (m *copier) wait() {
+func (m *relayer) wait() {
 	m.wg.Wait()
 	m.watch.Stop()
 	m.close()
@@ -142,7 +142,7 @@ func (m *copier) wait() {
 
 // detach ends the pump and the server's end, and leaves the program's open. It
 // returns false, and everything is closed, if something was copied already.
-func (m *copier) detach() bool {
+func (m *relayer) detach() bool {
 	m.detached.Store(true)
 	m.end.Close()
 	m.wg.Wait()

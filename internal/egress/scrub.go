@@ -16,7 +16,7 @@ func (b *Broker) scanner(d Dest) *scanner {
 	if len(b.cfg.Secrets) == 0 {
 		return nil
 	}
-	return &scanner{secrets: b.cfg.Secrets, refuse: func(s Secret) *Refusal { return b.stray(s, d) }}
+	return &scanner{secrets: b.cfg.Secrets, refuse: func(s Secret) *Refusal { return b.strayRefusal(s, d) }}
 }
 
 // seen reports whether a placeholder was in p or in what came before it.

@@ -40,7 +40,7 @@ func (p *Proxy) serveSOCKS(ctx context.Context, c *client, br *bufio.Reader) {
 		socksReply(c, code)
 		return
 	}
-	p.tunnel(ctx, &tunnel{track: t, client: c, br: br, host: host, port: port, reply: func(err error) bool {
+	p.tunnel(ctx, &tunnel{record: t, client: c, br: br, host: host, port: port, reply: func(err error) bool {
 		switch {
 		case err == nil:
 			return socksReply(c, socksOK)

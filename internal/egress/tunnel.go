@@ -21,7 +21,7 @@ const helloTime = 15 * time.Second
 // A tunnel is a connection through the proxy whose inside is not HTTP of the
 // proxy's own.
 type tunnel struct {
-	*track
+	*record
 	client *client
 	br     *bufio.Reader // what the program sends
 	host   string        // as the program said it, then canonical
@@ -79,7 +79,7 @@ func (p *Proxy) tunnel(ctx context.Context, t *tunnel) {
 		p.relayPlain(ctx, t, server)
 		return
 	}
-	p.look(ctx, t, server)
+	p.readFirstBytes(ctx, t, server)
 }
 
 // plan finds out what may be inside t, or why there may be no tunnel.
@@ -90,7 +90,7 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 		return &Refusal{Port: t.port, Rule: RuleName, Reason: err.Error()}
 	}
 	t.host = host
-	t.track.dest(t.dest(""))
+	t.record.dest(t.dest(""))
 	rules := p.cfg.Rules
 	var https, http bool
 	for _, r := range rules.reaching(host, t.port) {
@@ -129,7 +129,7 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 }
 
 // look waits for the program's first words and goes on by them.
-func (p *Proxy) look(ctx context.Context, t *tunnel, server net.Conn) {
+func (p *Proxy) readFirstBytes(ctx context.Context, t *tunnel, server net.Conn) {
 	t.client.idle = helloTime
 	first, err := t.br.Peek(1)
 	if err != nil {
@@ -140,9 +140,9 @@ func (p *Proxy) look(ctx context.Context, t *tunnel, server net.Conn) {
 		t.client.idle = p.cfg.Limits.Idle
 		switch {
 		case t.http && tokenByte(first[0]):
-			p.serveHTTP(ctx, t.client, t.br, &authority{track: t.track, scheme: HTTP, host: t.host, port: t.port})
+			p.serveHTTP(ctx, t.client, t.br, &authority{track: t.record, scheme: HTTP, host: t.host, port: t.port})
 		case t.plain:
-			p.late(ctx, t)
+			p.relayLate(ctx, t)
 		default:
 			t.refusePlain(first[0])
 		}
@@ -161,7 +161,7 @@ func (p *Proxy) look(ctx context.Context, t *tunnel, server net.Conn) {
 	}
 	switch {
 	case t.inside:
-		p.open(ctx, t, raw)
+		p.terminateTLS(ctx, t, raw)
 	case t.opaque:
 		p.relay(t, server, raw)
 	default:
@@ -182,7 +182,7 @@ func (p *Proxy) dial(ctx context.Context, t *tunnel) (net.Conn, error) {
 
 // late connects and passes on, where a secret belongs to the host and the program
 // speaks neither TLS nor HTTP.
-func (p *Proxy) late(ctx context.Context, t *tunnel) {
+func (p *Proxy) relayLate(ctx context.Context, t *tunnel) {
 	conn, err := p.dial(ctx, t)
 	if err != nil {
 		return
@@ -210,7 +210,7 @@ func (t *tunnel) refusePlain(first byte) {
 var alertDenied = []byte{0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 49}
 
 // open ends the program's TLS here and serves the requests inside.
-func (p *Proxy) open(ctx context.Context, t *tunnel, raw []byte) {
+func (p *Proxy) terminateTLS(ctx context.Context, t *tunnel, raw []byte) {
 	inner := &replayed{Conn: t.client, first: bytes.NewReader(raw)}
 	conn := tls.Server(inner, p.cfg.Broker.serverConfig(t.host))
 	defer conn.Close()
@@ -227,7 +227,7 @@ func (p *Proxy) open(ctx context.Context, t *tunnel, raw []byte) {
 		p.readers.Put(br)
 	}()
 	br.Reset(conn)
-	p.serveHTTP(ctx, t.client, br, &authority{track: t.track, scheme: HTTPS, host: t.host, port: t.port, conn: conn})
+	p.serveHTTP(ctx, t.client, br, &authority{track: t.record, scheme: HTTPS, host: t.host, port: t.port, conn: conn})
 }
 
 // errHello ends the reading of a hello, which goes no further.
@@ -235,7 +235,7 @@ var errHello = errors.New("the hello was read")
 
 // The extensions that hide the name of the server: ECH (RFC 9849) with its last
 // drafts, and ESNI.
-var hiding = []uint16{0xfe0d, 0xfe0c, 0xfe0b, 0xfe0a, 0xfe09, 0xfe08, 0xffce}
+var hidingExtensions = []uint16{0xfe0d, 0xfe0c, 0xfe0b, 0xfe0a, 0xfe09, 0xfe08, 0xffce}
 
 // readHello reads a TLS hello and returns its bytes, if it asks for host and for
 // nobody else. crypto/tls parses it, as strictly as a server does: a second name,
@@ -254,7 +254,7 @@ func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) (
 	if hello == nil {
 		return nil, fmt.Errorf("read the hello: %w", err)
 	}
-	if slices.ContainsFunc(hello.Extensions, func(e uint16) bool { return slices.Contains(hiding, e) }) {
+	if slices.ContainsFunc(hello.Extensions, func(e uint16) bool { return slices.Contains(hidingExtensions, e) }) {
 		r := &Refusal{Host: host, Rule: RuleEncrypted,
 			Reason: "the TLS hello hides the name of the server (ECH), which is not allowed",
 			Ask:    "turn encrypted client hello off in the program"}

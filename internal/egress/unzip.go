@@ -22,7 +22,7 @@ const (
 // its beginning: it does not need the directory, which is at the end. It ends where the
 // directory begins.
 type unzipper struct {
-	from *tap
+	from *recordingReader
 	file io.Reader // nil between files
 	late bool      // the sizes of the file stand behind it
 }

@@ -36,7 +36,7 @@ func (g *Guard) dialVia(ctx context.Context, host, address string) (net.Conn, er
 	}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
-	left, err := ask(conn, g.cfg.Via, address)
+	left, err := connectVia(conn, g.cfg.Via, address)
 	if err == nil && !stop() {
 		err = context.Cause(ctx)
 	}
@@ -68,7 +68,7 @@ func (g *Guard) dialProxy(ctx context.Context) (net.Conn, error) {
 
 // ask has the proxy connect to address. It returns what the proxy sent behind its
 // answer.
-func ask(conn net.Conn, via *url.URL, address string) (*bytes.Reader, error) {
+func connectVia(conn net.Conn, via *url.URL, address string) (*bytes.Reader, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}
 	if u := via.User; u != nil {

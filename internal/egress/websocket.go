@@ -19,7 +19,7 @@ func (x *exchange) upgraded(resp *http.Response, clean *cleaner) {
 	upgrade := resp.Header.Get("Upgrade")
 	stripHops(resp.Header)
 	var down io.Reader = server
-	var frames *messages
+	var frames *frameReader
 	if clean != nil {
 		if !strings.EqualFold(upgrade, "websocket") || len(resp.Header["Sec-Websocket-Extensions"]) > 0 {
 			x.close = true
@@ -40,7 +40,7 @@ func (x *exchange) upgraded(resp *http.Response, clean *cleaner) {
 		return
 	}
 	x.client.idle = x.proxy.cfg.Limits.Total // the pump watches
-	m := x.proxy.newPump(x.conn, server)
+	m := x.proxy.newRelayer(x.conn, server)
 	m.copy(x.conn, down)
 	m.copy(server, x.br)
 	m.wait()
@@ -64,10 +64,10 @@ const maxFrame = 64 << 10
 // messages is what a server says in a WebSocket, without values. A value is found
 // wherever frames and messages cut it; what is compressed or masked is refused, since
 // neither was agreed on.
-type messages struct {
+type frameReader struct {
 	from    *bufio.Reader
-	data    live
-	control live
+	data    searchedStream
+	control searchedStream
 	ready   []byte // frames to hand out
 	op      byte   // of the message at hand, until a frame of it was handed out
 	inside  bool   // a message has begun and not ended
@@ -79,12 +79,13 @@ type messages struct {
 }
 
 // messages returns what r says without values.
-func (c *cleaner) messages(r io.Reader) *messages {
-	return &messages{from: bufio.NewReader(r), data: live{broker: c.broker}, control: live{broker: c.broker}}
+func (c *cleaner) messages(r io.Reader) *frameReader {
+	return &frameReader{from: bufio.NewReader(r), data: searchedStream{broker: c.broker},
+		control: searchedStream{broker: c.broker}}
 }
 
 // Read implements [io.Reader].
-func (m *messages) Read(p []byte) (int, error) {
+func (m *frameReader) Read(p []byte) (int, error) {
 	for len(m.ready) == 0 && m.err == nil {
 		m.ready = nil
 		m.err = m.frame()
@@ -97,14 +98,14 @@ func (m *messages) Read(p []byte) (int, error) {
 }
 
 // refuse ends the connection.
-func (m *messages) refuse(reason string) error {
+func (m *frameReader) refuse(reason string) error {
 	m.refusal = &Refusal{Rule: RuleProtocol, Reason: reason}
 	return m.refusal.err()
 }
 
 // frame reads one frame, or the next part of a long one, and hands out what is to be
 // handed out of it.
-func (m *messages) frame() error {
+func (m *frameReader) frame() error {
 	if m.reading {
 		return m.payload()
 	}
@@ -144,25 +145,25 @@ func (m *messages) frame() error {
 
 // controlFrame reads a frame between those of messages. If there is a value in what it
 // says, it says nothing.
-func (m *messages) controlFrame(op byte, length int) error {
+func (m *frameReader) controlFrame(op byte, length int) error {
 	text := m.buf[:length]
 	if _, err := io.ReadFull(m.from, text); err != nil {
 		return err
 	}
 	m.control.out = m.control.out[:0]
 	m.control.write(text)
-	m.control.part()
+	m.control.endMessage()
 	if string(m.control.out) != string(text) {
 		if text = text[:0]; op == opClose && length >= 2 {
 			text = m.buf[:2] // the code
 		}
 	}
-	m.hand(op, true, text)
+	m.appendFrame(op, true, text)
 	return nil
 }
 
 // payload reads the content of a frame of a message, as much as is handed out at once.
-func (m *messages) payload() error {
+func (m *frameReader) payload() error {
 	for m.left > 0 {
 		n, err := m.from.Read(m.buf[:min(uint64(len(m.buf)), m.left)])
 		if n > 0 {
@@ -173,28 +174,28 @@ func (m *messages) payload() error {
 			return io.ErrUnexpectedEOF
 		}
 		if m.left > 0 && len(m.data.out) > maxFrame {
-			m.pass(false)
+			m.flushMessage(false)
 			return nil
 		}
 	}
 	m.reading = false
 	if !m.inside {
-		m.data.part()
+		m.data.endMessage()
 	}
 	if !m.inside || len(m.data.out) > 0 {
-		m.pass(!m.inside)
+		m.flushMessage(!m.inside)
 	}
 	return nil
 }
 
 // pass hands out what is known of the message at hand, as a frame.
-func (m *messages) pass(last bool) {
-	m.hand(m.op, last, m.data.out)
+func (m *frameReader) flushMessage(last bool) {
+	m.appendFrame(m.op, last, m.data.out)
 	m.op, m.data.out = opContinue, m.data.out[:0]
 }
 
 // hand hands out one frame.
-func (m *messages) hand(op byte, last bool, text []byte) {
+func (m *frameReader) appendFrame(op byte, last bool, text []byte) {
 	if last {
 		op |= 0x80
 	}

@@ -21,17 +21,17 @@ const maxShown = 4000
 
 // newest is the first version of the protocol in which clients are asked by an
 // answer and not by a request.
-const newest = "2026-07-28"
+const statelessVersion = "2026-07-28"
 
 // ask asks the person at the client to agree to a call that waits, if there is one
 // whom policy lets answer and the client can ask. Else it says how to go on.
-func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool,
+func (v *view) askPerson(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool,
 	res *haft.Result) (*mcp.CallToolResult, error) {
-	form, ok := v.question(ctx, r, res)
+	form, ok := v.elicitation(ctx, r, res)
 	if !ok {
 		return v.resultOf(t, res), nil
 	}
-	if r.ProtocolVersion() >= newest {
+	if r.ProtocolVersion() >= statelessVersion {
 		return &mcp.CallToolResult{InputRequests: mcp.InputRequestMap{question: form}, RequestState: v.state(res)}, nil
 	}
 	answer, err := r.Session.Elicit(ctx, form)
@@ -44,7 +44,7 @@ func (v *view) ask(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool,
 }
 
 // question is what the person is asked, if there is anybody to be asked.
-func (v *view) question(ctx context.Context, r *mcp.CallToolRequest, res *haft.Result) (*mcp.ElicitParams, bool) {
+func (v *view) elicitation(ctx context.Context, r *mcp.CallToolRequest, res *haft.Result) (*mcp.ElicitParams, bool) {
 	caps := r.ClientCapabilities()
 	if v.s.cfg.Wait == nil || v.who.Person.Org == "" || v.who.Person.Org != v.who.Principal.Org ||
 		v.who.Person.Agent != "" ||
@@ -134,7 +134,7 @@ func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
 		if code := haft.CodeOf(err); code == haft.CodeDenied || code == haft.CodeInvalid {
 			return v.resultOf(t, res), nil // not for this person to say: it goes on waiting
 		} else if code != haft.CodeConflict {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		// Somebody else was first; what they said counts.
 	}
@@ -145,7 +145,7 @@ func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
 		}
 	}
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	return v.resultOf(t, done), nil
 }
@@ -181,20 +181,20 @@ func (v *view) resume(ctx context.Context, r *mcp.CallToolRequest, name string) 
 	who.Actions = nil // it is the caller's own call, which the state vouches for: no scope to read calls is needed
 	rec, err := v.s.service.Record(ctx, who, st.Call)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	if name != callName && rec.Call.Tool != name {
 		return nil, invalid
 	}
 	t, err := v.s.service.Tool(ctx, v.who.Principal, rec.Call.Tool)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	waiting := &haft.Result{Call: st.Call, Tool: rec.Call.Tool, Status: haft.StatusPending, Approval: st.Approval,
 		Value: json.RawMessage("null")}
 	given, ok := r.Params.InputResponses[question].(*mcp.ElicitResult)
 	if !ok || given == nil {
-		form, ok := v.question(ctx, r, waiting)
+		form, ok := v.elicitation(ctx, r, waiting)
 		if !ok {
 			return v.resultOf(*t, waiting), nil
 		}

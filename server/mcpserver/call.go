@@ -23,7 +23,7 @@ func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolReque
 	}
 	has, err := v.has(ctx, name)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	if !has {
 		return next(ctx, method, r)
@@ -70,7 +70,7 @@ func (v *view) run(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolRe
 		}
 		has, err := v.has(ctx, in.Name)
 		if err != nil {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		if !has || in.Name == findName || in.Name == callName {
 			return failed("not_found: there is no such tool; find_tools finds those that there are"), nil
@@ -93,36 +93,36 @@ func trace(meta mcp.Meta) string {
 func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*mcp.CallToolResult, error) {
 	tool, err := v.s.service.Tool(ctx, c.Principal, c.Tool)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
-	res, err := v.make(ctx, r, c)
+	res, err := v.makeCall(ctx, r, c)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	if res.Status == haft.StatusPending {
-		return v.ask(ctx, r, *tool, res)
+		return v.askPerson(ctx, r, *tool, res)
 	}
 	return v.resultOf(*tool, res), nil
 }
 
 // make makes a call, and tells the client how far it is and what it prints if it
 // wants to hear of it.
-func (v *view) make(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*haft.Result, error) {
-	token, loud := r.Params.GetProgressToken(), v.listens(r)
+func (v *view) makeCall(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*haft.Result, error) {
+	token, loud := r.Params.GetProgressToken(), v.wantsLogs(r)
 	if v.s.cfg.Stream == nil || token == nil && !loud {
 		return v.s.service.Call(ctx, c)
 	}
-	h := herald{session: r.Session, token: token, last: -1}
+	h := notifier{session: r.Session, token: token, last: -1}
 	res, _, err := v.s.cfg.Stream(ctx, c, func(e haft.Event) {
 		if h.err == nil {
-			h.err = h.tell(ctx, e) // nobody hears more; the call goes on
+			h.err = h.notify(ctx, e) // nobody hears more; the call goes on
 		}
 	})
 	return res, err
 }
 
 // A herald tells one client of one call.
-type herald struct {
+type notifier struct {
 	session *mcp.ServerSession
 	token   any
 	last    float64 // progress that was told; it has to rise
@@ -130,7 +130,7 @@ type herald struct {
 }
 
 // tell tells one event.
-func (t *herald) tell(ctx context.Context, e haft.Event) error {
+func (t *notifier) notify(ctx context.Context, e haft.Event) error {
 	switch e.Type {
 	case haft.EventProgress:
 		if t.token == nil {
@@ -193,7 +193,7 @@ var rpcCodes = map[haft.Code]int64{
 }
 
 // told is an error as clients are told of it: the words that are for them.
-func told(err error) error {
+func toRPCError(err error) error {
 	if err == nil {
 		return nil
 	}

@@ -121,7 +121,7 @@ func (p *parts) part(c haft.Content) mcp.Content {
 	case haft.ContentResource:
 		res := &mcp.ResourceContents{URI: c.URI, MIMEType: c.MIME, Text: c.Text}
 		if ok {
-			if !p.take(a) {
+			if !p.fitsInline(a) {
 				return p.link(a)
 			}
 			res.Blob, res.Text = a.Data, ""
@@ -150,7 +150,7 @@ func audience(roles []string) *mcp.Annotations {
 }
 
 // take reports whether a file is shown whole, and counts it.
-func (p *parts) take(a haft.Artifact) bool {
+func (p *parts) fitsInline(a haft.Artifact) bool {
 	if a.Size > int64(len(a.Data)) || len(a.Data) > p.left {
 		return false
 	}
@@ -161,7 +161,7 @@ func (p *parts) take(a haft.Artifact) bool {
 // file shows an image or sound, and links all others.
 func (p *parts) file(a haft.Artifact) mcp.Content {
 	kind, _, _ := strings.Cut(a.ContentType, "/")
-	if (kind == "image" || kind == "audio") && p.take(a) {
+	if (kind == "image" || kind == "audio") && p.fitsInline(a) {
 		if kind == "image" {
 			return &mcp.ImageContent{Data: a.Data, MIMEType: a.ContentType}
 		}

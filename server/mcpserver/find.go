@@ -100,7 +100,7 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 	if strings.TrimSpace(in.Query) == "" {
 		groups, err := Groups(v.tools(ctx, ""))
 		if err != nil {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		out.Servers = groups
 		return structured(out)
@@ -110,9 +110,9 @@ func (v *view) find(ctx context.Context, args json.RawMessage) (*mcp.CallToolRes
 	if len(v.who.Tags) == 1 {
 		search.Tag = v.who.Tags[0]
 	}
-	for t, err := range v.usable(v.s.service.Tools(ctx, v.who.Principal, search)) {
+	for t, err := range v.visible(v.s.service.Tools(ctx, v.who.Principal, search)) {
 		if err != nil {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		f := found{Name: t.Name, Description: t.Version.Description, InputSchema: t.Version.Parameters,
 			Tokens: Tokens(t)}

@@ -26,7 +26,9 @@ const (
 )
 
 // older are the versions of the protocol that have sessions.
-func older() []string { return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"} }
+func sessionVersions() []string {
+	return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
+}
 
 // Bounds on a message.
 const (
@@ -83,10 +85,10 @@ func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, e
 		r = r.WithContext(context.WithValue(ctx, viewKey{}, v))
 		r.Header.Set(credentialHeader, caller.Principal.Credential) // whatever the client says
 		out := &answered{ResponseWriter: w}
-		v.used(r.Header.Get(sessionHeader), caller.Principal)
+		v.noteUse(r.Header.Get(sessionHeader), caller.Principal)
 		s.serve(out, r, v)
-		v.used(w.Header().Get(sessionHeader), caller.Principal) // one that was made just now
-		s.farewell(out, r, v)
+		v.noteUse(w.Header().Get(sessionHeader), caller.Principal) // one that was made just now
+		s.sendReason(out, r, v)
 	})
 }
 
@@ -97,7 +99,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, v *view) {
 	case id != "" && !v.owns(id):
 		// Also for a session of somebody else: it is not there, for this caller.
 		http.Error(w, "session not found", http.StatusNotFound)
-	case id == "" && version != "" && !slices.Contains(older(), version):
+	case id == "" && version != "" && !slices.Contains(sessionVersions(), version):
 		s.stateless.ServeHTTP(w, r)
 	case id == "" && r.Method == http.MethodPost:
 		done, err := s.admit(v)
@@ -197,7 +199,7 @@ var statuses = map[haft.Code]int{
 
 // refuse answers a request that reaches no session, with an error of JSON-RPC.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	status, out := cmp.Or(statuses[haft.CodeOf(err)], http.StatusInternalServerError), told(err)
+	status, out := cmp.Or(statuses[haft.CodeOf(err)], http.StatusInternalServerError), toRPCError(err)
 	if _, ok := errors.AsType[*tooLarge](err); ok {
 		status, out = http.StatusRequestEntityTooLarge,
 			&jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest,

@@ -25,12 +25,12 @@ func (v *view) tools(ctx context.Context, after string) iter.Seq2[haft.Tool, err
 	if len(v.who.Tags) == 1 {
 		f.Tag = v.who.Tags[0]
 	}
-	return v.usable(v.s.service.Tools(ctx, v.who.Principal, f))
+	return v.visible(v.s.service.Tools(ctx, v.who.Principal, f))
 }
 
 // usable leaves out tools that are not the caller's, and those that no client could
 // be told of.
-func (v *view) usable(all iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
+func (v *view) visible(all iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		for t, err := range all {
 			if err == nil && (!v.who.Has(t) || !isObject(t.Version.Parameters)) {
@@ -85,7 +85,7 @@ func (v *view) fingerprint(ctx context.Context) (string, error) {
 }
 
 // known notes which list clients are told of.
-func (v *view) known(ctx context.Context) error {
+func (v *view) rememberList(ctx context.Context) error {
 	v.mu.Lock()
 	known := v.print != ""
 	v.mu.Unlock()
@@ -120,13 +120,13 @@ func (v *view) listTools(ctx context.Context, r *mcp.ListToolsRequest, next mcp.
 		if res.Tools, err = v.own(ctx, next, r); err != nil {
 			return nil, err
 		}
-		if err := v.known(ctx); err != nil {
-			return nil, told(err)
+		if err := v.rememberList(ctx); err != nil {
+			return nil, toRPCError(err)
 		}
 	}
 	few, err := v.lazy(ctx)
 	if err != nil {
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	if few {
 		if cursor == "" {
@@ -137,7 +137,7 @@ func (v *view) listTools(ctx context.Context, r *mcp.ListToolsRequest, next mcp.
 	size, n, last := 0, 0, ""
 	for t, err := range v.tools(ctx, after) {
 		if err != nil {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		if n == v.s.cfg.Page || n > 0 && size > maxPage {
 			res.NextCursor = makeCursor(last)
@@ -147,7 +147,7 @@ func (v *view) listTools(ctx context.Context, r *mcp.ListToolsRequest, next mcp.
 		if t.Name == codeMode {
 			more, err := v.stubs(ctx)
 			if err != nil {
-				return nil, told(err)
+				return nil, toRPCError(err)
 			}
 			shown.Description += more
 		}

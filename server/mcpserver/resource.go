@@ -29,7 +29,7 @@ func (v *view) listResources(ctx context.Context, method string, r *mcp.ListReso
 	n := 0
 	for rec, err := range v.s.service.Records(ctx, p, f) {
 		if err != nil {
-			return nil, told(err)
+			return nil, toRPCError(err)
 		}
 		if rec.Result == nil || n >= maxResources {
 			continue
@@ -76,7 +76,7 @@ func (v *view) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (mc
 	case code == haft.CodeNotFound || code == haft.CodeDenied || err == nil && rec.Result == nil:
 		return nil, mcp.ResourceNotFoundError(uri)
 	case err != nil:
-		return nil, told(err)
+		return nil, toRPCError(err)
 	}
 	for _, a := range rec.Result.Artifacts {
 		if a.Name == name && a.Size <= int64(len(a.Data)) {

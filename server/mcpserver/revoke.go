@@ -68,10 +68,10 @@ func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // farewell tells the client of a request that was ended why it was: by an answer, or by
 // the last message of a stream.
-func (s *Server) farewell(w *answered, r *http.Request, v *view) {
+func (s *Server) sendReason(w *answered, r *http.Request, v *view) {
 	why := withdrawn(r.Context())
 	if why == nil {
-		why = v.dismissed(r.Header.Get(sessionHeader))
+		why = v.endReason(r.Header.Get(sessionHeader))
 	}
 	switch {
 	case why == nil:
@@ -94,7 +94,7 @@ func (s *Server) farewell(w *answered, r *http.Request, v *view) {
 
 // used notes with which credential a session was used last. Others that may do the same
 // may use it too: it ends with the last.
-func (v *view) used(id string, p haft.Principal) {
+func (v *view) noteUse(id string, p haft.Principal) {
 	if id == "" || p.Credential == "" {
 		return
 	}
@@ -115,7 +115,7 @@ func (v *view) used(id string, p haft.Principal) {
 }
 
 // dismiss ends the sessions of credentials that are not good any more.
-func (v *view) dismiss(ctx context.Context) {
+func (v *view) endRevoked(ctx context.Context) {
 	if v.s.cfg.Recheck == nil {
 		return
 	}
@@ -152,7 +152,7 @@ func (v *view) dismiss(ctx context.Context) {
 const maxEnded = 256
 
 // dismissed returns why a session was ended, or nil.
-func (v *view) dismissed(id string) error {
+func (v *view) endReason(id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	why := v.ended[id]

@@ -175,8 +175,8 @@ func (s *Server) Changed(org string) {
 	if len(views) > 0 {
 		s.work.Go(func() {
 			for _, v := range views {
-				v.dismiss(s.ctx)
-				v.look(s.ctx)
+				v.endRevoked(s.ctx)
+				v.notifyIfChanged(s.ctx)
 			}
 		})
 	}
@@ -199,8 +199,8 @@ func (s *Server) poll() {
 				return
 			case <-tick.C:
 			}
-			for _, v := range s.sweep() {
-				v.look(s.ctx)
+			for _, v := range s.usedViews() {
+				v.notifyIfChanged(s.ctx)
 			}
 			s.mu.Lock()
 			if s.polling = len(s.views) > 0; !s.polling {
@@ -213,12 +213,12 @@ func (s *Server) poll() {
 }
 
 // sweep forgets views that nobody uses and returns the others.
-func (s *Server) sweep() []*view {
+func (s *Server) usedViews() []*view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var used []*view
 	for _, v := range s.views {
-		s.forget(v)
+		s.dropUnused(v)
 		if s.views[v.key] == v {
 			used = append(used, v)
 		}
@@ -227,7 +227,7 @@ func (s *Server) sweep() []*view {
 }
 
 // forget drops a view that nobody uses. Preconditions: mu is held.
-func (s *Server) forget(v *view) {
+func (s *Server) dropUnused(v *view) {
 	if v.uses == 0 && v.sessions() == 0 {
 		delete(s.views, v.key)
 	}
@@ -258,7 +258,7 @@ func (s *Server) enter(who Caller) (*view, func(), error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		v.uses--
-		s.forget(v)
+		s.dropUnused(v)
 	}, nil
 }
 

@@ -81,7 +81,7 @@ func (s *Server) newView(who Caller, key string) *view {
 	if s.cfg.Extend != nil {
 		s.cfg.Extend(v.mcp)
 	}
-	v.announce()
+	v.announceTools()
 	v.mcp.AddReceivingMiddleware(v.receive)
 	return v
 }
@@ -93,7 +93,7 @@ const instructions = "Tools of this server run in a sandbox, are checked against
 
 // announce puts the tool there that runs all others. Doing it again tells clients
 // that the list has changed.
-func (v *view) announce() {
+func (v *view) announceTools() {
 	v.mcp.AddTool(&mcp.Tool{Name: dispatch, InputSchema: json.RawMessage(`{"type":"object"}`)}, v.run)
 }
 
@@ -143,7 +143,7 @@ func (v *view) receive(next mcp.MethodHandler) mcp.MethodHandler {
 				return v.readResource(ctx, r)
 			}
 		case *mcp.ServerRequest[*mcp.SetLoggingLevelParams]: //nolint:staticcheck // clients of the older wire send it
-			v.listen(r.Session)
+			v.wantLogs(r.Session)
 		}
 		return next(ctx, method, req)
 	}
@@ -151,7 +151,7 @@ func (v *view) receive(next mcp.MethodHandler) mcp.MethodHandler {
 
 // listen notes that a session wants to hear what tools print, and forgets those that
 // are gone.
-func (v *view) listen(session *mcp.ServerSession) {
+func (v *view) wantLogs(session *mcp.ServerSession) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	open := map[*mcp.ServerSession]bool{session: true}
@@ -164,7 +164,7 @@ func (v *view) listen(session *mcp.ServerSession) {
 }
 
 // listens reports whether whoever sent r wants to hear what the tool prints.
-func (v *view) listens(r *mcp.CallToolRequest) bool {
+func (v *view) wantsLogs(r *mcp.CallToolRequest) bool {
 	if level, ok := r.Params.Meta[mcp.MetaKeyLogLevel].(string); ok && level != "" {
 		return true
 	}
@@ -174,7 +174,7 @@ func (v *view) listens(r *mcp.CallToolRequest) bool {
 }
 
 // look tells clients if the list of tools is not the one they know.
-func (v *view) look(ctx context.Context) {
+func (v *view) notifyIfChanged(ctx context.Context) {
 	if v.sessions() == 0 {
 		return
 	}
@@ -190,6 +190,6 @@ func (v *view) look(ctx context.Context) {
 	v.print = print
 	v.mu.Unlock()
 	if changed {
-		v.announce()
+		v.announceTools()
 	}
 }
