@@ -14,7 +14,7 @@ import (
 	"haft"
 )
 
-// An api collects operations: their routes and what the document says of them.
+// api collects operations: their routes and their part of the document.
 type api struct {
 	huma.API
 	s *Server
@@ -46,7 +46,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	return a.finish()
 }
 
-// document is what is to say of the whole.
+// document returns the document without operations, and the settings of the library.
 func (s *Server) document() huma.Config {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -94,8 +94,8 @@ func jsonFormat() huma.Format {
 	}
 }
 
-// A Route is an address of the API and the action that it asks for; "any" is that
-// of every credential.
+// Route is a path of the API and the action that it needs; "any" is an action of every
+// credential.
 type Route struct {
 	Method, Path string
 	Action       haft.Action
@@ -108,7 +108,7 @@ func (s *Server) Patterns() []string { return slices.Sorted(slices.Values(s.patt
 // Routes lists the addresses of the API, without [Config.Mounts] and [Config.APIs].
 func (s *Server) Routes() []Route { return slices.Clone(s.routed) }
 
-// fault makes a problem of an error, and logs it if it is ours.
+// fault converts an error to a problem, and logs internal ones.
 func (s *Server) fault(ctx context.Context, err error) *Problem {
 	if why := Withdrawn(ctx); why != nil {
 		err = why
@@ -124,8 +124,8 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 	return p
 }
 
-// known finds out who sent r and whether the credential is for an action, and then
-// reads the body. Who is turned away is told to the operator.
+// authenticate finds out who sent r and whether the credential allows an action, and then
+// reads the body. It reports refused requests to the operator.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, action haft.Action) (Identity, error) {
 	who, err := s.identify(r)
 	if err != nil {
@@ -188,7 +188,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, whoKey{}, who))
 }
 
-// finish completes the document and writes it.
+// finish completes the document and encodes it.
 func (a *api) finish() ([]byte, error) {
 	doc := a.OpenAPI()
 	var err error

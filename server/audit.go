@@ -33,7 +33,7 @@ const (
 	pemFile   = "application/pem-certificate-chain" // RFC 8555; there is none for keys alone
 )
 
-// AuditQuery says which entries of the audit are meant.
+// AuditQuery selects entries of the audit.
 type AuditQuery struct {
 	Kind  string      `query:"kind" maxLength:"100" doc:"What happened, such as call.refused."`
 	User  string      `query:"user" maxLength:"200" doc:"Who did it."`
@@ -114,7 +114,7 @@ func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) 
 	}}, nil
 }
 
-// streamTo answers with what write writes.
+// streamTo answers with the bytes that write writes.
 func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazyWriter) error) {
 	out := &lazyWriter{h: h}
 	err := write(out)
@@ -129,8 +129,8 @@ func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazyW
 	}
 }
 
-// A lazy writer sends headers with the first bytes, so that an error before them
-// can still be told.
+// lazyWriter sends the headers with the first bytes, so that an error before them can
+// still be answered.
 type lazyWriter struct {
 	h     huma.Context
 	begun bool
@@ -152,7 +152,7 @@ func (l *lazyWriter) Write(b []byte) (int, error) {
 
 var _ io.Writer = (*lazyWriter)(nil)
 
-// textContent describes an answer of a media type that has no schema but text.
+// textContent describes an answer that is text of a media type.
 func textContent(mediaType string) mediaTypes {
 	return mediaTypes{mediaType: {Schema: &huma.Schema{Type: huma.TypeString}}}
 }

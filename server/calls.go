@@ -18,8 +18,8 @@ import (
 // maxWait bounds how long one request waits for a call.
 const maxWait = 10 * time.Minute
 
-// A Wait says how long the answer to a call may take: true until it is there,
-// false not at all, and a number so many seconds.
+// Wait says how long a request waits for its call: true until there is a result, false not
+// at all, and a number that many seconds.
 type Wait struct {
 	set   bool
 	until time.Duration // 0 means not at all and less than 0 until it is there
@@ -61,8 +61,8 @@ func (w Wait) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w.until.Seconds())
 }
 
-// CallBody asks for one call. It is a [haft.Call] without what a client does not
-// say: its id and on whose behalf it is.
+// CallBody asks for one call. It is a [haft.Call] without the fields that a client cannot
+// set: its id and its principal.
 type CallBody struct {
 	Tool           string            `json:"tool" minLength:"1" maxLength:"200" doc:"The name or id of the tool."`
 	Digest         string            `json:"digest,omitempty" maxLength:"200" doc:"The version to run; the current one if it is left out."`
@@ -89,7 +89,7 @@ type makeCall struct {
 	Body           newCall
 }
 
-// Called is a result, or where a call stands that has none yet.
+// Called is a result, or the state of a call that has none yet.
 type Called struct {
 	ID haft.CallID `json:"id" doc:"The same as call_id."`
 	haft.Result
@@ -125,7 +125,7 @@ func (a *api) calls() {
 		s.toolCalls)
 }
 
-// as returns on whose behalf somebody acts who names an agent.
+// principalFor returns the principal for a caller who may name an agent.
 func (s *Server) principalFor(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
 	return who.As(ctx, s.service, agent)
 }
@@ -139,8 +139,8 @@ func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 	}
 }
 
-// traceparent returns a W3C trace context if it is one, and else nothing: a broken
-// header must not fail a call.
+// traceparent returns h if it is a W3C trace context, and "" otherwise: a broken header
+// must not fail a call.
 func traceparent(h string) string {
 	parts := strings.Split(h, "-")
 	if len(parts) != 4 || len(parts[0]) != 2 || len(parts[1]) != 32 || len(parts[2]) != 16 || len(parts[3]) != 2 ||
@@ -192,8 +192,8 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 	return s.await(ctx, p, rec, b.Wait.until)
 }
 
-// await gives a call that was submitted some time, and answers how it stands then. The
-// caller has counted the request among the streams, if it waits.
+// await waits for a submitted call and answers with its state then. If it waits, the
+// caller has counted the request among the streams.
 func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, most time.Duration) (*answered, error) {
 	if most > 0 && s.cfg.Wait != nil && !rec.Status.Final() {
 		waiting, cancel := context.WithTimeout(ctx, most)
@@ -215,7 +215,7 @@ func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, 
 			Controls: []haft.Control{}}}}), nil
 }
 
-// answer is what a caller is told of a result.
+// answer answers with a result.
 func answer(res *haft.Result) *answered {
 	status, wait := resultStatus(res)
 	return &answered{Status: status, Location: "/v1/calls/" + string(res.Call), RetryAfter: haft.RetrySeconds(wait),
@@ -254,8 +254,8 @@ func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*l
 		func(r haft.Record) string { return string(r.Call.ID) })
 }
 
-// agentID returns the id of an agent that is named, for filters: calls and events
-// have ids. An agent that is gone is still to be found by its own.
+// agentID returns the id of an agent for filters, since calls and events have ids. The id
+// of a removed agent is returned unchanged.
 func (s *Server) agentID(ctx context.Context, who Identity, ref string) string {
 	if ref == "" || ref == who.Principal.Agent {
 		return ref

@@ -8,18 +8,18 @@ import (
 	"haft"
 )
 
-// A Condition is what must be there for something to be written (RFC 9110, 13.1).
-// It is looked at in the same transaction as the write.
+// Condition is what a write demands of the resource (RFC 9110, 13.1). It is checked in the
+// transaction of the write.
 type Condition struct {
 	IfMatch     string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
 	IfNoneMatch string `header:"If-None-Match" maxLength:"1000" doc:"With *, it must not exist."`
 }
 
-// errPrecondition is what a condition that does not hold is answered with.
+// errPrecondition is the answer to a condition that does not hold.
 var errPrecondition = problem(http.StatusPreconditionFailed,
 	"it is not what If-Match or If-None-Match says; look again first")
 
-// quote makes an ETag of a revision.
+// quote returns the ETag of a revision.
 func quote(revision string) string { return `"` + revision + `"` }
 
 // tags reads a list of ETags. A weak one (W/) is as good: ours are all strong.
@@ -53,7 +53,7 @@ func (c Condition) revision(current string) (string, error) {
 	return "", errPrecondition
 }
 
-// A RemoveIf is what must be there for something to be removed.
+// RemoveIf is what a removal demands of the resource.
 type RemoveIf struct {
 	IfMatch string `header:"If-Match" maxLength:"1000" doc:"ETags, one of which it must have; * means that it must exist."`
 }

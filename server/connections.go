@@ -13,12 +13,11 @@ import (
 	"haft"
 )
 
-// The rule of this file: connections on which nobody says anything take nothing from
-// those on which somebody does. A connection is silent until the headers of a request
-// have arrived in whole, the TLS handshake included, and idle between two requests.
-// Where a bound is reached, a new connection takes the place of the oldest silent one,
-// or of the oldest idle one: of the same source if that is over its own bound. If all
-// are in use, it comes on the reserve, where only operators are served, and probes.
+// The rule of this file: unused connections must not displace used ones. A connection is
+// silent until the headers of a request are complete, the TLS handshake included, and idle
+// between two requests. At a limit, a new connection replaces the oldest silent one or the
+// oldest idle one: of the same source if that source is at its own limit. If all are in
+// use, the new connection goes to the reserve, where only operators and probes are served.
 
 // reserveHeaders is how long a request on the reserve may take to arrive.
 const reserveHeaders = 2 * time.Second
@@ -45,11 +44,11 @@ type connBounds struct {
 	exempt    func(netip.Addr) bool // whose connections are those of many: proxies
 }
 
-// patience is how long a connection may be silent before it counts as one that does not
-// mean to speak: requests take a moment to arrive, and clients open many at once.
+// silentGrace is how long a connection may be silent before another can take its place:
+// requests take a moment to arrive, and clients open many connections at once.
 const silentGrace = time.Second
 
-// A crowd has every connection of a listener. It is safe for concurrent use.
+// connTracker tracks all connections of a listener. It is safe for concurrent use.
 type connTracker struct {
 	bounds connBounds
 
@@ -64,10 +63,10 @@ type connTracker struct {
 // A source is where connections come from.
 type source struct {
 	open  int
-	quiet [2]list.List // as of a crowd
+	quiet [2]list.List // as in connTracker
 }
 
-// A tracked connection is one of a crowd. What changes is guarded by its mu.
+// trackedConn is a connection of a connTracker, whose mu guards the fields that change.
 type trackedConn struct {
 	net.Conn
 	tracker  *connTracker
@@ -79,10 +78,10 @@ type trackedConn struct {
 	halfRead    bool // a request has begun, and its headers are not complete
 	gone        bool
 	since       time.Time
-	place, near *list.Element // in the lists of the crowd and of the source
+	place, near *list.Element // in the lists of the tracker and of the source
 }
 
-// A crowdListener accepts what a crowd admits.
+// trackingListener returns the connections that a connTracker accepts.
 type trackingListener struct {
 	net.Listener
 	tracker *connTracker
@@ -106,8 +105,8 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 	}
 }
 
-// sourceOf is what connections are counted by: an address, or the network of one host
-// in version 6.
+// sourceOf returns the address of a connection, and what connections are counted by: the
+// address, or for IPv6 its /64.
 func sourceOf(conn net.Conn) (netip.Addr, netip.Prefix) {
 	at, err := netip.ParseAddrPort(conn.RemoteAddr().String())
 	if err != nil {
@@ -117,7 +116,7 @@ func sourceOf(conn net.Conn) (netip.Addr, netip.Prefix) {
 	return a, networkOf(a)
 }
 
-// networkOf is the network that an address stands for: it alone, or its /64.
+// networkOf returns an address as a prefix, or its /64 for IPv6.
 func networkOf(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
@@ -130,7 +129,8 @@ func networkOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// admit takes a connection in, or returns nil. Out is one that has to go for it.
+// accept tracks a connection, or returns nil if there is no place for it. The connection
+// out has to be closed for it.
 func (c *connTracker) accept(conn net.Conn, now time.Time) (t, out *trackedConn) {
 	addr, from := sourceOf(conn)
 	c.mu.Lock()
@@ -168,7 +168,7 @@ func (c *connTracker) accept(conn net.Conn, now time.Time) (t, out *trackedConn)
 	return t, out
 }
 
-// first returns the oldest connection of a list, or nil.
+// oldest returns the oldest connection of a list, or nil.
 func oldest(l *list.List) *trackedConn {
 	if e := l.Front(); e != nil {
 		return e.Value.(*trackedConn)
@@ -176,7 +176,7 @@ func oldest(l *list.List) *trackedConn {
 	return nil
 }
 
-// firstOf returns the oldest silent connection, or the oldest idle one, or nil.
+// oldestQuiet returns the oldest silent connection, or the oldest idle one, or nil.
 func oldestQuiet(quiet *[2]list.List) *trackedConn {
 	if t := oldest(&quiet[connSilent]); t != nil {
 		return t
@@ -197,14 +197,14 @@ func (c *connTracker) add(t *trackedConn, s *source) {
 	t.place, t.near = c.quiet[connSilent].PushBack(t), s.quiet[connSilent].PushBack(t)
 }
 
-// tidy forgets a source without connections. Preconditions: mu is held.
+// forgetSource removes a source without connections. Precondition: mu is held.
 func (c *connTracker) forgetSource(from netip.Prefix, s *source) {
 	if s.open == 0 {
 		delete(c.sources, from)
 	}
 }
 
-// unlist takes a connection out of the lists. Preconditions: mu is held.
+// dequeue removes a connection from the lists. Precondition: mu is held.
 func (c *connTracker) dequeue(t *trackedConn, s *source) {
 	if t.place == nil {
 		return
@@ -235,7 +235,7 @@ func (c *connTracker) remove(t *trackedConn) {
 	c.forgetSource(t.from, s)
 }
 
-// turn notes what a connection does now.
+// setState sets what a connection does now.
 func (c *connTracker) setState(t *trackedConn, state connState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -278,7 +278,7 @@ func (t *trackedConn) SetReadDeadline(at time.Time) error {
 	return t.Conn.SetReadDeadline(at)
 }
 
-// trackedOf returns the connection of a crowd that conn is or wraps, or nil.
+// trackedOf returns the trackedConn that conn is or wraps, or nil.
 func trackedOf(conn net.Conn) *trackedConn {
 	if over, ok := conn.(*tls.Conn); ok {
 		conn = over.NetConn()
@@ -307,7 +307,7 @@ func (c *connTracker) follow(t *trackedConn, state http.ConnState) (half bool) {
 	return half
 }
 
-// listen has a listener accept what the bounds allow.
+// listen returns a listener that keeps the bounds on connections.
 func (s *Server) listen(ln net.Listener) net.Listener {
 	c := &connTracker{sources: map[netip.Prefix]*source{}, bounds: connBounds{
 		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve,
@@ -369,8 +369,9 @@ func (s *Server) countStream(p haft.Principal) (leave func(), err error) {
 	}, "credential "+p.Org+"\x00"+p.User+"\x00"+p.Agent+"\x00"+p.Credential, "org "+p.Org)
 }
 
-// reserved reports whether a request may only be an operator's: it came on the reserve,
-// or a proxy brings more of its source than one may have. Probes are answered.
+// reserved reports whether only an operator may send a request: it came on the reserve, or
+// a proxy brings more requests of its source than allowed. Probes are answered. The
+// function returned ends the count.
 func (s *Server) reserved(r *http.Request) (bool, func()) {
 	leave := func() {}
 	over := false
@@ -390,12 +391,12 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 	return over, leave
 }
 
-// isProbe reports whether r asks for what anybody may know, and costs nothing.
+// isProbe reports whether r asks for what anybody may know, at no cost.
 func isProbe(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
 }
 
-// busyWhy is why a request was turned away that nobody is known of.
+// whyOf returns the reason for a request whose sender was not authenticated.
 func whyOf(err error) Why {
 	if errors.Is(err, errBusy) {
 		return WhyBusy

@@ -8,9 +8,8 @@ import (
 	"haft"
 )
 
-// A closed set of the vocabulary, as the document shows it and as requests are held
-// against it. The root knows nothing of documents, so that this stands for its
-// types.
+// enumOf describes a type of package haft with a fixed list of values. Package haft knows
+// nothing of OpenAPI, so that enumOf replaces its types in the document.
 type enumOf[T ~string] string
 
 // Schema implements huma.SchemaProvider.
@@ -56,7 +55,7 @@ func enum[T ~string](all []T) *huma.Schema {
 	return s
 }
 
-// stand lets a closed set stand for its type.
+// aliasEnum lets enumOf describe a type.
 func aliasEnum[T ~string](r huma.Registry) {
 	r.RegisterTypeAlias(reflect.TypeFor[T](), reflect.TypeFor[enumOf[T]]())
 }

@@ -49,7 +49,7 @@ type watch struct {
 	Type      []string    `query:"type" maxItems:"20" maxLength:"64" doc:"Types of events, with commas between."`
 }
 
-// from returns the cursor to go on after.
+// from returns the cursor after which the stream begins.
 func (in *watch) from() (int64, error) {
 	text := cmp.Or(in.LastEvent, in.After) // a browser repeats the address, but updates Last-Event-ID
 	if text == "" {
@@ -63,8 +63,8 @@ func (in *watch) from() (int64, error) {
 	return n, nil
 }
 
-// fits reports whether an event is among those that were asked for. What somebody
-// may see at all is decided by the service.
+// fits reports whether an event was asked for. The service decides which events the caller
+// may see.
 func (in *watch) fits(e haft.Event) bool {
 	return (len(in.Type) == 0 || slices.Contains(in.Type, string(e.Type))) &&
 		(in.Call == "" || in.Call == e.Call) && (in.Agent == "" || in.Agent == e.Principal.Agent) &&
@@ -123,8 +123,7 @@ func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (
 		func(e haft.Event) string { return strconv.FormatInt(e.Cursor, 10) })
 }
 
-// told yields the events that were asked for, or those of one call, which need not
-// be looked for among all.
+// eventsFor yields the events that were asked for.
 func (s *Server) eventsFor(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
 	if in.Call != "" && s.cfg.Events != nil {
 		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
@@ -136,7 +135,7 @@ func (s *Server) eventsFor(ctx context.Context, who Identity, in *watch, after i
 	return s.service.Watch(ctx, who.Principal, f, after)
 }
 
-// A sink takes a stream of events.
+// sink sends a stream of events.
 type sink interface {
 	// Event sends one. It may keep it until Flush.
 	Event(e haft.Event) error
@@ -145,13 +144,13 @@ type sink interface {
 	Beat(cursor int64) error
 }
 
-// ahead is how many events are taken from the service before they are sent. It
-// lets several go in one write; a reader that is slower than that fills the queue
-// of the service, which then drops it.
+// eventsAhead is how many events are taken from the service before they are sent. Several
+// can then be sent in one write; a reader that is slower fills the queue of the service,
+// which then drops it.
 const eventsAhead = 64
 
-// follow sends events to a sink until ctx ends or something fails, and returns
-// why. The error is for the reader, if it can still be told.
+// follow sends events to a sink until ctx ends or something fails, and returns why. The
+// error is for the reader.
 func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int64, out sink) error {
 	type step struct {
 		event haft.Event
@@ -207,7 +206,7 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 	}
 }
 
-// ended returns why a stream ends though nothing failed.
+// ended returns why a stream ends without a failure.
 func ended(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
@@ -215,7 +214,7 @@ func ended(ctx context.Context) error {
 	return errShuttingDown
 }
 
-// A farewell is the last thing on a stream.
+// streamError is the last event of a stream.
 type streamError struct {
 	Type       string      `json:"type"`
 	Code       haft.Code   `json:"code"`
@@ -294,7 +293,7 @@ func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request
 	}
 }
 
-// noted logs why a stream ends, if that is a fault of ours.
+// logStreamEnd logs why a stream ends, if that is an internal error.
 func (s *Server) logStreamEnd(r *http.Request, err error) {
 	if code := haft.CodeOf(err); code == haft.CodeInternal {
 		s.cfg.Logger.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)

@@ -21,7 +21,7 @@ import (
 	"haft"
 )
 
-// hosts are the names that the server goes by, and the pages that may talk to it.
+// hosts are the names of the server, and the origins of pages that may send requests.
 type hosts struct {
 	names   []string // lower case, without ports; nil means loopback
 	origins []string // scheme://host[:port], lower case
@@ -48,8 +48,8 @@ func newHosts(names, origins []string) (hosts, error) {
 	return h, nil
 }
 
-// known reports whether a Host header names this server. A page whose name was
-// pointed at our address (DNS rebinding) sends its own name.
+// isOurs reports whether a Host header names this server. After DNS rebinding a page sends
+// its own name.
 func (h hosts) isOurs(host string) bool {
 	name := strings.ToLower(host)
 	if n, _, err := net.SplitHostPort(name); err == nil {
@@ -69,7 +69,7 @@ func (h hosts) isOurs(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
-// allowed reports whether a page of that origin may send r. Programs send none.
+// allowsOrigin reports whether a page of that origin may send r. Programs send no Origin.
 func (h hosts) allowsOrigin(r *http.Request) bool {
 	for _, o := range r.Header.Values("Origin") {
 		u, err := url.Parse(o)
@@ -81,7 +81,7 @@ func (h hosts) allowsOrigin(r *http.Request) bool {
 	return true
 }
 
-// idKey is the key of the id of a request in its context, for logs.
+// idKey is the context key of the id of a request, for logs.
 type idKey struct{}
 
 // requestID returns the id of a request.
@@ -97,8 +97,8 @@ var (
 	errOrigin = problem(http.StatusForbidden, "requests of pages of another origin are not taken")
 )
 
-// guard stands before everything: it names requests, logs them, survives their
-// panics and refuses those that were not meant for us.
+// guard wraps all routes: it gives requests an id, logs them, recovers from their panics
+// and refuses those for other hosts or from other origins.
 func (s *Server) guard(next *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 		began := time.Now()
@@ -153,7 +153,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 	})
 }
 
-// access logs a request, without its address, query, headers or body.
+// access logs a request, without its path, query, headers or body.
 func (s *Server) access(r *http.Request, w *writer, id string, took time.Duration) {
 	level := slog.LevelInfo
 	if w.status >= 500 {
@@ -173,10 +173,10 @@ func (s *Server) access(r *http.Request, w *writer, id string, took time.Duratio
 	s.cfg.Logger.LogAttrs(r.Context(), level, "request", attrs...)
 }
 
-// clip cuts text that somebody sent.
+// clip shortens text that a client sent.
 func clip(s string, most int) string { return s[:min(len(s), most)] }
 
-// A writer knows what was answered, and gives every write a deadline.
+// writer counts what was answered, and gives every write a deadline.
 type writer struct {
 	http.ResponseWriter
 	limit  time.Duration
@@ -189,9 +189,9 @@ type writer struct {
 	reading bool      // a read has a deadline: the body is being read
 }
 
-// cut ends a read of the body at once, and a write that goes on after [cutAfter]. What is
-// written later, such as what became of a call that had to be ended first, has as long,
-// and all of it [cutAll].
+// abort ends a read of the body at once, and a running write after [abortWrite]. Later
+// writes, such as the result of a call that had to be cancelled first, have as long each,
+// and [abortTotal] together.
 func (w *writer) abort() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,8 +255,8 @@ func (w *writer) deadline() {
 // Unwrap lets [http.ResponseController] through.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// source is the address that r came from: that of the connection, or what proxies
-// that we believe say of it.
+// sourceAddr returns the address that r came from: that of the connection, or the one that
+// trusted proxies report.
 func (s *Server) sourceAddr(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -281,13 +281,13 @@ func (s *Server) sourceAddr(r *http.Request) netip.Addr {
 	return from
 }
 
-// proxy reports whether the word of that address is believed.
+// isProxy reports whether the X-Forwarded-For of that address is trusted.
 func (s *Server) isProxy(a netip.Addr) bool {
 	return slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// read reads the body of r, whole and bounded, before anything is done with it:
-// only at the end of a signed body is it known whether it is what was signed.
+// readBody reads the whole body of r, up to the limit, before anything is done with it:
+// only at its end is it known whether it is the body that was signed.
 func (s *Server) readBody(w http.ResponseWriter, r *http.Request) error {
 	if r.Body == nil || r.Body == http.NoBody {
 		return nil

@@ -20,7 +20,7 @@ const (
 	TurnHeader = "X-Haft-Turn"
 )
 
-// A HeaderAPI is an [API] that honours headers of Haft.
+// HeaderAPI is an [API] that honours headers of Haft.
 type HeaderAPI interface {
 	// Headers lists those that the route of r honours.
 	Headers(r *http.Request) []string
@@ -35,8 +35,8 @@ func isOurs(name string) bool {
 	return strings.HasPrefix(strings.TrimPrefix(name, "x-"), "haft-")
 }
 
-// strayHeader refuses a request with a header of Haft that its route does not
-// honour. It is the one place that decides it, before any route is asked.
+// checkHeaders refuses a request with a header of Haft that its route does not honour.
+// Only this function decides it, before any route is called.
 func (s *Server) checkHeaders(mux *http.ServeMux, r *http.Request) error {
 	var honoured []string
 	looked := false
@@ -61,7 +61,7 @@ func (s *Server) checkHeaders(mux *http.ServeMux, r *http.Request) error {
 	return nil
 }
 
-// shownHeader is the name of a header, unless it looks like text that was made up.
+// shownHeader returns the name of a header, unless it may be text that a client made up.
 func shownHeader(name string) string {
 	if !isPlainName(name) {
 		return "that begins with Haft-"
@@ -69,7 +69,7 @@ func shownHeader(name string) string {
 	return name
 }
 
-// honoured lists the headers of Haft that the route of r honours.
+// honouredHeaders lists the headers of Haft that the route of r honours.
 func (s *Server) honouredHeaders(mux *http.ServeMux, r *http.Request) []string {
 	_, pattern := mux.Handler(r)
 	if d, ok := s.cfg.APIs[pattern].(HeaderAPI); ok {
@@ -78,13 +78,12 @@ func (s *Server) honouredHeaders(mux *http.ServeMux, r *http.Request) []string {
 	return s.cfg.Headers[pattern]
 }
 
-// binding are headers that change what a request does, on writes. An operation that
-// does not know one refuses it: a write on a condition that nobody looks at is
-// another write.
+// conditionHeaders are headers that change what a write does. An operation that does not
+// know one refuses it: without the condition it would be another write.
 var conditionHeaders = []string{"Idempotency-Key", "If-Match", "If-None-Match", "If-Unmodified-Since",
 	"If-Modified-Since"}
 
-// unknownCondition refuses a write with a header that its operation does not know.
+// checkConditions refuses a write with a header that its operation does not know.
 func checkConditions(op *huma.Operation, h http.Header) error {
 	if op.Method == http.MethodGet {
 		return nil
@@ -100,9 +99,9 @@ func checkConditions(op *huma.Operation, h http.Header) error {
 	return nil
 }
 
-// namedAgent takes the agent on whose behalf a request is out of its query, which
-// operations do not know. One that is named twice, or by nothing, is refused: the
-// request would be made by somebody who may do more.
+// namedAgent removes the agent from the query, since operations do not know the parameter.
+// It refuses several names or an empty one: the request would otherwise be made with more
+// rights.
 func namedAgent(r *http.Request) (string, error) {
 	if !strings.Contains(r.URL.RawQuery, agentParam) && !strings.Contains(r.URL.RawQuery, "%") {
 		return "", nil

@@ -16,26 +16,26 @@ import (
 	"haft/server"
 )
 
-// headerDoor honours one header at one address.
-type headerDoor struct{ got chan string }
+// headerAPI honours one header at one address.
+type headerAPI struct{ got chan string }
 
-func (headerDoor) Action(*http.Request) haft.Action { return haft.ToolsRead }
+func (headerAPI) Action(*http.Request) haft.Action { return haft.ToolsRead }
 
-func (d headerDoor) Serve(_ http.ResponseWriter, r *http.Request, who server.Identity) {
+func (d headerAPI) Serve(_ http.ResponseWriter, r *http.Request, who server.Identity) {
 	d.got <- r.Header.Get(server.TurnHeader) + who.Principal.Agent
 }
 
-func (headerDoor) Headers(r *http.Request) []string {
-	if r.URL.Path == "/door/turn" {
+func (headerAPI) Headers(r *http.Request) []string {
+	if r.URL.Path == "/other/turn" {
 		return []string{server.TurnHeader}
 	}
 	return nil
 }
 
 func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
-	door := headerDoor{make(chan string, 1)}
+	api := headerAPI{make(chan string, 1)}
 	w := setup(t, func(c *server.Config) {
-		c.APIs = map[string]server.API{"/door/": door}
+		c.APIs = map[string]server.API{"/other/": api}
 		c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusNoContent)
 		})}
@@ -58,8 +58,8 @@ func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
 			"that begins with Haft-"},
 		{"at no address", "GET", "/nothing", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
 		{"of a probe", "GET", "/healthz", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
-		{"of another route of a door", "GET", "/door/other", "", "X-Haft-Turn", "t", 400, "X-Haft-Turn"},
-		{"of a door that honours another", "GET", "/door/turn", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
+		{"of another route of an API", "GET", "/other/other", "", "X-Haft-Turn", "t", 400, "X-Haft-Turn"},
+		{"of an API that honours another", "GET", "/other/turn", "", "Haft-Agent", "smith", 400, "Haft-Agent"},
 		{"empty where it is honoured", "GET", "/mount", "", "Haft-Agent", " ", 400, "once"},
 		{"too long where it is honoured", "GET", "/mount", "", "Haft-Agent", strings.Repeat("a", 201), 400,
 			"200 characters"},
@@ -89,16 +89,16 @@ func TestHeaders_that_nobody_honours_are_refused(t *testing.T) {
 			}
 		})
 	}
-	w.must(200, admin, "GET", "/door/turn", "", "X-Haft-Turn", "t1")
-	if got := <-door.got; got != "t1" {
-		t.Errorf("the door got %q", got)
+	w.must(200, admin, "GET", "/other/turn", "", "X-Haft-Turn", "t1")
+	if got := <-api.got; got != "t1" {
+		t.Errorf("the API got %q", got)
 	}
 }
 
 // Who names an agent is never more than the agent, however it is spelled.
 func TestAgent_in_the_query(t *testing.T) {
-	door := headerDoor{make(chan string, 1)}
-	w := setup(t, func(c *server.Config) { c.APIs = map[string]server.API{"/door/": door} })
+	api := headerAPI{make(chan string, 1)}
+	w := setup(t, func(c *server.Config) { c.APIs = map[string]server.API{"/other/": api} })
 	var smith haft.Agent
 	w.must(201, admin, "POST", "/v1/agents", `{"name":"smith"}`).into(t, &smith)
 	for query, status := range map[string]int{"as=smith": 200, "%61s=smith": 200, "as=%73mith": 200, "as=": 422,
@@ -114,11 +114,11 @@ func TestAgent_in_the_query(t *testing.T) {
 			}
 		}
 	}
-	w.must(200, admin, "GET", "/door/x?as=smith", "")
-	if got := <-door.got; got != string(smith.ID) {
-		t.Errorf("at a door it is %q", got)
+	w.must(200, admin, "GET", "/other/x?as=smith", "")
+	if got := <-api.got; got != string(smith.ID) {
+		t.Errorf("at an API it is %q", got)
 	}
-	if a := w.ask(user, "GET", "/door/x?as=smith", ""); a.status != 403 {
+	if a := w.ask(user, "GET", "/other/x?as=smith", ""); a.status != 403 {
 		t.Errorf("somebody who may not act as the agent: %d %s", a.status, a.body)
 	}
 }

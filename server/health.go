@@ -11,7 +11,7 @@ import (
 	"haft"
 )
 
-// plainRoutes are those outside of the API: for probes, scrapers and readers of
+// plainRoutes adds the routes outside of the document: for probes, scrapers and readers of
 // the document.
 func (s *Server) plainRoutes(mux *http.ServeMux) {
 	handle := func(pattern string, h http.Handler) {
@@ -54,25 +54,25 @@ func (s *Server) methods(mux *http.ServeMux, r *http.Request) []string {
 	return allow
 }
 
-// say answers in one word.
+// writeStatus answers with a status in one word.
 func writeStatus(w http.ResponseWriter, status int, word string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // a client that is gone cannot be told
 }
 
-// readyFor is how long an answer about readiness holds: the check is a real call,
+// readyFor is how long a result of the readiness check is used: the check is a real call,
 // and anybody may ask.
 const readyFor = time.Second
 
-// readiness remembers the last check. One at a time is made.
+// readiness has the result of the last check. Only one check runs at a time.
 type readiness struct {
 	mu  sync.Mutex
 	at  time.Time
 	err error
 }
 
-// check returns how the last check went, and makes one if that was too long ago.
+// check returns the result of the last check, or of a new one if that is too old.
 func (r *readiness) check(ctx context.Context, try func(context.Context) error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	writeStatus(w, http.StatusOK, "ready")
 }
 
-// metrics serves measures. They name organisations and tools, so that only those
-// on this machine, who could ask the kernel, get them without saying who they are.
+// metrics serves metrics. They name organisations and tools, so that only clients on this
+// machine, who could ask the kernel, get them without a credential.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	if s.cfg.Metrics == nil {
 		problem(http.StatusNotFound, "this server has no measures").write(w, requestID(r.Context()))

@@ -9,11 +9,11 @@ import (
 	"haft/internal/authority"
 )
 
-// anyAction is what every credential is for: to hear who it is. An operation that
-// forgot to say what it does is not this.
+// anyAction is the action of operations that every credential may use. It is not the zero
+// value, so that an operation without an action is refused.
 const anyAction haft.Action = "any"
 
-// An Authenticator knows who sent a request. It is safe for concurrent use.
+// Authenticator finds out who sent a request. It is safe for concurrent use.
 type Authenticator interface {
 	// Authenticate looks at the headers of r. It may replace r.Body by one that
 	// fails at its end if it is not what was signed; the server reads bodies to
@@ -24,8 +24,8 @@ type Authenticator interface {
 	Authenticate(r *http.Request, source netip.Addr) (Identity, error)
 }
 
-// An Identity is who sent a request, and what the credential is for. The zero
-// Identity may do nothing.
+// Identity is who sent a request, and what the credential allows. The zero Identity may do
+// nothing.
 type Identity struct {
 	Principal haft.Principal
 	// Expires is when the credential does: streams end then. Zero means never.
@@ -41,8 +41,8 @@ type Identity struct {
 	Credential any
 }
 
-// Permit reports why the identity may not do an action at all. What it may do it
-// with is decided by the service, by the same function.
+// Permit reports why the identity may not do an action at all. The service decides by the
+// same function which resources it may use.
 func (id Identity) Permit(a haft.Action) error {
 	if a == anyAction {
 		return id.Principal.Check()

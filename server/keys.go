@@ -10,7 +10,7 @@ import (
 	"haft/internal/auth"
 )
 
-// NewKey is what an API key is to be.
+// NewKey describes an API key to make.
 type NewKey struct {
 	Name  string   `json:"name,omitempty" maxLength:"256" doc:"What it is for."`
 	User  string   `json:"user,omitempty" maxLength:"256" doc:"On whose behalf it acts."`

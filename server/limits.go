@@ -15,16 +15,15 @@ import (
 	"haft/internal/bounds"
 )
 
-// A limit bounds a field of a request: how many elements an array has, how many
-// members a map and how many bytes their names, and how many characters a text. The
-// text is the field itself, or what stands in its array or its map.
+// limit bounds a field of a request: elements of an array, members of a map and bytes of
+// their names, and characters of a text. The text is the field itself, or an element or
+// member of it.
 type limit struct{ items, members, name, text int }
 
-// limits are the bounds on fields of requests whose Go types cannot say them in
-// tags: those of the vocabulary, which knows nothing of documents, and the values of
-// maps. The key is TYPE.FIELD as the document has it, or .FIELD for fields of that
-// name in any type. They are those of the packages that check the values once more,
-// so that whoever keeps to the document is not told of another bound.
+// limits returns the bounds of fields whose Go types cannot have them in tags: types of
+// package haft, which knows nothing of OpenAPI, and values of maps. The key is TYPE.FIELD
+// as in the document, or .FIELD for fields of that name in any type. The packages that
+// check the values again have the same bounds.
 func limits() map[string]limit {
 	const (
 		paths = 4096 // PATH_MAX
@@ -110,8 +109,8 @@ type limiter struct {
 	unused  map[string]bool
 }
 
-// bound bounds every request of the document and returns the shapes of the bodies
-// that are JSON, by operation.
+// bindLimits puts the limits into the document and returns the shapes of JSON bodies by
+// operation.
 func (a *api) bindLimits() (map[string]*bounds.Shape, error) {
 	doc := a.OpenAPI()
 	l := &limiter{schemas: doc.Components.Schemas, limits: limits(), made: map[string]*bounds.Shape{},
@@ -142,8 +141,7 @@ func operations(item *huma.PathItem) []*huma.Operation {
 	return slices.DeleteFunc(all, func(op *huma.Operation) bool { return op == nil })
 }
 
-// shape makes the shape of a schema. That of a place where anything may stand is
-// nil.
+// shape returns the shape of a schema, or nil if it allows anything.
 func (l *limiter) shape(s *huma.Schema) *bounds.Shape {
 	name := ""
 	if s.Ref != "" {
@@ -183,7 +181,7 @@ func (l *limiter) shape(s *huma.Schema) *bounds.Shape {
 	return of
 }
 
-// object gives the fields of an object their bounds, and a shape its fields.
+// object puts bounds into the fields of an object schema, and fields into its shape.
 func (l *limiter) object(of *bounds.Shape, s *huma.Schema, name string) {
 	for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
 		inner := s.Properties[field]
@@ -213,8 +211,8 @@ func (l *limiter) object(of *bounds.Shape, s *huma.Schema, name string) {
 	}
 }
 
-// set puts a limit into a schema, where that says nothing yet, and reports whether
-// it is one that can be limited.
+// set puts a limit into a schema that has none, and reports whether the schema can have
+// one.
 func (m limit) set(s *huma.Schema) bool {
 	if s.Ref != "" {
 		return false
@@ -240,9 +238,8 @@ func (m limit) set(s *huma.Schema) bool {
 	return true
 }
 
-// bounded reports why the body of a request is more than its operation takes,
-// before anybody decodes it. It is the one place at which bodies of the API are
-// bounded.
+// checkBounds reports why the body of a request exceeds the limits of its operation,
+// before it is decoded. Only this function bounds bodies of the API.
 func (s *Server) checkBounds(r *http.Request, operation string) error {
 	shape, ok := s.shapes[operation]
 	body, whole := r.Body.(*wholeBody)
@@ -271,11 +268,11 @@ func (s *Server) checkBounds(r *http.Request, operation string) error {
 	return p
 }
 
-// rawOperation is the operation whose body is not decoded but looked into: what a
-// model answered, in which there may be far more than calls.
+// rawOperation is the operation whose body is not decoded but searched: the answer of a
+// model, which may have far more than calls.
 const rawOperation = "tool-calls"
 
-// A wholeBody is a body that has arrived.
+// wholeBody is a body that was read to its end.
 type wholeBody struct {
 	*bytes.Reader
 	raw []byte

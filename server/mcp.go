@@ -7,7 +7,7 @@ import (
 	"haft"
 )
 
-// MCPServerBody is what somebody says of an MCP server.
+// MCPServerBody describes an MCP server.
 type MCPServerBody struct {
 	Transport haft.MCPTransport `json:"transport,omitempty" doc:"Empty means stdio for a command, and else http."`
 	Command   []string          `json:"command,omitempty" maxItems:"256" maxLength:"32768" doc:"Program and arguments of a server that runs in a sandbox here. Policy says who may have which."`

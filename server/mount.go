@@ -7,8 +7,8 @@ import (
 	"haft"
 )
 
-// Identify says who sent a request to one of [Config.Mounts]: whose credential it is,
-// and who acts, which is another one if as in the query or agent names an agent.
+// Identify returns who sent a request to one of [Config.Mounts]: the owner of the
+// credential, and the actor, which differs if the query or agent names an agent.
 func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 	agent string) (credential, actor Identity, err error) {
 	if credential, err = s.identify(r); err != nil {

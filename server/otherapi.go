@@ -7,9 +7,9 @@ import (
 	"haft"
 )
 
-// An API is another way to the same service, such as the API of a system that
-// people come from. What it answers is its own business; who may enter is not: the
-// server has found out who sends, and has read the body, before it is asked.
+// API is another API of the same service, such as that of a system that people migrate
+// from. It decides what it answers, but not who may call it: the server has authenticated
+// the sender and read the body before.
 type API interface {
 	// Action is what the credential of r has to be for; "" means nothing in
 	// particular, where r asks for what is not there.
@@ -38,9 +38,8 @@ func (s *Server) serveAPI(d API) http.Handler {
 	})
 }
 
-// canonical returns a principal whose agent is named by its id, as in everything that
-// is kept. A token may name it otherwise. An agent that is not there stays as it is
-// called, and may do nothing.
+// withAgentID returns a principal whose agent is named by its id, as in all that is
+// stored. A token may have the name. A name of no agent stays, and may do nothing.
 func (s *Server) withAgentID(ctx context.Context, p haft.Principal) haft.Principal {
 	if p.Agent == "" || haft.IsAgentID(p.Agent) {
 		return p
@@ -53,9 +52,9 @@ func (s *Server) withAgentID(ctx context.Context, p haft.Principal) haft.Princip
 	return p
 }
 
-// As returns on whose behalf somebody acts who names an agent. An agent is named
-// by its id from here on, so that filters find what it did. It is the one place at
-// which a request becomes that of an agent, and from here on it ends with the agent.
+// As returns the principal for a caller who names an agent. From here on the agent is
+// named by its id, so that filters find its calls, and the request ends if the agent may
+// no longer act. Only this method makes a request that of an agent.
 func (id Identity) As(ctx context.Context, agents haft.Agents, agent string) (haft.Principal, error) {
 	p := id.Principal
 	if agent == "" || agent == p.Agent {

@@ -46,13 +46,13 @@ type listed[T any] struct {
 	Body Page[T]
 }
 
-// cursor makes an opaque text of where a list of that kind stands, so that nobody
-// builds one and we can change what it is.
+// cursor encodes a place in a list as opaque text, so that clients do not build cursors
+// and Haft can change them.
 func cursor(kind, at string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + at))
 }
 
-// at reads a cursor.
+// at decodes a cursor.
 func (p Paging) at(kind string) (string, error) {
 	if p.Cursor == "" {
 		return "", nil
@@ -83,8 +83,9 @@ func (p Paging) number(kind string) (int64, error) {
 	return n, nil
 }
 
-// collect takes one page of a list. The list may give one more than the limit,
-// which then only shows that there is more. Skip leaves items out; nil leaves none.
+// collect takes one page of a list. The list may have one item more than the limit, which
+// only shows that there is another page. The function skip leaves items out; nil leaves
+// out none.
 func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T) bool,
 	key func(T) string) (*listed[T], error) {
 	out := &listed[T]{Body: Page[T]{Data: []T{}}}
@@ -116,14 +117,14 @@ func pageOf[T any](p Paging, kind string, key func(T) string,
 	return collect(all(after), p, kind, func(item T) bool { return after != "" && key(item) <= after }, key)
 }
 
-// next is the header that points to the next page (RFC 8288), with all filters.
+// next returns the header that points to the next page (RFC 8288), with all filters.
 func (p *Paging) next(cursor string) string {
 	query := p.address.Query()
 	query.Set("cursor", cursor)
 	return "<" + (&url.URL{Path: p.address.Path, RawQuery: query.Encode()}).String() + `>; rel="next"`
 }
 
-// flag is a parameter that may be left open.
+// flag reads an optional boolean parameter.
 func flag(text string) *bool {
 	if text == "" {
 		return nil
@@ -146,7 +147,7 @@ func splitTime(at string, or time.Time) (rest string, _ time.Time, _ error) {
 	return rest, time.UnixMicro(us).UTC(), nil
 }
 
-// each yields the things of a list.
+// each yields the elements of a list.
 func each[T any](list []T) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, item := range list {

@@ -70,10 +70,9 @@ var statuses = map[haft.Code]int{
 // StatusOf returns the status of a code.
 func StatusOf(code haft.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
 
-// resultStatus is the status of an answer that has a result, and how long its caller
-// should wait before the same call. Whatever became of the tool is 200: status says so.
-// Only a call that came too early is not, since proxies and clients know by 429, and not
-// by our status, that they have to slow down.
+// resultStatus returns the status of an answer with a result, and how long to wait before
+// the same call. It is 200 however the tool ended, except for a rate-limited call: proxies
+// and clients slow down because of 429 and not because of our status.
 func resultStatus(res *haft.Result) (status int, wait haft.Millis) {
 	switch {
 	case !res.Status.Final():
@@ -88,7 +87,7 @@ func resultStatus(res *haft.Result) (status int, wait haft.Millis) {
 	return http.StatusOK, 0
 }
 
-// codeOf is the code of a status that the library or this package chose.
+// codeOf returns the code of a status that the library or this package chose.
 func codeOf(status int) haft.Code {
 	for _, c := range haft.Codes() {
 		if StatusOf(c) == status {
@@ -113,10 +112,10 @@ func problem(status int, detail string) *Problem {
 	}
 }
 
-// maxMisfits bounds how many are told.
+// maxMisfits bounds how many misfits are sent.
 const maxMisfits = 50
 
-// problemOf makes a problem of any error. What is not a [*haft.Error] is not told.
+// problemOf converts any error to a problem. Only the text of a [*haft.Error] is sent.
 func problemOf(err error) *Problem {
 	if p, ok := errors.AsType[*Problem](err); ok {
 		return p
@@ -131,7 +130,7 @@ func problemOf(err error) *Problem {
 	return p
 }
 
-// write sends a problem where there is no library to do so.
+// write sends a problem where the library cannot.
 func (p *Problem) write(w http.ResponseWriter, id string) {
 	h := w.Header()
 	for k, values := range p.GetHeaders() {
@@ -149,7 +148,7 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 	_ = e.Encode(&told)    // a client that is gone cannot be told
 }
 
-// own turns the errors of the library into ours. Its own repeat what was sent.
+// ownErrors replaces the errors of the library, which repeat what was sent.
 func ownErrors(ctx huma.Context, _ string, v any) (any, error) {
 	switch e := v.(type) {
 	case *huma.ErrorModel:
@@ -178,19 +177,20 @@ var details = map[int]string{
 	http.StatusNotAcceptable:         "the answer is application/json",
 }
 
-// safe are the beginnings of messages of the library that hold nothing of what was
-// sent.
+// safePrefixes are the beginnings of messages of the library that contain nothing of what
+// was sent.
 var safePrefixes = []string{
 	"expected ", "unexpected property", "required ", "invalid integer", "invalid float", "invalid boolean",
 	"unknown query parameter",
 }
 
-// quoting are those of them that hold an error of a parser, which quotes.
+// quotingPrefixes are those of them that contain an error of a parser, which quotes its
+// input.
 var quotingPrefixes = []string{"expected duration", "expected string to be RFC 5322", "expected string to be RFC 3986",
 	"expected string to be RFC 4122", "expected string to be regex"}
 
-// misfit makes one of what the library found. It drops the value, and the message
-// if it may hold one.
+// misfit converts an error of the library. It drops the value, and the message if that may
+// contain it.
 func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 	if d == nil {
 		return haft.Misfit{}, false
@@ -216,17 +216,17 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 	return m, m.Message != doesNotFit || m.Pointer != ""
 }
 
-// noFit is all that can be told of a place without repeating what is there.
+// doesNotFit is the message for a place whose content may not be repeated.
 const doesNotFit = "does not fit"
 
-// plain reports whether a name is one of ours and not text that was sent.
+// isPlainName reports whether a name can be one of ours and not text that was sent.
 func isPlainName(name string) bool {
 	return len(name) <= 40 && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' && r != '-'
 	})
 }
 
-// pointer turns a[0].b into /a/0/b.
+// pointer converts a[0].b to /a/0/b.
 func pointer(path string) string {
 	if path == "" {
 		return ""

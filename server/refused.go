@@ -10,7 +10,7 @@ import (
 	"haft"
 )
 
-// A Why says why a request was turned away before anything was done for it.
+// Why is why a request was refused before anything was done for it.
 type Why string
 
 // The reasons.
@@ -24,7 +24,7 @@ const (
 	WhyBusy       Why = "busy"       // there are too many connections, and its sender is no operator
 )
 
-// A Refusal is a request that was turned away.
+// Refusal is a refused request.
 type Refusal struct {
 	Why Why
 	// Source is where it came from.
@@ -35,7 +35,7 @@ type Refusal struct {
 	Err error
 }
 
-// refused tells the operator of a request that was turned away.
+// reportRefusal reports a refused request to the operator.
 func (s *Server) reportRefusal(r *http.Request, why Why, who haft.Principal, err error) {
 	if s.cfg.Refused != nil {
 		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.sourceAddr(r), who, err})
@@ -58,6 +58,6 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})
 }
 
-// errHalf is the error of an incomplete request. Nobody can be sent it.
+// errIncomplete is the error of an incomplete request. It cannot be sent to anybody.
 var errIncomplete = &haft.Error{Code: haft.CodeInvalid,
 	Message: "the headers of a request are too large or never came in whole"}

@@ -22,8 +22,8 @@ type RetentionOf struct {
 	Org string `query:"org" maxLength:"200" doc:"The organisation, for the operator of the server; that of the caller if it is left out."`
 }
 
-// ofOrg reports why who may not do an action to an organisation: another one is for the
-// operator of the server.
+// ofOrg reports why the caller may not do an action to an organisation: another one is for
+// the operator of the server.
 func ofOrg(who Identity, a haft.Action, org string) error {
 	if org == "" || org == who.Principal.Org {
 		return nil

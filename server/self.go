@@ -21,8 +21,8 @@ const maxAgent = 200
 // the next page.
 type agentKey struct{}
 
-// become returns the identity of somebody who acts as an agent: it may do nothing
-// that the agent may not.
+// actAs returns the identity of a caller who acts as an agent: it may do nothing that the
+// agent may not.
 func (s *Server) actAs(ctx context.Context, who Identity, agent string) (Identity, error) {
 	if len(agent) > maxAgent {
 		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the agent is too long"}
@@ -38,7 +38,7 @@ func (s *Server) actAs(ctx context.Context, who Identity, agent string) (Identit
 	return who, nil
 }
 
-// becomeNamed returns the identity of somebody who acts as the agent that the query names,
+// actAsNamed returns the identity of a caller who acts as the agent that the query names,
 // if it names one.
 func (s *Server) actAsNamed(r *http.Request, who Identity) (_ Identity, agent string, err error) {
 	if agent, err = namedAgent(r); err == nil && agent != "" {
@@ -47,7 +47,7 @@ func (s *Server) actAsNamed(r *http.Request, who Identity) (_ Identity, agent st
 	return who, agent, err
 }
 
-// Self is who the server takes somebody for.
+// Self describes the caller as the server knows it.
 type Self struct {
 	Principal haft.Principal `json:"principal"`
 	Operator  bool           `json:"operator,omitempty" doc:"The principal runs the whole server."`

@@ -216,7 +216,7 @@ type Server struct {
 	streamMu     sync.Mutex // orders streams.Add before streams.Wait
 }
 
-// errLeaving is why streams end when the server does.
+// errShuttingDown is why streams end when the server shuts down.
 var errShuttingDown = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down"}
 
 // New makes a server. It opens nothing.
@@ -299,7 +299,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	return fmt.Errorf("serve: %w", err)
 }
 
-// Leave makes the server say that it is not ready, so that nobody sends more.
+// Leave makes the server answer that it is not ready, so that load balancers send no more
+// requests.
 func (s *Server) Leave() { s.shuttingDown.Store(true) }
 
 // Shutdown ends streams, waits for the requests that are being answered, and
@@ -327,8 +328,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// stream reports that one begins and returns what ends it: its request, which ends with
-// the credential, or the end of the server. The caller calls done.
+// stream begins a stream and returns its context, which ends with the request, the
+// credential or the server. The caller calls done.
 func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, done func(), err error) {
 	if agent := who.Principal.Agent; agent != "" {
 		if err := s.checkAgentActive(r.Context(), who.Principal, agent); err != nil {

@@ -16,7 +16,7 @@ import (
 	"haft"
 )
 
-// Added is a tool, and what became of the draft that it was made of.
+// Added is a tool, and how the draft changed it.
 type Added struct {
 	haft.Tool
 	IsNew    bool     `json:"created,omitempty" doc:"There was no such tool before."`
@@ -64,7 +64,8 @@ func (a *api) tools() {
 	register(g.op("GET /v1/tools/{ref}/versions/{number}", "show-version", "Show a version of a tool"), s.showVersion)
 }
 
-// toolForms are the forms in which tools are listed: ours, or what a vendor takes.
+// toolForms describes the forms in which tools are listed: Haft's own, or that of a
+// vendor.
 func (a *api) toolForms() *huma.Schema {
 	ours := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[Page[haft.Tool]](), true, "PageTool")
 	return &huma.Schema{AnyOf: []*huma.Schema{ours, {Type: huma.TypeArray, Items: &huma.Schema{}},
@@ -74,8 +75,8 @@ func (a *api) toolForms() *huma.Schema {
 // etag returns the ETag of a tool.
 func etag(t haft.Tool) string { return quote(t.Revision()) }
 
-// matches reports whether a condition names a tool: by its ETag, or by the digest
-// of its version alone, or by * for any.
+// matches reports whether a condition names a tool: by its ETag, by the digest of its
+// version, or by * for any.
 func matches(condition string, t haft.Tool) bool {
 	for one := range strings.SplitSeq(condition, ",") {
 		one = strings.TrimPrefix(strings.TrimSpace(one), "W/")
@@ -195,7 +196,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	return &listedTools{page.Link, raw}, nil
 }
 
-// named yields the tools of some names that fit a filter, in the order of the list.
+// namedTools yields the tools of the given names that fit a filter, ordered by name.
 func (s *Server) namedTools(ctx context.Context, p haft.Principal, names []string,
 	f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
@@ -264,8 +265,8 @@ func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTo
 	return &oneTool{Status: http.StatusOK, ETag: etag(*t), Body: *t}, nil
 }
 
-// stillMatches returns the revision of a tool for which a condition holds, so that
-// it can be looked at again when the tool is written.
+// matchRevision returns the revision of a tool that meets a condition, so that the write
+// can check it again.
 func (s *Server) matchRevision(ctx context.Context, who Identity, ref, condition string) (string, error) {
 	if condition == "" {
 		return "", nil

@@ -243,7 +243,7 @@ func FuzzBodies(f *testing.F) {
 		}
 	}
 	f.Add("POST", "/v1/calls", []byte(`{"tool":"f","args":`+strings.Repeat("[", 5000)+`}`))
-	door := setup(f, nil).server.Handler()
+	handler := setup(f, nil).server.Handler()
 	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
 		u, err := url.ParseRequestURI(path)
 		if err != nil || !strings.HasPrefix(u.Path, "/v1/") || u.Path == "/v1/events" ||
@@ -255,7 +255,7 @@ func FuzzBodies(f *testing.F) {
 		r.Header.Set("Authorization", "Bearer "+operator)
 		r.Header.Set("Content-Type", "application/json")
 		out := httptest.NewRecorder()
-		door.ServeHTTP(out, r)
+		handler.ServeHTTP(out, r)
 		// No MCP server can be reached in this world, which it says.
 		unreached := out.Code == http.StatusServiceUnavailable && strings.HasPrefix(u.Path, "/v1/mcp_servers/")
 		if out.Code >= 500 && !unreached {

@@ -28,9 +28,9 @@ var closeCodes = map[haft.Code]websocket.StatusCode{
 	haft.CodeUnauthenticated: closeUnauthenticated, haft.CodeDenied: closeDenied,
 }
 
-// A socketSink writes messages.
+// socketSink sends events as WebSocket messages.
 type socketSink struct {
-	ctx   context.Context // that of the stream, whose life this is
+	ctx   context.Context // of the stream
 	conn  *websocket.Conn
 	limit time.Duration
 }

@@ -88,7 +88,8 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 	return w, nil
 }
 
-// known returns the tool of that name, or nil if it is gone.
+// cachedTool returns the tool of that name, or nil if it was removed. It remembers tools
+// in known.
 func (d *API) cachedTool(ctx context.Context, p haft.Principal, name string,
 	known map[string]*wireTool) (*wireTool, error) {
 	if t, ok := known[name]; ok {
@@ -151,8 +152,8 @@ type agentBody struct {
 	BaseTools *bool              `json:"include_base_tools"`
 }
 
-// notOurs are the fields of an agent that are about its model and its memory. They
-// are taken and not kept: nobody talks to the agent here.
+// ignoredAgentFields are the fields about the model and the memory of an agent. Requests
+// may have them, but Haft does not store them, since no model talks to the agent here.
 func ignoredAgentFields() []string {
 	return strings.Fields(`agent_type base_template_id block_ids compaction_settings context_window_limit description
 		embedding embedding_chunk_size embedding_config enable_reasoner enable_sleeptime folder_ids from_template hidden
@@ -180,7 +181,7 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 	return rules, nil
 }
 
-// apply changes an agent by what a body says.
+// applyBody changes an agent as a body says.
 func (d *API) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
 	if b.ToolIDs != nil {
 		a.Tools = nil
@@ -255,7 +256,7 @@ func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	return nil
 }
 
-// keep writes an agent. Precondition: Agents is held.
+// putAgent writes an agent. Precondition: cfg.Agents is locked.
 func (d *API) putAgent(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
 	kept, err := d.service.PutAgent(ctx, q.who.Principal, a)
 	if err != nil {
@@ -287,9 +288,8 @@ func (d *API) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, e
 	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
 }
 
-// change reads, changes and writes the agent of the path. Tools that were removed
-// since they were attached go, with the rules about them: the service would refuse
-// an agent that has them.
+// changeAgent reads, changes and writes the agent of the path. It removes tools that no
+// longer exist, and the rules about them: the service would refuse an agent that has them.
 func (d *API) changeAgent(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
 	d.cfg.Agents.Lock()
 	defer d.cfg.Agents.Unlock()

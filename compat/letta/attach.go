@@ -62,8 +62,8 @@ func (d *API) detachTool(ctx context.Context, q *request, t haft.Tool) (any, err
 	})
 }
 
-// drop takes a tool from an agent, and from its rules what was about it. A rule
-// that would allow more without it goes as a whole only if nothing is left of it.
+// removeTool removes a tool from an agent and from its rules. A rule that would allow more
+// without the tool is removed only if nothing is left of it.
 func removeTool(a *haft.Agent, name string) {
 	is := func(s string) bool { return s == name }
 	a.Tools = slices.DeleteFunc(a.Tools, is)

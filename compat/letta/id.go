@@ -33,7 +33,7 @@ const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 // half is how many characters go into one half of a UUID: 60 bits.
 const half = haft.RandomID / 2
 
-// made marks UUIDs that are made of a digest, in a bit that written ones leave 0.
+// fromDigest is the bit that marks UUIDs made from a digest. It is 0 in all others.
 const fromDigest = 1 << 60
 
 // uuid writes 60 bits and 62 bits as a UUID of version 4 (RFC 9562 5.4): that is

@@ -246,7 +246,7 @@ type request struct {
 	body []byte
 }
 
-// Enter implements [server.API].
+// Serve implements [server.API].
 func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity) {
 	inner := withoutSlash(r)
 	if _, pattern := d.mux.Handler(inner); pattern == "" {
@@ -262,7 +262,7 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity)
 // as a value. Nobody else looks.
 type whoKey struct{}
 
-// trimmed returns r without the slash at the end of its address.
+// withoutSlash returns r without the slash at the end of its path.
 func withoutSlash(r *http.Request) *http.Request {
 	if !strings.HasSuffix(r.URL.Path, "/") {
 		return r

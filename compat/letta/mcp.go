@@ -121,7 +121,7 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 	return w
 }
 
-// blank returns the names of values that are not shown.
+// namesOnly returns a copy of m with empty values, because values are not shown.
 func namesOnly(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return nil

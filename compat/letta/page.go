@@ -66,5 +66,5 @@ func among[T any](all []item[T], absent error) func(id string) (item[T], error) 
 	}
 }
 
-// gone reports whether err says that something is not there.
+// isNotFound reports whether err says that something does not exist.
 func isNotFound(err error) bool { return haft.CodeOf(err) == haft.CodeNotFound }

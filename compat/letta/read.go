@@ -26,7 +26,8 @@ func readBody(r *http.Request) ([]byte, error) {
 	return b, nil
 }
 
-// unfit is the answer to a request that does not fit, as Letta's framework has it.
+// unprocessable is the error for a request that does not fit, with the status that Letta's
+// framework uses.
 func unprocessable(format string, args ...any) error {
 	return &httpError{http.StatusUnprocessableEntity, fmt.Sprintf(format, args...)}
 }
@@ -107,7 +108,7 @@ func plainName(s string) string {
 	return s
 }
 
-// many returns the values of a parameter that is repeated or has commas.
+// listParam returns the values of a parameter that is repeated or separated by commas.
 func listParam(query url.Values, name string) []string {
 	var all []string
 	for _, v := range query[name] {
@@ -120,7 +121,7 @@ func listParam(query url.Values, name string) []string {
 	return all
 }
 
-// truth reads a parameter that is true or false as Letta's framework does.
+// boolParam reads a boolean parameter as Letta's framework does.
 func boolParam(query url.Values, name string) (bool, error) {
 	switch strings.ToLower(query.Get(name)) {
 	case "", "false", "0", "off", "no", "n", "f":

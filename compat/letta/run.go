@@ -52,8 +52,8 @@ type oneReturn struct {
 	Stderr []string `json:"stderr"`
 }
 
-// ended sorts results: those that are answered like the end of a tool, whatever it
-// was, and those of calls that a rule or the operator refused, which are errors.
+// refusalOf returns an error for a call that a rule or the operator refused. All other
+// results, failures of tools included, are answered with 200.
 func refusalOf(res *haft.Result) error {
 	if res.Error == nil {
 		return nil
@@ -69,8 +69,7 @@ func refusalOf(res *haft.Result) error {
 	return nil
 }
 
-// failed is the text of a result without a value, in Letta's words, and "" for a
-// success.
+// failureText returns why a result has no value, in Letta's words, and "" for a success.
 func failureText(function string, res *haft.Result) string {
 	text := ""
 	switch {
@@ -144,7 +143,7 @@ func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 	return toExecution(name, res), nil
 }
 
-// executed writes a result as that of a tool of an agent.
+// toExecution converts a result to what Letta answers for a tool of an agent.
 func toExecution(name string, res *haft.Result) execution {
 	why := failureText(name, res)
 	out := execution{Status: "success", Return: res.Value, Stdout: lines(res.Stdout), Stderr: problems(res, why)}

@@ -70,8 +70,8 @@ func typeOf(k haft.Kind) string {
 	return typeCustom
 }
 
-// show writes a tool. One that waits for its first review has no version yet; what
-// waits is shown.
+// toWire converts a tool. If it waits for its first review it has no version yet; then the
+// waiting version is shown.
 func (d *API) toWire(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
 	state := ""
 	if t.Version.Number == 0 {
@@ -111,7 +111,7 @@ func (d *API) toWire(ctx context.Context, p haft.Principal, t haft.Tool) wireToo
 	return w
 }
 
-// stamps are what the API says of a tool besides Letta's own words.
+// ownMetadata returns what Haft adds to Letta's fields of a tool.
 func ownMetadata(t haft.Tool, state string) map[string]any {
 	own := map[string]any{"id": t.ID, "version": t.Version.Number, "digest": t.Version.Digest}
 	if state == "" {

@@ -39,7 +39,7 @@ type toolUpdate struct {
 	Metadata json.RawMessage `json:"metadata_"`
 }
 
-// given reports whether JSON says anything.
+// isSet reports whether raw is there and not null.
 func isSet(raw json.RawMessage) bool {
 	t := bytes.TrimSpace(raw)
 	return len(t) > 0 && !bytes.Equal(t, []byte("null"))

@@ -121,7 +121,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	w := &world{t: t, vars: map[string]map[string]time.Time{}, run: func(req executor.Request) *haft.Result {
 		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
 	}}
-	w.engine, _ = servertest.OpenEngine(t, rules, w, registry.Config{
+	_, w.engine, _ = servertest.Open(t, rules, w, registry.Config{
 		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
 		Review: func(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {

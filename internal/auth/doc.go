@@ -49,7 +49,7 @@
 // rest too, sealed under the pepper: a signature is checked with what it is made
 // with, so a hash would not do. It does not give the key back.
 //
-//	client                      door                       authenticator
+//	client                      server                     authenticator
 //	  │── header, then body ────►│── Admit(request) ────────►│ known key? time near?
 //	  │                          │                           │ signature right?
 //	  │                          │                           │ nonce new? remember it

@@ -247,7 +247,7 @@ func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) erro
 	return nil
 }
 
-// away returns the error for keys that are not to be had.
+// errUnavailable is the error for keys that cannot be fetched.
 func errUnavailable(err error) error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "credentials cannot be checked at the moment", Err: err}
 }
@@ -321,8 +321,8 @@ func keysURL(s string) bool {
 	return len(s) <= 2048 && secureURL(u.String())
 }
 
-// A documents is a transport that hands on only small JSON objects that can be read in
-// one way. The library reads what there is, and quotes answers in its errors.
+// strictTransport is a transport that passes on only small JSON objects that every reader
+// reads alike. The library accepts other answers too, and quotes them in its errors.
 type strictTransport struct{ next http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].

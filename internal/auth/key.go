@@ -102,7 +102,7 @@ func cleanText(s string) bool {
 }
 
 // Keys is where keys are kept. It is safe for concurrent use, also from several
-// processes. Package authtest is its law.
+// processes. Package authtest is its conformance suite.
 type Keys interface {
 	// Key returns the key of that id in whatever organisation, or
 	// [haft.CodeNotFound].

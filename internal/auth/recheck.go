@@ -18,7 +18,7 @@ const (
 	tokenCredential = "token:" // token:ISSUER.TOKEN.END, with END in seconds since 1970
 )
 
-// short returns eight bytes of a hash, as text that gives nothing back.
+// shortHash returns eight bytes of a hash as text.
 func shortHash(parts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:8])

@@ -61,8 +61,8 @@ func mac(key []byte, message string) []byte {
 	return h.Sum(nil)
 }
 
-// bound is what a sealed signing key belongs to: moved to another row it does not
-// open.
+// sealContext is the additional data of a sealed signing key. Moved to another row, the
+// key does not open.
 func sealContext(org, id string) []byte {
 	return fmt.Appendf(nil, "haft signing key 1 %d %s %s", len(org), org, id)
 }
@@ -112,7 +112,7 @@ func (v *vault) signed(org, id, text string, signature []byte, proofs [2]Proof) 
 	return hit
 }
 
-// or returns p, or the absent proof for what of it is not there.
+// orAbsent returns p, with the absent proof for the parts that p does not have.
 func (v *vault) orAbsent(p Proof) Proof {
 	if len(p.Hash) != sha256.Size {
 		p.Hash = v.absent.Hash

@@ -108,7 +108,7 @@ func TestAuthorize(t *testing.T) {
 }
 
 // TestAuthorize_never_crosses makes random principals, and holds what is granted to
-// laws that have nothing to do with how it is decided.
+// properties that do not depend on how it is decided.
 func TestAuthorize_never_crosses(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }

@@ -21,7 +21,8 @@ func notListed(d Dest) *Refusal {
 	}
 }
 
-// notInside is the refusal of a request by rules that know its host and port.
+// notAllowedRequest is the refusal of a request whose host and port a rule allows, but not
+// its method and path.
 func notAllowedRequest(d Dest) *Refusal {
 	r := notListed(d)
 	r.Reason = fmt.Sprintf("the tool may reach %s, but not with this method and path", d.Host)

@@ -53,7 +53,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// goOn tells the program to send the body, unless it has its answer.
+// sendContinue tells the program to send the body, unless it already has its answer.
 func (b *requestBody) sendContinue() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -76,13 +76,13 @@ func (b *requestBody) Close() error {
 	return nil
 }
 
-// whole reports whether the next request may be read behind this body: all of it
-// was read, and so nobody reads any more.
+// isComplete reports whether all of the body was read, so that the next request can be
+// read.
 func (b *requestBody) isComplete() bool { return b.ended.Load() }
 
-// quit ends a request whose body was not read to its end, and with it the
-// connection. When it returns nobody reads any more: net/http may do so for some
-// time after it gave an answer or an error.
+// endRequest closes the connection if the body was not read to its end. When it returns,
+// no goroutine reads the body any more: net/http may do so for some time after it returned
+// an answer or an error.
 func (x *exchange) endRequest(b *requestBody) {
 	if b.isComplete() {
 		return

@@ -44,8 +44,9 @@ func (b *Broker) cleaner(d Dest) *cleaner {
 // sent reports whether a value was put into a request, or is about to be.
 func (b *Broker) sent() bool { return b.redactor.Load() != nil }
 
-// learn remembers a value before it is put into a request, and other texts that it
-// will be part of, by what stood there before.
+// remember adds a value, before it is put into a request, to the values that are removed
+// from answers. The map more has other texts that contain the value, and what stood in
+// their place before.
 func (b *Broker) remember(s Secret, value string, more map[string]string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -140,7 +141,8 @@ func (c *cleaner) reader(r io.Reader) io.Reader {
 	return r
 }
 
-// live is a stream of bytes without the values that the broker knows by now.
+// searchedStream is a stream of bytes from which the values that the broker knows are
+// removed.
 type searchedStream struct {
 	broker *Broker
 	using  *secret.Redactor
@@ -161,7 +163,7 @@ func (l *searchedStream) write(p []byte) {
 	_, _ = l.stream.Write(p) // which never fails
 }
 
-// part ends a message: all of it is in out.
+// endMessage ends a message: all of it is in out.
 func (l *searchedStream) endMessage() {
 	if l.stream != nil {
 		l.stream.Break()

@@ -61,7 +61,7 @@ func (g *Guard) newClient() *http.Client {
 	}
 }
 
-// private are the headers that are for the host they were sent to.
+// credentialHeaders are the headers that are meant for one host only.
 var credentialHeaders = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate",
 	"X-Api-Key", "X-Auth-Token"}
 

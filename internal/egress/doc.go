@@ -4,7 +4,7 @@
 //
 //   - A [Guard] knows which addresses and names nobody may reach (private,
 //     loopback, metadata and their disguises). It resolves names itself and
-//     connects to the very address that it checked. Everything in the house that
+//     connects to the very address that it checked. Everything in Haft that
 //     fetches for others uses [Guard.Client] or [Guard.DialContext].
 //   - [Rules] say which destinations one tool may reach. Nothing is allowed that
 //     no rule names.

@@ -12,10 +12,10 @@ import (
 	"haft"
 )
 
-// fill puts secrets into a request to d and returns their names. In out it
-// changes the header and the URL. sent is the header as the program sent it, with
-// what was for the proxy. A placeholder anywhere but at its place, on its way to
-// its host, is refused: either the program is mistaken or it is misled.
+// insertSecrets puts secrets into a request to d and returns their names. It changes the
+// header and the URL of out. sent is the header as the program sent it, with the part for
+// the proxy. It refuses a placeholder anywhere but at its place and on its way to its
+// host: either the program has an error or somebody misuses it.
 func (b *Broker) insertSecrets(ctx context.Context, out *http.Request, sent http.Header, d Dest) ([]string, error) {
 	var put []string
 	for _, s := range b.cfg.Secrets {
@@ -134,8 +134,8 @@ func (s Secret) put(r *http.Request, value string) map[string]string {
 	return nil
 }
 
-// strayed looks for placeholders that are left in a request after those that are
-// in their place were replaced.
+// checkStray refuses a request that still has placeholders after those at their places
+// were replaced.
 func (b *Broker) checkStray(out *http.Request, sent http.Header, d Dest) error {
 	hay := []string{out.URL.Path, out.URL.RawQuery}
 	if q, err := url.QueryUnescape(out.URL.RawQuery); err == nil {
@@ -161,7 +161,7 @@ func (b *Broker) checkStray(out *http.Request, sent http.Header, d Dest) error {
 	return nil
 }
 
-// stray is the refusal of a placeholder that is out of place.
+// strayRefusal is the refusal of a placeholder at a wrong place.
 func (b *Broker) strayRefusal(s Secret, d Dest) *Refusal {
 	reason := fmt.Sprintf("the secret %s is not for %s", s.Name, d.Host)
 	secure := d

@@ -53,7 +53,7 @@ type exchange struct {
 	close bool
 }
 
-// one serves one request and reports whether another may follow.
+// serveOne serves one request and reports whether another may follow.
 func (x *exchange) serveOne(ctx context.Context) bool {
 	req, h, err := readRequest(x.br)
 	if errors.Is(err, errEnd) {
@@ -318,7 +318,7 @@ func (x *exchange) outgoing(ctx context.Context, d Dest, body io.ReadCloser) *ht
 	return out
 }
 
-// hops are the headers that are for the next machine only (RFC 9110, 7.6.1).
+// hopHeaders are the headers for the next machine only (RFC 9110, 7.6.1).
 var hopHeaders = []string{
 	"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
 	"Te", "Trailer", "Transfer-Encoding", "Upgrade", "Http2-Settings",
@@ -348,9 +348,8 @@ func upgradeOf(h http.Header) string {
 	return ""
 }
 
-// gone watches for the end of a connection while nothing is read from it, and
-// calls cancel. The function it returns ends the watch; the bytes that came
-// meanwhile stay in br.
+// watchClient calls cancel if the program closes the connection while nothing is read from
+// it. The function stop ends the watch; bytes that arrived meanwhile stay in br.
 func (x *exchange) watchClient(cancel func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {

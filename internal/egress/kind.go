@@ -25,7 +25,7 @@ import (
 // maxKind is how many bytes of an answer have to be text if it is declared as text.
 const maxKind = 512
 
-// magics are the beginnings of compressed data.
+// signatures are the first bytes of compressed formats.
 var signatures = append([]struct{ begin, format string }{
 	{"\x1f\x8b", "gzip"}, {"BZh", "bzip2"},
 	{"\x78\x01", "zlib"}, {"\x78\x5e", "zlib"}, {"\x78\x9c", "zlib"}, {"\x78\xda", "zlib"},

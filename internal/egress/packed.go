@@ -86,10 +86,9 @@ func (c *cleaner) sniffed(r io.Reader, resp *http.Response) (io.Reader, error) {
 	return p, nil
 }
 
-// packed is compressed data that is passed on as it is, after what is in it was
-// looked at. What a decoder has read is passed on when it has read on and handed out
-// more: until then it may hold back a part of what the data unpacks to, such as the
-// end of a match.
+// compressedBody passes compressed data on unchanged after it has searched the content. It
+// passes on what a decoder has read only when the decoder has read more and returned more:
+// until then the decoder may hold back a part of the content, such as the end of a match.
 type compressedBody struct {
 	searchedStream
 	kind  string
@@ -171,7 +170,7 @@ func (p *compressedBody) finish(err error) {
 // reads it takes values out.
 const rest = "rest"
 
-// tap is a reader of bytes that keeps what was read.
+// recordingReader is a reader that keeps the bytes that were read.
 type recordingReader struct {
 	from    *bufio.Reader
 	pending []byte

@@ -280,7 +280,7 @@ func (c *client) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// track is one record in the making.
+// record is the [Connection] of a request or tunnel that has not ended.
 type record struct {
 	Connection
 	proxy  *Proxy

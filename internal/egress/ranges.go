@@ -33,8 +33,8 @@ var metadata = []netip.Addr{
 	netip.MustParseAddr("fd00:c1::a9fe:a9fe"), // Oracle
 }
 
-// spans is IANA's list of special addresses (RFC 6890 and the registries that
-// keep it up to date), most telling name first.
+// specialRanges is IANA's list of special addresses (RFC 6890 and its registries). The
+// most specific name comes first.
 var specialRanges = []span{
 	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"},
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},

@@ -63,8 +63,8 @@ func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "TRACE ", "CONNECT ",
 	"PROPFIND ", "REPORT ", "MKCOL ", "COPY ", "MOVE "}
 
-// firstWords returns what a program begins to speak: HTTPS, HTTP or TCP for
-// anything else. It waits no longer than it takes to know.
+// detectProtocol returns the protocol that the program's first bytes show: HTTPS, HTTP, or
+// TCP for all others. It reads no more than it needs.
 func detectProtocol(br *bufio.Reader) string {
 	for n := 1; ; n++ {
 		b, err := br.Peek(n)
@@ -91,8 +91,8 @@ func detectProtocol(br *bufio.Reader) string {
 	}
 }
 
-// A pump copies both ways between a program and a server until both are done, or
-// one fails, or nothing has moved for as long as a connection may rest.
+// relayer copies both ways between a program and a server until both have ended, one
+// fails, or nothing was copied for the idle time.
 type relayer struct {
 	proxy    *Proxy
 	idle     time.Duration
@@ -104,7 +104,7 @@ type relayer struct {
 	end      io.Closer
 }
 
-// newPump returns a pump between a program and a server that copies nothing yet.
+// newRelayer returns a relayer that copies nothing yet.
 func (p *Proxy) newRelayer(c net.Conn, end io.Closer) *relayer {
 	m := &relayer{proxy: p, idle: p.cfg.Limits.Idle, end: end}
 	m.close = sync.OnceFunc(func() {
@@ -140,7 +140,7 @@ func (m *relayer) wait() {
 	m.close()
 }
 
-// detach ends the pump and the server's end, and leaves the program's open. It
+// detach ends the relayer and the server's end, and leaves the program's open. It
 // returns false, and everything is closed, if something was copied already.
 func (m *relayer) detach() bool {
 	m.detached.Store(true)

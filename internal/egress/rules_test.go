@@ -229,7 +229,7 @@ var (
 	})
 )
 
-// The law: rules add up. What a list allows is what its rules allow one by one,
+// Rules add up. What a list allows is what its rules allow one by one,
 // so a further rule never allows less, and nothing is allowed that none names.
 func TestRules_law(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

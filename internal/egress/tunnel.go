@@ -128,7 +128,8 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 	return p.forbidden(host, t.port)
 }
 
-// look waits for the program's first words and goes on by them.
+// readFirstBytes waits for the program's first bytes and serves the tunnel by what they
+// show.
 func (p *Proxy) readFirstBytes(ctx context.Context, t *tunnel, server net.Conn) {
 	t.client.idle = helloTime
 	first, err := t.br.Peek(1)
@@ -180,8 +181,8 @@ func (p *Proxy) dial(ctx context.Context, t *tunnel) (net.Conn, error) {
 	return conn, nil
 }
 
-// late connects and passes on, where a secret belongs to the host and the program
-// speaks neither TLS nor HTTP.
+// relayLate connects and relays where a secret belongs to the host and the program speaks
+// neither TLS nor HTTP.
 func (p *Proxy) relayLate(ctx context.Context, t *tunnel) {
 	conn, err := p.dial(ctx, t)
 	if err != nil {
@@ -209,7 +210,7 @@ func (t *tunnel) refusePlain(first byte) {
 // program can be told before there are keys.
 var alertDenied = []byte{0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 49}
 
-// open ends the program's TLS here and serves the requests inside.
+// terminateTLS ends the program's TLS here and serves the requests inside.
 func (p *Proxy) terminateTLS(ctx context.Context, t *tunnel, raw []byte) {
 	inner := &replayed{Conn: t.client, first: bytes.NewReader(raw)}
 	conn := tls.Server(inner, p.cfg.Broker.serverConfig(t.host))
@@ -233,8 +234,8 @@ func (p *Proxy) terminateTLS(ctx context.Context, t *tunnel, raw []byte) {
 // errHello ends the reading of a hello, which goes no further.
 var errHello = errors.New("the hello was read")
 
-// The extensions that hide the name of the server: ECH (RFC 9849) with its last
-// drafts, and ESNI.
+// hidingExtensions are the extensions that hide the name of the server: ECH (RFC 9849)
+// with its last drafts, and ESNI.
 var hidingExtensions = []uint16{0xfe0d, 0xfe0c, 0xfe0b, 0xfe0a, 0xfe09, 0xfe08, 0xffce}
 
 // readHello reads a TLS hello and returns its bytes, if it asks for host and for

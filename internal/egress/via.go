@@ -66,8 +66,8 @@ func (g *Guard) dialProxy(ctx context.Context) (net.Conn, error) {
 	return g.dialer.DialContext(ctx, "tcp", to)
 }
 
-// ask has the proxy connect to address. It returns what the proxy sent behind its
-// answer.
+// connectVia makes the proxy connect to address. It returns the bytes that the proxy sent
+// after its answer.
 func connectVia(conn net.Conn, via *url.URL, address string) (*bytes.Reader, error) {
 	req := &http.Request{Method: http.MethodConnect, URL: &url.URL{Opaque: address}, Host: address,
 		Header: http.Header{}}

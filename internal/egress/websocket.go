@@ -39,7 +39,7 @@ func (x *exchange) upgraded(resp *http.Response, clean *cleaner) {
 		x.track.Outcome = OutcomeFailed
 		return
 	}
-	x.client.idle = x.proxy.cfg.Limits.Total // the pump watches
+	x.client.idle = x.proxy.cfg.Limits.Total // the relayer watches
 	m := x.proxy.newRelayer(x.conn, server)
 	m.copy(x.conn, down)
 	m.copy(server, x.br)
@@ -61,9 +61,9 @@ const (
 // maxFrame is how much of a message is gathered before a part of it is passed on.
 const maxFrame = 64 << 10
 
-// messages is what a server says in a WebSocket, without values. A value is found
-// wherever frames and messages cut it; what is compressed or masked is refused, since
-// neither was agreed on.
+// frameReader reads the frames of a server's WebSocket messages and removes values from
+// them, also a value that is split over frames and messages. It refuses compressed or
+// masked frames, since neither was negotiated.
 type frameReader struct {
 	from    *bufio.Reader
 	data    searchedStream
@@ -74,7 +74,7 @@ type frameReader struct {
 	reading bool   // a frame of a message is being read, and
 	left    uint64 // how much of it is left
 	err     error
-	refusal *Refusal // read when the pump is done
+	refusal *Refusal // read when the relayer is done
 	buf     [16 << 10]byte
 }
 
@@ -188,13 +188,13 @@ func (m *frameReader) payload() error {
 	return nil
 }
 
-// pass hands out what is known of the message at hand, as a frame.
+// flushMessage appends the searched part of the current message as a frame.
 func (m *frameReader) flushMessage(last bool) {
 	m.appendFrame(m.op, last, m.data.out)
 	m.op, m.data.out = opContinue, m.data.out[:0]
 }
 
-// hand hands out one frame.
+// appendFrame appends one frame to the bytes to return.
 func (m *frameReader) appendFrame(op byte, last bool, text []byte) {
 	if last {
 		op |= 0x80

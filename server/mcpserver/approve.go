@@ -19,12 +19,12 @@ const question = "approval"
 // maxShown bounds the arguments that a person is shown.
 const maxShown = 4000
 
-// newest is the first version of the protocol in which clients are asked by an
-// answer and not by a request.
+// statelessVersion is the first version of the protocol in which the server asks clients
+// by an answer and not by a request.
 const statelessVersion = "2026-07-28"
 
-// ask asks the person at the client to agree to a call that waits, if there is one
-// whom policy lets answer and the client can ask. Else it says how to go on.
+// askPerson asks the person at the client to approve a waiting call, if policy lets that
+// person answer and the client can ask. Otherwise the result says how to continue.
 func (v *view) askPerson(ctx context.Context, r *mcp.CallToolRequest, t haft.Tool,
 	res *haft.Result) (*mcp.CallToolResult, error) {
 	form, ok := v.elicitation(ctx, r, res)
@@ -43,7 +43,7 @@ func (v *view) askPerson(ctx context.Context, r *mcp.CallToolRequest, t haft.Too
 	return v.decide(ctx, t, res, answer)
 }
 
-// question is what the person is asked, if there is anybody to be asked.
+// elicitation returns the question for the person, if there is a person to ask.
 func (v *view) elicitation(ctx context.Context, r *mcp.CallToolRequest, res *haft.Result) (*mcp.ElicitParams, bool) {
 	caps := r.ClientCapabilities()
 	if v.s.cfg.Wait == nil || v.who.Person.Org == "" || v.who.Person.Org != v.who.Principal.Org ||

@@ -105,8 +105,8 @@ func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*
 	return v.resultOf(*tool, res), nil
 }
 
-// make makes a call, and tells the client how far it is and what it prints if it
-// wants to hear of it.
+// makeCall makes a call, and sends its progress and output to the client if the client
+// wants them.
 func (v *view) makeCall(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*haft.Result, error) {
 	token, loud := r.Params.GetProgressToken(), v.wantsLogs(r)
 	if v.s.cfg.Stream == nil || token == nil && !loud {
@@ -121,7 +121,7 @@ func (v *view) makeCall(ctx context.Context, r *mcp.CallToolRequest, c haft.Call
 	return res, err
 }
 
-// A herald tells one client of one call.
+// notifier sends the progress and output of one call to one client.
 type notifier struct {
 	session *mcp.ServerSession
 	token   any
@@ -129,7 +129,7 @@ type notifier struct {
 	err     error   // why the client hears no more
 }
 
-// tell tells one event.
+// notify sends one event.
 func (t *notifier) notify(ctx context.Context, e haft.Event) error {
 	switch e.Type {
 	case haft.EventProgress:
@@ -192,7 +192,8 @@ var rpcCodes = map[haft.Code]int64{
 	haft.CodeRateLimited: -32004, haft.CodeUnavailable: -32005,
 }
 
-// told is an error as clients are told of it: the words that are for them.
+// toRPCError converts an error to one of JSON-RPC, with only the text that is meant for
+// clients.
 func toRPCError(err error) error {
 	if err == nil {
 		return nil

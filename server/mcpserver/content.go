@@ -149,7 +149,7 @@ func audience(roles []string) *mcp.Annotations {
 	return a
 }
 
-// take reports whether a file is shown whole, and counts it.
+// fitsInline reports whether a file is shown whole, and counts its bytes.
 func (p *parts) fitsInline(a haft.Artifact) bool {
 	if a.Size > int64(len(a.Data)) || len(a.Data) > p.left {
 		return false

@@ -25,7 +25,7 @@ const (
 	versionHeader = "MCP-Protocol-Version"
 )
 
-// older are the versions of the protocol that have sessions.
+// sessionVersions are the versions of the protocol that have sessions.
 func sessionVersions() []string {
 	return []string{"2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"}
 }

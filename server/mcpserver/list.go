@@ -28,8 +28,8 @@ func (v *view) tools(ctx context.Context, after string) iter.Seq2[haft.Tool, err
 	return v.visible(v.s.service.Tools(ctx, v.who.Principal, f))
 }
 
-// usable leaves out tools that are not the caller's, and those that no client could
-// be told of.
+// visible leaves out tools that the caller does not have, and those that cannot be
+// described to clients.
 func (v *view) visible(all iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		for t, err := range all {
@@ -84,7 +84,7 @@ func (v *view) fingerprint(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// known notes which list clients are told of.
+// rememberList stores the fingerprint of the list that clients know.
 func (v *view) rememberList(ctx context.Context) error {
 	v.mu.Lock()
 	known := v.print != ""

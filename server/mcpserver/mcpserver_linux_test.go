@@ -99,19 +99,19 @@ func byKey(_ http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
 	return mcpserver.Caller{Principal: p, Person: p, Artifacts: true, Tags: r.URL.Query()["tag"]}, nil
 }
 
-// A house is a service with an API to it.
-type house struct {
+// A system is a service with an API to it.
+type system struct {
 	*app.Service
-	door *mcpserver.Server
+	endpoint *mcpserver.Server
 	url  string
 	// stuck is closed by the tool stick when it runs, and freed when it was cancelled.
 	stuck, freed chan struct{}
 }
 
-// build makes a house.
-func build(t *testing.T, cfg mcpserver.Config) *house {
+// build makes a system.
+func build(t *testing.T, cfg mcpserver.Config) *system {
 	t.Helper()
-	h := &house{stuck: make(chan struct{}), freed: make(chan struct{})}
+	h := &system{stuck: make(chan struct{}), freed: make(chan struct{})}
 	type none struct{}
 	sc := adding(func(s *builtin.Set) error {
 		return errors.Join(fixtureTools(s),
@@ -130,18 +130,18 @@ func build(t *testing.T, cfg mcpserver.Config) *house {
 	sc.Policy = []byte("version: 1\nrules:\n  - {id: all, effect: allow, tools: ['tool:*']}\n  - {id: ask, effect: " +
 		"ask, tools: ['tool:wipe'], approval: {self: true}}\n")
 	h.Service = openService(t, sc)
-	h.door = openDoor(t, h.Service, cfg)
-	h.url = serveDoor(t, h.Service, h.door, byKey)
+	h.endpoint = openEndpoint(t, h.Service, cfg)
+	h.url = serveEndpoint(t, h.Service, h.endpoint, byKey)
 	return h
 }
 
 // put adds a tool of Python.
-func (h *house) put(t *testing.T, p haft.Principal, source string) {
+func (h *system) put(t *testing.T, p haft.Principal, source string) {
 	t.Helper()
 	if _, err := h.PutTool(t.Context(), p, haft.Draft{Source: source, Kind: haft.KindPython}); err != nil {
 		t.Fatal(err)
 	}
-	h.door.Changed(p.Org)
+	h.endpoint.Changed(p.Org)
 }
 
 const adder = "def add(a: int, b: int) -> int:\n    \"\"\"Add.\n\n    Args:\n        a: One.\n        b: The " +

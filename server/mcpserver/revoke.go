@@ -66,8 +66,8 @@ func (a *answered) Flush() {
 // Unwrap lets [http.ResponseController] through.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// farewell tells the client of a request that was ended why it was: by an answer, or by
-// the last message of a stream.
+// sendReason tells the client why its request was ended: by an answer, or by the last
+// message of a stream.
 func (s *Server) sendReason(w *answered, r *http.Request, v *view) {
 	why := withdrawn(r.Context())
 	if why == nil {
@@ -92,8 +92,8 @@ func (s *Server) sendReason(w *answered, r *http.Request, v *view) {
 	}
 }
 
-// used notes with which credential a session was used last. Others that may do the same
-// may use it too: it ends with the last.
+// noteUse stores which credential used a session last. Other credentials of the same
+// caller may use it too: it ends with the last one.
 func (v *view) noteUse(id string, p haft.Principal) {
 	if id == "" || p.Credential == "" {
 		return
@@ -114,7 +114,7 @@ func (v *view) noteUse(id string, p haft.Principal) {
 	}
 }
 
-// dismiss ends the sessions of credentials that are not good any more.
+// endRevoked ends the sessions of credentials that are no longer valid.
 func (v *view) endRevoked(ctx context.Context) {
 	if v.s.cfg.Recheck == nil {
 		return
@@ -151,7 +151,7 @@ func (v *view) endRevoked(ctx context.Context) {
 // maxEnded bounds how many ends are remembered that nobody was told of.
 const maxEnded = 256
 
-// dismissed returns why a session was ended, or nil.
+// endReason returns why a session was ended, or nil.
 func (v *view) endReason(id string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -212,7 +212,7 @@ func (s *Server) poll() {
 	})
 }
 
-// sweep forgets views that nobody uses and returns the others.
+// usedViews removes views that nobody uses and returns the others.
 func (s *Server) usedViews() []*view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +226,7 @@ func (s *Server) usedViews() []*view {
 	return used
 }
 
-// forget drops a view that nobody uses. Preconditions: mu is held.
+// dropUnused removes a view that nobody uses. Precondition: mu is held.
 func (s *Server) dropUnused(v *view) {
 	if v.uses == 0 && v.sessions() == 0 {
 		delete(s.views, v.key)

@@ -91,8 +91,8 @@ const instructions = "Tools of this server run in a sandbox, are checked against
 	"If a result says that a person has to agree, do not call the tool again: tell the user what it waits for. " +
 	"If there is a tool find_tools, most tools are not listed: search with it and call what it finds with call_tool."
 
-// announce puts the tool there that runs all others. Doing it again tells clients
-// that the list has changed.
+// announceTools adds the tool that runs all others. Adding it again notifies clients that
+// the list has changed.
 func (v *view) announceTools() {
 	v.mcp.AddTool(&mcp.Tool{Name: dispatch, InputSchema: json.RawMessage(`{"type":"object"}`)}, v.run)
 }
@@ -149,8 +149,7 @@ func (v *view) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// listen notes that a session wants to hear what tools print, and forgets those that
-// are gone.
+// wantLogs stores that a session wants the output of tools, and forgets closed sessions.
 func (v *view) wantLogs(session *mcp.ServerSession) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -163,7 +162,7 @@ func (v *view) wantLogs(session *mcp.ServerSession) {
 	v.logs = open
 }
 
-// listens reports whether whoever sent r wants to hear what the tool prints.
+// wantsLogs reports whether the sender of r wants the output of the tool.
 func (v *view) wantsLogs(r *mcp.CallToolRequest) bool {
 	if level, ok := r.Params.Meta[mcp.MetaKeyLogLevel].(string); ok && level != "" {
 		return true
@@ -173,7 +172,7 @@ func (v *view) wantsLogs(r *mcp.CallToolRequest) bool {
 	return v.logs[r.Session]
 }
 
-// look tells clients if the list of tools is not the one they know.
+// notifyIfChanged notifies clients if the list of tools differs from the one they know.
 func (v *view) notifyIfChanged(ctx context.Context) {
 	if v.sessions() == 0 {
 		return

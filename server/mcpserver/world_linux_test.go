@@ -40,19 +40,19 @@ func openService(t *testing.T, cfg app.ServiceConfig) *app.Service {
 	return s
 }
 
-// openDoor makes an MCP endpoint to a service.
-func openDoor(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Server {
+// openEndpoint makes an MCP endpoint to a service.
+func openEndpoint(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Server {
 	t.Helper()
-	door, err := mcpserver.New(s.Engine, s.MCPConfig(cfg))
+	endpoint, err := mcpserver.New(s.Engine, s.MCPConfig(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := door.Close(); err != nil {
-			t.Errorf("close the door: %v", err)
+		if err := endpoint.Close(); err != nil {
+			t.Errorf("close the endpoint: %v", err)
 		}
 	})
-	return door
+	return endpoint
 }
 
 // everybody lets everybody in as one principal.
@@ -62,13 +62,13 @@ func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, err
 	return server.Identity{Principal: e.Principal}, nil
 }
 
-// serveDoor puts an API behind the guard of the HTTP server, as it is used, and
+// serveEndpoint puts an API behind the guard of the HTTP server, as it is used, and
 // returns its address.
-func serveDoor(t *testing.T, s *app.Service, door *mcpserver.Server,
+func serveEndpoint(t *testing.T, s *app.Service, endpoint *mcpserver.Server,
 	who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
 	t.Helper()
 	web, err := server.New(s.Engine, everybody{operator}, server.Config{
-		Mounts: map[string]http.Handler{"/mcp": door.Handler(who)}, Leaving: door.Leave,
+		Mounts: map[string]http.Handler{"/mcp": endpoint.Handler(who)}, Leaving: endpoint.Leave,
 	})
 	if err != nil {
 		t.Fatal(err)

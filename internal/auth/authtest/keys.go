@@ -1,4 +1,4 @@
-// Package authtest is the law for [auth.Keys]: what every backend must do, as
+// Package authtest is the conformance suite of [auth.Keys]: what every backend must do, as
 // tests.
 //
 // A store calls [TestKeys] with a function that opens an empty backend.
@@ -88,8 +88,7 @@ func keeps(t *testing.T, b auth.Keys) {
 	}
 }
 
-// scopes: nil is everything and empty is nothing, so to mix them up is to open a
-// door.
+// scopes: nil is everything and empty is nothing, so a backend that confuses them grants everything.
 func scopes(t *testing.T, b auth.Keys) {
 	none, empty := auth.Key{ID: "aaaaaaaaaaaa", Org: "acme", Created: noon},
 		auth.Key{ID: "bbbbbbbbbbbb", Org: "acme", Created: noon, Scope: []string{}}

@@ -12,23 +12,22 @@ import (
 	"haft"
 )
 
-// The rule of this file: a request, and so a stream, ends when the credential that it
-// came with is not good for it any more. [Server.guard] makes the life of every
-// request, [Server.bind] ties it to whoever sent it, and [Server.Changed] holds all
-// that are bound against what holds now. Whoever is ended is told why: see
-// [Withdrawn].
+// The rule of this file: a request, and so a stream, ends when its credential is no longer
+// valid for it. [Server.guard] makes an openRequest for every request, [Server.bind] binds
+// it to its sender, and [Server.Changed] checks all bound requests again. The client of an
+// ended request is told why: see [Withdrawn].
 
-// How long a write to the reader of a request that was ended may take, and how long all
-// of them: a reader that does not read is not waited for.
+// How long one write to the client of an ended request may take, and how long all of them
+// together.
 const (
 	abortWrite = time.Second
 	abortTotal = 10 * time.Second
 )
 
-// recheckAgain is when lives are looked at again if that was not possible.
+// recheckPause is how long to wait before requests are rechecked again after a failure.
 const recheckPause = 300 * time.Millisecond
 
-// A Rechecker is an [Authenticator] that can say later what a credential stands for.
+// Rechecker is an [Authenticator] that can check a credential again later.
 type Rechecker interface {
 	// Recheck returns the identity that a credential has now, given what Authenticate
 	// returned. The error is [haft.CodeUnauthenticated] or [haft.CodeDenied], and says
@@ -36,7 +35,7 @@ type Rechecker interface {
 	Recheck(ctx context.Context, who Identity) (Identity, error)
 }
 
-// A life is that of a request, from its first byte to its end.
+// openRequest is a request from its first byte to its end.
 type openRequest struct {
 	server   *Server
 	base     context.Context // of the connection: it does not end with the credential
@@ -54,17 +53,17 @@ type openRequest struct {
 	timer   *time.Timer
 }
 
-// lifeKey is where the life of a request is in its context.
+// openRequestKey is the context key of the openRequest.
 type openRequestKey struct{}
 
-// lifeOf returns the life of a request, or nil in tests without a guard.
+// openRequestOf returns the openRequest of a context, or nil in tests without a guard.
 func openRequestOf(ctx context.Context) *openRequest {
 	l, _ := ctx.Value(openRequestKey{}).(*openRequest)
 	return l
 }
 
-// Withdrawn returns why a request was ended before its answer: the credential that it
-// came with is not good any more. It is nil for all others, also if the client left.
+// Withdrawn returns why a request was ended before its answer: its credential is no longer
+// valid. It is nil for all other requests, also if the client left.
 func Withdrawn(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -76,7 +75,7 @@ func Withdrawn(ctx context.Context) error {
 	return nil
 }
 
-// end ends the request. A body that is being read is not waited for.
+// end ends the request, also while its body is being read.
 func (l *openRequest) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +86,7 @@ func (l *openRequest) end(why error) {
 	l.w.abort()
 }
 
-// lives are the requests whose senders are known.
+// openRequests are the requests whose senders are known.
 type openRequests struct {
 	changes atomic.Int64 // that were told of
 
@@ -97,7 +96,7 @@ type openRequests struct {
 	busy  bool
 }
 
-// begin makes the life of a request.
+// begin makes the openRequest of a request.
 func (s *Server) begin(r *http.Request, w *writer) (*openRequest, *http.Request) {
 	l := &openRequest{server: s, base: r.Context(), w: w}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), openRequestKey{}, l))
@@ -105,7 +104,7 @@ func (s *Server) begin(r *http.Request, w *writer) (*openRequest, *http.Request)
 	return l, r.WithContext(ctx)
 }
 
-// finish ends the life of a request that was answered.
+// finish ends the openRequest of an answered request.
 func (s *Server) finish(l *openRequest) {
 	l.mu.Lock()
 	l.over = true
@@ -126,7 +125,7 @@ func (s *Server) finish(l *openRequest) {
 	}
 }
 
-// identify authenticates r and binds its life to whoever sent it.
+// identify authenticates r and binds the openRequest to its sender.
 func (s *Server) identify(r *http.Request) (Identity, error) {
 	seen := s.requests.changes.Load()
 	who, err := s.auth.Authenticate(r, s.sourceAddr(r))
@@ -144,7 +143,8 @@ func (s *Server) identify(r *http.Request) (Identity, error) {
 	return who, s.recheckIfChanged(r.Context(), l)
 }
 
-// bind ties a life to a credential. seen are the changes before it was looked at.
+// bind binds a request to a credential. seen is the number of changes before the
+// credential was checked.
 func (s *Server) bind(l *openRequest, who Identity, seen int64) {
 	l.mu.Lock()
 	l.holder, l.seen, l.bound = who, seen, true
@@ -166,7 +166,7 @@ func (s *Server) bind(l *openRequest, who Identity, seen int64) {
 	of[l] = struct{}{}
 }
 
-// endAt has the request end with its credential, unless that is never.
+// expireAt makes the request end with its credential, unless that never expires.
 func (s *Server) expireAt(l *openRequest, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,7 +180,7 @@ func (s *Server) expireAt(l *openRequest, at time.Time) {
 	l.timer = time.AfterFunc(time.Until(at), func() { s.expire(l) })
 }
 
-// expire ends a request whose credential should have ended by now, with the reason.
+// expire ends a request whose credential should have expired by now.
 func (s *Server) expire(l *openRequest) {
 	ctx, cancel := context.WithTimeout(s.ending, 5*time.Second)
 	defer cancel()
@@ -195,8 +195,8 @@ func (s *Server) expire(l *openRequest) {
 	}
 }
 
-// actsAs notes on whose behalf the request is: it ends when the agent may not act any
-// more. The error says that this is so already.
+// actsAs notes the agent that the request acts as: the request ends when the agent may no
+// longer act. It returns an error if that is so already.
 func actsAs(ctx context.Context, agent string) error {
 	return updateClaim(ctx, func(l *openRequest) {
 		if !slices.Contains(l.agents, agent) {
@@ -205,14 +205,14 @@ func actsAs(ctx context.Context, agent string) error {
 	})
 }
 
-// Needs notes which actions a request does: it ends when its credential is not for all
-// of them any more. The error says that this is so already.
+// Needs notes which actions a request does: it ends when its credential no longer allows
+// all of them. The error says that this is so already.
 func Needs(ctx context.Context, actions ...haft.Action) error {
 	return updateClaim(ctx, func(l *openRequest) { l.actions = actions })
 }
 
-// claims changes what a request needs to go on. A change of keys, agents or rules may
-// have looked at the request before it needed this: then it is looked at once more.
+// updateClaim changes what a request needs to continue. A change of keys, agents or rules
+// may have checked the request before: then it is checked again.
 func updateClaim(ctx context.Context, change func(*openRequest)) error {
 	l := openRequestOf(ctx)
 	if l == nil {
@@ -224,8 +224,8 @@ func updateClaim(ctx context.Context, change func(*openRequest)) error {
 	return l.server.recheckIfChanged(ctx, l)
 }
 
-// current reports why a request may not go on, if anything was changed since its claim
-// was last looked at. Changes from now on find the claim as it is.
+// recheckIfChanged reports why a request may not continue, if anything was changed since
+// its claim was last checked. Later changes check the new claim.
 func (s *Server) recheckIfChanged(ctx context.Context, l *openRequest) error {
 	now := s.requests.changes.Load()
 	l.mu.Lock()
@@ -252,13 +252,14 @@ type claim struct {
 	actions []haft.Action
 }
 
+// claim is what a request needs to continue.
 func (l *openRequest) claim() claim {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return claim{l.holder, l.agents, l.actions}
 }
 
-// recheck reports why a claim does not hold any more, and else when its credential ends.
+// recheck reports why a claim no longer holds, and otherwise when its credential expires.
 func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err error) {
 	now := c.holder
 	if again, ok := s.auth.(Rechecker); ok {
@@ -291,7 +292,7 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 	return now.Expires, nil
 }
 
-// agentStands reports why an agent may not have streams and calls.
+// checkAgentActive reports why an agent may not have streams and calls.
 func (s *Server) checkAgentActive(ctx context.Context, p haft.Principal, agent string) error {
 	a, err := s.service.Agent(ctx, p, agent)
 	switch {
@@ -305,8 +306,8 @@ func (s *Server) checkAgentActive(ctx context.Context, p haft.Principal, agent s
 	return nil
 }
 
-// Changed tells that keys, agents or rules of an organisation were changed; "" means of
-// all. Requests and streams that may not go on end soon after. It does not block.
+// Changed says that keys, agents or rules of an organisation were changed; "" means all.
+// Requests and streams that may not continue end soon after. It does not block.
 func (s *Server) Changed(org string) {
 	s.requests.changes.Add(1)
 	s.requests.mu.Lock()
@@ -325,7 +326,7 @@ func (s *Server) Changed(org string) {
 	}
 }
 
-// reviewLives looks at the requests of organisations until there is none to look at.
+// recheckLoop checks the requests of changed organisations until none is left.
 func (s *Server) recheckLoop() {
 	for {
 		s.requests.mu.Lock()
@@ -359,8 +360,8 @@ func (s *Server) recheckLoop() {
 	}
 }
 
-// reviewOrg ends those lives whose claim does not hold any more. Equal claims are looked
-// at once.
+// recheckRequests ends the requests whose claim does not hold any more. Equal claims are
+// checked once.
 func (s *Server) recheckRequests(list []*openRequest) error {
 	ctx, cancel := context.WithTimeout(s.ending, 10*time.Second)
 	defer cancel()

@@ -46,7 +46,7 @@ func pipeClient(t *testing.T, p *egress.Proxy, roots *x509.CertPool) *http.Clien
 	return &http.Client{Transport: tr}
 }
 
-// The law of scrubbing: however a stream is cut, the same comes out, the value in
+// However a stream is cut, the same comes out, the value in
 // no form that was put in is in it, and what is not the value is as it was.
 func TestScrub_law(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

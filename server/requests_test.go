@@ -43,7 +43,7 @@ func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 // names the agent.
 func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, body string }{
-		"a door":        {"GET", "/door/x?as=smith", ""},
+		"another API":        {"GET", "/other/x?as=smith", ""},
 		"a mount":       {"GET", "/mount?as=smith", ""},
 		"a call, query": {"POST", "/v1/calls?as=smith", `{"tool":"f"}`},
 		"a call, body":  {"POST", "/v1/calls", `{"tool":"f","agent":"smith"}`},
@@ -54,7 +54,7 @@ func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 			held := holding{make(chan struct{}, 4)}
 			var s *server.Server
 			w := setup(t, func(c *server.Config) {
-				c.APIs = map[string]server.API{"/door/": held}
+				c.APIs = map[string]server.API{"/other/": held}
 				c.Mounts = map[string]http.Handler{"/mount": http.HandlerFunc(
 					func(w http.ResponseWriter, r *http.Request) {
 						if _, _, err := s.Identify(w, r, ""); err != nil {
