@@ -43,7 +43,7 @@ func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 // names the agent.
 func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 	for name, tt := range map[string]struct{ method, path, body string }{
-		"another API":        {"GET", "/other/x?as=smith", ""},
+		"another API":   {"GET", "/other/x?as=smith", ""},
 		"a mount":       {"GET", "/mount?as=smith", ""},
 		"a call, query": {"POST", "/v1/calls?as=smith", `{"tool":"f"}`},
 		"a call, body":  {"POST", "/v1/calls", `{"tool":"f","agent":"smith"}`},

@@ -108,7 +108,7 @@ func (d *API) cachedTool(ctx context.Context, p haft.Principal, name string,
 	return &w, nil
 }
 
-// findAgent returns the agent that Letta's id names.
+// findAgent returns the agent with Letta's id.
 func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
 	ours, isMade, err := readID(agentWord, agentPrefix, id)
 	if err != nil {
@@ -245,7 +245,7 @@ func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 	return d.putAgent(ctx, q, a)
 }
 
-// freeName refuses a name that an agent has: to put it would replace that one.
+// freeName refuses the name of an existing agent: writing it would replace that agent.
 func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
 	case err == nil:

@@ -90,8 +90,7 @@ func removeTool(a *haft.Agent, name string) {
 	})
 }
 
-// toolApproval says whether a person has to agree to what the agent does with one
-// of its tools.
+// toolApproval sets whether a person has to approve calls of a tool of the agent.
 func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Requires *bool `json:"requires_approval"`

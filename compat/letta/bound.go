@@ -7,9 +7,9 @@ import (
 	"haft/internal/bounds"
 )
 
-// bodyShape bounds the fields of all bodies by their names, which mean the same in
-// every one of them. What these packages check once more has the same bounds there;
-// fields that no body has are refused by who reads it, or are none of ours.
+// bodyShape bounds the fields of all bodies by their names, which mean the same in all of
+// them. Packages that check the values again have the same bounds. Unknown fields are
+// refused by the reader, or ignored.
 func bodyShape() *bounds.Shape {
 	list := func(items, text int) *bounds.Shape {
 		return &bounds.Shape{Items: items, Item: &bounds.Shape{Text: text}}
@@ -37,8 +37,8 @@ func bodyShape() *bounds.Shape {
 	return body
 }
 
-// bounded reports why a body is more than is taken, before anybody decodes it. It is
-// the one place at which bodies of this API are bounded.
+// bounded reports why a body exceeds the limits, before it is decoded. Only this function
+// bounds bodies of this API.
 func (d *API) bounded(body []byte) error {
 	if len(body) == 0 {
 		return nil

@@ -282,7 +282,7 @@ type httpError struct {
 // Error implements error.
 func (e *httpError) Error() string { return e.detail }
 
-// absent says that there is nothing at the address of r, or not for its method.
+// absent says that there is nothing at the path of r, or not for its method.
 func (d *API) absent(r *http.Request) error {
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
@@ -333,8 +333,8 @@ func write(w http.ResponseWriter, status int, v any) {
 	_ = e.Encode(v) // a client that is gone cannot be told
 }
 
-// A fault is what is sent in the place of an answer. Letta's clients show detail;
-// the rest is for those who know us.
+// fault is the body of an error. Letta's clients show detail; the other fields are for
+// clients that know Haft.
 type fault struct {
 	Detail     string        `json:"detail"`
 	Code       haft.Code     `json:"code,omitempty"`
@@ -351,9 +351,9 @@ func statusOf(code haft.Code) int {
 	return server.StatusOf(code)
 }
 
-// fail answers with an error. Only what is too early is worth sending again: its
-// clients would otherwise repeat every conflict and every fault of ours, with runs
-// that may have happened among them.
+// fail answers with an error. Only rate-limited requests are worth a retry: otherwise the
+// clients would repeat every conflict and every internal error, and with them runs that
+// may have happened.
 func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	h := w.Header()
 	h.Set("X-Should-Retry", "false")

@@ -211,9 +211,9 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 	return &change.Server, nil
 }
 
-// inherit takes over what a client does not name or cannot say of a server that is
-// there: that it is disabled, its limits, hosts and mounts. Credentials belong to an
-// origin, and stay with it.
+// inherit takes over what a client leaves out or cannot say of an existing server: that it
+// is disabled, its limits, hosts and mounts. Credentials belong to an origin and are kept
+// only for the same one.
 func inherit(s, old haft.MCPServer) haft.MCPServer {
 	next := old
 	next.Transport, next.Command, next.URL, next.If = s.Transport, s.Command, s.URL, old.Revision()

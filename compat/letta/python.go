@@ -9,9 +9,8 @@ import (
 	"unicode"
 )
 
-// pythonText writes a value as Python's str does: that is what Letta gives as the
-// text of what a tool returned, and what those who read it expect. What is no JSON
-// stays as it is.
+// pythonText writes a value as Python's str does: Letta returns that text for what a tool
+// returned. Text that is not JSON is returned unchanged.
 func pythonText(raw json.RawMessage) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()

@@ -63,7 +63,8 @@ func (q *request) read(v any, ignored ...string) error {
 	return nil
 }
 
-// lenient is read for bodies whose unknown fields Letta ignores.
+// lenient is read for bodies whose unknown fields Letta ignores. An empty body is
+// accepted.
 func (q *request) lenient(v any) error {
 	if len(bytes.TrimSpace(q.body)) == 0 {
 		return nil
@@ -98,7 +99,7 @@ func kindName(e *json.UnmarshalTypeError) string {
 	return "object"
 }
 
-// plainName returns a name of a field, unless it is text that somebody made up.
+// plainName returns the name of a field, unless it may be text that a client made up.
 func plainName(s string) string {
 	if len(s) > 60 || strings.ContainsFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9') && r != '_' && r != '.'

@@ -127,8 +127,8 @@ func setIf[T any](to, value *T) {
 	}
 }
 
-// defines reports whether a source may define a function, by the text that Letta
-// looks for too. What the source really says is found out later.
+// defines reports whether a source may define a function, by the same text search as
+// Letta. The registry parses the source later.
 func defines(kind haft.Kind, source, name string) bool {
 	if kind == haft.KindPython {
 		return strings.Contains(source, "def "+name)
@@ -162,8 +162,8 @@ func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, er
 	return d.changed(ctx, q, change), nil
 }
 
-// changed shows a tool that was written, with what whoever did so has to know: above
-// all what it controls less than before.
+// changed shows a tool that was written, with the warnings: above all which controls it no
+// longer has.
 func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
 	w := d.toWire(ctx, q.who.Principal, c.Tool)
 	if own, ok := w.Metadata["haft"].(map[string]any); ok && len(c.Warnings) > 0 {
@@ -172,9 +172,9 @@ func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool 
 	return w
 }
 
-// inherit takes over what a request does not name, such as that a person has to agree,
-// or cannot say, such as the hosts that a tool may reach, from the tool that gets a
-// version. This is the one place where an upsert decides what stays.
+// inherit takes over from the existing tool what a request does not name, such as that a
+// person has to approve, or cannot say, such as the hosts that a tool may reach. Only this
+// method decides what an upsert keeps.
 func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
 	name := draft.Name
 	if name == "" && d.cfg.Derive != nil {

@@ -67,13 +67,10 @@ func network(addr netip.Addr) netip.Addr {
 	return prefix.Addr()
 }
 
-// failed counts a failure, and returns what its sender is told: the error, or that
-// there were too many.
-//
-// Who has a good credential is never told so, however many bad ones come from the
-// same address: that may be one of many behind a proxy, and secrets cannot be
-// guessed. What is bounded is how much those who fail are told, and what is written
-// of it.
+// failed counts a failure, and returns the error for the sender: err, or that there were
+// too many. A sender with a valid credential is never refused, however many others fail
+// from the same address: that may be a proxy, and secrets cannot be guessed. The bound is
+// on how many failures are answered and logged.
 func (f *failures) failed(addr netip.Addr, err error) error {
 	addr = network(addr)
 	now := time.Now()

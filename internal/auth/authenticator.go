@@ -124,7 +124,7 @@ func (a *Authenticator) Authenticate(ctx context.Context, c Credential) (Identit
 	return id, nil
 }
 
-// identify tells the kinds of credentials apart.
+// identify authenticates a credential by its kind.
 func (a *Authenticator) identify(ctx context.Context, c Credential) (Identity, error) {
 	switch {
 	case c.Token == "":
@@ -143,8 +143,8 @@ func (a *Authenticator) identify(ctx context.Context, c Credential) (Identity, e
 	return Identity{}, refuse(ReasonScheme, "")
 }
 
-// identity returns that of whoever has the key, or its secret from before the last
-// rotation, which ends with the overlap.
+// identity returns the identity of the holder of the key. With old it is that of the
+// secret before the last rotation, which ends with the overlap.
 func (k Key) identity(old bool) Identity {
 	id := Identity{Principal: k.Principal(), Key: k.ID, Expires: k.Expires, Ends: k.Expires, scope: k.Scope}
 	id.Principal.Credential = k.credentialOf(k.Secret)

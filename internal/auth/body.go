@@ -12,11 +12,11 @@ import (
 // emptyDigest is that of no body.
 const emptyDigest = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// A Body is one of a signed request. Where the bytes end, Read returns io.EOF if
-// they are the signed ones, and else a refusal, as it does from then on.
+// Body is the body of a signed request. At its end, Read returns io.EOF if the bytes are
+// the signed ones, and a refusal otherwise.
 //
-// A reader that stops before the end knows nothing: a decoder of JSON stops behind
-// the last brace. So an API reads all, or calls Finish, before it acts.
+// A reader that stops before the end has checked nothing: a JSON decoder stops after the
+// last brace. So an API reads the whole body, or calls Finish, before it acts.
 type Body struct {
 	body io.ReadCloser
 	want []byte

@@ -43,8 +43,8 @@ func claim(claims map[string]any, name string) (any, bool) {
 	return v, true
 }
 
-// identity makes a principal of claims that are believed. What they say about
-// roles and organisations counts as far as the issuer was allowed to say it.
+// identity makes an identity of verified claims. Roles and organisations count only as far
+// as the issuer may name them.
 func (i *issuer) identity(claims map[string]any) (Identity, bool) {
 	p := haft.Principal{Org: i.Org}
 	if i.Claims.Org != "" {

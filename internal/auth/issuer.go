@@ -145,8 +145,8 @@ func secureURL(s string) bool {
 		!u.ForceQuery
 }
 
-// find returns the keys that a token can be signed with. The id is only compared:
-// nothing is fetched or opened by it.
+// find returns the keys that can verify a token. The id is only compared: nothing is
+// fetched or opened by it.
 func (i *issuer) find(ctx context.Context, kid string, alg Algorithm) ([]publicKey, error) {
 	keys, fetched := i.cachedKeys()
 	found := match(keys, kid, alg)
@@ -198,9 +198,8 @@ func match(keys []publicKey, kid string, alg Algorithm) []publicKey {
 	return found
 }
 
-// refresh fetches the keys unless somebody did since, or tried a moment ago. Who
-// can do without waits for nobody. That a fetch failed is no error as long as
-// there are keys.
+// refresh fetches the keys unless that was done or tried a moment ago. A caller with
+// usable keys does not wait. A failed fetch is no error as long as there are keys.
 func (i *issuer) refresh(ctx context.Context, since time.Time, usable bool) error {
 	if usable {
 		select {
@@ -278,9 +277,9 @@ func (i *issuer) fetch(ctx context.Context) ([]publicKey, error) {
 	return parseKeySet(raw)
 }
 
-// askError returns the error of a request to the issuer. It names the issuer as it is
-// configured: the address in the client's error may be from a redirect, which is part
-// of an answer.
+// askError returns the error of a request to the issuer. It has the configured URL of the
+// issuer: the URL in the client's error may be from a redirect, which is part of an
+// answer.
 func (i *issuer) askError(err error) error {
 	if request, ok := errors.AsType[*url.Error](err); ok {
 		err = request.Err

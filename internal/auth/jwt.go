@@ -121,7 +121,7 @@ func (a *Authenticator) token(ctx context.Context, text string) (Identity, error
 	return id, nil
 }
 
-// valid holds the claims that say for whom and when against now.
+// valid checks the audience and the times of claims.
 func (i *issuer) valid(claims []byte, now time.Time, skew time.Duration) (expires time.Time, reason Reason) {
 	var c struct {
 		Audience  jwt.Audience    `json:"aud"`

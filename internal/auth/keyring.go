@@ -216,8 +216,8 @@ func (r *Keyring) Keys(ctx context.Context, by Identity, after string) iter.Seq2
 	}
 }
 
-// own returns a key of the organisation of by. One of another organisation is
-// looked up alike and not there.
+// own returns a key of the organisation of by. A key of another organisation is looked up
+// in the same way and reported as not found.
 func (r *Keyring) own(ctx context.Context, by Identity, a haft.Action, id string) (Key, error) {
 	if err := by.May(a); err != nil {
 		return Key{}, err
@@ -235,8 +235,8 @@ func (r *Keyring) own(ctx context.Context, by Identity, a haft.Action, id string
 	return k, nil
 }
 
-// find looks for a key by the id that a caller claims. One that is not there is a
-// key that nothing fits.
+// find looks up a key by the id that a caller sent. For an unknown id it returns a key
+// that no secret matches.
 func (r *Keyring) find(ctx context.Context, id string) (k Key, known bool, err error) {
 	r.vault.note("find")
 	k, err = r.keys.Key(ctx, id)
@@ -250,8 +250,8 @@ func (r *Keyring) find(ctx context.Context, id string) (k Key, known bool, err e
 	return k, true, nil
 }
 
-// verdict says whether a key is good, given which of its secrets fits. It comes
-// after all compares, so that what it finds shows in nothing but the reason.
+// verdict returns why a key is refused, given which of its secrets matches. It runs after
+// all comparisons, so that only the reason depends on it.
 func verdict(k Key, known bool, hit [2]int, now time.Time) Reason {
 	current, previous := hit[0] == 1, hit[1] == 1
 	switch {
@@ -309,8 +309,8 @@ func (r *Keyring) bearer(ctx context.Context, text string) (Identity, error) {
 	})
 }
 
-// touch notes that a key was used. That this fails is told to the operator and
-// not to the caller.
+// touch stores that a key was used. A failure is logged for the operator and not returned
+// to the caller.
 func (r *Keyring) touch(ctx context.Context, k Key) {
 	now := time.Now()
 	r.mu.Lock()

@@ -43,8 +43,8 @@ func (t token) credential(ends time.Time) string {
 		strconv.FormatInt(ends.Unix(), 10)
 }
 
-// withdrawn is the error of a credential that was good and is not any more. Unlike
-// [refuse] it says why: whoever had the credential is told, and knows it already.
+// withdrawn is the error of a credential that is no longer valid. Unlike [refuse] it says
+// why: its holder knows the credential.
 func withdrawn(message string) error {
 	return &haft.Error{Code: haft.CodeUnauthenticated, Message: message}
 }
@@ -86,7 +86,7 @@ func NewRechecker(keys Keys) (*Authenticator, error) {
 	return a, nil
 }
 
-// recheckKey looks at the key that id was made with.
+// recheckKey checks the key that id was made with.
 func (a *Authenticator) recheckKey(ctx context.Context, id Identity, name string) (Identity, error) {
 	keyID, _, ok := strings.Cut(name, ".")
 	if !ok || !isKeyID(keyID) || a.keyring == nil {
@@ -121,7 +121,7 @@ func (a *Authenticator) recheckKey(ctx context.Context, id Identity, name string
 	return next, nil
 }
 
-// recheckToken looks at when a token ends and whether its issuer is still believed.
+// recheckToken checks when a token expires and whether its issuer is still trusted.
 func (a *Authenticator) recheckToken(id Identity, name string) (Identity, error) {
 	parts := strings.Split(name, ".")
 	if len(parts) != 3 {

@@ -47,8 +47,8 @@ func (r *refusal) Error() string {
 	return string(r.reason) + " (key " + r.key + ")"
 }
 
-// refuse returns the one answer to every credential that is not good. The id of a
-// key is public, and checked before it comes here.
+// refuse returns the same answer for every credential that is not valid. The id of a key
+// is public, and was checked before.
 func refuse(reason Reason, key string) error {
 	return &haft.Error{
 		Code:    haft.CodeUnauthenticated,

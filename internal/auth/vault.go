@@ -16,7 +16,7 @@ const minPepper = 32
 // signingLabel makes the signing key of an API key.
 const signingLabel = "haft request signing 1"
 
-// A vault hashes and seals what is at rest, under a pepper.
+// vault hashes and seals secrets for storage, under a pepper.
 type vault struct {
 	hashKey []byte
 	seal    cipher.AEAD

@@ -44,8 +44,8 @@ func notAllowedRequest(d Dest) *Refusal {
 	return r
 }
 
-// refusalOf returns the refusal in err, or one that says as little as a caller
-// may know, with the status for it.
+// refusalOf returns the refusal in err, or one that says no more than a caller may know,
+// with the status for it.
 func refusalOf(err error) (*Refusal, int) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r, http.StatusForbidden
@@ -59,8 +59,8 @@ func refusalOf(err error) (*Refusal, int) {
 	return nil, http.StatusBadGateway
 }
 
-// statusOf returns the status for a refusal: a request that cannot be read is
-// wrong, any other is forbidden.
+// statusOf returns the status of a refusal: 400 for a request that cannot be read, and 403
+// for all others.
 func statusOf(r *Refusal) int {
 	if r.Rule == RuleProtocol {
 		return http.StatusBadRequest
@@ -68,7 +68,7 @@ func statusOf(r *Refusal) int {
 	return http.StatusForbidden
 }
 
-// answer is a reply of the proxy's own.
+// answer is a response of the proxy itself.
 type answer struct {
 	status  int
 	refusal *Refusal
@@ -111,7 +111,7 @@ func (a answer) bytes() []byte {
 	return []byte(b.String())
 }
 
-// codeOf says in one word what a status means.
+// codeOf returns the code of a status.
 func codeOf(status int) haft.Code {
 	switch status {
 	case http.StatusForbidden:

@@ -93,8 +93,8 @@ func (x *exchange) endRequest(b *requestBody) {
 	b.turn <- struct{}{}
 }
 
-// forward sends a request that is allowed and passes the answer on. It reports
-// whether another request may follow.
+// forward sends an allowed request and passes the answer on. It reports whether another
+// request may follow.
 func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -210,7 +210,8 @@ type writerFunc func([]byte) (int, error)
 // Write implements [io.Writer].
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// writeHead writes the head of an answer: the server's, less what was for us.
+// writeHead writes the head of an answer: that of the server, without the headers for the
+// proxy.
 func (x *exchange) writeHead(w io.Writer, resp *http.Response, chunked, none bool) {
 	h := resp.Header
 	length := h.Get("Content-Length")

@@ -26,7 +26,8 @@ const (
 // MaxBound is how many secrets one broker takes.
 const MaxBound = 200
 
-// A Place is where in a request a secret belongs. Exactly one field is set.
+// Place is where in a request a secret belongs. Exactly one of Header, Query and Basic is
+// set.
 type Place struct {
 	// Header is the name of a header. The placeholder may be part of its value,
 	// as in "Bearer PLACEHOLDER".
@@ -106,7 +107,7 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 	return &Broker{cfg: cfg, ca: ca}, nil
 }
 
-// check says what is wrong with a secret, without its text.
+// check reports what is wrong with a secret, without its text.
 func (s Secret) check() error {
 	set := 0
 	for _, v := range []string{s.Place.Header, s.Place.Query, s.Place.Basic} {
@@ -164,8 +165,8 @@ func (b *Broker) bound(host string, port uint16) bool {
 		func(s Secret) bool { return len(s.Hosts.reaching(host, port)) > 0 })
 }
 
-// serverConfig returns how to stand in for host. HTTP/1.1 is all that is spoken
-// inside: what is checked there is read by one parser.
+// serverConfig returns the TLS configuration for answering in place of host. Only HTTP/1.1
+// is spoken inside, so that one parser reads what is checked.
 func (b *Broker) serverConfig(host string) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,

@@ -23,8 +23,8 @@ const (
 	maxLeafs = 256             // kept per sandbox
 )
 
-// An authorityCA signs the certificates with which the proxy stands in for
-// servers. Its key is made in memory, is for one sandbox, and dies with it.
+// authorityCA signs the certificates with which the proxy answers in place of servers. Its
+// key exists only in memory, is for one sandbox, and is forgotten with it.
 type authorityCA struct {
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate

@@ -20,16 +20,16 @@ const (
 	maxMore = 512
 )
 
-// A cleaner takes the values of secrets out of what a server sends back. It is the
-// one place where that is done: the status line, the names and values of headers and
-// trailers, bodies and messages of WebSockets all pass it on their way to the program.
-// Informational answers (1xx) are not passed on at all. It knows a value from before
-// the first request with it was sent, also if the answer was being read already.
+// cleaner removes the values of secrets from what a server sends back. All of it passes
+// here on its way to the program: the status line, the names and values of headers and
+// trailers, bodies and WebSocket messages. Informational answers (1xx) are not passed on
+// at all. A value is known before the first request with it is sent, also if the answer
+// was being read already.
 //
-// A value is found as it is and in other letters, in base64, base32 and hexadecimal,
-// as UTF-16, and with its characters escaped for JSON, JavaScript, HTML or URLs, up to
-// [secret.Levels] times over. It is not found if a server sends parts of it apart from
-// each other, encrypts or transforms it in ways of its own.
+// A value is found as it is and in upper, lower or mixed case, in base64, base32 and
+// hexadecimal, as UTF-16, and with its characters escaped for JSON, JavaScript, HTML or
+// URLs, up to [secret.Levels] times over. It is not found if a server sends its parts
+// apart from each other, encrypts it or transforms it in its own way.
 type cleaner struct{ broker *Broker }
 
 // cleaner returns what takes values out of the answers of d, or nil if no secret
@@ -41,7 +41,7 @@ func (b *Broker) cleaner(d Dest) *cleaner {
 	return &cleaner{b}
 }
 
-// sent reports whether a value was put into a request, or is about to be.
+// sent reports whether a value was put into a request, or will be soon.
 func (b *Broker) sent() bool { return b.redactor.Load() != nil }
 
 // remember adds a value, before it is put into a request, to the values that are removed
@@ -84,8 +84,8 @@ func (b *Broker) remember(s Secret, value string, more map[string]string) error 
 	return nil
 }
 
-// moreForms returns a value and what it looks like as UTF-16 and in base32, which
-// package secret does not look for.
+// moreForms returns a value and its forms in UTF-16 and base32, which package secret does
+// not search for.
 func moreForms(value string) []string {
 	forms := []string{value}
 	if len(value) > maxMore {
@@ -216,7 +216,7 @@ func (r *cleanReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// unreadable is the error for an answer in which values could hide.
+// unreadable is the error for an answer in which values could be hidden.
 func unreadable(format string, args ...any) error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: fmt.Sprintf(format, args...)}
 }

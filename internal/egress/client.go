@@ -65,8 +65,8 @@ func (g *Guard) newClient() *http.Client {
 var credentialHeaders = []string{"Authorization", "Cookie", "Cookie2", "Proxy-Authorization", "Www-Authenticate",
 	"X-Api-Key", "X-Auth-Token"}
 
-// redirect decides whether the client follows. The destination itself is checked
-// by the transport, like every other.
+// redirect decides whether the client follows a redirect. The transport checks the
+// destination, as it does for every request.
 func (g *Guard) redirect(req *http.Request, via []*http.Request) error {
 	from := via[len(via)-1].URL
 	refuse := func(rule, reason string) error {
@@ -101,7 +101,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + u.Hostname() + ":" + port
 }
 
-// checked is a transport that sends nothing before it has looked at the URL.
+// checked is a transport that checks the URL before it sends anything.
 type checked struct {
 	guard *Guard
 	next  *http.Transport
@@ -135,8 +135,8 @@ func (c *checked) RoundTrip(req *http.Request) (*http.Response, error) {
 // CloseIdleConnections is what [http.Client.CloseIdleConnections] calls.
 func (c *checked) CloseIdleConnections() { c.next.CloseIdleConnections() }
 
-// bounded is a body that fails when it gets too long. A short read would pass for
-// the whole.
+// bounded is a body that fails when it is too long. A short read would look like the whole
+// body.
 type bounded struct {
 	io.ReadCloser
 	left, most int64

@@ -18,8 +18,8 @@ var (
 	loopback6 = netip.IPv6Loopback()
 )
 
-// headStart is how long one address may take before the next is tried beside it
-// (RFC 8305).
+// headStart is how long one address may take before the next is tried in parallel (RFC
+// 8305).
 const headStart = 250 * time.Millisecond
 
 // dialDNS connects to a DNS server for one question. The Go resolver gives up on
@@ -89,7 +89,7 @@ func (g *Guard) resolve(ctx context.Context, network, name string, port uint16) 
 	return addrs, nil
 }
 
-// lookup returns what host stands for, at least one address.
+// lookup returns the addresses of host, at least one.
 func (g *Guard) lookup(ctx context.Context, network, host string) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a}, nil

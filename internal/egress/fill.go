@@ -52,8 +52,8 @@ func (b *Broker) insertSecrets(ctx context.Context, out *http.Request, sent http
 	return put, nil
 }
 
-// fits reports whether a value neither changes the request around it nor could be
-// taken for other text.
+// fits reports whether a value can neither change the request around it nor be confused
+// with other text.
 func (s Secret) fits(value string) bool {
 	bad := len(value) < minSecret || len(value) > maxSecret
 	if s.Place.Query == "" {
@@ -65,7 +65,7 @@ func (s Secret) fits(value string) bool {
 	return !bad
 }
 
-// present reports whether the placeholder stands at its place.
+// present reports whether the placeholder is at its place.
 func (s Secret) present(r *http.Request) bool {
 	switch p := s.Place; {
 	case p.Header != "":

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// An authority is the one server that a tunnel is for. Requests inside name it or
+// authority is the server that a tunnel leads to. Requests inside that name another one
 // are refused.
 type authority struct {
 	track  *record
@@ -38,7 +38,7 @@ func (p *Proxy) serveHTTP(ctx context.Context, c *client, br *bufio.Reader, in *
 	}
 }
 
-// An exchange is one connection that requests come from, one after the other.
+// exchange is a connection with requests, one after the other.
 type exchange struct {
 	proxy  *Proxy
 	client *client
@@ -256,8 +256,7 @@ func (x *exchange) connect(ctx context.Context, h head) bool {
 	return false
 }
 
-// failed answers what came instead of an answer, and reports whether another
-// request may follow.
+// failed answers an error, and reports whether another request may follow.
 func (x *exchange) failed(err error) bool {
 	r, status := refusalOf(err)
 	switch {
@@ -274,8 +273,8 @@ func (x *exchange) failed(err error) bool {
 	return again
 }
 
-// failure says in words for the program what went wrong with a server. It never
-// holds the text of err, which has addresses in it.
+// failure describes an error of a server for the program. It never contains the text of
+// err, which has addresses in it.
 func failure(err error, host string) string {
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return fmt.Sprintf("the certificate of %s could not be verified", host)
@@ -286,7 +285,7 @@ func failure(err error, host string) string {
 	return fmt.Sprintf("%s could not be reached or did not answer as HTTP", host)
 }
 
-// outgoing makes the request that is sent: the same, less what was for the proxy.
+// outgoing returns the request to send: the same, without the headers for the proxy.
 func (x *exchange) outgoing(ctx context.Context, d Dest, body io.ReadCloser) *http.Request {
 	out := x.req.Clone(ctx)
 	out.RequestURI, out.Close = "", false

@@ -63,8 +63,8 @@ type Config struct {
 // ownAge is how long the list of this machine's addresses is believed.
 const ownAge = 10 * time.Second
 
-// A Guard refuses to connect to addresses and names that nobody may reach
-// unasked. It is safe for concurrent use.
+// Guard refuses to connect to addresses and names that need permission. It is safe for
+// concurrent use.
 type Guard struct {
 	cfg    Config
 	dialer net.Dialer
@@ -106,7 +106,7 @@ func setDefault[T int | int64 | time.Duration](v *T, d T) {
 	}
 }
 
-// CheckAddr refuses addresses that nobody may reach unasked: see [Config.Allow].
+// CheckAddr refuses addresses that need permission: see [Config.Allow].
 func (g *Guard) CheckAddr(a netip.Addr) error {
 	if r := g.refuseAddr(a); r != nil {
 		r.Host = a.String()

@@ -18,7 +18,7 @@ const (
 // errEnd is the end of a connection between requests.
 var errEnd = errors.New("no more requests")
 
-// errHead is why a request is not read: two servers could read it in two ways.
+// errHead is why a request is not read: two servers could read it differently.
 type errHead string
 
 // Error implements error.

@@ -115,14 +115,15 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// localSuffixes are names that mean something near: never in the public DNS, or
-// only there to point home.
+// localSuffixes are suffixes of local names: they are never in the public DNS, or only
+// point to local addresses.
 var localSuffixes = []string{
 	"localhost", "local", "internal", "intranet", "private", "corp", "home", "lan",
 	"localdomain", "home.arpa", "svc", "cluster.local", "in-addr.arpa", "ip6.arpa",
 }
 
-// metadataNames are the names at which clouds hand out credentials.
+// metadataNames are the names of the metadata services of clouds, which give out
+// credentials.
 var metadataNames = []string{
 	"metadata", "instance-data", "metadata.google.internal", "metadata.goog",
 	"metadata.azure.com", "metadata.tencentyun.com", "metadata.platformequinix.com",

@@ -103,8 +103,8 @@ func errNoText() error {
 		"so that secrets could hide in it (it may be compressed without a Content-Encoding)")
 }
 
-// textual reports whether the body of a media type is text. That without a type is
-// taken for text.
+// textual reports whether the body of a media type is text. A body without a type counts
+// as text.
 func textual(media string) bool {
 	kind, sub, whole := strings.Cut(media, "/")
 	return !whole || kind == "text" || strings.HasSuffix(sub, "json") || strings.HasSuffix(sub, "xml") ||
@@ -112,8 +112,8 @@ func textual(media string) bool {
 			"x-ndjson", "x-javascript", "x-yaml", "x-sh", "rtf"}, sub)
 }
 
-// isMedia reports whether data begins like a file of a kind that is known and is not
-// text, nor compressed as a whole.
+// isMedia reports whether data begins like a known kind of file that is neither text nor
+// compressed as a whole.
 func isMedia(begin []byte) bool {
 	kind := http.DetectContentType(begin)
 	return slices.ContainsFunc([]string{"image/", "audio/", "video/", "font/", "application/pdf", "application/ogg",

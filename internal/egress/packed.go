@@ -17,10 +17,10 @@ import (
 // in it.
 const maxPending = 4 << 20
 
-// body returns the body of an answer in which values can be found. Compression would
-// hide them. Compression that the header names is undone; a body that is compressed
-// and does not say so is read to the end of each part before the part is passed on.
-// What cannot be read is refused once a value was sent; see kind.go.
+// body returns the body of an answer in a form in which values can be found, since
+// compression would hide them. It undoes compression that the header names. A body that is
+// compressed without saying so is read to the end of each part before the part is passed
+// on. A body that cannot be read is refused once a value was sent; see kind.go.
 func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	coding := strings.ToLower(strings.TrimSpace(strings.Join(resp.Header["Content-Encoding"], ",")))
 	if resp.Request != nil && resp.Request.Method == http.MethodHead || resp.ContentLength == 0 {
@@ -46,7 +46,7 @@ func (c *cleaner) body(resp *http.Response) (io.Reader, error) {
 	return c.sniffed(plain, resp)
 }
 
-// inflated undoes what servers call deflate: zlib, or the bare format.
+// inflated decodes what servers call deflate: zlib, or the bare format.
 func inflated(r io.Reader) (io.Reader, error) {
 	br := bufio.NewReader(r)
 	if format(br) == "zlib" {
@@ -128,7 +128,7 @@ func (p *compressedBody) Read(b []byte) (int, error) {
 	return 0, p.err
 }
 
-// look looks for values in what was unpacked.
+// look searches unpacked bytes for values.
 func (p *compressedBody) look(b []byte) {
 	if len(b) == 0 || p.kind == rest {
 		return
@@ -147,7 +147,7 @@ func (p *compressedBody) look(b []byte) {
 	}
 }
 
-// finish ends the data: nothing more can be unpacked.
+// finish ends the data: no more can be unpacked.
 func (p *compressedBody) finish(err error) {
 	p.end()
 	switch {
@@ -166,8 +166,8 @@ func (p *compressedBody) finish(err error) {
 	}
 }
 
-// rest is the kind of what is not compressed: it is passed on as it is, and whoever
-// reads it takes values out.
+// rest is the kind of data that is not compressed. It is passed on unchanged, and the next
+// reader removes values from it.
 const rest = "rest"
 
 // recordingReader is a reader that keeps the bytes that were read.

@@ -185,7 +185,7 @@ func (p *Proxy) ServeConn(ctx context.Context, conn net.Conn) error {
 	return nil
 }
 
-// serve finds out what a connection speaks and serves it.
+// serve detects the protocol of a connection and serves it.
 func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Limits.Total)
 	defer cancel()
@@ -231,8 +231,8 @@ var errLimit = errors.New("the bytes of this call are used up")
 // past is a deadline that is over.
 var past = time.Unix(1, 0)
 
-// client is the program's end of a connection: counted, limited, and given up
-// when it rests too long.
+// client is the program's end of a connection: its bytes are counted and limited, and it
+// is closed when it is idle too long.
 type client struct {
 	net.Conn
 	proxy    *Proxy
@@ -288,7 +288,7 @@ type record struct {
 	silent bool // what it held has records of its own
 }
 
-// forbidden returns why a destination may not be reached though a rule names it.
+// forbidden returns why a destination may not be reached although a rule names it.
 func (p *Proxy) forbidden(host string, port uint16) *Refusal {
 	if p.cfg.Forbid == nil {
 		return nil

@@ -41,9 +41,9 @@ const (
 	RuleProtocol = "protocol"
 )
 
-// A Refusal says what was refused and what to ask for. Its text is for the tool,
-// the model and the operator; it holds what they said themselves, and never what
-// a name resolved to.
+// Refusal says what was refused and what to ask for. Its text is for the tool, the model
+// and the operator. It contains only what they said themselves, never the addresses of a
+// name.
 type Refusal struct {
 	Host string `json:"host,omitempty"`
 	Port uint16 `json:"port,omitempty"`
@@ -76,7 +76,7 @@ func (r *Refusal) Error() string {
 	return where + " refused (" + r.Rule + ")"
 }
 
-// Message is what the tool and the model are told.
+// Message returns the text for the tool and the model.
 func (r *Refusal) Message() string {
 	m := r.Reason
 	if r.Ask != "" {

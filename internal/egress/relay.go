@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// relay passes bytes both ways until both ends have closed or nothing has moved
-// for too long. raw was read from the program already.
+// relay passes bytes both ways until both ends have closed or are idle too long. raw was
+// already read from the program.
 func (p *Proxy) relay(t *tunnel, server net.Conn, raw []byte) {
 	if _, err := server.Write(raw); err != nil {
 		t.Outcome = OutcomeFailed
@@ -59,7 +59,7 @@ func (p *Proxy) relayPlain(ctx context.Context, t *tunnel, server net.Conn) {
 	m.wait()
 }
 
-// methods are how a request of HTTP begins. Others are passed on as they are.
+// methods are the beginnings of HTTP requests. Other bytes are passed on unchanged.
 var methods = []string{"GET ", "HEAD ", "POST ", "PUT ", "PATCH ", "DELETE ", "OPTIONS ", "TRACE ", "CONNECT ",
 	"PROPFIND ", "REPORT ", "MKCOL ", "COPY ", "MOVE "}
 
@@ -173,8 +173,8 @@ func (p *Proxy) copy(dst io.Writer, src io.Reader, moved func()) (written int64,
 	}
 }
 
-// closeWrite says that no more will be sent, so that the other side can finish
-// what it has to say. It returns false if dst cannot say that.
+// closeWrite says that no more will be sent, so that the other side can finish. It returns
+// false if dst cannot say that.
 func closeWrite(dst any) bool {
 	switch d := dst.(type) {
 	case *client:
@@ -191,9 +191,9 @@ const (
 	lingerTime  = time.Second
 )
 
-// linger reads what a program still sends after it was answered. If the
-// connection were closed with bytes unread, the kernel would reset it, and the
-// program might never see the answer.
+// linger reads what a program still sends after it was answered. If the connection were
+// closed with unread bytes, the kernel would reset it, and the program might never see the
+// answer.
 func linger(c *client) {
 	if !closeWrite(c) {
 		return

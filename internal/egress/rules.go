@@ -232,11 +232,10 @@ func port(text string) (uint16, error) {
 	return uint16(n), nil
 }
 
-// limited reports whether r limits what is inside HTTP.
+// limited reports whether r limits methods or paths.
 func (r Rule) limited() bool { return len(r.methods) > 0 || r.path != "" }
 
-// Host returns the host of r without methods, scheme and path, with the port if
-// it has one: what a policy over hosts has to judge.
+// Host returns r without methods, scheme and path: what a policy about hosts checks.
 func (r Rule) Host() string {
 	return Rule{host: r.host, below: r.below, prefix: r.prefix, any: r.any, from: r.from, to: r.to}.String()
 }
@@ -438,7 +437,7 @@ func (r Rule) spans() [][2]uint16 {
 	return [][2]uint16{{80, 80}, {443, 443}}
 }
 
-// suggest returns the narrowest plain rule that would allow d.
+// suggest returns the narrowest simple rule that would allow d.
 func suggest(d Dest) string {
 	host := d.Host
 	if strings.Contains(host, ":") {

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A Scope bounds and records the requests that this process itself sends for somebody:
-// for a built-in tool, or to an MCP server. Which addresses may be reached at all is
-// for the [Guard] below it to say.
+// Scope bounds and records the requests that this process itself sends for somebody: for a
+// built-in tool, or to an MCP server. The [Guard] below it decides which addresses can be
+// reached at all.
 type Scope struct {
 	// Forbid returns why a destination may not be reached, or nil. It is asked before
 	// each request, also of redirects. Nil forbids nothing.
@@ -108,7 +108,7 @@ func (s *scoped) CloseIdleConnections() {
 	}
 }
 
-// counted is a body whose bytes are counted, and whose end is told.
+// counted is a body whose bytes are counted. It calls end at its end.
 type counted struct {
 	io.ReadCloser
 	n   atomic.Int64

@@ -53,8 +53,8 @@ func (p *Proxy) serveSOCKS(ctx context.Context, c *client, br *bufio.Reader) {
 	}})
 }
 
-// socksGreet agrees on how the program says who it is: it need not. A name and a
-// password are read and forgotten, for programs that insist on sending some.
+// socksGreet agrees on an authentication method: none is needed. It reads a name and a
+// password and forgets them, for programs that always send them.
 func socksGreet(c *client, br *bufio.Reader) error {
 	var b [2]byte
 	if _, err := io.ReadFull(br, b[:]); err != nil {
@@ -129,8 +129,8 @@ func socksRequest(br *bufio.Reader) (host string, port uint16, code byte, err er
 	return host, binary.BigEndian.Uint16(rest[size:]), socksOK, nil
 }
 
-// socksReply sends a reply without the address that was bound, which would tell
-// what a name resolved to.
+// socksReply sends a reply without the bound address, which would reveal the address of a
+// name.
 func socksReply(c *client, code byte) bool {
 	_, err := c.Write([]byte{0x05, code, 0x00, 0x01, 0, 0, 0, 0, 0, 0})
 	return err == nil

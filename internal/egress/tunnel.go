@@ -193,8 +193,8 @@ func (p *Proxy) relayLate(ctx context.Context, t *tunnel) {
 	p.relayPlain(ctx, t, conn)
 }
 
-// refusePlain ends a tunnel that does not begin with TLS. A program that speaks
-// HTTP can be told why.
+// refusePlain ends a tunnel that does not begin with TLS. A program that speaks HTTP is
+// told why.
 func (t *tunnel) refusePlain(first byte) {
 	r := notListed(t.dest(TCP))
 	r.Rule = RulePlain
@@ -307,7 +307,7 @@ func (r *recorder) Read(b []byte) (int, error) {
 // Write drops the alert with which crypto/tls ends.
 func (r *recorder) Write(b []byte) (int, error) { return len(b), nil }
 
-// replayed is a connection whose first bytes were read before.
+// replayed is a connection whose first bytes were already read.
 type replayed struct {
 	net.Conn
 	first *bytes.Reader

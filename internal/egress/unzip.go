@@ -18,9 +18,9 @@ const (
 	zipEnd        = "PK\x05\x06"
 )
 
-// An unzipper reads what the files of a zip file unpack to, one after the other, from
-// its beginning: it does not need the directory, which is at the end. It ends where the
-// directory begins.
+// unzipper reads the content of the files of a zip file, one after the other, from its
+// beginning: it does not need the directory at the end. It ends where the directory
+// begins.
 type unzipper struct {
 	from *recordingReader
 	file io.Reader // nil between files

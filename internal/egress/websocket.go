@@ -143,8 +143,8 @@ func (m *frameReader) frame() error {
 	return m.payload()
 }
 
-// controlFrame reads a frame between those of messages. If there is a value in what it
-// says, it says nothing.
+// controlFrame reads a control frame. If it contains a value, it is passed on without
+// content.
 func (m *frameReader) controlFrame(op byte, length int) error {
 	text := m.buf[:length]
 	if _, err := io.ReadFull(m.from, text); err != nil {

@@ -13,8 +13,8 @@ import (
 	"haft"
 )
 
-// callTool sends tools/call to the one tool that the SDK knows, with the name of the
-// tool that is meant. What is none of the service's is left to the program's own.
+// callTool passes tools/call to the one tool that the SDK knows, with the name of the tool
+// that is meant. Tools that the service does not have are left to the program's own.
 func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolRequest,
 	next mcp.MethodHandler) (mcp.Result, error) {
 	name := r.Params.Name

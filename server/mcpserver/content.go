@@ -64,7 +64,7 @@ func (v *view) structure(t haft.Tool, r *haft.Result, out *mcp.CallToolResult) {
 	}
 }
 
-// metaOf is what a program may want to know of a result.
+// metaOf returns facts about a result for programs.
 func metaOf(r *haft.Result) mcp.Meta {
 	m := mcp.Meta{"haft/call": string(r.Call), "haft/status": string(r.Status)}
 	if r.Approval != "" {

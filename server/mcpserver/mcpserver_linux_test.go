@@ -103,7 +103,7 @@ func byKey(_ http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
 type system struct {
 	*app.Service
 	endpoint *mcpserver.Server
-	url  string
+	url      string
 	// stuck is closed by the tool stick when it runs, and freed when it was cancelled.
 	stuck, freed chan struct{}
 }

@@ -158,8 +158,8 @@ func (s *Server) Close() error {
 	return nil
 }
 
-// Changed tells that tools, agents or rules of an organisation may have changed;
-// "" means of all. Views of it whose list is another one tell their clients.
+// Changed says that tools, agents or rules of an organisation may have changed; "" means
+// all. Views of it notify their clients if their list differs.
 func (s *Server) Changed(org string) {
 	s.mu.Lock()
 	if s.closed {
@@ -233,7 +233,7 @@ func (s *Server) dropUnused(v *view) {
 	}
 }
 
-// enter returns the view of a caller, until the function that it returns is called.
+// enter returns the view of a caller. The function returned ends its use.
 func (s *Server) enter(who Caller) (*view, func(), error) {
 	if err := who.Principal.Check(); err != nil {
 		return nil, nil, err
@@ -262,8 +262,8 @@ func (s *Server) enter(who Caller) (*view, func(), error) {
 	}, nil
 }
 
-// admit reports why the caller of a view may not have another session, and else
-// counts one until the function that it returns is called.
+// admit reports why the caller of a view may not open another session, and otherwise
+// counts one until the function returned is called.
 func (s *Server) admit(v *view) (func(), error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func (v *view) sessions() int {
 // tag begins the ids of sessions of this caller. Others cannot make it.
 func (v *view) tag() string { return v.mac("session", v.key)[:16] + "." }
 
-// mac vouches for text, to this process only.
+// mac authenticates text for this process only.
 func (v *view) mac(what, text string) string {
 	h := hmac.New(sha256.New, v.s.seal)
 	h.Write([]byte(what + "\x00" + v.key + "\x00" + text)) // hash.Hash never fails
@@ -126,7 +126,7 @@ func (v *view) owns(id string) bool {
 // one tool that the SDK knows.
 type named struct{}
 
-// receive stands before everything that a client asks for.
+// receive handles all that a client asks for.
 func (v *view) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
