@@ -118,7 +118,8 @@ func (t *Telemetry) register(cfg Config) {
 		t.registry.MustRegister(v)
 		return v
 	}
-	t.calls = counter("haft_calls_total", "Calls that ended, by organisation, tool and outcome.", "org", "tool", "status")
+	t.calls = counter("haft_calls_total", "Calls that ended, by organisation, tool and outcome.",
+		"org", "tool", "status")
 	t.refused = counter("haft_failures_total", "Calls without a value, by organisation, kind of failure and severity.",
 		"org", "kind", "severity")
 	t.seconds = seconds("haft_call_seconds", "How long calls took from entry to exit, by tool.", "tool",
@@ -169,7 +170,8 @@ func (t *Telemetry) registerStats(stats func() engine.Stats) {
 	} {
 		value := func() float64 { return float64(m.value(stats())) }
 		if strings.HasSuffix(m.name, "_total") {
-			t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, value))
+			t.registry.MustRegister(
+				prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, value))
 		} else {
 			t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.name, Help: m.help}, value))
 		}

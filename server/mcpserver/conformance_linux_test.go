@@ -19,7 +19,8 @@ func TestConformance(t *testing.T) {
 	suite := installed(t, "mcpconformance/node_modules/@modelcontextprotocol/conformance/dist/index.js")
 	s := openService(t, adding(fixtureTools))
 	endpoint := openEndpoint(t, s, mcpserver.Config{Options: fixtureOptions, Extend: fixtureExtend})
-	url := serveEndpoint(t, s, endpoint, fixed(mcpserver.Caller{Principal: operator, Person: operator, Artifacts: true}))
+	url := serveEndpoint(t, s, endpoint,
+		fixed(mcpserver.Caller{Principal: operator, Person: operator, Artifacts: true}))
 	url = strings.Replace(url, "127.0.0.1", "localhost", 1) // what the scenario of DNS rebinding wants
 	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
 		t.Run(revision, func(t *testing.T) {
