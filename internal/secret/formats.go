@@ -1,78 +1,57 @@
 package secret
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // formats are those of well-known keys, tokens and passwords. Each begins with an
 // opening that is rare in other text; formats without one, such as forty characters
 // of base64, are not recognised.
 var formats = sync.OnceValue(func() []format {
 	s := newSets()
-	return []format{
-		key("aws_access_key", "AKIA", s.upnum, 16, 16),
-		key("aws_access_key", "ASIA", s.upnum, 16, 16),
-		key("github_token", "ghp_", s.alnum, 36, 255),
-		key("github_token", "gho_", s.alnum, 36, 255),
-		key("github_token", "ghu_", s.alnum, 36, 255),
-		key("github_token", "ghs_", s.alnum, 36, 255),
-		key("github_token", "ghr_", s.alnum, 36, 255),
-		key("github_token", "github_pat_", s.words, 50, 255),
-		key("gitlab_token", "glpat-", s.tokens, 20, 255),
-		key("gitlab_token", "gldt-", s.urlsafe, 20, 255),
-		key("gitlab_token", "glrt-", s.urlsafe, 20, 255),
-		key("gitlab_token", "glcbt-", s.urlsafe, 20, 255),
-		key("slack_token", "xoxb-", s.urlsafe, 20, 255),
-		key("slack_token", "xoxp-", s.urlsafe, 20, 255),
-		key("slack_token", "xoxa-", s.urlsafe, 20, 255),
-		key("slack_token", "xoxr-", s.urlsafe, 20, 255),
-		key("slack_token", "xoxs-", s.urlsafe, 20, 255),
-		key("slack_token", "xapp-", s.urlsafe, 20, 255),
-		key("slack_webhook", "hooks.slack.com/services/", newSet("azAZ09", "/"), 20, 255),
-		key("stripe_key", "sk_live_", s.alnum, 16, 255),
-		key("stripe_key", "sk_test_", s.alnum, 16, 255),
-		key("stripe_key", "rk_live_", s.alnum, 16, 255),
-		key("stripe_key", "rk_test_", s.alnum, 16, 255),
-		key("stripe_key", "whsec_", s.base64s, 24, 255),
-		key("anthropic_key", "sk-ant-", s.urlsafe, 20, 255),
-		key("openai_key", "sk-proj-", s.urlsafe, 20, 255),
-		key("openai_key", "sk-svcacct-", s.urlsafe, 20, 255),
-		key("openai_key", "sk-", s.alnum, 32, 255),
-		key("google_key", "AIza", s.urlsafe, 35, 35),
-		key("google_token", "ya29.", s.urlsafe, 20, 2048),
-		key("google_secret", "GOCSPX-", s.urlsafe, 20, 64),
-		key("huggingface_token", "hf_", s.alnum, 30, 64),
-		key("npm_token", "npm_", s.alnum, 36, 36),
-		key("pypi_token", "pypi-", s.urlsafe, 50, 512),
-		key("digitalocean_token", "dop_v1_", s.hexes, 64, 64),
-		key("sendgrid_key", "SG.", newSet("azAZ09", "_-."), 60, 80),
-		key("shopify_token", "shpat_", s.hexes, 32, 32),
-		key("databricks_token", "dapi", s.hexes, 32, 34),
-		key("vault_token", "hvs.", s.urlsafe, 24, 255),
-		key("age_key", "AGE-SECRET-KEY-1", s.upnum, 50, 64),
-		{name: "jwt", open: "eyJ", exact: true, steps: []step{
+	return slices.Concat(
+		keys("aws_access_key", s.upnum, 16, 16, "AKIA", "ASIA"),
+		keys("github_token", s.alnum, 36, 255, "ghp_", "gho_", "ghu_", "ghs_", "ghr_"),
+		keys("github_token", s.words, 50, 255, "github_pat_"),
+		keys("gitlab_token", s.tokens, 20, 255, "glpat-"),
+		keys("gitlab_token", s.urlsafe, 20, 255, "gldt-", "glrt-", "glcbt-"),
+		keys("slack_token", s.urlsafe, 20, 255, "xoxb-", "xoxp-", "xoxa-", "xoxr-", "xoxs-", "xapp-"),
+		keys("slack_webhook", newSet("azAZ09", "/"), 20, 255, "hooks.slack.com/services/"),
+		keys("stripe_key", s.alnum, 16, 255, "sk_live_", "sk_test_", "rk_live_", "rk_test_"),
+		keys("stripe_key", s.base64s, 24, 255, "whsec_"),
+		keys("anthropic_key", s.urlsafe, 20, 255, "sk-ant-"),
+		keys("openai_key", s.urlsafe, 20, 255, "sk-proj-", "sk-svcacct-"),
+		keys("openai_key", s.alnum, 32, 255, "sk-"),
+		keys("google_key", s.urlsafe, 35, 35, "AIza"),
+		keys("google_token", s.urlsafe, 20, 2048, "ya29."),
+		keys("google_secret", s.urlsafe, 20, 64, "GOCSPX-"),
+		keys("huggingface_token", s.alnum, 30, 64, "hf_"),
+		keys("npm_token", s.alnum, 36, 36, "npm_"),
+		keys("pypi_token", s.urlsafe, 50, 512, "pypi-"),
+		keys("digitalocean_token", s.hexes, 64, 64, "dop_v1_"),
+		keys("sendgrid_key", newSet("azAZ09", "_-."), 60, 80, "SG."),
+		keys("shopify_token", s.hexes, 32, 32, "shpat_"),
+		keys("databricks_token", s.hexes, 32, 34, "dapi"),
+		keys("vault_token", s.urlsafe, 24, 255, "hvs."),
+		keys("age_key", s.upnum, 50, 64, "AGE-SECRET-KEY-1"),
+		[]format{{name: "jwt", open: "eyJ", exact: true, steps: []step{
 			some(s.urlsafe, 8, 4096), text("."), some(s.urlsafe, 8, 16384), text("."), some(s.urlsafe, 0, 2048),
 		}},
-		s.pem("PRIVATE KEY"), s.pem("RSA PRIVATE KEY"), s.pem("EC PRIVATE KEY"), s.pem("DSA PRIVATE KEY"),
-		s.pem("OPENSSH PRIVATE KEY"), s.pem("ENCRYPTED PRIVATE KEY"), s.pem("PGP PRIVATE KEY BLOCK"),
-		s.scheme("bearer"), s.scheme("basic"), s.scheme("token"),
-		{name: "authorization", open: "bearer ", steps: []step{some(s.tokens, 20, 8192)}},
-		{name: "url_password", open: "://", inWord: true, steps: []step{
-			some(s.users, 0, 128), text(":"), some(s.secrets, 1, 256), text("@"),
-		}, first: 2, last: 2},
-		s.assignment("password", "password", 4),
-		s.assignment("password", "passwd", 4),
-		s.assignment("password", "pwd", 6),
-		s.assignment("api_key", "api_key", 8),
-		s.assignment("api_key", "apikey", 8),
-		s.assignment("api_key", "api-key", 8),
-		s.assignment("secret", "secret", 8),
-		s.assignment("secret", "secret_key", 8),
-		s.assignment("secret", "secret_access_key", 8),
-		s.assignment("access_key", "access_key", 8),
-		s.assignment("access_key", "accountkey", 8),
-		s.assignment("token", "auth_token", 8),
-		s.assignment("token", "access_token", 8),
-		s.assignment("token", "refresh_token", 8),
-	}
+			s.pem("PRIVATE KEY"), s.pem("RSA PRIVATE KEY"), s.pem("EC PRIVATE KEY"), s.pem("DSA PRIVATE KEY"),
+			s.pem("OPENSSH PRIVATE KEY"), s.pem("ENCRYPTED PRIVATE KEY"), s.pem("PGP PRIVATE KEY BLOCK"),
+			s.scheme("bearer"), s.scheme("basic"), s.scheme("token"),
+			{name: "authorization", open: "bearer ", steps: []step{some(s.tokens, 20, 8192)}},
+			{name: "url_password", open: "://", inWord: true, steps: []step{
+				some(s.users, 0, 128), text(":"), some(s.secrets, 1, 256), text("@"),
+			}, first: 2, last: 2}},
+		s.assignments("password", 4, "password", "passwd"),
+		s.assignments("password", 6, "pwd"),
+		s.assignments("api_key", 8, "api_key", "apikey", "api-key"),
+		s.assignments("secret", 8, "secret", "secret_key", "secret_access_key"),
+		s.assignments("access_key", 8, "access_key", "accountkey"),
+		s.assignments("token", 8, "auth_token", "access_token", "refresh_token"),
+	)
 })
 
 // remove removes the bytes of out from s and returns it.
@@ -89,14 +68,17 @@ func some(s *set, low, high int) step { return step{set: s, min: low, max: high}
 // text takes exactly t, which is in lower case.
 func text(t string) step { return step{text: t, min: 1} }
 
-// key is a format of an opening and a run of at least low bytes. No byte of the set may
+// keys are formats of an opening and a run of at least low bytes. No byte of the set may
 // follow a key of fixed length.
-func key(name, open string, s *set, low, high int) format {
-	f := format{name: name, open: open, exact: true, steps: []step{some(s, low, high)}}
-	if low == high {
-		f.notFollowedBy = s
+func keys(name string, s *set, low, high int, openings ...string) (all []format) {
+	for _, open := range openings {
+		f := format{name: name, open: open, exact: true, steps: []step{some(s, low, high)}}
+		if low == high {
+			f.notFollowedBy = s
+		}
+		all = append(all, f)
 	}
-	return f
+	return all
 }
 
 // pem is a block of a private key.
@@ -108,14 +90,17 @@ func (s *sets) pem(label string) format {
 	}}
 }
 
-// assignment is NAME=value, or NAME: "value", of which the value is removed.
-func (s *sets) assignment(name, open string, low int) format {
-	return format{name: name, open: open, inWord: true, steps: []step{
-		some(s.slashes, 0, 1), some(s.quotes, 0, 1), some(s.gaps, 0, 2),
-		some(s.assigns, 1, 2), some(s.gaps, 0, 2),
-		some(s.slashes, 0, 1), some(s.quotes, 0, 1),
-		some(s.assigned, low, 512),
-	}, first: 7, last: 7}
+// assignments are NAME=value, or NAME: "value", of which the value is removed.
+func (s *sets) assignments(name string, low int, openings ...string) (all []format) {
+	for _, open := range openings {
+		all = append(all, format{name: name, open: open, inWord: true, steps: []step{
+			some(s.slashes, 0, 1), some(s.quotes, 0, 1), some(s.gaps, 0, 2),
+			some(s.assigns, 1, 2), some(s.gaps, 0, 2),
+			some(s.slashes, 0, 1), some(s.quotes, 0, 1),
+			some(s.assigned, low, 512),
+		}, first: 7, last: 7})
+	}
+	return all
 }
 
 // scheme is an Authorization header, of which the credentials are removed.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -107,75 +106,67 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 
 // register makes the measures.
 func (t *Telemetry) register(cfg Config) {
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-		t.registry.MustRegister(v)
-		return v
-	}
-	seconds := func(name, help, label string, buckets ...float64) *prometheus.HistogramVec {
-		v := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets},
-			[]string{label})
-		t.registry.MustRegister(v)
-		return v
-	}
-	t.calls = counter("haft_calls_total", "Calls that ended, by organisation, tool and outcome.",
-		"org", "tool", "status")
-	t.refused = counter("haft_failures_total", "Calls without a value, by organisation, kind of failure and severity.",
-		"org", "kind", "severity")
-	t.seconds = seconds("haft_call_seconds", "How long calls took from entry to exit, by tool.", "tool",
-		.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300)
-	t.stages = seconds("haft_stage_seconds", "How long each stage of the pipeline took.", "stage",
-		.00001, .0001, .001, .01, .1, 1, 10, 60)
-	t.cpu = counter("haft_cpu_seconds_total",
-		"Processor time of the runs whose time is known, by organisation and tool.", "org", "tool")
-	t.rss = counter("haft_memory_peak_bytes_total",
-		"Sum of the peak memory of the runs whose memory is known, by organisation and tool.", "org", "tool")
-	t.turned = counter("haft_requests_refused_total",
-		"Requests that were turned away before anything was done, by why and, of credentials, the reason.", "why", "reason")
-	t.registry.MustRegister(collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	by := []string{"org", "tool", "status"}
+	t.calls = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_calls_total",
+		Help: "Calls that ended, by organisation, tool and outcome."}, by)
+	t.refused = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_failures_total",
+		Help: "Calls without a value, by organisation, kind of failure and severity."},
+		[]string{"org", "kind", "severity"})
+	t.seconds = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_call_seconds",
+		Help:    "How long calls took from entry to exit, by tool.",
+		Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}},
+		[]string{"tool"})
+	t.stages = prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "haft_stage_seconds",
+		Help:    "How long each stage of the pipeline took.",
+		Buckets: []float64{.00001, .0001, .001, .01, .1, 1, 10, 60}}, []string{"stage"})
+	t.cpu = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_cpu_seconds_total",
+		Help: "Processor time of the runs whose time is known, by organisation and tool."}, []string{"org", "tool"})
+	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total",
+		Help: "Sum of the peak memory of the runs whose memory is known, by organisation and tool."},
+		[]string{"org", "tool"})
+	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total",
+		Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."},
+		[]string{"why", "reason"})
+	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.turned,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Stats != nil {
 		t.registerStats(cfg.Stats)
 	}
 }
 
-// registerStats makes the measures of what the engine counts itself. Those that only
-// rise have names that end with _total.
+// registerStats makes the measures of what the engine counts itself.
 func (t *Telemetry) registerStats(stats func() engine.Stats) {
-	flag := func(on bool) int {
+	gauge := func(name, help string, value func(engine.Stats) float64) {
+		t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
+			func() float64 { return value(stats()) }))
+	}
+	counter := func(name, help string, value func(engine.Stats) float64) {
+		t.registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help},
+			func() float64 { return value(stats()) }))
+	}
+	gauge("haft_calls_running", "Calls on their way in this process.",
+		func(s engine.Stats) float64 { return float64(s.Running) })
+	gauge("haft_calls_waiting", "Calls that wait for their turn.",
+		func(s engine.Stats) float64 { return float64(s.Limits.Waiting) })
+	gauge("haft_watchers", "Watchers of events.", func(s engine.Stats) float64 { return float64(s.Events.Watchers) })
+	flag := func(on bool) float64 {
 		if on {
 			return 1
 		}
 		return 0
 	}
-	for _, m := range []struct {
-		name, help string
-		value      func(engine.Stats) int
-	}{
-		{"haft_calls_running", "Calls on their way in this process.", func(s engine.Stats) int { return s.Running }},
-		{"haft_calls_waiting", "Calls that wait for their turn.", func(s engine.Stats) int { return s.Limits.Waiting }},
-		{"haft_watchers", "Watchers of events.", func(s engine.Stats) int { return int(s.Events.Watchers) }},
-		{"haft_audit_unsigned", "1 if the audit log could not be signed.",
-			func(s engine.Stats) int { return flag(s.Unsigned) }},
-		{"haft_audit_sink_failing", "1 if the external sink of the audit log does not take checkpoints.",
-			func(s engine.Stats) int { return flag(s.SinkFailing) }},
-		{"haft_audit_sink_pending", "Checkpoints that the external sink of the audit log has yet to get.",
-			func(s engine.Stats) int { return int(s.SinkPending) }},
-		{"haft_events_total", "Events that were kept and handed out.",
-			func(s engine.Stats) int { return int(s.Events.Published) }},
-		{"haft_events_refused_total", "Events that could not be kept.",
-			func(s engine.Stats) int { return int(s.Events.Refused) }},
-		{"haft_watchers_dropped_total", "Watchers that were too slow.",
-			func(s engine.Stats) int { return int(s.Events.Dropped) }},
-	} {
-		value := func() float64 { return float64(m.value(stats())) }
-		if strings.HasSuffix(m.name, "_total") {
-			t.registry.MustRegister(
-				prometheus.NewCounterFunc(prometheus.CounterOpts{Name: m.name, Help: m.help}, value))
-		} else {
-			t.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: m.name, Help: m.help}, value))
-		}
-	}
+	gauge("haft_audit_unsigned", "1 if the audit log could not be signed.",
+		func(s engine.Stats) float64 { return flag(s.Unsigned) })
+	gauge("haft_audit_sink_failing", "1 if the external sink of the audit log does not take checkpoints.",
+		func(s engine.Stats) float64 { return flag(s.SinkFailing) })
+	gauge("haft_audit_sink_pending", "Checkpoints that the external sink of the audit log has yet to get.",
+		func(s engine.Stats) float64 { return float64(s.SinkPending) })
+	counter("haft_events_total", "Events that were kept and handed out.",
+		func(s engine.Stats) float64 { return float64(s.Events.Published) })
+	counter("haft_events_refused_total", "Events that could not be kept.",
+		func(s engine.Stats) float64 { return float64(s.Events.Refused) })
+	counter("haft_watchers_dropped_total", "Watchers that were too slow.",
+		func(s engine.Stats) float64 { return float64(s.Events.Dropped) })
 }
 
 // maxKinds is more than any list of ours that a label comes from has.
