@@ -106,10 +106,11 @@ type answered struct {
 func (a *api) calls() {
 	s, g := a.s, a.group("calls", haft.CallsRead, haft.CallsWrite)
 	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
-	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or the "+
-		"call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a person. 429 "+
-		"as application/json has the result of a call that came too early (`rate_limited`), and nothing ran for it "+
-		"unless `tries` says so; as application/problem+json there is no call. 429 and 503 have Retry-After.").
+	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or "+
+		"the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a "+
+		"person. 429 as application/json has the result of a call that came too early (`rate_limited`), and nothing "+
+		"ran for it unless `tries` says so; as application/problem+json there is no call. 429 and 503 have "+
+		"Retry-After.").
 		answers(0, other...).conflicts(), s.makeCall)
 	register(g.op("GET /v1/calls", "list-calls", "List calls, newest first"), s.listCalls)
 	register(g.op("POST /v1/calls/batch", "batch", "Make several calls, beside each other where their tools allow it"),

@@ -73,6 +73,7 @@ func (Tokens) Authenticate(r *http.Request, _ netip.Addr) (server.Identity, erro
 // badEnd is the end of a body that is not the signed one.
 type badEnd struct{}
 
+// Read implements [io.Reader].
 func (badEnd) Read([]byte) (int, error) { return 0, errCredential }
 
 // Check reports an error of closing something.
