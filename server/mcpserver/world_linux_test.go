@@ -43,7 +43,7 @@ func openService(t *testing.T, cfg app.ServiceConfig) *app.Service {
 // openEndpoint makes an MCP endpoint to a service.
 func openEndpoint(t *testing.T, s *app.Service, cfg mcpserver.Config) *mcpserver.Server {
 	t.Helper()
-	endpoint, err := mcpserver.New(s.Engine, s.MCPConfig(cfg))
+	endpoint, err := mcpserver.New(s.API, s.MCPConfig(cfg))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func (e everybody) Authenticate(*http.Request, netip.Addr) (server.Identity, err
 func serveEndpoint(t *testing.T, s *app.Service, endpoint *mcpserver.Server,
 	who func(http.ResponseWriter, *http.Request) (mcpserver.Caller, error)) string {
 	t.Helper()
-	web, err := server.New(s.Engine, everybody{operator}, server.Config{
+	web, err := server.New(s.API, everybody{operator}, server.Config{
 		Mounts: map[string]http.Handler{"/mcp": endpoint.Handler(who)}, Leaving: endpoint.Leave,
 	})
 	if err != nil {
