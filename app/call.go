@@ -113,9 +113,9 @@ func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.R
 	if err != nil {
 		return nil, err
 	}
-	req.ServeEgress, req.CA = out.Passage.Serve, out.CA
+	req.ServeEgress, req.CA = out.Session.Serve, out.CA
 	res, err := a.executor.Execute(ctx, req)
-	contacts, _ := out.Passage.Close()
+	contacts, _ := out.Session.Close()
 	for _, c := range contacts {
 		if err == nil && c.Refused != "" && len(res.Notices) < maxNotices {
 			res.Notices = append(res.Notices, "network: "+c.Refused)

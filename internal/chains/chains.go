@@ -154,7 +154,8 @@ func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*h
 	}
 	now := time.Now()
 	c := &haft.Chain{
-		ID: haft.ChainID("ch_" + rand.Text()), Principal: p, Turn: "turn_" + rand.Text(), Plan: plan, Steps: program.Steps(),
+		ID: haft.ChainID("ch_" + rand.Text()), Principal: p, Turn: "turn_" + rand.Text(), Plan: plan,
+		Steps:  program.Steps(),
 		Status: haft.StatusRunning, Created: now, Updated: now,
 	}
 	if err := ch.saveChain(ctx, ch.host.Owner(), c); err != nil {
@@ -254,7 +255,8 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
-			calls[i] = haft.Call{ID: ch.host.NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal, Turn: c.Turn,
+			calls[i] = haft.Call{ID: ch.host.NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal,
+				Turn:  c.Turn,
 				Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}

@@ -179,7 +179,7 @@ func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval
 		res := ex.failed(haft.StatusRejected, haft.FailRejected, message)
 		ap.recorder.completeResult(ex, res)
 		part := &store.Batch{Approvals: []haft.Approval{next}, Audit: []audit.Entry{ap.decidedEntry(ex, p, decided)}}
-		if err := ap.recorder.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
+		if err := ap.recorder.publish(ctx, ex, haft.EventDecided, decided, part); err != nil {
 			return nil, answered(err)
 		}
 		return &next, ended(ap.recorder.close(ctx, ex, res))
@@ -192,7 +192,7 @@ func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval
 	ex.rec.Sealed, ex.rec.Status, ex.rec.Result = sealed, haft.StatusQueued, nil
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{next},
 		Audit: []audit.Entry{ap.decidedEntry(ex, p, decided)}}
-	if err := ap.recorder.tell(ctx, ex, haft.EventDecided, decided, part); err != nil {
+	if err := ap.recorder.publish(ctx, ex, haft.EventDecided, decided, part); err != nil {
 		return nil, answered(err)
 	}
 	ap.dispatcher.Add(ex.call.Principal.Org)

@@ -33,7 +33,7 @@ func (en *entrance) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Resul
 				n++
 			}
 		}
-		en.together(ctx, calls[i:i+n], results[i:i+n], seen)
+		en.runAtOnce(ctx, calls[i:i+n], results[i:i+n], seen)
 		i += n
 	}
 	return results, nil
@@ -45,23 +45,23 @@ func (en *entrance) parallel(ctx context.Context, c haft.Call) bool {
 	return err == nil && tool.Tool.Version.Settings.Parallel
 }
 
-// together runs calls at once, so many at a time.
-func (en *entrance) together(ctx context.Context, calls []haft.Call, results []*haft.Result, seen int64) {
+// runAtOnce runs calls at once, so many at a time.
+func (en *entrance) runAtOnce(ctx context.Context, calls []haft.Call, results []*haft.Result, seen int64) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, batchWide)
 	for i, c := range calls {
 		free <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-free }()
-			results[i] = en.one(ctx, c, seen)
+			results[i] = en.callOne(ctx, c, seen)
 		})
 	}
 	wg.Wait()
 }
 
-// one runs a call and has a result whatever happens, except for a step of a chain that is
+// callOne runs a call and has a result whatever happens, except for a step of a chain that is
 // postponed, or of which only the store can say what became: nil.
-func (en *entrance) one(ctx context.Context, c haft.Call, seen int64) *haft.Result {
+func (en *entrance) callOne(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
 		c.ID = NewCallID()
 	}

@@ -68,10 +68,10 @@ func (ex *execution) bounds() []Bound {
 	return append(first, rest...)
 }
 
-// stand gives the program placeholders: those of the way out, which does not lead to
+// setPlaceholders gives the program placeholders: those of the way out, which does not lead to
 // where those elsewhere are for, and others that mean nothing to anybody for what it
 // does not know.
-func (ex *execution) stand(req *executor.Request, given map[string]string, elsewhere []string) {
+func (ex *execution) setPlaceholders(req *executor.Request, given map[string]string, elsewhere []string) {
 	for name, b := range ex.bound {
 		text, ok := given[name]
 		if !ok {

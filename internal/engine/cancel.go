@@ -86,7 +86,7 @@ func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result, a
 	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: answers,
 		Audit: []audit.Entry{w.entry(ex, "call.closed", w.endedBody(ex, res))}}
-	return w.tell(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
+	return w.publish(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }
 
 // CancelAll implements [haft.Operator]. Of is a user, an agent or the credential of

@@ -28,8 +28,8 @@ func (rn *runner) check(ctx context.Context, ex *execution) error {
 	ex.boundContent()
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
 	rn.filters.screen(ctx, ex, res)
-	if err := rn.tellHeld(ex); err != nil {
-		rn.untold(ex, err)
+	if err := rn.publishHeld(ex); err != nil {
+		rn.noteUntold(ex, err)
 	}
 	rn.cache(ctx, ex)
 	return nil

@@ -63,8 +63,8 @@ type lease struct {
 	blind bool
 }
 
-// equip takes what is stored for the call, once its agent is known.
-func (b *envBuilder) equip(ctx context.Context, ex *execution) error {
+// readEnv takes what is stored for the call, once its agent is known.
+func (b *envBuilder) readEnv(ctx context.Context, ex *execution) error {
 	if b.cfg.Vault != nil {
 		var agent haft.AgentID
 		if ex.agent != nil {

@@ -63,7 +63,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if hit, err := rn.cached(ctx, ex); err != nil || hit {
 		return err
 	}
-	release, err := rn.supply(ctx, ex, &req)
+	release, err := rn.installPackages(ctx, ex, &req)
 	if err != nil {
 		return err
 	}
@@ -71,14 +71,14 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if err := rn.admit(ex); err != nil {
 		return err
 	}
-	if err := rn.egress.reach(ctx, ex, &req); err != nil {
+	if err := rn.egress.openEgress(ctx, ex, &req); err != nil {
 		return err
 	}
-	defer rn.egress.unreach(ex)
+	defer rn.egress.closeEgress(ex)
 	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	first := rn.ahead(ctx, ex, x, req)
+	first := rn.prepareAhead(ctx, ex, x, req)
 	if first != nil {
 		defer first.Drop()
 	}
@@ -88,7 +88,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	out := rn.stream(ex, &req)
 	defer func() {
 		if told := out.close(); told != nil {
-			rn.untold(ex, told)
+			rn.noteUntold(ex, told)
 		}
 		rn.report(ex)
 	}()
@@ -100,12 +100,12 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if err := rn.runTool(ctx, ex, x, first, req); err != nil {
 		return err
 	}
-	return rn.amend(ctx, ex, x, req)
+	return rn.addMissingPackage(ctx, ex, x, req)
 }
 
-// ahead has the executor make ready for the first run, while it is still being
+// prepareAhead has the executor make ready for the first run, while it is still being
 // written down that there will be one. It returns nil if the executor cannot.
-func (rn *runner) ahead(ctx context.Context, ex *execution, x executor.Executor,
+func (rn *runner) prepareAhead(ctx context.Context, ex *execution, x executor.Executor,
 	req executor.Request) executor.Prepared {
 	p, ok := x.(executor.Preparer)
 	if !ok {
@@ -142,7 +142,7 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 	part.Approvals = ex.spent()
 	ex.taken = nil
 	rn.countBegun(ex, 1) // first: at no moment is it in no count
-	if err := rn.recorder.tell(ctx, ex, haft.EventExecuting, data, part); err != nil {
+	if err := rn.recorder.publish(ctx, ex, haft.EventExecuting, data, part); err != nil {
 		rn.countBegun(ex, -1)
 		return err
 	}
@@ -180,14 +180,14 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 			ex.res = res
 		}
 		wait, again := settings.Retry.Wait(try, rand.Float64())
-		if ex.passage != nil && ex.passage.Refused() || ex.here.refused() {
+		if ex.session != nil && ex.session.Refused() || ex.here.refused() {
 			again = false // a host that is refused is refused again
 		}
 		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
 			return err
 		}
 		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": kindOf(res)}
-		if err := rn.recorder.tell(ctx, ex, haft.EventRetry, data, nil); err != nil {
+		if err := rn.recorder.publish(ctx, ex, haft.EventRetry, data, nil); err != nil {
 			return err
 		}
 		select {

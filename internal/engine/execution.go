@@ -78,12 +78,12 @@ type slots struct {
 
 // toolRun is what execute has while the tool runs.
 type toolRun struct {
-	begun    bool          // the record says that it runs
-	before   int           // how many notices there were when it began: none is of the tool
-	passage  EgressSession // its way out, while it runs
-	here     *localSession
-	contacts []Connection
-	held     *heldOutput // progress that waits for the filters
+	begun       bool          // the record says that it runs
+	before      int           // how many notices there were when it began: none is of the tool
+	session     EgressSession // its way out, while it runs
+	here        *localSession
+	connections []Connection
+	held        *heldOutput // progress that waits for the filters
 }
 
 // outcome is what execute and check leave behind, and what leave returns.

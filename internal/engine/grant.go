@@ -48,7 +48,7 @@ func (j *judge) follow(networks []policy.Network, seen int64) (was []policy.Netw
 	return was
 }
 
-// forbids is [Way.Forbids].
+// forbids is [EgressRequest.Forbids].
 func (j *judge) forbids(host string, port uint16) (rule string) {
 	return policy.Forbids(*j.networks.Load(), host, port)
 }

@@ -26,7 +26,7 @@ func (g *openGate) Open(_ context.Context, w engine.EgressRequest) (*engine.Egre
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.way = w
-	return &engine.EgressRoute{Passage: noPassage{}}, nil
+	return &engine.EgressRoute{Session: noSession{}}, nil
 }
 
 // forbids asks what the running call may not reach.
@@ -36,11 +36,11 @@ func (g *openGate) forbids(host string) string {
 	return g.way.Forbids(host, 443)
 }
 
-type noPassage struct{}
+type noSession struct{}
 
-func (noPassage) Serve(context.Context, net.Conn)              {}
-func (noPassage) Refused() bool                                { return false }
-func (noPassage) Close() ([]engine.Connection, []secret.Named) { return nil, nil }
+func (noSession) Serve(context.Context, net.Conn)              {}
+func (noSession) Refused() bool                                { return false }
+func (noSession) Close() ([]engine.Connection, []secret.Named) { return nil, nil }
 
 // slowWorld has a tool that runs until the test ends it, and others that run until they
 // are cancelled.

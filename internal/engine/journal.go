@@ -13,8 +13,8 @@ import (
 	"haft/internal/store"
 )
 
-// tell publishes an event of an execution together with part.
-func (w *recorder) tell(ctx context.Context, ex *execution, typ haft.EventType, data any, part *store.Batch) error {
+// publish publishes an event of an execution together with part.
+func (w *recorder) publish(ctx context.Context, ex *execution, typ haft.EventType, data any, part *store.Batch) error {
 	var raw json.RawMessage
 	if data != nil {
 		var err error

@@ -40,11 +40,11 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 		res, err = ended, nil
 	}
 	if res.Status == haft.StatusPending {
-		return pl.park(ctx, ex, res)
+		return pl.suspend(ctx, ex, res)
 	}
 	if ex.begun && res.Status != haft.StatusSuccess {
 		ex.release() // another call may stand in, which needs what this one holds
-		res = pl.rescue(ctx, ex, res)
+		res = pl.recoverResult(ctx, ex, res)
 	}
 	pl.filters.screen(waiting, ex, res)
 	pl.recorder.completeResult(ex, res)
@@ -86,7 +86,8 @@ func (pl *pipeline) outcome(ex *execution, err error) (*haft.Result, error) {
 		return res, nil
 	case errors.Is(err, context.DeadlineExceeded):
 		return ex.failed(haft.StatusTimeout, haft.FailTimeout, "the deadline of the call has passed"), nil
-	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, chains.ErrClosing), isWithdrawn(err):
+	case errors.Is(err, context.Canceled), errors.Is(err, errCancelled), errors.Is(err, chains.ErrClosing),
+		isWithdrawn(err):
 		return ex.failed(haft.StatusCancelled, haft.FailCancelled, "the call was cancelled"), nil
 	case errors.Is(err, errPanic) && ex.begun:
 		return ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
@@ -120,7 +121,7 @@ func (pl *pipeline) coded(ex *execution, err error) (*haft.Result, error) {
 	return res, err
 }
 
-// finish completes a result and redacts it.
+// completeResult completes a result and redacts it.
 func (w *recorder) completeResult(ex *execution, res *haft.Result) {
 	res.Call, res.Tool, res.Tries = ex.call.ID, ex.named().Tool, ex.rec.Tries
 	if res.Digest = ""; ex.tool != nil {
@@ -165,8 +166,8 @@ type endedData struct {
 	Cached bool          `json:"cached,omitempty"`
 }
 
-// park writes down that the call waits for a person.
-func (pl *pipeline) park(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {
+// suspend writes down that the call waits for a person.
+func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {
 	sealed, err := pl.seals.seal(ex)
 	if err != nil {
 		return nil, err
@@ -182,15 +183,15 @@ func (pl *pipeline) park(ctx context.Context, ex *execution, res *haft.Result) (
 	}
 	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires,
 		"rule": ex.approval.Rule, "terms": ex.approval.Terms}
-	if err := pl.recorder.tell(ctx, ex, haft.EventApproval, data, part); err != nil {
+	if err := pl.recorder.publish(ctx, ex, haft.EventApproval, data, part); err != nil {
 		return nil, err // it keeps its key: it may be in the store all the same
 	}
 	pl.recorder.endTrace(ex, res, nil)
 	return res, nil
 }
 
-// rescue asks the recoveries, then the tool's fallback, for another result.
-func (pl *pipeline) rescue(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
+// recoverResult asks the recoveries, then the tool's fallback, for another result.
+func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
 	if res.Error == nil || res.Status == haft.StatusCancelled {
 		return res
 	}
@@ -303,8 +304,8 @@ func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
 		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest,
 		Tries:    res.Tries,
 		Provider: res.Sandbox.Provider, Isolation: res.Sandbox.Isolation.Level, Wall: res.Usage.Wall,
-		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptContacts(),
-		Connected: len(ex.contacts),
+		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptConnections(),
+		Connected: len(ex.connections),
 	}
 	if res.Error != nil {
 		b.Kind = res.Error.Kind

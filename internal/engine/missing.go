@@ -22,10 +22,11 @@ func missing(ex *execution) (requirement.Missing, bool) {
 	return m, ok && (m.Kind == "pip") == python
 }
 
-// amend answers a run that failed for a package that is not there: with what to add,
+// addMissingPackage answers a run that failed for a package that is not there: with what to add,
 // and, if policy says so, by adding it. That makes a new version, which the call is
 // run with, once, where the first run cannot have done anything.
-func (rn *runner) amend(ctx context.Context, ex *execution, x executor.Executor, req executor.Request) error {
+func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x executor.Executor,
+	req executor.Request) error {
 	m, ok := missing(ex)
 	if !ok {
 		return nil
@@ -59,12 +60,12 @@ func (rn *runner) amend(ctx context.Context, ex *execution, x executor.Executor,
 	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	release, err := rn.supply(ctx, ex, &req)
+	release, err := rn.installPackages(ctx, ex, &req)
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := rn.recorder.tell(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1,
+	if err := rn.recorder.publish(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1,
 		"kind":   haft.FailException,
 		"reason": "packages"}, nil); err != nil {
 		return err

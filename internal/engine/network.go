@@ -27,7 +27,7 @@ type egressPlanner struct {
 // NetworkFull is how a tool asks for every public host. Policy must name it.
 const NetworkFull = "full"
 
-// A Gate makes the ways out of sandboxes.
+// An EgressGuard makes the ways out of sandboxes.
 type EgressGuard interface {
 	// Open makes the way out of one call.
 	Open(ctx context.Context, w EgressRequest) (*EgressRoute, error)
@@ -35,7 +35,7 @@ type EgressGuard interface {
 	Host(entry string) (string, error)
 }
 
-// A Way is where one call wants to go.
+// An EgressRequest is where one call wants to go.
 type EgressRequest struct {
 	Call haft.Call
 	// Hosts are what it may reach, as the tool names them.
@@ -49,13 +49,13 @@ type EgressRequest struct {
 	// to every host that the policy does not forbid, and Hosts and Bound do not count.
 	Here bool
 	// Record is told of each connection, for what lasts longer than a call. Nil means
-	// that the passage keeps them until it is closed.
+	// that the session keeps them until it is closed.
 	Record func(Connection)
 }
 
-// An Exit is a way out that was made.
+// An EgressRoute is a way out that was made.
 type EgressRoute struct {
-	Passage EgressSession
+	Session EgressSession
 	// Wrap bounds and records requests of this process; nil unless the way is Here.
 	Wrap func(next http.RoundTripper) http.RoundTripper
 	// CA has certificates that the call's programs have to trust; nil if none.
@@ -70,18 +70,18 @@ type EgressRoute struct {
 	Unreached []string
 }
 
-// A Passage is the way out of one call, and of no other.
+// An EgressSession is the way out of one call, and of no other.
 type EgressSession interface {
 	// Serve serves one connection of the sandbox, and returns when it is over.
 	Serve(ctx context.Context, conn net.Conn)
 	// Refused reports whether a connection was refused.
 	Refused() bool
-	// Close ends the passage and tells what went through it, and which tokens were
+	// Close ends the session and tells what went through it, and which tokens were
 	// fetched for it.
 	Close() ([]Connection, []secret.Named)
 }
 
-// A Contact is one connection that a call made, or was refused.
+// A Connection is one connection that a call made, or was refused.
 type Connection struct {
 	// To is where: host and port, and the method where it is known.
 	To string `json:"to"`
@@ -95,8 +95,8 @@ type Connection struct {
 	Took    haft.Millis `json:"took_ms"`
 }
 
-// maxContacts is how many connections of a call the audit keeps.
-const maxContacts = 100
+// maxConnections is how many connections of a call the audit keeps.
+const maxConnections = 100
 
 // An egressPlan is what one call may reach.
 type egressPlan struct {
@@ -177,8 +177,8 @@ func (n *egressPlanner) hostsOf(entries []string) ([]string, error) {
 	return hosts, nil
 }
 
-// reach gives the call the way out that [Engine.egressFor] lets it have.
-func (n *egressPlanner) reach(ctx context.Context, ex *execution, req *executor.Request) error {
+// openEgress gives the call the way out that [Engine.egressFor] lets it have.
+func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *executor.Request) error {
 	plan, err := n.egressFor(ctx, ex)
 	if err != nil {
 		return err
@@ -197,7 +197,7 @@ func (n *egressPlanner) reach(ctx context.Context, ex *execution, req *executor.
 		n.grantNetwork(ex, plan, j)
 	}
 	if len(plan.hosts) == 0 {
-		ex.stand(req, nil, nil)
+		ex.setPlaceholders(req, nil, nil)
 		for _, name := range ex.tool.Tool.Version.Settings.Secrets {
 			ex.unreached(name)
 		}
@@ -208,29 +208,29 @@ func (n *egressPlanner) reach(ctx context.Context, ex *execution, req *executor.
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
-	ex.passage = exit.Passage
+	ex.session = exit.Session
 	if ctx.Err() != nil {
-		n.unreach(ex)
+		n.closeEgress(ex)
 		return context.Cause(ctx)
 	}
 	if err := ex.failOnMissingTokens(exit.Failed); err != nil {
-		n.unreach(ex)
+		n.closeEgress(ex)
 		return err
 	}
 	for _, name := range exit.Unreached {
 		ex.unreached(name)
 	}
 	n.env.leased(ex, exit.Leased)
-	ex.stand(req, exit.Stand, exit.Unreached)
-	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Passage.Serve, exit.CA
+	ex.setPlaceholders(req, exit.Stand, exit.Unreached)
+	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Session.Serve, exit.CA
 	return nil
 }
 
-// herePassage is the way out of a built-in tool. It is made when the tool first wants
+// A localSession is the way out of a built-in tool. It is made when the tool first wants
 // it, since most do not.
 type localSession struct {
 	egress    *egressPlanner
-	execution *execution // read until the passage is over
+	execution *execution // read until the session is over
 	judge     judge
 
 	mu   sync.Mutex
@@ -275,10 +275,10 @@ func (h *localSession) refused() bool {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.exit != nil && h.exit.Passage.Refused()
+	return h.exit != nil && h.exit.Session.Refused()
 }
 
-// close ends the passage and tells what went through it.
+// close ends the session and tells what went through it.
 func (h *localSession) close() []Connection {
 	if h == nil {
 		return nil
@@ -288,11 +288,11 @@ func (h *localSession) close() []Connection {
 	if h.over = true; h.exit == nil {
 		return nil
 	}
-	contacts, _ := h.exit.Passage.Close()
-	return contacts
+	connections, _ := h.exit.Session.Close()
+	return connections
 }
 
-// closedPassage lets nothing out.
+// A closedSession lets nothing out.
 type closedSession struct{}
 
 // RoundTrip implements [http.RoundTripper].
@@ -303,22 +303,22 @@ func (closedSession) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, &haft.Error{Code: haft.CodeDenied, Message: "the call has no network any more"}
 }
 
-// unreach closes the ways out and keeps what went through them, for the audit, and
+// closeEgress closes the ways out and keeps what went through them, for the audit, and
 // what was refused, for the model.
-func (n *egressPlanner) unreach(ex *execution) {
-	if ex.passage == nil && ex.here == nil {
+func (n *egressPlanner) closeEgress(ex *execution) {
+	if ex.session == nil && ex.here == nil {
 		return
 	}
-	ex.contacts = append(ex.contacts, ex.here.close()...)
+	ex.connections = append(ex.connections, ex.here.close()...)
 	ex.here = nil
-	if ex.passage != nil {
-		contacts, leased := ex.passage.Close()
-		ex.contacts = append(ex.contacts, contacts...)
-		ex.passage = nil
+	if ex.session != nil {
+		connections, leased := ex.session.Close()
+		ex.connections = append(ex.connections, connections...)
+		ex.session = nil
 		n.env.leased(ex, leased)
 	}
 	var told []string
-	for _, c := range ex.contacts {
+	for _, c := range ex.connections {
 		if c.Refused != "" && !slices.Contains(told, c.Refused) && len(told) < 10 {
 			told = append(told, c.Refused)
 			ex.notices = append(ex.notices, "network: "+c.Refused)
@@ -326,7 +326,7 @@ func (n *egressPlanner) unreach(ex *execution) {
 	}
 }
 
-// kept returns as many contacts as the audit keeps.
-func (ex *execution) keptContacts() []Connection {
-	return ex.contacts[:min(len(ex.contacts), maxContacts)]
+// keptConnections returns as many connections as the audit keeps.
+func (ex *execution) keptConnections() []Connection {
+	return ex.connections[:min(len(ex.connections), maxConnections)]
 }

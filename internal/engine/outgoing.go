@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/secret"
+	"haft/internal/outgoing"
 	"haft/policy"
 )
 
@@ -20,170 +20,22 @@ type filters struct {
 // This file is the one place where what leaves a call is changed. Whatever a tool, an
 // MCP server, a recovery or a cache gave is held against the output filters of policy
 // by [Engine.screen], and whatever leaves, by whichever way, is redacted by
-// [execution.redactResult], with the same list of texts: [visitResult]. Answers, records,
+// [execution.redactResult], with the same list of texts: [outgoing.VisitResult]. Answers, records,
 // events, the audit, webhooks and spans are made of what comes out of here. A test
 // fills every text of every type that leaves, by reflection, and finds those that are
 // not in the list.
 
-// A cleaner changes texts on their way out. The name says what a text is.
-type cleaner interface {
-	text(name, text string) string
-	json(name string, raw json.RawMessage) json.RawMessage
-	bytes(name string, data []byte) []byte
-}
-
-// visitResult gives every text of a result to a cleaner. What is not visited is set by
-// the engine itself (the ids, the name and the digest of the tool), is a word of a
-// closed set (see [closeSets]), or is said by the sandbox provider of the operator's
-// choice before the tool runs (Sandbox).
-func visitResult(res *haft.Result, c cleaner) {
-	res.Value = c.json("value", res.Value)
-	res.Stdout, res.Stderr = c.text("stdout", res.Stdout), c.text("stderr", res.Stderr)
-	if res.Error != nil {
-		visitFailure(res.Error, c)
-	}
-	for i := range res.Content {
-		p := &res.Content[i]
-		for _, text := range []*string{&p.Text, &p.Artifact, &p.URI, &p.Name, &p.Title, &p.Description, &p.MIME} {
-			*text = c.text("content", *text)
-		}
-	}
-	for i := range res.Artifacts {
-		a := &res.Artifacts[i]
-		a.Name, a.ContentType = c.text("artifact", a.Name), c.text("artifact", a.ContentType)
-		if len(a.Data) > 0 { // else the size is of what was not kept
-			a.Data = c.bytes("artifact", a.Data)
-			a.Size = int64(len(a.Data))
-		}
-	}
-	for i, n := range res.Notices {
-		res.Notices[i] = c.text("notices", n)
-	}
-}
-
-// visitFailure gives every text of a failure to a cleaner.
-func visitFailure(f *haft.Failure, c cleaner) {
-	f.Message, f.Type, f.Traceback = c.text("error", f.Message), c.text("error", f.Type), c.text("error", f.Traceback)
-	for i := range f.Misfits {
-		m := &f.Misfits[i]
-		m.Message, m.Pointer = c.text("error", m.Message), c.text("error", m.Pointer)
-	}
-}
-
-// visitContacts gives every text of connection records to a cleaner: a tool chooses
+// visitConnections gives every text of connection records to a cleaner: a tool chooses
 // the names that it asks for.
-func visitContacts(contacts []Connection, c cleaner) {
-	for i := range contacts {
-		x := &contacts[i]
-		x.To, x.Rule, x.Refused = c.text("connections", x.To), c.text("connections", x.Rule),
-			c.text("connections", x.Refused)
+func visitConnections(connections []Connection, c outgoing.Cleaner) {
+	for i := range connections {
+		x := &connections[i]
+		x.To, x.Rule, x.Refused = c.Text("connections", x.To), c.Text("connections", x.Rule),
+			c.Text("connections", x.Refused)
 		for j, s := range x.Secrets {
-			x.Secrets[j] = c.text("connections", s)
+			x.Secrets[j] = c.Text("connections", s)
 		}
 	}
-}
-
-// closeSets makes words of closed sets what they can be. An executor has them from a
-// fixed list; what is not of it may be anything.
-func closeSets(res *haft.Result) {
-	if !slices.Contains(haft.Statuses(), res.Status) {
-		res.Status = haft.StatusError
-	}
-	switch res.Timeline.Cell {
-	case "", "hit", "miss", "cold":
-	default:
-		res.Timeline.Cell = ""
-	}
-	if f := res.Error; f != nil {
-		if !slices.Contains(haft.FailureKinds(), f.Kind) {
-			f.Kind = haft.FailException
-		}
-		switch f.Retry {
-		case haft.RetryNever, haft.RetrySame, haft.RetryChanged:
-		default:
-			f.Retry = haft.RetryNever
-		}
-		if !slices.Contains(haft.Severities(), f.Severity) {
-			f.Severity = "" // the engine says it
-		}
-	}
-	for i := range res.Content {
-		c := &res.Content[i]
-		switch c.Type {
-		case haft.ContentText, haft.ContentImage, haft.ContentAudio, haft.ContentResource, haft.ContentLink:
-		default:
-			c.Type = haft.ContentText
-		}
-		c.Audience = slices.DeleteFunc(c.Audience, func(s string) bool { return s != "user" && s != "assistant" })
-	}
-}
-
-// redacting removes secrets. It is a [cleaner].
-type redacting struct{ r *secret.Redactor }
-
-func (c redacting) text(_, text string) string { return c.r.Text(text) }
-
-func (c redacting) json(_ string, raw json.RawMessage) json.RawMessage {
-	raw, _ = c.r.JSON(raw)
-	return raw
-}
-
-func (c redacting) bytes(_ string, data []byte) []byte { return c.r.Bytes(data) }
-
-// screening holds texts against the output filters of policy. It is a [cleaner], and
-// stops at the first refusal or error.
-type screening struct {
-	ctx      context.Context //nolint:containedctx // of one result
-	screen   *policy.Screen
-	findings []policy.Filtered
-	refused  error
-	err      error
-}
-
-// take keeps what the filters say of a text, and reports whether the text may go on.
-func (s *screening) take(out policy.Filtered, err error) bool {
-	s.findings = append(s.findings, out)
-	s.err = err
-	if out.Refused {
-		s.refused = out.Err()
-	}
-	return err == nil && !out.Refused
-}
-
-func (s *screening) text(name, text string) string {
-	if text == "" || s.err != nil || s.refused != nil {
-		return text
-	}
-	out, err := s.screen.Text(s.ctx, name, text)
-	if !s.take(out, err) {
-		return ""
-	}
-	return out.Text
-}
-
-func (s *screening) json(_ string, raw json.RawMessage) json.RawMessage {
-	if s.err != nil || s.refused != nil {
-		return raw
-	}
-	out, err := s.screen.JSON(s.ctx, raw)
-	if !s.take(out, err) {
-		return nil
-	}
-	return out.Value
-}
-
-func (s *screening) bytes(name string, data []byte) []byte {
-	if s.err != nil || s.refused != nil || len(data) == 0 {
-		return data
-	}
-	out, err := s.screen.Text(s.ctx, name, string(data))
-	switch {
-	case !s.take(out, err):
-		return nil
-	case !out.Masked:
-		return data
-	}
-	return []byte(out.Text)
 }
 
 const (
@@ -218,7 +70,7 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 		return
 	}
 	ex.screened = res
-	closeSets(res)
+	outgoing.CloseSets(res)
 	screen := ex.outputScreen()
 	if screen == nil {
 		return
@@ -230,26 +82,26 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 		limited, stop = context.WithTimeout(context.WithoutCancel(ctx), screenGrace)
 	}
 	defer stop()
-	s := &screening{ctx: limited, screen: screen}
+	s := &outgoing.Screening{Ctx: limited, Screen: screen}
 	if leave, err := f.screenPlace(limited, screen.Steps()*sizeOf(res)); err != nil {
-		s.err = err
+		s.Err = err
 	} else {
 		defer leave()
-		visitResult(res, s)
+		outgoing.VisitResult(res, s)
 		ex.held.visitProgress(s)
 		for i := ex.before; i < len(ex.notices); i++ {
-			ex.notices[i] = s.text("notices", ex.notices[i])
+			ex.notices[i] = s.Text("notices", ex.notices[i])
 		}
-		ex.contacts = ex.keptContacts()
-		visitContacts(ex.contacts, s)
+		ex.connections = ex.keptConnections()
+		visitConnections(ex.connections, s)
 	}
 	switch {
-	case s.refused != nil:
-		ex.withhold(res, haft.StatusError, haft.FailFiltered, haft.MessageOf(s.refused))
-	case s.err != nil:
-		ex.withholdUnseen(ctx, res, s.err)
+	case s.Refused != nil:
+		ex.withhold(res, haft.StatusError, haft.FailFiltered, haft.MessageOf(s.Refused))
+	case s.Err != nil:
+		ex.withholdUnseen(ctx, res, s.Err)
 	}
-	for _, out := range s.findings {
+	for _, out := range s.Findings {
 		ex.note(out)
 	}
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
@@ -319,14 +171,14 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: retry}
 	res.Notices = nil
 	ex.notices = ex.notices[:min(ex.before, len(ex.notices))]
-	ex.contacts = withheldContacts(ex.contacts)
+	ex.connections = withheldConnections(ex.connections)
 	ex.held.take()
 }
 
-// withheldContacts keeps of connections that they were made.
-func withheldContacts(contacts []Connection) []Connection {
-	out := make([]Connection, len(contacts))
-	for i, c := range contacts {
+// withheldConnections keeps of connections that they were made.
+func withheldConnections(connections []Connection) []Connection {
+	out := make([]Connection, len(connections))
+	for i, c := range connections {
 		out[i] = Connection{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
 		if c.Refused != "" {
 			out[i].Refused = withheld
@@ -339,7 +191,9 @@ func withheldContacts(contacts []Connection) []Connection {
 const withheld = "[withheld]"
 
 // redactResult removes secrets from everything in a result.
-func (ex *execution) redactResult(res *haft.Result) { visitResult(res, redacting{ex.redactor}) }
+func (ex *execution) redactResult(res *haft.Result) {
+	outgoing.VisitResult(res, outgoing.Redacting{R: ex.redactor})
+}
 
 // cleanError returns an error as it may be told and logged.
 func (ex *execution) cleanError(err error) error {

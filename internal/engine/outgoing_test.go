@@ -116,15 +116,15 @@ type gate struct{ mark *string }
 func (g gate) Host(entry string) (string, error) { return entry, nil }
 
 func (g gate) Open(context.Context, engine.EgressRequest) (*engine.EgressRoute, error) {
-	return &engine.EgressRoute{Passage: passage(g)}, nil
+	return &engine.EgressRoute{Session: session(g)}, nil
 }
 
-type passage struct{ mark *string }
+type session struct{ mark *string }
 
-func (passage) Serve(context.Context, net.Conn) {}
-func (passage) Refused() bool                   { return true }
+func (session) Serve(context.Context, net.Conn) {}
+func (session) Refused() bool                   { return true }
 
-func (p passage) Close() ([]engine.Connection, []secret.Named) {
+func (p session) Close() ([]engine.Connection, []secret.Named) {
 	var c engine.Connection
 	fill(reflect.ValueOf(&c).Elem(), "Contact", *p.mark)
 	return []engine.Connection{c}, nil

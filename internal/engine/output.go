@@ -9,16 +9,17 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/outgoing"
 	"haft/internal/secret"
 )
 
 // maxPiece is how much output one event carries.
 const maxPiece = 64 << 10
 
-// outlet tells what a tool prints, while it runs, redacted whatever the pieces
+// outputEvents tells what a tool prints, while it runs, redacted whatever the pieces
 // are that it comes in. Nothing is begun before the tool prints something. What
 // comes while a piece is being written down goes into the next.
-type outlet struct {
+type outputEvents struct {
 	recorder *recorder
 	ex       *execution
 
@@ -41,14 +42,14 @@ type piece struct {
 // output filters for the call, when they have looked at all of it. What a filter masks
 // or refuses must not have been seen before, and a match may go over any number of
 // pieces.
-func (rn *runner) stream(ex *execution, req *executor.Request) *outlet {
-	o := &outlet{recorder: rn.recorder, ex: ex}
+func (rn *runner) stream(ex *execution, req *executor.Request) *outputEvents {
+	o := &outputEvents{recorder: rn.recorder, ex: ex}
 	if ex.outputScreen() != nil {
 		ex.held = &heldOutput{}
 		req.Stdout, req.Stderr, req.Progress = nil, nil, ex.held.add
 		return o
 	}
-	req.Stdout, req.Stderr = o.lane("stdout"), o.lane("stderr")
+	req.Stdout, req.Stderr = o.writerFor("stdout"), o.writerFor("stderr")
 	req.Progress = func(data json.RawMessage) {
 		if len(data) <= maxPiece && json.Valid(data) {
 			o.add(&piece{stream: "progress", progress: data})
@@ -57,8 +58,8 @@ func (rn *runner) stream(ex *execution, req *executor.Request) *outlet {
 	return o
 }
 
-// lane returns where one stream of output goes.
-func (o *outlet) lane(name string) func([]byte) {
+// writerFor returns where one stream of output goes.
+func (o *outputEvents) writerFor(name string) func([]byte) {
 	var s *secret.Stream
 	var mu sync.Mutex
 	return func(b []byte) {
@@ -75,7 +76,7 @@ func (o *outlet) lane(name string) func([]byte) {
 }
 
 // print queues clean output.
-func (o *outlet) print(stream string, b []byte) {
+func (o *outputEvents) print(stream string, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), maxPiece)
 		o.add(&piece{stream: stream, text: bytes.Clone(b[:n])})
@@ -84,7 +85,7 @@ func (o *outlet) print(stream string, b []byte) {
 }
 
 // add queues a piece, with the one before if that is of the same stream.
-func (o *outlet) add(p *piece) {
+func (o *outputEvents) add(p *piece) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if n := len(o.pieces); n > 0 && p.progress == nil && o.pieces[n-1].stream == p.stream &&
@@ -100,7 +101,7 @@ func (o *outlet) add(p *piece) {
 }
 
 // write tells pieces until there are none.
-func (o *outlet) write() {
+func (o *outputEvents) write() {
 	ctx := context.WithoutCancel(o.recorder.calls.ctx)
 	for {
 		o.mu.Lock()
@@ -113,7 +114,7 @@ func (o *outlet) write() {
 		o.pieces = nil
 		o.mu.Unlock()
 		for i := range pieces {
-			if err := o.tell(ctx, &pieces[i]); err != nil {
+			if err := o.publish(ctx, &pieces[i]); err != nil {
 				o.mu.Lock()
 				o.err = err
 				o.mu.Unlock()
@@ -122,24 +123,24 @@ func (o *outlet) write() {
 	}
 }
 
-// tell publishes one piece.
-func (o *outlet) tell(ctx context.Context, p *piece) error {
+// publish publishes one piece.
+func (o *outputEvents) publish(ctx context.Context, p *piece) error {
 	if p.progress != nil {
-		return o.recorder.tell(ctx, o.ex, haft.EventProgress, p.progress, nil)
+		return o.recorder.publish(ctx, o.ex, haft.EventProgress, p.progress, nil)
 	}
-	return o.recorder.tell(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream,
+	return o.recorder.publish(ctx, o.ex, haft.EventOutput, map[string]string{"stream": p.stream,
 		"text": strings.ToValidUTF8(string(p.text), "\uFFFD")}, nil)
 }
 
-// untold notes that output of a call could not be told.
-func (rn *runner) untold(ex *execution, err error) {
+// noteUntold notes that output of a call could not be told.
+func (rn *runner) noteUntold(ex *execution, err error) {
 	rn.redaction.logOf(ex).Error("output of a call could not be told", "call", ex.call.ID, "error", err)
 	ex.notices = append(ex.notices, "events: some output of the call could not be told to those who watch")
 }
 
 // close tells what is left, waits until it is told, and returns the last error of
 // doing so.
-func (o *outlet) close() error {
+func (o *outputEvents) close() error {
 	o.mu.Lock()
 	streams := o.streams
 	o.mu.Unlock()
@@ -192,26 +193,26 @@ func (h *heldOutput) take() []json.RawMessage {
 }
 
 // visitProgress gives progress that is held back to a cleaner.
-func (h *heldOutput) visitProgress(c cleaner) {
+func (h *heldOutput) visitProgress(c outgoing.Cleaner) {
 	if h == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, data := range h.progress {
-		h.progress[i] = c.json("progress", data)
+		h.progress[i] = c.JSON("progress", data)
 	}
 }
 
-// tellHeld tells what was held back, of a result that the filters let pass.
-func (rn *runner) tellHeld(ex *execution) error {
+// publishHeld publishes what was held back, of a result that the filters let pass.
+func (rn *runner) publishHeld(ex *execution) error {
 	if ex.held == nil {
 		return nil
 	}
 	ctx := context.WithoutCancel(rn.calls.ctx)
-	o := &outlet{recorder: rn.recorder, ex: ex}
+	o := &outputEvents{recorder: rn.recorder, ex: ex}
 	for _, data := range ex.held.take() {
-		if err := o.tell(ctx, &piece{progress: data}); err != nil {
+		if err := o.publish(ctx, &piece{progress: data}); err != nil {
 			return err
 		}
 	}

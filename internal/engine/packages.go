@@ -22,9 +22,10 @@ type Packages interface {
 // progressEvery is how often those who watch are told how far an installation is.
 const progressEvery = 200 * time.Millisecond
 
-// supply gives a request the packages of its tool. That they cannot be had is a
+// installPackages gives a request the packages of its tool. That they cannot be had is a
 // result: nothing of the tool has run.
-func (rn *runner) supply(ctx context.Context, ex *execution, req *executor.Request) (release func(), err error) {
+func (rn *runner) installPackages(ctx context.Context, ex *execution, req *executor.Request) (release func(),
+	err error) {
 	v := ex.tool.Tool.Version
 	if rn.cfg.Packages == nil || v.Kind == haft.KindBuiltin || v.Kind == haft.KindMCP {
 		if len(v.Requirements.Pip)+len(v.Requirements.NPM) > 0 {
@@ -44,7 +45,7 @@ func (rn *runner) supply(ctx context.Context, ex *execution, req *executor.Reque
 		}
 		told = time.Now()
 		data := map[string]any{"phase": "packages", "message": line}
-		if err := rn.recorder.tell(ctx, ex, haft.EventProgress, data, nil); err != nil {
+		if err := rn.recorder.publish(ctx, ex, haft.EventProgress, data, nil); err != nil {
 			rn.redaction.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
 		}
 	}

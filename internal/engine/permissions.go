@@ -44,7 +44,7 @@ type permissions struct {
 
 	mu      sync.Mutex
 	reviews map[string]bool // organisations under review; true means that another one has to follow
-	parked  map[string]haft.Principal
+	waiting map[string]haft.Principal
 	// ends says when a credential of a call that waits for a person ends, by
 	// organisation: it is reviewed then.
 	ends map[string]time.Time
@@ -143,7 +143,7 @@ func (pm *permissions) reviewOrg(ctx context.Context, org string) {
 			return
 		}
 		// What is wrong with one call must not spare the others.
-		err := errors.Join(pm.reviewRunning(ctx, org), pm.reviewParked(ctx, org))
+		err := errors.Join(pm.reviewRunning(ctx, org), pm.reviewWaiting(ctx, org))
 		<-pm.turns
 		if err != nil && ctx.Err() == nil {
 			pm.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
@@ -234,9 +234,9 @@ func (f *failures) err() error {
 	return f.first
 }
 
-// reviewParked ends the calls of an organisation that wait for a person, or in a queue
+// reviewWaiting ends the calls of an organisation that wait for a person, or in a queue
 // of nobody, and are denied now. It notes when a credential of the others ends.
-func (pm *permissions) reviewParked(ctx context.Context, org string) error {
+func (pm *permissions) reviewWaiting(ctx context.Context, org string) error {
 	var first time.Time
 	var failed failures
 	filter := haft.CallFilter{Org: org, Status: []haft.Status{haft.StatusPending, haft.StatusQueued}, Limit: 200}
@@ -307,14 +307,14 @@ func (pm *permissions) dropWithdrawn(ctx context.Context, r *haft.Record, w *wit
 	return nil
 }
 
-// noteParked has the end of the credential of a call that waits for a person looked up.
-func (pm *permissions) noteParked(p haft.Principal) {
+// noteWaiting has the end of the credential of a call that waits for a person looked up.
+func (pm *permissions) noteWaiting(p haft.Principal) {
 	if p.Credential == "" || pm.cfg.Recheck == nil {
 		return
 	}
 	pm.mu.Lock()
 	defer pm.mu.Unlock()
-	pm.parked[p.Credential] = p
+	pm.waiting[p.Credential] = p
 }
 
 // watchPermissions finds what other processes changed, and the ends of credentials,
@@ -403,8 +403,8 @@ func (pm *permissions) reviewEnded(ctx context.Context, known map[string]time.Ti
 	}
 	pm.calls.mu.Unlock()
 	pm.mu.Lock()
-	parked := pm.parked
-	pm.parked = map[string]haft.Principal{}
+	waiting := pm.waiting
+	pm.waiting = map[string]haft.Principal{}
 	var due []string
 	for org, at := range pm.ends {
 		if !now.Before(at) {
@@ -428,7 +428,7 @@ func (pm *permissions) reviewEnded(ctx context.Context, known map[string]time.Ti
 		}
 		next[name] = at
 	}
-	for _, who := range parked {
+	for _, who := range waiting {
 		_, at, err := pm.authorizer.principalNow(ctx, who)
 		if err != nil {
 			at = now

@@ -125,7 +125,7 @@ func (pl *pipeline) runCall(ctx context.Context, ex *execution) (*haft.Result, e
 	err = pl.runStages(ctx, ex)
 	ex.result, ex.err = pl.leave(ctx, ex, err)
 	if ex.result != nil && ex.result.Status == haft.StatusPending {
-		pl.permissions.noteParked(ex.call.Principal)
+		pl.permissions.noteWaiting(ex.call.Principal)
 	}
 	return ex.result, ex.err
 }

@@ -97,7 +97,7 @@ func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) 
 		if !ex.begun {
 			part.Approvals = ex.spent()
 		}
-		return w.tell(ctx, ex, haft.EventCompleted, data, part)
+		return w.publish(ctx, ex, haft.EventCompleted, data, part)
 	}
 }
 

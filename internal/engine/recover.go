@@ -143,7 +143,7 @@ func (rc *recovery) requeue(ctx context.Context, r *haft.Record, why string) err
 	ex.rec.Status, ex.rec.Result, ex.rec.Started = haft.StatusQueued, nil, time.Time{}
 	part := &store.Batch{Records: []haft.Record{ex.rec},
 		Audit: []audit.Entry{rc.recorder.entry(ex, "call.requeued", map[string]any{"reason": why})}}
-	return ended(rc.recorder.tell(ctx, ex, haft.EventQueued, nil, part))
+	return ended(rc.recorder.publish(ctx, ex, haft.EventQueued, nil, part))
 }
 
 // leaveToServer is requeue for a call that this process does not run: a command would wait

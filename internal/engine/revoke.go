@@ -14,7 +14,7 @@ import (
 // withdrawn. Every change of keys, agents, tools, rules and policies comes through
 // [Engine.log], which counts it and has the calls of the organisation reviewed: those
 // that run or wait in this process by [Engine.reviewRunning], those that wait for a
-// person by [Engine.reviewParked]. The decision is that about a fresh call. Calls that
+// person by [Engine.reviewWaiting]. The decision is that about a fresh call. Calls that
 // begin while something is changed look again themselves, see [Engine.outdated]. On
 // other processes that share the store, [Engine.watchPermissions] finds the change.
 

@@ -69,7 +69,7 @@ func (s *sandboxConfigs) CheckSandbox(name, pointer string) error {
 		Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
 }
 
-// house finds what the organisation says of the sandbox that the call runs in.
+// readSandboxConfig finds what the organisation says of the sandbox that the call runs in.
 func (s *sandboxConfigs) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
 	if err := errors.Join(s.CheckSandbox(ex.call.Sandbox, "/sandbox"),
 		s.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {

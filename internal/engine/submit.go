@@ -110,7 +110,7 @@ func (en *entrance) queue(ctx context.Context, ex *execution) error {
 	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: rows(ex.taken), Keys: ex.keysHeld(),
 		Audit: []audit.Entry{en.recorder.entry(ex, "call.queued", map[string]any{"args_digest": ex.rec.ArgsDigest})}}
 	ex.taken = nil
-	if err := en.recorder.tell(ctx, ex, haft.EventQueued, nil, part); err != nil {
+	if err := en.recorder.publish(ctx, ex, haft.EventQueued, nil, part); err != nil {
 		return err
 	}
 	ex.accepted = true

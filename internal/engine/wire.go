@@ -46,7 +46,7 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 	*e.permissions = permissions{
 		cfg: e.cfg, store: e.store, authorizer: e.authorizer, calls: e.calls, chains: e.chains, members: e.members,
 		operator: e.operator, recorder: e.recorder, redaction: e.redaction, rules: e.rules, sandboxes: e.sandboxes,
-		seals: e.seals, reviews: map[string]bool{}, parked: map[string]haft.Principal{},
+		seals: e.seals, reviews: map[string]bool{}, waiting: map[string]haft.Principal{},
 		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce),
 	}
 	d := e.dispatcher

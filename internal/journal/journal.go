@@ -54,7 +54,8 @@ func (j *Journal) Tip(ctx context.Context) (int64, error) { return j.store.Event
 
 // New returns a journal that knows nothing yet.
 func New(s *store.Store, owner func() string, givenUp, overtaken func() error) *Journal {
-	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken, moving: map[haft.CallID]bool{}, fresh: map[haft.CallID]bool{},
+	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken, moving: map[haft.CallID]bool{},
+		fresh:   map[haft.CallID]bool{},
 		settled: map[haft.CallID]error{}}
 }
 

@@ -41,7 +41,7 @@ var _ engine.EgressGuard = (*Opener)(nil)
 func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.EgressRoute, error) {
 	p := &session{logger: o.Logger, report: w.Record, forbid: egress.ForbidBy(w.Forbids)}
 	if w.Here {
-		return &engine.EgressRoute{Passage: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
+		return &engine.EgressRoute{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
 	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
@@ -54,7 +54,7 @@ func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.Egre
 		}
 		rules = append(rules, rule)
 	}
-	exit := &engine.EgressRoute{Passage: p, Stand: map[string]string{}, Failed: map[string]error{}}
+	exit := &engine.EgressRoute{Session: p, Stand: map[string]string{}, Failed: map[string]error{}}
 	secrets, err := o.bind(ctx, w, rules, p, exit)
 	if err != nil {
 		return nil, err

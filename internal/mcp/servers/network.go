@@ -66,8 +66,8 @@ func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]st
 	if err != nil {
 		return nil, err
 	}
-	return &command.Route{Serve: exit.Passage.Serve, CA: exit.CA, Close: func() {
-		exit.Passage.Close()
+	return &command.Route{Serve: exit.Session.Serve, CA: exit.CA, Close: func() {
+		exit.Session.Close()
 		log.flush()
 	}}, nil
 }
