@@ -249,15 +249,13 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 			ch.host.ForgetChain(id)
 			return c, ch.saveChain(context.WithoutCancel(ctx), owner, c)
 		}
-		if end := ch.host.Ending(); end.Leaving || c.Plan.Background &&
-			end.HandedOver {
+		if end := ch.host.Ending(); end.Leaving || c.Plan.Background && end.HandedOver {
 			return nil, ch.leaveChain(ctx, owner, c)
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
 			calls[i] = haft.Call{ID: ch.host.NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal,
-				Turn:  c.Turn,
-				Chain: c.ID}
+				Turn: c.Turn, Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
 		if err := ch.saveChain(ctx, owner, c); err != nil {
