@@ -41,11 +41,12 @@ func (s Scope) check() error {
 
 // bound returns the associated data of a secret: each part after its length, so
 // that no two places have the same. Where the value may go is part of it: who can
-// write the backend cannot have it sent elsewhere.
+// write the backend cannot have it sent elsewhere. Its text is part of what is stored: with
+// another prefix no secret of an existing database can be decrypted.
 func (s Scope) bound(name, binding string) []byte {
-	out, parts := []byte("haft/internal/secret/1"), []string{s.Org, string(s.Kind), s.ID, name}
+	out, parts := []byte("haft/secret/1"), []string{s.Org, string(s.Kind), s.ID, name}
 	if binding != "" {
-		out, parts = []byte("haft/internal/secret/2"), append(parts, binding)
+		out, parts = []byte("haft/secret/2"), append(parts, binding)
 	}
 	for _, part := range parts {
 		out = binary.AppendUvarint(out, uint64(len(part)))
