@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/client"
+	"haft/internal/secret/keeper"
 )
 
 // Of many who replace the same revision of an MCP server over HTTP one does, with
@@ -82,11 +83,12 @@ func TestMCP_conditions(t *testing.T) {
 			t.Errorf("RemoveMCPServer of %q = %v", old, err)
 		}
 	}
-	if v, err := s.Store.Secret(t.Context(), "local", "mcp", now.ID, "VALUE"); err != nil || len(v.Data) == 0 {
+	stored := keeper.Scope{Org: "local", Kind: "mcp", ID: now.ID}
+	if v, err := s.Store.Secret(t.Context(), stored, "VALUE"); err != nil || len(v.Data) == 0 {
 		t.Errorf("the credentials of a server that was not removed: %v", err)
 	}
 	must(t, c.RemoveMCPServer(t.Context(), none, "far", change.Server.Revision()))
-	if _, err := s.Store.Secret(t.Context(), "local", "mcp", now.ID, "VALUE"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Store.Secret(t.Context(), stored, "VALUE"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("the credentials of a server that was removed: %v", err)
 	}
 }

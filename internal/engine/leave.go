@@ -177,7 +177,7 @@ func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result
 	body := map[string]any{"approval": ex.approval.ID, "binds": ex.approval.Binds, "rule": ex.approval.Rule,
 		"expires": ex.approval.Expires}
 	part := &store.Batch{
-		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: rows(ex.taken),
+		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: ex.taken,
 		Keys:  ex.keysHeld(),
 		Audit: []audit.Entry{pl.recorder.entry(ex, "approval.requested", body)},
 	}

@@ -129,31 +129,6 @@ func key(parts ...string) string {
 
 // open makes the queues.
 func (l *limiter) open() {
-	l.limits = limit.New(l.cfg.heavyLimits(l.loadLimits))
+	l.limits = limit.New(l.cfg.heavyLimits(l.store.Limits))
 	l.light = limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: l.cfg.Limits.Queue})
-}
-
-// loadLimits reads what the limiter has forgotten or never knew.
-func (l *limiter) loadLimits(ctx context.Context, keys []string) ([]limit.State, error) {
-	rows, err := l.store.Limits(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	states := make([]limit.State, len(rows))
-	for i, r := range rows {
-		states[i] = limit.State(r)
-	}
-	return states, nil
-}
-
-// rows are states as the store keeps them.
-func rows(states []limit.State) []store.LimitState {
-	if len(states) == 0 {
-		return nil
-	}
-	all := make([]store.LimitState, len(states))
-	for i, s := range states {
-		all[i] = store.LimitState(s)
-	}
-	return all
 }

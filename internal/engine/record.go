@@ -92,7 +92,7 @@ func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) 
 	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
 	return func(again bool) error {
-		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: rows(ex.taken),
+		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: ex.taken,
 			Again: again, Sure: ex.ours}
 		if !ex.begun {
 			part.Approvals = ex.spent()

@@ -107,7 +107,7 @@ func (en *entrance) queue(ctx context.Context, ex *execution) error {
 	}
 	en.redaction.keep(ex)
 	ex.rec.Status, ex.rec.Sealed = haft.StatusQueued, sealed
-	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: rows(ex.taken), Keys: ex.keysHeld(),
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: ex.taken, Keys: ex.keysHeld(),
 		Audit: []audit.Entry{en.recorder.entry(ex, "call.queued", map[string]any{"args_digest": ex.rec.ArgsDigest})}}
 	ex.taken = nil
 	if err := en.recorder.publish(ctx, ex, haft.EventQueued, nil, part); err != nil {

@@ -2,27 +2,41 @@ package store
 
 import (
 	"context"
-	"fmt"
-	"time"
+	"maps"
 
 	"haft"
+	"haft/internal/secret/keeper"
 )
+
+var agents = &named[haft.Agent]{
+	what: "agent", table: "agents", key: "name",
+	head: func(a *haft.Agent) head {
+		return head{string(a.ID), a.Org, a.Name, a.If, a.Created, a.Updated}
+	},
+	setHead: func(a *haft.Agent, h head) {
+		a.ID, a.Org, a.Name, a.If, a.Created, a.Updated = haft.AgentID(h.id), h.org, h.name, h.condition, h.created,
+			h.updated
+	},
+}
 
 // PutAgent adds an agent, or replaces the one of that name in its organisation if
 // that is what If says, and else returns [haft.CodeConflict]. That one keeps its id
 // and the time of its creation. It returns what is kept.
 func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
-	return s.putAgent(ctx, a, nil)
+	if a.ID == "" {
+		a.ID = haft.AgentID(newID("agent_"))
+	}
+	return agents.put(ctx, s, a, alone)
 }
 
 // OwnSecrets is what becomes of the secrets of an agent or of an MCP server when it
 // is written.
 type OwnSecrets struct {
 	// Kind is that of its scope, whose id is its own.
-	Kind string
+	Kind keeper.Kind
 	// Put are written, each over its revision, and those named in Keep stay. All
 	// others go.
-	Put  []Secret
+	Put  []keeper.Row
 	Keep []string
 	// Drop are the kinds of scopes below its own, ID/…, whose secrets all go. It is for
 	// servers only.
@@ -36,91 +50,35 @@ func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env OwnSecrets) (
 	if a.ID == "" || env.Kind == "" {
 		return nil, invalid("an agent that has secrets has an id, and their scope a kind")
 	}
-	if err := env.check(a.Org, string(a.ID)); err != nil {
-		return nil, err
-	}
-	return s.putAgent(ctx, a, &env)
-}
-
-// check reports why these cannot be the secrets of what has that id.
-func (o OwnSecrets) check(org, id string) error {
-	for _, v := range o.Put {
-		if v.Org != org || v.Kind != o.Kind || v.Scope != id {
-			return invalid("the secret belongs to something else")
-		}
-		if err := v.check(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// putAgent writes an agent, and what becomes of its secrets.
-func (s *Store) putAgent(ctx context.Context, a haft.Agent, env *OwnSecrets) (*haft.Agent, error) {
-	if a.Org == "" {
-		return nil, invalid("an agent belongs to an organisation")
-	}
-	if err := need("the name of the agent", a.Name); err != nil {
-		return nil, err
-	}
-	if a.ID == "" {
-		a.ID = haft.AgentID(newID("agent_"))
-	}
-	if err := need("the id of the agent", string(a.ID)); err != nil {
-		return nil, err
-	}
-	condition, at := a.If, a.Updated
-	a.If = ""
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND name = $2", column(a.Org),
-			a.Name)
-		if err != nil {
-			return err
-		}
-		kept, before := "", time.Time{}
-		if old != nil {
-			kept, before = old.Revision(), old.Updated
-			if env != nil && a.ID != old.ID {
-				return conflict("somebody else made this agent at the same time; try again")
-			}
-			a.ID, a.Created = old.ID, old.Created
-		}
-		if err := holds(condition, kept); err != nil {
-			return err
-		}
-		if err := t.putOwn(ctx, a.Org, string(a.ID), env); err != nil {
-			return err
-		}
-		if a.Updated = stamp(at, before); a.Created.IsZero() {
-			a.Created = a.Updated
-		}
-		doc, err := encode(a)
-		if err != nil {
-			return err
-		}
-		if len(doc) > MaxText {
-			return invalid("the agent has %d bytes, %d is the most", len(doc), MaxText)
-		}
-		n, err := t.exec(ctx, "INSERT INTO agents (id, org, name, doc) VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO "+
-			"UPDATE SET doc = excluded.doc WHERE agents.org = excluded.org AND agents.name = excluded.name",
-			string(a.ID), column(a.Org), a.Name, doc)
-		if err == nil && n == 0 {
-			return conflict("another agent has that id")
-		}
-		return err
-	})
+	also, err := env.write(a.Org, string(a.ID), "agent")
 	if err != nil {
-		return nil, fmt.Errorf("keep the agent: %w", err)
+		return nil, err
 	}
-	return &a, nil
+	return agents.put(ctx, s, a, also)
 }
 
-// putOwn writes the secrets of what has that id, and removes those that it has no
-// more.
-func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error {
-	if own == nil {
-		return nil
+// write returns what writes the secrets of what has that id, and removes those that it has
+// no more. It refuses secrets of something else.
+func (o OwnSecrets) write(org, id, what string) (func(ctx context.Context, t *tx, id string) error, error) {
+	scope := keeper.Scope{Org: org, Kind: o.Kind, ID: id}
+	for _, v := range o.Put {
+		if v.Scope != scope {
+			return nil, invalid("the secret belongs to something else")
+		}
+		if err := checkSecret(v); err != nil {
+			return nil, err
+		}
 	}
+	return func(ctx context.Context, t *tx, kept string) error {
+		if kept != id {
+			return conflict("somebody else made this " + what + " at the same time; try again")
+		}
+		return t.putOwn(ctx, scope, o)
+	}, nil
+}
+
+// putOwn writes the secrets of a scope, and removes those that it has no more.
+func (t *tx) putOwn(ctx context.Context, scope keeper.Scope, own OwnSecrets) error {
 	stay := make(map[string]bool, len(own.Put)+len(own.Keep))
 	for _, name := range own.Keep {
 		stay[name] = true
@@ -131,59 +89,37 @@ func (t *tx) putOwn(ctx context.Context, org, id string, own *OwnSecrets) error 
 			return err
 		}
 	}
-	rows, err := t.query(ctx, "SELECT name FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3", column(org),
-		column(own.Kind), column(id))
+	names, err := list(ctx, t, "list secrets", scalar[string], unlogged("SELECT name FROM secrets"+inScope),
+		scopeArgs(scope)...)
 	if err != nil {
 		return err
 	}
-	var gone []string
-	if err := each(rows, func(r scanner) error {
-		var name string
-		if err := r.Scan(&name); err != nil {
+	changed := int64(len(own.Put))
+	for _, name := range names {
+		if stay[name] {
+			continue
+		}
+		n, err := t.exec(ctx, "DELETE FROM secrets"+inScope+" AND name = $4", scopeArgs(scope, name)...)
+		if err != nil {
 			return err
 		}
-		if !stay[name] {
-			gone = append(gone, name)
-		}
-		return nil
-	}); err != nil {
+		changed += n
+	}
+	dropped, err := t.dropSecrets(ctx, scope.Org, scope.ID, own.Drop)
+	if err != nil || changed+dropped == 0 {
 		return err
 	}
-	for _, name := range gone {
-		if _, err := t.exec(ctx, "DELETE FROM secrets WHERE org = $1 AND kind = $2 AND scope = $3 AND name = $4",
-			column(org), column(own.Kind), column(id), name); err != nil {
-			return err
-		}
-	}
-	if len(own.Put)+len(gone) == 0 {
-		return nil
-	}
-	return markSecrets(ctx, t, org)
+	return t.markSecrets(ctx, scope.Org)
 }
 
 // Agent returns the agent of that id or name, or [haft.CodeNotFound].
 func (s *Store) Agent(ctx context.Context, org, ref string) (*haft.Agent, error) {
-	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND (id = $2 OR name = $2)",
-		column(org), column(ref))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("find the agent: %w", err)
-	case len(list) == 0:
-		return nil, notFound("agent")
-	case len(list) == 2 && string(list[1].ID) == ref: // an id is nobody else's name
-		return &list[1], nil
-	}
-	return &list[0], nil
+	return agents.byRef(ctx, s, org, ref)
 }
 
 // Agents lists the agents of an organisation by name, after that name.
 func (s *Store) Agents(ctx context.Context, org, after string, limit int) ([]haft.Agent, error) {
-	list, err := docs[haft.Agent](ctx, s, "SELECT doc FROM agents WHERE org = $1 AND name > $2 ORDER BY name LIMIT $3",
-		column(org), column(after), page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list agents: %w", err)
-	}
-	return list, nil
+	return agents.list(ctx, s, org, after, limit)
 }
 
 // RemoveAgent removes the agent of that id or name, or returns
@@ -194,26 +130,37 @@ func (s *Store) RemoveAgent(ctx context.Context, org, ref, condition string) err
 	if err != nil {
 		return err
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		now, err := locked[haft.Agent](ctx, t, "SELECT doc FROM agents WHERE org = $1 AND id = $2", column(org),
-			string(a.ID))
+	return s.write(ctx, "remove the agent", func(ctx context.Context, t *tx) error {
+		return agents.remove(ctx, t, org, string(a.ID), condition)
+	})
+}
+
+// AgentsWithEnv lists agents of all organisations that have variables in their
+// own row, by id, after that id. Where secrets are encrypted there are none.
+func (s *Store) AgentsWithEnv(ctx context.Context, after haft.AgentID, limit int) ([]haft.Agent, error) {
+	return list(ctx, s, "list agents with variables", doc[haft.Agent],
+		unlogged(`SELECT doc FROM agents WHERE id > $1 AND doc LIKE '%"env":{"%' ORDER BY id LIMIT $2`),
+		column(string(after)), page(limit))
+}
+
+// DropAgentEnv removes the variables of a from its row, if they are still those.
+// It reports whether they were.
+func (s *Store) DropAgentEnv(ctx context.Context, a haft.Agent) (dropped bool, err error) {
+	err = s.write(ctx, "take the variables out of an agent's row", func(ctx context.Context, t *tx) error {
+		dropped = false
+		now, err := first(ctx, t, "find the agent", doc[haft.Agent],
+			unlogged("SELECT doc FROM agents WHERE id = $1"+s.dialect.ForUpdate), string(a.ID))
+		if err != nil || now == nil || len(now.Env) == 0 || !maps.Equal(now.Env, a.Env) {
+			return err
+		}
+		now.Env = nil
+		doc, err := encode(now)
 		if err != nil {
 			return err
 		}
-		if now == nil {
-			return notFound("agent")
-		}
-		if err := holds(condition, now.Revision()); err != nil {
-			return err
-		}
-		n, err := t.exec(ctx, "DELETE FROM agents WHERE org = $1 AND id = $2", column(org), string(a.ID))
-		if err == nil && n == 0 {
-			return notFound("agent")
-		}
+		n, err := t.exec(ctx, "UPDATE agents SET doc = $1 WHERE id = $2", doc, string(a.ID))
+		dropped = n > 0
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("remove the agent: %w", err)
-	}
-	return nil
+	return dropped, err
 }

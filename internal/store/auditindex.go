@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 	"time"
 
 	"haft"
@@ -42,27 +40,24 @@ const (
 var insertFacets = &insert{"INSERT INTO audit_facets (org, facet, value, at, seq)", 5,
 	" ON CONFLICT (org, facet, value, at, seq) DO NOTHING"}
 
-const indexedQuery = "SELECT seq FROM audit_indexed WHERE org = $1"
+const indexedQuery unlogged = "SELECT seq FROM audit_indexed WHERE org = $1"
 
 // indexAudit makes all entries of an organisation findable.
 func (s *Store) indexAudit(ctx context.Context, org string) error {
+	const doing = "make the audit trail findable"
 	for {
-		mark := int64(0)
-		if err := s.rows(ctx, func(r scanner) error { return r.Scan(&mark) }, indexedQuery, column(org)); err != nil {
+		mark, err := value[int64](ctx, s, doing, indexedQuery, column(org))
+		if err != nil {
 			return err
 		}
-		list, err := s.AuditEntries(ctx, org, mark, indexedAtOnce)
-		if err != nil || len(list) == 0 {
+		entries, err := s.AuditEntries(ctx, org, mark, indexedAtOnce)
+		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err := s.write(ctx, func(ctx context.Context,
-			t *tx) error {
-			return t.indexAudit(ctx, org, mark, list)
-		}); err != nil {
+		if err := s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+			return t.indexAudit(ctx, org, mark, entries)
+		}); err != nil || len(entries) < indexedAtOnce {
 			return err
-		}
-		if len(list) < indexedAtOnce {
-			return nil
 		}
 	}
 }
@@ -97,39 +92,38 @@ func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audi
 func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
 	after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
 	f.Limit = page(f.Limit)
-	var list []audit.Entry
 	var next *haft.AuditPlace
-	text, args := numberQuery(org, f, after)
+	q := numberQuery(org, f, after)
 	if f.Narrow() {
 		if err := s.indexAudit(ctx, org); err != nil {
-			return nil, nil, fmt.Errorf("make the audit trail findable: %w", err)
+			return nil, nil, err
 		}
 		facets, err := s.fewestFirst(ctx, org, facetsOf(f))
 		if err != nil {
-			return nil, nil, fmt.Errorf("search the audit trail: %w", err)
+			return nil, nil, err
 		}
 		if len(facets) > 1 {
-			if next, err = s.lastOfPage(ctx, org, f, after, facets[0]); err != nil {
-				return nil, nil, fmt.Errorf("search the audit trail: %w", err)
+			next, err = first(ctx, s, searchAudit, scanPlace, lastOfPageQuery(org, f, after, facets[0]))
+			if err != nil {
+				return nil, nil, err
 			}
 		}
-		text, args = facetQuery(org, f, after, facets, next)
+		q = facetQuery(org, f, after, facets, next)
 	}
-	err := s.rows(ctx, func(r scanner) error {
-		e, err := scanAudit(r, org)
-		list = append(list, e)
-		return err
-	}, text, args...)
+	all, err := list(ctx, s, searchAudit, auditOf(org), q)
 	if err != nil {
-		return nil, nil, fmt.Errorf("search the audit trail: %w", err)
+		return nil, nil, err
 	}
-	if len(list) > f.Limit {
-		list = list[:f.Limit]
-		last := list[f.Limit-1]
+	if len(all) > f.Limit {
+		all = all[:f.Limit]
+		last := all[f.Limit-1]
 		next = &haft.AuditPlace{Time: last.Time, Seq: last.Seq}
 	}
-	return list, next, nil
+	return all, next, nil
 }
+
+// searchAudit says in errors what FindAudit does.
+const searchAudit = "search the audit trail"
 
 // A facet is one thing that entries are found by.
 type facet struct {
@@ -152,7 +146,7 @@ func facetsOf(f haft.AuditFilter) []facet {
 	return list
 }
 
-const countQuery = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 " +
+const countQuery unlogged = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 " +
 	"LIMIT $4) AS counted"
 
 // fewestFirst moves the facet of which there are the fewest rows to the front.
@@ -162,9 +156,7 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 	}
 	best, fewest := 0, fewRows+1
 	for i, f := range list {
-		n := 0
-		err := s.rows(ctx, func(r scanner) error { return r.Scan(&n) }, countQuery, column(org), f.of, column(f.value),
-			fewRows)
+		n, err := value[int](ctx, s, searchAudit, countQuery, column(org), f.of, column(f.value), fewRows)
 		if err != nil {
 			return nil, err
 		}
@@ -176,107 +168,88 @@ func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]fa
 	return list, nil
 }
 
-// lastOfPage returns the place up to which one page looks for entries that have
-// several facets, or nil if that is the end.
-func (s *Store) lastOfPage(ctx context.Context, org string, f haft.AuditFilter, after haft.AuditPlace,
-	driver facet) (*haft.AuditPlace, error) {
-	text, args := lastOfPageQuery(org, f, after, driver)
-	var found *haft.AuditPlace
-	err := s.rows(ctx, func(r scanner) error {
-		var at int64
-		found = &haft.AuditPlace{}
-		err := r.Scan(&at, &found.Seq)
-		found.Time = fromMicros(at)
-		return err
-	}, text, args...)
-	return found, err
+// scanPlace reads where an entry is in the order of times.
+func scanPlace(r scanner) (haft.AuditPlace, error) {
+	p, err := scanPair[int64, int64](r)
+	return haft.AuditPlace{Time: fromMicros(p.a), Seq: p.b}, err
 }
 
-// lastOfPageQuery finds the last of so many rows of a facet.
-func lastOfPageQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) (string, []any) {
-	q := &facetText{args: []any{}}
-	q.from(org, f, driver, after, nil)
-	text := "SELECT f.at, f.seq FROM audit_facets f WHERE " + q.where.String() + q.order(f) + " LIMIT 1 OFFSET " +
-		q.arg(maxLooked-1)
-	return text, q.args
+// lastOfPageQuery finds the place up to which one page looks for entries that have several
+// facets: the last of so many rows of one. There is none if the page goes up to the end.
+func lastOfPageQuery(org string, f haft.AuditFilter, after haft.AuditPlace, driver facet) query {
+	q := build("SELECT f.at, f.seq FROM audit_facets f WHERE ")
+	addFacet(q, org, f, driver, after, nil)
+	q.add(facetOrder(f)+" LIMIT 1 OFFSET ?", maxLooked-1)
+	return q.unlogged()
 }
 
 const auditColumns = "a.seq, a.at, a.doc, a.body, a.prev, a.hash"
 
 // numberQuery lists entries by their numbers, and one more than the limit.
-func numberQuery(org string, f haft.AuditFilter, place haft.AuditPlace) (string, []any) {
-	text := "SELECT " + auditColumns + " FROM audit a WHERE a.org = $1 AND a.seq < $2 ORDER BY a.seq DESC LIMIT $3"
-	after := place.Seq
+func numberQuery(org string, f haft.AuditFilter, place haft.AuditPlace) query {
+	q := build("SELECT "+auditColumns+" FROM audit a WHERE a.org = ?", column(org))
 	switch {
 	case f.Oldest:
-		text = "SELECT " + auditColumns + " FROM audit a WHERE a.org = $1 AND a.seq > $2 ORDER BY a.seq LIMIT $3"
-	case after <= 0:
-		after = 1 << 62
+		q.add(" AND a.seq > ? ORDER BY a.seq", place.Seq)
+	case place.Seq <= 0:
+		q.add(" ORDER BY a.seq DESC")
+	default:
+		q.add(" AND a.seq < ? ORDER BY a.seq DESC", place.Seq)
 	}
-	return text, []any{column(org), after, f.Limit + 1}
+	q.add(" LIMIT ?", f.Limit+1)
+	return q.logged()
 }
 
 // facetQuery lists entries that have all of facets by their times, up to a place if
 // there is one, and one more than the limit.
-func facetQuery(org string, f haft.AuditFilter, after haft.AuditPlace, facets []facet,
-	to *haft.AuditPlace) (string, []any) {
-	q := &facetText{args: []any{}}
-	q.from(org, f, facets[0], after, to)
+func facetQuery(org string, f haft.AuditFilter, after haft.AuditPlace, facets []facet, to *haft.AuditPlace) query {
+	q := build("SELECT " + auditColumns + " FROM audit_facets f JOIN audit a ON a.org = f.org AND a.seq = f.seq WHERE ")
+	addFacet(q, org, f, facets[0], after, to)
 	for _, other := range facets[1:] {
-		fmt.Fprintf(&q.where, " AND EXISTS (SELECT 1 FROM audit_facets g WHERE g.org = f.org AND g.facet = %s AND "+
-			"g.value = %s AND g.at = f.at AND g.seq = f.seq)",
-			q.arg(other.of), q.arg(column(other.value)))
+		q.add(" AND EXISTS (SELECT 1 FROM audit_facets g WHERE g.org = f.org AND g.facet = ? AND g.value = ? AND "+
+			"g.at = f.at AND g.seq = f.seq)", other.of, column(other.value))
 	}
-	text := "SELECT " + auditColumns + " FROM audit_facets f JOIN audit a ON a.org = f.org AND a.seq = f.seq WHERE " +
-		q.where.String() + q.order(f) + " LIMIT " + q.arg(f.Limit+1)
-	return text, q.args
+	q.add(facetOrder(f)+" LIMIT ?", f.Limit+1)
+	return q.logged()
 }
 
-// A facetText is a query over the rows f of one facet.
-type facetText struct {
-	where strings.Builder
-	args  []any
-}
-
-// arg adds an argument and returns its placeholder.
-func (q *facetText) arg(v any) string {
-	q.args = append(q.args, v)
-	return fmt.Sprintf("$%d", len(q.args))
-}
-
-// from narrows the query to rows of a facet within the bounds of f, behind the place
+// addFacet narrows a query to rows of a facet within the bounds of f, behind the place
 // after, and up to the place to. It has one bound at each end, the narrower one: with
 // two a database may begin at the wider.
-func (q *facetText) from(org string, f haft.AuditFilter, of facet, after haft.AuditPlace, to *haft.AuditPlace) {
-	fmt.Fprintf(&q.where, "f.org = %s AND f.facet = %s AND f.value = %s", q.arg(column(org)), q.arg(of.of),
-		q.arg(column(of.value)))
-	first, last := " AND f.at >= %s", " AND f.at < %s"
-	behind, upTo := " AND (f.at, f.seq) > (%s, %s)", " AND (f.at, f.seq) <= (%s, %s)"
+func addFacet(q *builder, org string, f haft.AuditFilter, of facet, after haft.AuditPlace, to *haft.AuditPlace) {
+	q.add("f.org = ? AND f.facet = ? AND f.value = ?", column(org), of.of, column(of.value))
+	first, last := " AND f.at >= ?", " AND f.at < ?"
+	behind, upTo := " AND (f.at, f.seq) > (?, ?)", " AND (f.at, f.seq) <= (?, ?)"
 	begin, end := f.Since, f.Until
 	inside := !after.Time.Before(f.Since)
 	if !f.Oldest {
 		first, last, begin, end = last, first, f.Until, f.Since
-		behind, upTo = " AND (f.at, f.seq) < (%s, %s)", " AND (f.at, f.seq) >= (%s, %s)"
+		behind, upTo = " AND (f.at, f.seq) < (?, ?)", " AND (f.at, f.seq) >= (?, ?)"
 		inside = f.Until.IsZero() || after.Time.Before(f.Until)
 	}
 	if after != (haft.AuditPlace{}) && inside {
-		fmt.Fprintf(&q.where, behind, q.arg(micros(after.Time)), q.arg(after.Seq))
+		q.add(behind, micros(after.Time), after.Seq)
 	} else if !begin.IsZero() {
-		fmt.Fprintf(&q.where, first, q.arg(ceilMicros(begin)))
+		q.add(first, ceilMicros(begin))
 	}
 	if to != nil {
-		fmt.Fprintf(&q.where, upTo, q.arg(micros(to.Time)), q.arg(to.Seq))
+		q.add(upTo, micros(to.Time), to.Seq)
 	} else if !end.IsZero() {
-		fmt.Fprintf(&q.where, last, q.arg(ceilMicros(end)))
+		q.add(last, ceilMicros(end))
 	}
 }
 
-// order is that of the rows.
-func (q *facetText) order(f haft.AuditFilter) string {
+// facetOrder is that of the rows.
+func facetOrder(f haft.AuditFilter) string {
 	if f.Oldest {
 		return " ORDER BY f.at, f.seq"
 	}
 	return " ORDER BY f.at DESC, f.seq DESC"
+}
+
+// auditOf returns what reads rows of auditColumns of an organisation.
+func auditOf(org string) func(scanner) (audit.Entry, error) {
+	return func(r scanner) (audit.Entry, error) { return scanAudit(r, org) }
 }
 
 // scanAudit reads one row of auditColumns.

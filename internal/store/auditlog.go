@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -140,12 +141,8 @@ func (t *tx) chainHeads(ctx context.Context, entries []audit.Entry) (map[string]
 	for org := range found {
 		head, ok := kept.chains[org]
 		if !ok {
-			rows, err := t.query(ctx, lastEntry, column(org))
-			if err != nil {
-				return nil, err
-			}
-			head = audit.Genesis(org)
-			if err := each(rows, func(r scanner) error { return r.Scan(&head.Seq, &head.Hash) }); err != nil {
+			var err error
+			if head, err = lastHead(ctx, t, org); err != nil {
 				return nil, err
 			}
 		}
@@ -154,7 +151,17 @@ func (t *tx) chainHeads(ctx context.Context, entries []audit.Entry) (map[string]
 	return found, nil
 }
 
-const lastEntry = "SELECT seq, hash FROM audit WHERE org = $1 ORDER BY seq DESC LIMIT 1"
+const lastEntry logged = "SELECT seq, hash FROM audit WHERE org = $1 ORDER BY seq DESC LIMIT 1"
+
+// lastHead reads where the chain of an organisation stands.
+func lastHead(ctx context.Context, from source, org string) (audit.Head, error) {
+	head := audit.Genesis(org)
+	last, err := first(ctx, from, "find the end of the audit trail", scanPair[int64, string], lastEntry, column(org))
+	if last != nil {
+		head.Seq, head.Hash = last.a, last.b
+	}
+	return head, err
+}
 
 // lockHeads locks and reads the heads of chains, and makes those that are new.
 func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
@@ -172,27 +179,17 @@ func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
 	for range 2 {
 		n := 0
 		err := chunks(orgs, func(part []string) error {
-			args := make([]any, len(part))
-			for i, org := range part {
-				args[i] = column(org)
-			}
-			args = pad(args)
-			rows, err := t.query(ctx, "SELECT org, seq, hash FROM audit_heads WHERE org IN "+in(len(args), 1)+
-				" ORDER BY org"+t.s.dialect.ForUpdate, args...)
-			if err != nil {
-				return err
-			}
-			return each(rows, func(r scanner) error {
-				var col string
+			q := build("SELECT org, seq, hash FROM audit_heads WHERE org IN ")
+			q.in(columns(part))
+			q.add(" ORDER BY org" + t.s.dialect.ForUpdate)
+			return each(ctx, t, func(r scanner) error {
 				var h audit.Head
-				if err := r.Scan(&col, &h.Seq, &h.Hash); err != nil {
-					return err
-				}
-				h.Org = byColumn[col]
+				err := r.Scan(&h.Org, &h.Seq, &h.Hash)
+				h.Org = byColumn[h.Org]
 				heads[h.Org] = h
 				n++
-				return nil
-			})
+				return err
+			}, q.logged())
 		})
 		if err != nil || n == len(orgs) {
 			return err
@@ -231,123 +228,57 @@ func (t *tx) moveHeads(ctx context.Context, heads map[string]audit.Head) error {
 
 // sortedKeys returns the keys of m in the order of their columns.
 func sortedKeys(m map[string]audit.Head) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b string) int { return cmp.Compare(column(a), column(b)) })
-	return keys
+	return slices.SortedFunc(maps.Keys(m), func(a, b string) int { return cmp.Compare(column(a), column(b)) })
 }
 
 // AuditEntries lists the entries of an organisation after the one with that
 // number, in order.
 func (s *Store) AuditEntries(ctx context.Context, org string, after int64, limit int) ([]audit.Entry, error) {
-	var list []audit.Entry
-	err := s.rows(ctx, func(r scanner) error {
-		e, err := scanAudit(r, org)
-		list = append(list, e)
-		return err
-	}, "SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3",
+	return list(ctx, s, "list the audit trail", auditOf(org),
+		logged("SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"),
 		column(org), after, page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list the audit trail: %w", err)
-	}
-	return list, nil
 }
 
 // AuditHead returns where the chain of an organisation stands; one that is empty
 // stands at its [audit.Genesis].
 func (s *Store) AuditHead(ctx context.Context, org string) (audit.Head, error) {
-	head := audit.Genesis(org)
-	err := s.rows(ctx, func(r scanner) error { return r.Scan(&head.Seq, &head.Hash) }, lastEntry, column(org))
-	if err != nil {
-		return audit.Head{}, fmt.Errorf("find the end of the audit trail: %w", err)
-	}
-	return head, nil
+	return lastHead(ctx, s, org)
 }
 
 // AuditOrgs lists the organisations that have a chain.
 func (s *Store) AuditOrgs(ctx context.Context) ([]string, error) {
-	var list []string
+	var all []string
 	for after := ""; ; {
-		n := 0
-		err := s.rows(ctx, func(r scanner) error {
-			var name, org string
+		part, err := list(ctx, s, "list the audit trails", func(r scanner) (org string, err error) {
+			var name string
 			if err := r.Scan(&after, &name); err != nil {
-				return err
+				return "", err
 			}
-			if err := decode(name, &org); err != nil {
-				return err
-			}
-			list = append(list, org)
-			n++
-			return nil
-		}, "SELECT org, name FROM audit_heads WHERE org > $1 ORDER BY org LIMIT $2", after, MaxPage)
-		if err != nil {
-			return nil, fmt.Errorf("list the audit trails: %w", err)
-		}
-		if n < MaxPage {
-			return list, nil
+			err = decode(name, &org)
+			return org, err
+		}, logged("SELECT org, name FROM audit_heads WHERE org > $1 ORDER BY org LIMIT $2"), after, MaxPage)
+		if all = append(all, part...); err != nil || len(part) < MaxPage {
+			return all, err
 		}
 	}
 }
 
 // PutCheckpoint keeps a checkpoint without a place, as earlier versions made them; see
-// AddCheckpoints. The first one of a key for an entry stays.
+// AddCheckpoints. The first one of a key for an entry stays. Only tests still make such ones.
 func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	doc, err := encode(c)
-	if err == nil {
-		err = s.write(ctx, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx, "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) ON CONFLICT "+
-				"(org, seq, key) DO NOTHING",
-				column(c.Org), c.Seq, column(c.Key), doc)
-			return err
-		})
-	}
 	if err != nil {
-		return fmt.Errorf("keep a checkpoint: %w", err)
+		return err
 	}
-	return nil
+	_, err = s.exec(ctx, "keep a checkpoint", "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) "+
+		"ON CONFLICT (org, seq, key) DO NOTHING", column(c.Org), c.Seq, column(c.Key), doc)
+	return err
 }
 
 // Checkpoints lists the checkpoints of an organisation without a place after the entry
 // with that number, in order.
 func (s *Store) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
-	list, err := docs[audit.Checkpoint](ctx, s,
-		"SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3", column(org), after,
-		page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list checkpoints: %w", err)
-	}
-	return list, nil
-}
-
-// docs reads a list of what is kept as one column of JSON.
-func docs[T any](ctx context.Context, s *Store, text string, args ...any) ([]T, error) {
-	var list []T
-	err := s.rows(ctx, func(r scanner) error {
-		var doc string
-		if err := r.Scan(&doc); err != nil {
-			return err
-		}
-		var v T
-		if err := decode(doc, &v); err != nil {
-			return err
-		}
-		list = append(list, v)
-		return nil
-	}, text, args...)
-	return list, err
-}
-
-// one reads what is kept as one column of JSON, or returns [haft.CodeNotFound].
-func one[T any](ctx context.Context, s *Store, what, text string, args ...any) (*T, error) {
-	list, err := docs[T](ctx, s, text, args...)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("find the %s: %w", what, err)
-	case len(list) == 0:
-		return nil, notFound(what)
-	}
-	return &list[0], nil
+	return list(ctx, s, "list checkpoints", doc[audit.Checkpoint],
+		unlogged("SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3"), column(org),
+		after, page(limit))
 }

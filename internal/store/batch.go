@@ -1,10 +1,9 @@
 package store
 
 import (
-	"time"
-
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/limit"
 )
 
 // A Batch is what is kept at once.
@@ -29,7 +28,7 @@ type Batch struct {
 	// which wraps a [Stale].
 	Keys []Key
 	// Limits are added, or replace those with the same key.
-	Limits []LimitState
+	Limits []limit.State
 	// Chains are added as those of Owner, or replace those with the same id that are open
 	// and belong to it.
 	Chains []haft.Chain
@@ -39,14 +38,6 @@ type Batch struct {
 	// Sure says that nothing of it can clash with what is kept: its calls have ids
 	// that were made for them, and nobody but the caller opens or ends them.
 	Sure bool
-}
-
-// A LimitState is what is left of a rate or a quota.
-type LimitState struct {
-	Key    string
-	Tokens float64
-	Used   int64
-	At     time.Time
 }
 
 // PutOptions say how a tool is put.

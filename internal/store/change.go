@@ -19,7 +19,7 @@ const (
 // is locked until the change is committed, so that a higher number is never seen before
 // a lower one.
 func (s *Store) MarkChange(ctx context.Context, org string) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	return s.write(ctx, "count a change of permissions", func(ctx context.Context, t *tx) error {
 		if _, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, '1') ON CONFLICT (name) DO UPDATE "+
 			"SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)", changeCounter); err != nil {
 			return err
@@ -28,10 +28,6 @@ func (s *Store) MarkChange(ctx context.Context, org string) error {
 			"CONFLICT (name) DO UPDATE SET value = excluded.value", changePrefix+column(org), changeCounter)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("count a change of permissions: %w", err)
-	}
-	return nil
 }
 
 // Changes returns the counter of changes, and the organisations that were changed after
@@ -49,23 +45,20 @@ func (s *Store) Changes(ctx context.Context, after int64) (now int64, orgs []str
 	if now == after {
 		return now, nil, nil
 	}
-	err = s.rows(ctx, func(r scanner) error {
-		var name, value string
-		if err := r.Scan(&name, &value); err != nil {
-			return err
+	marks, err := list(ctx, s, "list changes of permissions", scanPair[string, string],
+		unlogged("SELECT name, value FROM settings WHERE substr(name, 1, $1) = $2"), len(changePrefix), changePrefix)
+	if err != nil {
+		return after, nil, err
+	}
+	for _, mark := range marks {
+		if at, err := strconv.ParseInt(mark.b, 10, 64); err == nil && at <= after {
+			continue
 		}
-		if at, err := strconv.ParseInt(value, 10, 64); err == nil && at <= after {
-			return nil
-		}
-		org := strings.TrimPrefix(name, changePrefix)
+		org := strings.TrimPrefix(mark.a, changePrefix)
 		if !plain(org) {
 			org = "" // its name is not kept as it is: it may be any
 		}
 		orgs = append(orgs, org)
-		return nil
-	}, "SELECT name, value FROM settings WHERE substr(name, 1, $1) = $2", len(changePrefix), changePrefix)
-	if err != nil {
-		return after, nil, fmt.Errorf("list changes of permissions: %w", err)
 	}
 	return now, orgs, nil
 }

@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"haft/internal/audit"
@@ -40,7 +38,7 @@ func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Chec
 		rows = append(rows, c.Place.Serial, column(c.Org), c.Place.Number, c.Seq, doc)
 	}
 	last := list[len(list)-1].Place.Serial
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	return s.write(ctx, "keep checkpoints", func(ctx context.Context, t *tx) error {
 		moved, err := t.exec(ctx, putMark+" WHERE marks.value = $3", tipMark, last, tip)
 		if err != nil {
 			return err
@@ -54,10 +52,6 @@ func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Chec
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("keep checkpoints: %w", err)
-	}
-	return nil
 }
 
 var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, number, seq, doc)", 5,
@@ -66,16 +60,10 @@ var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, num
 // ResetTip makes the last checkpoint that is there the one to add others after. It is for
 // [AddCheckpoints] after an older database was put back.
 func (s *Store) ResetTip(ctx context.Context) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx,
-			"INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
-				" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("find the last checkpoint: %w", err)
-	}
-	return nil
+	_, err := s.exec(ctx, "find the last checkpoint",
+		"INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
+			" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
+	return err
 }
 
 // ChainedFrom lists the chained checkpoints of all organisations from that serial on, in
@@ -99,19 +87,12 @@ func (s *Store) LastChainedOf(ctx context.Context, org string, limit int) ([]aud
 }
 
 // chained lists chained checkpoints.
-func (s *Store) chained(ctx context.Context, where string, args ...any) (list []audit.Checkpoint, err error) {
-	err = s.rows(ctx, func(r scanner) error {
+func (s *Store) chained(ctx context.Context, where unlogged, args ...any) ([]audit.Checkpoint, error) {
+	return list(ctx, s, "list chained checkpoints", func(r scanner) (audit.Checkpoint, error) {
 		var row chainedRow
-		if err := r.Scan(&row.serial, &row.org, &row.number, &row.seq, &row.doc); err != nil {
-			return err
-		}
-		list = append(list, row.checkpoint())
-		return nil
+		err := r.Scan(&row.serial, &row.org, &row.number, &row.seq, &row.doc)
+		return row.checkpoint(), err
 	}, "SELECT serial, org, number, seq, doc FROM audit_checkpoints "+where, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list chained checkpoints: %w", err)
-	}
-	return list, nil
 }
 
 // A chainedRow is a chained checkpoint as it is kept.
@@ -134,41 +115,36 @@ func (r chainedRow) checkpoint() audit.Checkpoint {
 
 // UnsignedChains lists chains that have entries after their last chained checkpoint, in the
 // order of their columns. It gives a cursor for the next page, and "" with the last one.
-func (s *Store) UnsignedChains(ctx context.Context, after string, limit int) (list []Unsigned, next string, err error) {
+func (s *Store) UnsignedChains(ctx context.Context, after string, limit int) ([]Unsigned, string, error) {
 	limit = page(limit)
 	last := ""
-	err = s.rows(ctx, func(r scanner) error {
+	all, err := list(ctx, s, "list audit chains that have grown", func(r scanner) (u Unsigned, err error) {
 		var name string
 		var serial, number, seq *int64
 		var doc *string
-		var u Unsigned
 		if err := r.Scan(&last, &name, &u.Head.Seq, &u.Head.Hash, &serial, &number, &seq, &doc); err != nil {
-			return err
+			return u, err
 		}
 		if err := decode(name, &u.Head.Org); err != nil {
-			return err
+			return u, err
 		}
 		if column(u.Head.Org) != last {
-			return conflict("the name of an organisation in the audit log was changed behind the program's back")
+			return u, conflict("the name of an organisation in the audit log was changed behind the program's back")
 		}
 		if doc != nil {
 			c := chainedRow{*serial, *number, *seq, column(u.Head.Org), *doc}.checkpoint()
 			u.Last = &c
 		}
-		list = append(list, u)
-		return nil
-	}, `SELECT h.org, h.name, a.seq, a.hash, c.serial, c.number, c.seq, c.doc FROM audit_heads h
+		return u, nil
+	}, logged(`SELECT h.org, h.name, a.seq, a.hash, c.serial, c.number, c.seq, c.doc FROM audit_heads h
 		JOIN audit a ON a.org = h.org AND a.seq = (SELECT max(seq) FROM audit WHERE audit.org = h.org)
 		LEFT JOIN audit_checkpoints c ON c.org = h.org
 			AND c.number = (SELECT max(number) FROM audit_checkpoints WHERE audit_checkpoints.org = h.org)
-		WHERE h.org > $1 AND (c.seq IS NULL OR c.seq <> a.seq) ORDER BY h.org LIMIT $2`, after, limit)
-	if err != nil {
-		return nil, "", fmt.Errorf("list audit chains that have grown: %w", err)
-	}
-	if len(list) < limit {
+		WHERE h.org > $1 AND (c.seq IS NULL OR c.seq <> a.seq) ORDER BY h.org LIMIT $2`), after, limit)
+	if len(all) < limit {
 		last = ""
 	}
-	return list, last, nil
+	return all, last, err
 }
 
 // HasEntries returns those of heads whose entry is in its chain with that hash. It asks for
@@ -177,23 +153,18 @@ func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.H
 	found := make(map[audit.Head]bool, len(heads))
 	err := chunks(heads, func(part []audit.Head) error {
 		names := make(map[string]string, len(part))
-		args := make([]any, 0, 2*maxRows)
-		for _, h := range part {
-			names[column(h.Org)] = h.Org
-			args = append(args, column(h.Org), h.Seq)
-		}
 		for n := len(part); n&(n-1) != 0; n++ { // few texts
-			args = append(args, args[len(args)-2], args[len(args)-1])
+			part = append(part[:n:n], part[n-1])
 		}
-		var text strings.Builder
-		text.WriteString("SELECT org, seq, hash FROM audit WHERE ")
-		for i := 1; i <= len(args); i += 2 {
-			if i > 1 {
-				text.WriteString(" OR ")
+		q := build("SELECT org, seq, hash FROM audit WHERE ")
+		for i, h := range part {
+			if i > 0 {
+				q.add(" OR ")
 			}
-			text.WriteString("org = $" + strconv.Itoa(i) + " AND seq = $" + strconv.Itoa(i+1))
+			names[column(h.Org)] = h.Org
+			q.add("org = ? AND seq = ?", column(h.Org), h.Seq)
 		}
-		return s.rows(ctx, func(r scanner) error {
+		return each(ctx, s, func(r scanner) error {
 			var h audit.Head
 			if err := r.Scan(&h.Org, &h.Seq, &h.Hash); err != nil {
 				return err
@@ -201,7 +172,7 @@ func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.H
 			h.Org = names[h.Org]
 			found[h] = true
 			return nil
-		}, text.String(), args...)
+		}, q.logged())
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for signed entries: %w", err)
@@ -211,15 +182,6 @@ func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.H
 
 // Alive reports whether a process has said since a time that it lives.
 func (s *Store) Alive(ctx context.Context, since time.Time) (bool, error) {
-	alive := false
-	err := s.rows(ctx, func(r scanner) error {
-		var n int64
-		err := r.Scan(&n)
-		alive = n > 0
-		return err
-	}, "SELECT count(*) FROM processes WHERE beat >= $1", micros(since))
-	if err != nil {
-		return false, fmt.Errorf("look for processes that live: %w", err)
-	}
-	return alive, nil
+	return value[bool](ctx, s, "look for processes that live",
+		unlogged("SELECT EXISTS (SELECT 1 FROM processes WHERE beat >= $1)"), micros(since))
 }

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"haft"
@@ -20,29 +19,24 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 	if err := need("the id of a call", string(id)); err != nil {
 		return "", false, err
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, digest, call, at) VALUES ($1, $2, $3, "+
+	k := Key{org, scope, agent, key, id}
+	err = s.write(ctx, "claim an idempotency key", func(ctx context.Context, t *tx) error {
+		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, call, digest, at) VALUES ($1, $2, $3, "+
 			"$4, $5, $6, $7) ON CONFLICT (org, scope, agent, name) DO NOTHING",
-			column(org), column(scope), column(agent), column(key), column(digest), string(id), micros(now))
-		if err != nil {
-			return err
-		}
-		if n == 1 {
+			append(k.args(), column(digest), micros(now))...)
+		if err != nil || n == 1 {
 			winner, same = id, true
-			return nil
-		}
-		rows, err := t.query(ctx, "SELECT call, digest FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND "+
-			"name = $4", column(org), column(scope), column(agent), column(key))
-		if err != nil {
 			return err
 		}
-		var has string
-		err = each(rows, func(r scanner) error { return r.Scan(&winner, &has) })
-		same = has == column(digest)
+		has, err := first(ctx, t, "find the key", scanPair[haft.CallID, string], unlogged("SELECT call, digest "+
+			"FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4"), k.args()[:4]...)
+		if winner, same = "", false; has != nil {
+			winner, same = has.a, has.b == column(digest)
+		}
 		return err
 	})
 	if err != nil {
-		return "", false, fmt.Errorf("claim an idempotency key: %w", err)
+		return "", false, err
 	}
 	return winner, same, nil
 }
@@ -65,15 +59,12 @@ func (k *Key) args() []any {
 func (t *tx) hold(ctx context.Context, keys []Key) error {
 	stale := &Stale{}
 	for _, k := range keys {
-		rows, err := t.query(ctx, "SELECT 1"+ofKey+t.s.dialect.ForShare, k.args()...)
+		held, err := first(ctx, t, "find an idempotency key", scalar[int],
+			unlogged("SELECT 1"+ofKey+t.s.dialect.ForShare), k.args()...)
 		if err != nil {
 			return err
 		}
-		held := false
-		if err := each(rows, func(scanner) error { held = true; return nil }); err != nil {
-			return err
-		}
-		if !held {
+		if held == nil {
 			stale.Calls = append(stale.Calls, k.Call)
 		}
 	}
@@ -86,39 +77,26 @@ func (t *tx) hold(ctx context.Context, keys []Key) error {
 // ReleaseUnkept gives a key back whose call is not kept. A call that is being written down
 // is first, and keeps its key; one that comes later is refused, see [Batch.Keys].
 func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, "SELECT 1"+ofKey+t.s.dialect.ForUpdate, k.args()...)
-		if err == nil {
-			err = each(rows, func(scanner) error { return nil })
-		}
-		if err != nil {
+	return s.write(ctx, "release an idempotency key", func(ctx context.Context, t *tx) error {
+		if _, err := first(ctx, t, "find the key", scalar[int], unlogged("SELECT 1"+ofKey+t.s.dialect.ForUpdate),
+			k.args()...); err != nil {
 			return err
 		}
 		if s.front != nil {
 			s.front.release(k.Call)
 		}
 		// A statement of its own: it sees what was written while the first one waited.
-		_, err = t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)",
+		_, err := t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)",
 			append(k.args(), column(string(k.Call)))...)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("release an idempotency key: %w", err)
-	}
-	return nil
 }
 
 // Release gives a key back that a call has, because the call was never kept.
 func (s *Store) Release(ctx context.Context, org, scope, agent, key string, id haft.CallID) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "DELETE FROM claims WHERE org = $1 AND scope = $2 AND agent = $3 AND name = $4 AND "+
-			"call = $5", column(org), column(scope), column(agent), column(key), string(id))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("release an idempotency key: %w", err)
-	}
-	return nil
+	k := Key{org, scope, agent, key, id}
+	_, err := s.exec(ctx, "release an idempotency key", "DELETE"+ofKey, k.args()...)
+	return err
 }
 
 // PruneClaims forgets keys that were taken before a time, and returns how many.
@@ -132,13 +110,9 @@ func (s *Store) PruneClaims(ctx context.Context, before time.Time) (int, error) 
 func (s *Store) prune(ctx context.Context, text string, at int64) (int, error) {
 	gone := 0
 	for {
-		var n int64
-		err := s.write(ctx, func(ctx context.Context, t *tx) (err error) {
-			n, err = t.exec(ctx, text, at, pruneRows)
-			return err
-		})
+		n, err := s.exec(ctx, "prune what is old", text, at, pruneRows)
 		if err != nil {
-			return gone, fmt.Errorf("prune what is old: %w", err)
+			return gone, err
 		}
 		if gone += int(n); n < pruneRows {
 			return gone, nil

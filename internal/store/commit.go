@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/limit"
 )
 
 // The statements of a batch. What an update does not name never changes, and so
@@ -87,7 +88,7 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 		}
 	}
 	for try := 1; ; try++ {
-		err = s.write(ctx, func(ctx context.Context, t *tx) error { return t.addBatch(ctx, b, e) })
+		err = s.write(ctx, "keep a batch", func(ctx context.Context, t *tx) error { return t.addBatch(ctx, b, e) })
 		if !errors.Is(err, errMoved) {
 			break
 		}
@@ -96,10 +97,7 @@ func (s *Store) Commit(ctx context.Context, b Batch) error {
 			break
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("keep a batch: %w", err)
-	}
-	return nil
+	return err
 }
 
 // addBatch adds everything of a batch.
@@ -147,7 +145,7 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 	stale := &Stale{}
 	for row := range slices.Chunk(rows, insertCalls.cols) {
 		const id, org, created, status, final, owner, doc = 0, 1, 8, 9, 10, 11, 12
-		err := s.rows(ctx, func(r scanner) error {
+		err := each(ctx, s, func(r scanner) error {
 			var has struct {
 				org, status, owner, doc string
 				created, final          int64
@@ -165,7 +163,7 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 				stale.Calls = append(stale.Calls, records[i].Call.ID)
 			}
 			return nil
-		}, "SELECT org, created, status, final, owner, doc FROM calls WHERE id = $1", row[id])
+		}, logged("SELECT org, created, status, final, owner, doc FROM calls WHERE id = $1"), row[id])
 		if err != nil {
 			return err
 		}
@@ -362,16 +360,16 @@ func chainRows(list []haft.Chain, owner string) ([]any, error) {
 }
 
 // limitRows encodes states of limits.
-func limitRows(list []LimitState) []any {
+func limitRows(list []limit.State) []any {
 	if len(list) == 0 {
 		return nil
 	}
 	list = slices.Clone(list)
-	slices.SortStableFunc(list, func(a, b LimitState) int { // the latest last, which is the one that stays
+	slices.SortStableFunc(list, func(a, b limit.State) int { // the latest last, which is the one that stays
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Used, b.Used), cmp.Compare(b.Tokens, a.Tokens))
 	})
 	rows := make([]any, 0, len(list)*insertLimits.cols)
-	for _, l := range distinct(list, func(l *LimitState) string { return l.Key }) {
+	for _, l := range distinct(list, func(l *limit.State) string { return l.Key }) {
 		rows = append(rows, column(l.Key), l.Tokens, l.Used, micros(l.At))
 	}
 	return rows

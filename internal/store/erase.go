@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"haft"
@@ -24,27 +23,23 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 		stone, err = encode(auditDoc{Kind: "erased", Erased: erasure})
 	}
 	if err != nil {
-		return fmt.Errorf("erase the audit trail: %w", err)
+		return err
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+	return s.write(ctx, "erase the audit trail", func(ctx context.Context, t *tx) error {
 		if err := t.addAudit(ctx, e); err != nil {
 			return err
 		}
 		return chunks(entries, func(part []int64) error {
-			args := make([]any, len(part))
+			seqs := make([]any, len(part))
 			for i, seq := range part {
-				args[i] = seq
+				seqs[i] = seq
 			}
-			args = pad(args)
-			_, err := t.exec(ctx, "UPDATE audit SET doc = $1, body = '' WHERE org = $2 AND seq IN "+in(len(args), 3),
-				append([]any{stone, column(said.Org)}, args...)...)
+			q := build("UPDATE audit SET doc = ?, body = '' WHERE org = ? AND seq IN ", stone, column(said.Org))
+			q.in(seqs)
+			_, err := t.run(ctx, q)
 			return err
 		})
 	})
-	if err != nil {
-		return fmt.Errorf("erase the audit trail: %w", err)
-	}
-	return nil
 }
 
 // DropAuditIndex removes what entries of an organisation are found by. The next search makes
@@ -54,27 +49,24 @@ func (s *Store) DropAuditIndex(ctx context.Context, org string) error {
 	const mark = "DELETE FROM audit_indexed WHERE org IN (SELECT org FROM audit_indexed WHERE org = $1 LIMIT $2)"
 	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq " +
 		"FROM audit_facets WHERE org = $1 LIMIT $2)"
-	for _, text := range []string{mark, rows, mark} {
-		if err := s.eraseEach(ctx, text, column(org)); err != nil {
-			return fmt.Errorf("drop the index of the audit trail: %w", err)
+	return s.eraseEach(ctx, "drop the index of the audit trail", []string{mark, rows, mark}, column(org))
+}
+
+// eraseEach runs statements that remove some rows, each until there are no more. Their last
+// argument is how many at once. API keys may be among the rows.
+func (s *Store) eraseEach(ctx context.Context, doing string, texts []string, args ...any) error {
+	for _, text := range texts {
+		for n := int64(eraseRows); n == eraseRows; {
+			err := s.writeKeys(ctx, doing, func(ctx context.Context, t *tx) (err error) {
+				n, err = t.exec(ctx, text, append(slices.Clone(args), eraseRows)...)
+				return err
+			})
+			if err != nil {
+				return err
+			}
 		}
 	}
 	return nil
-}
-
-// eraseEach runs a statement that removes some rows until there are no more. Its last
-// argument is how many at once. API keys may be among the rows.
-func (s *Store) eraseEach(ctx context.Context, text string, args ...any) error {
-	for {
-		var n int64
-		err := s.writeKeys(ctx, func(ctx context.Context, t *tx) (err error) {
-			n, err = t.exec(ctx, text, append(slices.Clone(args), eraseRows)...)
-			return err
-		})
-		if err != nil || n < eraseRows {
-			return err
-		}
-	}
 }
 
 const eraseCached = "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE org = $1 LIMIT $2)"
@@ -87,53 +79,52 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 	if user == "" {
 		return invalid("a user has a name")
 	}
-	err := s.eraseCalls(ctx, org, user)
-	if err == nil {
-		err = s.eraseEvents(ctx, org, user)
+	if err := s.eraseCalls(ctx, org, user); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.eraseEach(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, "+
-			"name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)", column(org), column(user))
+	if err := s.eraseEvents(ctx, org, user); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.eraseEach(ctx, eraseCached, column(org))
+	if err := s.eraseEach(ctx, eraseAUser, []string{"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, " +
+		"scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)"}, column(org), column(user)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.eraseDocs(ctx, org, user)
+	if err := s.eraseEach(ctx, eraseAUser, []string{eraseCached}, column(org)); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.write(ctx, func(ctx context.Context, t *tx) error {
-			return errors.Join(t.eraseUsage(ctx, org, user), t.eraseLogins(ctx, org, user, logins))
-		})
+	if err := s.eraseDocs(ctx, org, user); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("erase a user: %w", err)
-	}
-	return nil
+	return s.write(ctx, eraseAUser, func(ctx context.Context, t *tx) error {
+		return errors.Join(t.eraseUsage(ctx, "tool", "org, hour, tool, status", "org = $1 AND usr = $2",
+			column(org), column(user)), t.eraseLogins(ctx, org, user, logins))
+	})
 }
+
+// eraseAUser says in errors what EraseUser does.
+const eraseAUser = "erase a user"
 
 // eraseCalls removes the ended calls of a user, or of all if that is empty.
 func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
-	text, args := "SELECT id, chain FROM calls WHERE org = $1 AND final = 1", []any{column(org)}
+	q := build("SELECT id, chain FROM calls WHERE org = ? AND final = 1", column(org))
 	if user != "" {
-		text, args = text+" AND usr = $2 AND usr <> ''", append(args, column(user))
+		q.add(" AND usr = ? AND usr <> ''", column(user))
 	}
+	q.add(" LIMIT ?", pruneCalls)
 	for {
-		var ids, chains []any
-		err := s.rows(ctx, func(r scanner) error {
-			var id, chain string
-			err := r.Scan(&id, &chain)
-			ids = append(ids, id)
-			if chain != "" && !slices.Contains(chains, any(chain)) {
-				chains = append(chains, chain)
-			}
-			return err
-		}, text+fmt.Sprintf(" LIMIT %d", pruneCalls), args...)
-		if err != nil || len(ids) == 0 {
+		found, err := list(ctx, s, "erase calls", scanPair[string, string], q.logged())
+		if err != nil || len(found) == 0 {
 			return err
 		}
+		var ids, chains []any
+		for _, call := range found {
+			ids = append(ids, call.a)
+			if call.b != "" && !slices.Contains(chains, any(call.b)) {
+				chains = append(chains, call.b)
+			}
+		}
 		var gone int64
-		err = s.write(ctx, func(ctx context.Context, t *tx) (err error) {
+		err = s.write(ctx, "erase calls", func(ctx context.Context, t *tx) (err error) {
 			gone, err = t.removeCalls(ctx, org, ids, chains)
 			return err
 		})
@@ -148,15 +139,16 @@ func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
 
 // eraseEvents removes the events of a user, or of all if that is empty.
 func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
+	const doing = "erase events"
 	for from := int64(0); ; {
-		last, seen := int64(0), 0
-		err := s.rows(ctx, func(r scanner) error { seen++; return r.Scan(&last) },
-			"SELECT cursor FROM events WHERE org = $1 AND cursor > $2 ORDER BY cursor LIMIT $3", column(org), from,
-			eraseRows)
-		if err != nil || seen == 0 {
+		seen, err := list(ctx, s, doing, scalar[int64],
+			logged("SELECT cursor FROM events WHERE org = $1 AND cursor > $2 ORDER BY cursor LIMIT $3"), column(org),
+			from, eraseRows)
+		if err != nil || len(seen) == 0 {
 			return err
 		}
-		err = s.write(ctx, func(ctx context.Context, t *tx) error {
+		last := seen[len(seen)-1]
+		err = s.write(ctx, doing, func(ctx context.Context, t *tx) error {
 			if err := t.keepCursor(ctx); err != nil {
 				return err
 			}
@@ -174,58 +166,47 @@ func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
 // keepCursor keeps the highest cursor, so that none is given twice after the events with the
 // highest ones are gone.
 func (t *tx) keepCursor(ctx context.Context) error {
-	_, err := t.exec(ctx, "UPDATE marks SET value = (SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION "+
-		"ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h) WHERE name = 'events'")
+	_, err := t.exec(ctx, "UPDATE marks SET value = ("+string(highest)+") WHERE name = 'events'")
 	return err
 }
 
 // eraseDocs removes the API keys of a user, and letters about the user.
 func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
-	type row struct{ table, key, id string }
-	var gone []row
-	err := s.rows(ctx, func(r scanner) error {
-		var id, doc string
-		var k struct {
-			User string `json:"user"`
-		}
-		if err := r.Scan(&id, &doc); err != nil {
-			return err
-		}
-		err := decode(doc, &k)
-		if k.User == user {
-			gone = append(gone, row{"api_keys", id, ""})
-		}
-		return err
-	}, "SELECT id, doc FROM api_keys WHERE org = $1", column(org))
+	const doing = "erase keys and letters"
+	keys, err := list(ctx, s, doing, scanKey, keyColumns+"WHERE org = $1", column(org))
 	if err != nil {
 		return err
 	}
-	err = s.rows(ctx, func(r scanner) error {
-		var hook, id, doc string
-		var l haft.DeadLetter
-		if err := r.Scan(&hook, &id, &doc); err != nil {
-			return err
+	type letter struct {
+		hook, id, doc string
+		haft.DeadLetter
+	}
+	letters, err := list(ctx, s, doing, func(r scanner) (l letter, err error) {
+		if err := r.Scan(&l.hook, &l.id, &l.doc); err != nil {
+			return l, err
 		}
-		err := decode(doc, &l)
-		if l.Event.Principal.Owner() == user {
-			gone = append(gone, row{"dead_letters", hook, id})
-		}
-		return err
-	}, "SELECT l.hook, l.id, l.doc FROM dead_letters l JOIN webhooks w ON w.id = l.hook WHERE w.org = $1", column(org))
+		err = decode(l.doc, &l.DeadLetter)
+		return l, err
+	}, unlogged("SELECT l.hook, l.id, l.doc FROM dead_letters l JOIN webhooks w ON w.id = l.hook WHERE w.org = $1"),
+		column(org))
 	if err != nil {
 		return err
 	}
-	return s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
-		for _, g := range gone {
-			text, args := "DELETE FROM api_keys WHERE id = $1", []any{g.key}
-			if g.table == "dead_letters" {
-				text, args = "DELETE FROM dead_letters WHERE hook = $1 AND id = $2", []any{g.key, g.id}
-			}
-			if _, err := t.exec(ctx, text, args...); err != nil {
-				return err
+	return s.writeKeys(ctx, doing, func(ctx context.Context, t *tx) error {
+		var errs []error
+		for _, k := range keys {
+			if k.User == user {
+				_, err := t.exec(ctx, "DELETE FROM api_keys WHERE id = $1", k.ID)
+				errs = append(errs, err)
 			}
 		}
-		return nil
+		for _, l := range letters {
+			if l.Event.Principal.Owner() == user {
+				_, err := t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id = $2", l.hook, l.id)
+				errs = append(errs, err)
+			}
+		}
+		return errors.Join(errs...)
 	})
 }
 
@@ -239,77 +220,69 @@ func (t *tx) eraseLogins(ctx context.Context, org, user string, kinds []string) 
 			return err
 		}
 	}
-	return markSecrets(ctx, t, org)
+	return t.markSecrets(ctx, org)
 }
 
-// eraseUsage counts what a user used under no name.
-func (t *tx) eraseUsage(ctx context.Context, org, user string) error {
+// eraseUsage counts under no name what rows that fit where counted: under the given tool, by
+// the given groups.
+func (t *tx) eraseUsage(ctx context.Context, tool, groups, where string, args ...any) error {
 	_, err := t.exec(ctx,
-		`INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
-		SELECT org, hour, tool, '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours
-		WHERE org = $1 AND usr = $2 GROUP BY org, hour, tool, status`+insertUsage.tail, column(org), column(user))
+		"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output) SELECT org, "+
+			"hour, "+tool+", '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM "+
+			"usage_hours WHERE "+where+" GROUP BY "+groups+insertUsage.tail, args...)
 	if err != nil {
 		return err
 	}
-	_, err = t.exec(ctx, "DELETE FROM usage_hours WHERE org = $1 AND usr = $2", column(org), column(user))
+	_, err = t.exec(ctx, "DELETE FROM usage_hours WHERE "+where, args...)
 	return err
 }
 
 // EraseOrg removes everything that belongs to an organisation and has ended, but for the
 // audit and for what was used, which stays under no name but that of the organisation.
 func (s *Store) EraseOrg(ctx context.Context, org string) error {
-	err := s.eraseCalls(ctx, org, "")
-	if err == nil {
-		err = s.eraseEvents(ctx, org, "")
+	if err := s.eraseCalls(ctx, org, ""); err != nil {
+		return err
 	}
-	for _, text := range eraseOrg() {
-		if err == nil {
-			err = s.eraseEach(ctx, text, column(org))
-		}
+	if err := s.eraseEvents(ctx, org, ""); err != nil {
+		return err
 	}
-	if err == nil {
-		err = s.write(ctx, func(ctx context.Context, t *tx) error {
-			_, err := t.exec(ctx,
-				`INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)
-				SELECT org, hour, '', '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours
-				WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '') GROUP BY org, hour, status`+insertUsage.tail, column(org))
-			if err == nil {
-				_, err = t.exec(ctx,
-					"DELETE FROM usage_hours WHERE org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org))
-			}
-			return errors.Join(err, markSecrets(ctx, t, org))
-		})
+	const doing = "erase an organisation"
+	if err := s.eraseEach(ctx, doing, eraseOrg(), column(org)); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("erase an organisation: %w", err)
-	}
-	return nil
+	return s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		return errors.Join(t.eraseUsage(ctx, "''", "org, hour, status",
+			"org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org)), t.markSecrets(ctx, org))
+	})
 }
 
 // eraseOrg are the statements that remove what belongs to an organisation.
 func eraseOrg() []string {
-	return []string{
-		"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM claims WHERE " +
-			"org = $1 LIMIT $2)",
-		eraseCached,
-		"DELETE FROM chains WHERE id IN (SELECT id FROM chains WHERE org = $1 AND final = 1 LIMIT $2)",
-		"DELETE FROM tool_words WHERE (org, word, weight, tool) IN (SELECT org, word, weight, tool FROM tool_words " +
-			"WHERE org = $1 LIMIT $2)",
-		"DELETE FROM tool_tags WHERE (org, tag, name) IN (SELECT org, tag, name FROM tool_tags WHERE org = $1 " +
-			"LIMIT $2)",
-		"DELETE FROM versions WHERE (tool, number) IN (SELECT v.tool, v.number FROM versions v JOIN tools t ON t.id " +
-			"= v.tool WHERE t.org = $1 LIMIT $2)",
-		"DELETE FROM tools WHERE id IN (SELECT id FROM tools WHERE org = $1 LIMIT $2)",
-		"DELETE FROM agents WHERE id IN (SELECT id FROM agents WHERE org = $1 LIMIT $2)",
-		"DELETE FROM secrets WHERE (org, kind, scope, name) IN (SELECT org, kind, scope, name FROM secrets WHERE " +
-			"org = $1 LIMIT $2)",
-		"DELETE FROM api_keys WHERE id IN (SELECT id FROM api_keys WHERE org = $1 LIMIT $2)",
-		"DELETE FROM sandbox_configs WHERE id IN (SELECT id FROM sandbox_configs WHERE org = $1 LIMIT $2)",
-		"DELETE FROM mcp_servers WHERE id IN (SELECT id FROM mcp_servers WHERE org = $1 LIMIT $2)",
-		"DELETE FROM locks WHERE (org, id) IN (SELECT org, id FROM locks WHERE org = $1 LIMIT $2)",
-		"DELETE FROM policies WHERE org IN (SELECT org FROM policies WHERE org = $1 LIMIT $2)",
-		"DELETE FROM dead_letters WHERE (hook, id) IN (SELECT l.hook, l.id FROM dead_letters l JOIN webhooks w ON " +
-			"w.id = l.hook WHERE w.org = $1 LIMIT $2)",
-		"DELETE FROM webhooks WHERE id IN (SELECT id FROM webhooks WHERE org = $1 LIMIT $2)",
+	var texts []string
+	for _, t := range []struct{ table, key, rows string }{
+		{"claims", "org, scope, agent, name", ""},
+		{"cached", "org, name", ""},
+		{"chains", "id", "SELECT id FROM chains WHERE org = $1 AND final = 1"},
+		{"tool_words", "org, word, weight, tool", ""},
+		{"tool_tags", "org, tag, name", ""},
+		{"versions", "tool, number",
+			"SELECT v.tool, v.number FROM versions v JOIN tools t ON t.id = v.tool WHERE t.org = $1"},
+		{"tools", "id", ""},
+		{"agents", "id", ""},
+		{"secrets", "org, kind, scope, name", ""},
+		{"api_keys", "id", ""},
+		{"sandbox_configs", "id", ""},
+		{"mcp_servers", "id", ""},
+		{"locks", "org, id", ""},
+		{"policies", "org", ""},
+		{"dead_letters", "hook, id",
+			"SELECT l.hook, l.id FROM dead_letters l JOIN webhooks w ON w.id = l.hook WHERE w.org = $1"},
+		{"webhooks", "id", ""},
+	} {
+		if t.rows == "" {
+			t.rows = "SELECT " + t.key + " FROM " + t.table + " WHERE org = $1"
+		}
+		texts = append(texts, "DELETE FROM "+t.table+" WHERE ("+t.key+") IN ("+t.rows+" LIMIT $2)")
 	}
+	return texts
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -83,16 +82,9 @@ func (t *tx) raiseSeqs(ctx context.Context, events []haft.Event, rows []any) err
 			calls = append(calls, e.Call)
 		}
 	}
-	last := make(map[haft.CallID]int64, len(calls))
-	err := lastSeqs(calls, last, func(scan func(scanner) error, text string, args ...any) error {
-		found, err := t.query(ctx, text, args...)
-		if err != nil {
-			return err
-		}
-		return each(found, scan)
-	})
+	last, err := lastSeqs(ctx, t, calls)
 	if err != nil {
-		return fmt.Errorf("find the last events of calls: %w", err)
+		return err
 	}
 	for i := range events {
 		e := &events[i]
@@ -107,23 +99,21 @@ func (t *tx) raiseSeqs(ctx context.Context, events []haft.Event, rows []any) err
 const seqColumn = 6
 
 // lastSeqs asks for the highest Seq of calls.
-func lastSeqs(calls []haft.CallID, into map[haft.CallID]int64,
-	ask func(scan func(scanner) error, text string, args ...any) error) error {
-	return chunks(calls, func(part []haft.CallID) error {
-		args := make([]any, len(part))
+func lastSeqs(ctx context.Context, from source, calls []haft.CallID) (map[haft.CallID]int64, error) {
+	last := make(map[haft.CallID]int64, len(calls))
+	return last, chunks(calls, func(part []haft.CallID) error {
 		ids := make(map[string]haft.CallID, len(part))
-		for i, id := range part {
+		for _, id := range part {
 			ids[column(string(id))] = id
-			args[i] = column(string(id))
 		}
-		args = pad(args)
-		return ask(func(r scanner) error {
-			var id string
-			var seq int64
-			err := r.Scan(&id, &seq)
-			into[ids[id]] = seq
-			return err
-		}, "SELECT call, MAX(seq) FROM events WHERE call IN "+in(len(args), 1)+" GROUP BY call", args...)
+		q := build("SELECT call, MAX(seq) FROM events WHERE call IN ")
+		q.in(columns(part))
+		q.add(" GROUP BY call")
+		found, err := list(ctx, from, "find the last events of calls", scanPair[string, int64], q.logged())
+		for _, p := range found {
+			last[ids[p.a]] = p.b
+		}
+		return err
 	})
 }
 
@@ -141,107 +131,75 @@ func numberEvents(events []haft.Event, rows []any, cursor int64) int64 {
 // lastCursor returns the highest cursor. In a shared store it is locked until the
 // transaction ends: cursors become visible in their order, so that nobody who
 // reads on after one misses a smaller one.
-func (t *tx) lastCursor(ctx context.Context) (cursor int64, err error) {
-	text := highest
+func (t *tx) lastCursor(ctx context.Context) (int64, error) {
+	q := highest
 	if t.s.dialect.Shared {
-		text = "SELECT value FROM marks WHERE name = 'events'" + t.s.dialect.ForUpdate
+		q = logged("SELECT value FROM marks WHERE name = 'events'" + t.s.dialect.ForUpdate)
 	} else if t.s.heads.known {
 		return t.s.heads.cursor, nil
 	}
-	rows, err := t.query(ctx, text)
-	if err != nil {
-		return 0, err
-	}
-	return cursor, each(rows, func(r scanner) error { return r.Scan(&cursor) })
+	return value[int64](ctx, t, "find the last event", q)
 }
 
 // highest finds the highest cursor: of the events that are kept, or of those that
 // were.
-const highest = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h`
+const highest logged = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events UNION ALL SELECT value FROM marks WHERE name IN ('events', 'events_lost')) AS h`
 
 // EventTip returns the highest cursor of a shared store: every event up to it can be
 // read.
-func (s *Store) EventTip(ctx context.Context) (cursor int64, err error) {
-	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) },
-		"SELECT value FROM marks WHERE name = 'events'"); err != nil {
-		return 0, fmt.Errorf("find the last event: %w", err)
-	}
-	return cursor, nil
-}
+func (s *Store) EventTip(ctx context.Context) (int64, error) { return s.Mark(ctx, "events") }
 
 // LastEvents returns the highest Cursor, and of the given calls those that have
 // events with their highest Seq. It is what [event.Log] asks for.
 func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (
 	cursor int64, seqs map[haft.CallID]int64, err error) {
 	if cursor = s.last.Load(); cursor == 0 {
-		if err := s.rows(ctx, func(r scanner) error { return r.Scan(&cursor) }, highest); err != nil {
-			return 0, nil, fmt.Errorf("find the last event: %w", err)
+		if cursor, err = value[int64](ctx, s, "find the last event", highest); err != nil {
+			return 0, nil, err
 		}
 	}
-	seqs = make(map[haft.CallID]int64)
-	err = lastSeqs(calls, seqs, func(scan func(scanner) error, text string, args ...any) error {
-		return s.rows(ctx, scan, text, args...)
-	})
-	if err != nil {
-		return 0, nil, fmt.Errorf("find the last events of calls: %w", err)
-	}
-	return cursor, seqs, nil
+	seqs, err = lastSeqs(ctx, s, calls)
+	return cursor, seqs, err
 }
 
 // EventsAfter lists events that fit f after the one with that cursor, in order. If
 // after is not 0 and some behind it are no longer kept, it returns an error that
 // wraps [event.ErrLost].
 func (s *Store) EventsAfter(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
-	text, args := eventQuery(f, after, page(limit))
-	var list []haft.Event
-	err := s.rows(ctx, func(r scanner) error {
-		e, err := scanEvent(r)
-		list = append(list, e)
-		return err
-	}, text, args...)
-	if err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
-	}
-	if after == 0 {
-		return list, nil
+	all, err := list(ctx, s, "list events", scanEvent, eventQuery(f, after, page(limit)))
+	if err != nil || after == 0 {
+		return all, err
 	}
 	// Asked last: what was lost while the list was read is noticed.
-	var lost int64
-	if err := s.rows(ctx, func(r scanner) error { return r.Scan(&lost) },
-		"SELECT value FROM marks WHERE name = 'events_lost'"); err != nil {
-		return nil, fmt.Errorf("list events: %w", err)
+	lost, err := s.Mark(ctx, "events_lost")
+	if err != nil {
+		return nil, err
 	}
 	if after < lost {
 		return nil, &haft.Error{Code: haft.CodeConflict,
 			Message: "events after that one are no longer kept; look at the calls and watch from now on",
 			Err:     event.ErrLost}
 	}
-	return list, nil
+	return all, nil
 }
 
 // eventQuery returns the query for a filter.
-func eventQuery(f event.Filter, after int64, limit int) (string, []any) {
-	text := "SELECT cursor, org, call, usr, agent, tool, seq, type, at, rest, data FROM events WHERE cursor > $1"
-	args := []any{after}
+func eventQuery(f event.Filter, after int64, limit int) query {
+	q := build("SELECT cursor, org, call, usr, agent, tool, seq, type, at, rest, data FROM events WHERE cursor > ?",
+		after)
 	for _, c := range []struct{ name, value string }{
 		{"call", string(f.Call)}, {"org", f.Org}, {"usr", f.User}, {"agent", f.Agent}, {"tool", f.Tool},
 	} {
 		if c.value != "" {
-			args = append(args, column(c.value))
-			text += fmt.Sprintf(" AND %s = $%d", c.name, len(args))
+			q.add(" AND "+c.name+" = ?", column(c.value))
 		}
 	}
 	if len(f.Types) > 0 {
-		types := make([]any, len(f.Types))
-		for i, t := range f.Types {
-			types[i] = string(t)
-		}
-		types = pad(types)
-		text += " AND type IN " + in(len(types), len(args)+1)
-		args = append(args, types...)
+		q.add(" AND type IN ")
+		q.in(columns(f.Types))
 	}
-	args = append(args, limit)
-	return text + fmt.Sprintf(" ORDER BY cursor LIMIT $%d", len(args)), args
+	q.add(" ORDER BY cursor LIMIT ?", limit)
+	return q.logged()
 }
 
 // scanEvent reads one row.
@@ -272,23 +230,22 @@ func scanEvent(r scanner) (haft.Event, error) {
 func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) {
 	// The first one to stay. Cursors rise with time, or nearly: a clock that was
 	// set back only makes an event stay for longer.
-	var stays int64
-	err := s.rows(ctx, func(r scanner) error { return r.Scan(&stays) },
-		"SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 "+
-			"FROM events ORDER BY cursor DESC LIMIT 1), 0)", micros(before))
+	const doing = "prune events"
+	stays, err := value[int64](ctx, s, doing,
+		logged("SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 "+
+			"FROM events ORDER BY cursor DESC LIMIT 1), 0)"), micros(before))
 	if err != nil {
-		return 0, fmt.Errorf("prune events: %w", err)
+		return 0, err
 	}
 	gone := 0
 	for from := int64(0); ; {
 		n := 0
-		err := s.write(ctx, func(ctx context.Context, t *tx) error {
-			var err error
+		err := s.write(ctx, doing, func(ctx context.Context, t *tx) (err error) {
 			n, from, err = t.pruneEvents(ctx, from, stays)
 			return err
 		})
 		if err != nil {
-			return gone, fmt.Errorf("prune events: %w", err)
+			return gone, err
 		}
 		if gone += n; from == 0 {
 			return gone, nil
@@ -302,15 +259,13 @@ const pruneRows = 1000
 // pruneEvents removes some events between from and stays, and returns where to go
 // on, or 0 if there are no more.
 func (t *tx) pruneEvents(ctx context.Context, from, stays int64) (gone int, next int64, err error) {
-	rows, err := t.query(ctx, "SELECT cursor FROM events WHERE cursor >= $1 AND cursor < $2 ORDER BY cursor LIMIT $3",
-		from, stays, pruneRows)
-	if err != nil {
+	seen, err := list(ctx, t, "list events", scalar[int64],
+		logged("SELECT cursor FROM events WHERE cursor >= $1 AND cursor < $2 ORDER BY cursor LIMIT $3"), from, stays,
+		pruneRows)
+	if err != nil || len(seen) == 0 {
 		return 0, 0, err
 	}
-	seen, last := 0, int64(0)
-	if err := each(rows, func(r scanner) error { seen++; return r.Scan(&last) }); err != nil || seen == 0 {
-		return 0, 0, err
-	}
+	last := seen[len(seen)-1]
 	n, err := t.exec(ctx, `DELETE FROM events WHERE cursor >= $1 AND cursor <= $2
 		AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = events.call AND calls.final = 0)`, from, last)
 	if err != nil {
@@ -322,7 +277,7 @@ func (t *tx) pruneEvents(ctx context.Context, from, stays int64) (gone int, next
 			return 0, 0, err
 		}
 	}
-	if seen == pruneRows {
+	if len(seen) == pruneRows {
 		next = last + 1
 	}
 	return int(n), next, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"haft"
@@ -21,34 +22,33 @@ type Plan struct {
 // PLAN, whose last column is a line of text. Tests hold them against what is
 // allowed.
 func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
-	type query struct {
+	type named struct {
 		name string
-		text string
+		query
 		args []any
 	}
-	list := []query{
+	list := []named{
 		{"tool", toolByRef, []any{"acme", "add"}},
 		{"stamp", stampByRef, []any{"acme", "add"}},
 		{"version", versionFrom + "v.number = $3", []any{"acme", "id", 1}},
 		{"version by digest", versionFrom + "v.digest = $3 ORDER BY v.number DESC LIMIT 1", []any{"acme", "id", "d"}},
 		{"search", exactQuery, []any{"acme", "word", 256}},
 		{"search prefix", prefixQuery, []any{"acme", "word", "wore", 256}},
-		{"search load", loadQuery + in(8, 2), []any{"acme", "1", "2", "3", "4", "5", "6", "7", "8"}},
-		{"search complete", completeQuery + in(4, 1) + " AND word IN " + in(2, 5), []any{"1", "2", "3", "4", "a", "b"}},
-		{"record", "SELECT " + recordColumns + " FROM calls WHERE id = $1 AND org = $2", []any{"c", "acme"}},
+		{"search load", loadQuery("acme", []any{"1", "2", "3", "4", "5", "6", "7", "8"}), nil},
+		{"search complete", completeQuery([]any{"1", "2", "3", "4"}, []string{"a", "b"}), nil},
+		{"record", recordByID, []any{"c", "acme"}},
 		{"turn", turnQuery, []any{"acme", "t", "x", 1000}},
 		{"pending approvals", approvalQuery, []any{"acme", "pending", 0, "", 10}},
 		{"last event", highest, nil},
-		{"last of calls", "SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call", []any{"a", "b"}},
+		{"last of calls", logged("SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call"), []any{"a", "b"}},
 		{"end of chain", lastEntry, []any{"acme"}},
 	}
-	add := func(name string, text string, args []any) { list = append(list, query{name, text, args}) }
+	add := func(name string, q query, args ...any) { list = append(list, named{name, q, args}) }
 	for name, f := range map[string]haft.ToolFilter{
 		"tools": {After: "a"}, "tools by tag": {Tag: "a"}, "tools by category": {Category: "a"},
 		"tools by kind": {Kind: haft.KindBash},
 	} {
-		text, args := toolQuery("acme", f)
-		add(name, text, args)
+		add(name, toolQuery("acme", f))
 	}
 	for name, f := range map[string]haft.CallFilter{
 		"calls": {}, "calls before": {Before: "c"}, "calls of user": {User: "u"},
@@ -56,19 +56,16 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		"calls of tool": {Tool: "t"}, "calls of turn": {Turn: "t"}, "calls of parent": {Parent: "p"},
 	} {
 		f.Org, f.Limit = "acme", 50
-		text, args := recordQuery(f, "", 1)
-		add(name, text, args)
+		add(name, recordQuery(f, "", 1))
 	}
-	text, args := recordQuery(haft.CallFilter{Org: "acme", Limit: 50}, haft.StatusError, 0)
-	add("calls by status", text, args)
-	add("queued calls", queuedQuery, []any{"acme", "p", 10})
-	add("running calls", runningQuery, []any{"p", "acme", 1, "c", 10})
-	add("answered calls", answeredQuery, []any{"acme", 1, "c", 10})
+	add("calls by status", recordQuery(haft.CallFilter{Org: "acme", Limit: 50}, haft.StatusError, 0))
+	add("queued calls", queuedQuery, "acme", "p", 10)
+	add("running calls", runningQuery, "p", "acme", 1, "c", 10)
+	add("answered calls", answeredQuery, "acme", 1, "c", 10)
 	place := haft.AuditPlace{Time: time.Unix(1, 0), Seq: 7}
 	later := place.Time.Add(time.Hour)
 	for name, f := range map[string]haft.AuditFilter{"audit": {}, "audit from the start": {Oldest: true}} {
-		text, args := numberQuery("acme", f, place)
-		add(name, text, args)
+		add(name, numberQuery("acme", f, place))
 	}
 	for name, f := range map[string]haft.AuditFilter{
 		"a kind": {Kind: "k"}, "a user": {User: "u"}, "an agent": {Agent: "a"}, "a tool": {Tool: "t"},
@@ -80,26 +77,22 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 	} {
 		for _, f.Oldest = range []bool{false, true} {
 			name := fmt.Sprintf("%s, oldest %t", name, f.Oldest)
-			text, args := facetQuery("acme", f, place, facetsOf(f), nil)
-			add("audit of "+name, text, args)
-			text, args = facetQuery("acme", f, haft.AuditPlace{}, facetsOf(f), nil)
-			add("first audit of "+name, text, args)
-			text, args = lastOfPageQuery("acme", f, place, facetsOf(f)[0])
-			add("audit of, how far, "+name, text, args)
+			add("audit of "+name, facetQuery("acme", f, place, facetsOf(f), nil))
+			add("first audit of "+name, facetQuery("acme", f, haft.AuditPlace{}, facetsOf(f), nil))
+			add("audit of, how far, "+name, lastOfPageQuery("acme", f, place, facetsOf(f)[0]))
 		}
 	}
-	add("audit counted", countQuery, []any{"acme", facetKind, "k", fewRows})
-	text, args = facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{},
-		[]facet{{facetKind, "k"}, {facetUser, "u"}}, &place)
-	add("audit up to a place", text, args)
+	add("audit counted", countQuery, "acme", facetKind, "k", fewRows)
+	add("audit up to a place", facetQuery("acme", haft.AuditFilter{Kind: "k"}, haft.AuditPlace{},
+		[]facet{{facetKind, "k"}, {facetUser, "u"}}, &place))
 	for name, f := range map[string]event.Filter{"events": {}, "events of org": {Org: "acme"},
 		"events of call": {Org: "acme", Call: "c"}} {
-		text, args := eventQuery(f, 1, 10)
-		add(name, text, args)
+		add(name, eventQuery(f, 1, 10))
 	}
 	var plans []Plan
 	for _, q := range list {
-		lines, err := s.plan(ctx, explain+" "+q.text, q.args)
+		text, own, _ := q.sql()
+		lines, err := s.plan(ctx, explain+" "+text, append(own, q.args...))
 		if err != nil {
 			return nil, fmt.Errorf("explain %s: %w", q.name, err)
 		}
@@ -119,7 +112,7 @@ func (s *Store) plan(ctx context.Context, text string, args []any) ([]string, er
 		return nil, err
 	}
 	var lines []string
-	err = each(rows, func(r scanner) error {
+	err = eachRow(rows, func(r scanner) error {
 		cells, to := make([]string, len(columns)), make([]any, len(columns))
 		for i := range cells {
 			to[i] = &cells[i]
@@ -220,3 +213,11 @@ func (s *Store) Writing() bool { return len(s.turn) == 0 }
 
 // MoveCondition is by what a call is moved.
 func MoveCondition() string { return insertCalls.tail }
+
+// LoggedTables are the tables to which rowsets add rows.
+func LoggedTables() (tables []string) {
+	for _, in := range rowsetInserts() {
+		tables = append(tables, strings.Fields(in.head)[2])
+	}
+	return tables
+}

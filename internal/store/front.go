@@ -9,11 +9,9 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"haft"
 	"haft/internal/audit"
@@ -93,10 +91,6 @@ func (s *Store) openFront(ctx context.Context) error {
 	return nil
 }
 
-// putMark keeps a number under a name.
-const putMark = "INSERT INTO marks (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET value = " +
-	"excluded.value"
-
 // begin opens the log, after a while.
 func (f *front) begin(ctx context.Context) error {
 	var raw [8]byte
@@ -108,7 +102,7 @@ func (f *front) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = f.s.write(ctx, func(ctx context.Context, t *tx) error {
+	err = f.s.write(ctx, "begin a log", func(ctx context.Context, t *tx) error {
 		if err := t.putEpoch(ctx, epoch); err != nil {
 			return err
 		}
@@ -265,17 +259,6 @@ func signal(c chan struct{}) {
 	}
 }
 
-// logged reports whether a query reads tables that rowsets have rows of.
-func logged(text string) bool {
-	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) }) {
-		switch word {
-		case "calls", "events", "audit", "audit_heads", "limits", "usage_hours", "marks":
-			return true
-		}
-	}
-	return false
-}
-
 // settle brings into the database what was acknowledged before.
 func (f *front) settle(ctx context.Context) error {
 	if f == nil || f.count.Load() == 0 {
@@ -383,7 +366,7 @@ func (f *front) maintain(ctx context.Context) {
 	log, due, void := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.logInvalid
 	f.order <- struct{}{}
 	if void { // whoever writes disowns it
-		if f.s.write(ctx, func(context.Context, *tx) error { return nil }) != nil {
+		if f.s.write(ctx, "abandon the log", func(context.Context, *tx) error { return nil }) != nil {
 			return // the file is still the one that the database names
 		}
 	}

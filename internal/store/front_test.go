@@ -18,6 +18,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/limit"
 	"haft/internal/store"
 	"haft/internal/store/sqlite"
 )
@@ -386,7 +387,7 @@ func someBatch(rnd *rand.Rand, i int, states map[int]int) store.Batch {
 		b.Events = append(b.Events, haft.Event{Seq: int64(i + 1), Type: haft.EventExecuting, Time: someTime, Call: id,
 			Tool: "add", Principal: p})
 		b.Audit = append(b.Audit, audit.Entry{Org: p.Org, Kind: "k", Actor: p, Call: id, Time: someTime})
-		b.Limits = append(b.Limits, store.LimitState{Key: fmt.Sprint("k", n%5), Tokens: float64(200 - i),
+		b.Limits = append(b.Limits, limit.State{Key: fmt.Sprint("k", n%5), Tokens: float64(200 - i),
 			Used: int64(i), At: someTime.Add(time.Duration(rnd.IntN(3)) * time.Second)})
 	}
 	return b

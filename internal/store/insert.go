@@ -22,38 +22,24 @@ func (in insert) text(n int, numbered bool) string {
 	var b strings.Builder
 	b.WriteString(in.head)
 	b.WriteString(" VALUES ")
-	writeRows(&b, n, in.cols, numbered)
-	b.WriteString(in.tail)
-	return b.String()
-}
-
-// writeRows writes placeholders for n rows.
-func writeRows(b *strings.Builder, n, cols int, numbered bool) {
-	arg := 0
-	for row := range n {
-		if row > 0 {
+	for arg := range n * in.cols {
+		switch {
+		case arg == 0:
+			b.WriteByte('(')
+		case arg%in.cols == 0:
+			b.WriteString("),(")
+		default:
 			b.WriteByte(',')
 		}
-		b.WriteByte('(')
-		for col := range cols {
-			if col > 0 {
-				b.WriteByte(',')
-			}
-			arg++
-			mark(b, arg, numbered)
+		if numbered {
+			b.WriteString("$" + strconv.Itoa(arg+1))
+		} else {
+			b.WriteByte('?')
 		}
-		b.WriteByte(')')
 	}
-}
-
-// mark writes one placeholder.
-func mark(b *strings.Builder, arg int, numbered bool) {
-	if !numbered {
-		b.WriteByte('?')
-		return
-	}
-	b.WriteByte('$')
-	b.WriteString(strconv.Itoa(arg))
+	b.WriteByte(')')
+	b.WriteString(in.tail)
+	return b.String()
 }
 
 // insertText returns the text for 1<<power rows of a kind, which is made once.
@@ -89,40 +75,4 @@ func (t *tx) add(ctx context.Context, in *insert, args []any) (int64, error) {
 		args, rows = args[n:], rows-1<<power
 	}
 	return changed, nil
-}
-
-// in returns a list of n placeholders, the first of which is number from. What
-// goes there is padded, so that there are few texts.
-func in(n, from int) string {
-	var b strings.Builder
-	b.WriteByte('(')
-	for i := range n {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		// Always numbered: other placeholders of the same text are.
-		mark(&b, from+i, true)
-	}
-	b.WriteByte(')')
-	return b.String()
-}
-
-// pad repeats the last of args until their number is a power of two.
-func pad(args []any) []any {
-	for n := len(args); n > 0 && n&(n-1) != 0; n = len(args) {
-		args = append(args, args[n-1])
-	}
-	return args
-}
-
-// chunks calls f with at most [maxRows] of list at a time.
-func chunks[T any](list []T, f func([]T) error) error {
-	for len(list) > 0 {
-		n := min(len(list), maxRows)
-		if err := f(list[:n]); err != nil {
-			return err
-		}
-		list = list[n:]
-	}
-	return nil
 }

@@ -3,7 +3,7 @@ package store
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -36,7 +36,7 @@ type keyProof struct {
 }
 
 // keyColumns are read in this order by scanKey.
-const keyColumns = "SELECT id, org, used, rev, doc FROM api_keys "
+const keyColumns unlogged = "SELECT id, org, used, rev, doc FROM api_keys "
 
 func scanKey(r scanner) (auth.Key, error) {
 	var k auth.Key
@@ -55,19 +55,6 @@ func scanKey(r scanner) (auth.Key, error) {
 	k.Rotated, k.Overlap = fromMicros(d.Rotated), fromMicros(d.Overlap)
 	k.Secret, k.Previous = auth.Proof(d.Secret), auth.Proof(d.Previous)
 	return k, nil
-}
-
-func (s *Store) keys(ctx context.Context, text string, args ...any) ([]auth.Key, error) {
-	var list []auth.Key
-	err := s.rows(ctx, func(r scanner) error {
-		k, err := scanKey(r)
-		list = append(list, k)
-		return err
-	}, text, args...)
-	if err != nil {
-		return nil, err
-	}
-	return list, nil
 }
 
 // A keyCache remembers keys of a store that nobody else writes to: every request
@@ -119,9 +106,9 @@ func clone(k auth.Key) auth.Key {
 }
 
 // writeKeys is write for what changes keys.
-func (s *Store) writeKeys(ctx context.Context, f func(context.Context, *tx) error) error {
+func (s *Store) writeKeys(ctx context.Context, doing string, f func(context.Context, *tx) error) error {
 	defer s.keyed.forget()
-	return s.write(ctx, f)
+	return s.write(ctx, doing, f)
 }
 
 // Key implements [auth.Keys].
@@ -142,14 +129,11 @@ func (s *Store) Key(ctx context.Context, id string) (auth.Key, error) {
 
 // readKey finds a key in the database.
 func (s *Store) readKey(ctx context.Context, id string) (auth.Key, error) {
-	list, err := s.keys(ctx, keyColumns+"WHERE id = $1", column(id))
+	k, err := find(ctx, s, "key", scanKey, keyColumns+"WHERE id = $1", column(id))
 	if err != nil {
-		return auth.Key{}, fmt.Errorf("find the key: %w", err)
+		return auth.Key{}, err
 	}
-	if len(list) == 0 {
-		return auth.Key{}, notFound("key")
-	}
-	return list[0], nil
+	return *k, nil
 }
 
 // Keys implements [auth.Keys]. Unlike other lists, one of no keys is empty.
@@ -157,33 +141,21 @@ func (s *Store) Keys(ctx context.Context, org, after string, limit int) ([]auth.
 	if limit <= 0 {
 		return nil, nil
 	}
-	list, err := s.keys(ctx, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3", column(org), column(after),
-		page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list keys: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list keys", scanKey, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3", column(org),
+		column(after), page(limit))
 }
 
 // HasKeys reports whether there is a key of any organisation.
 func (s *Store) HasKeys(ctx context.Context) (bool, error) {
-	some := false
-	err := s.rows(ctx, func(scanner) error { some = true; return nil }, "SELECT id FROM api_keys LIMIT 1")
-	if err != nil {
-		return false, fmt.Errorf("look for keys: %w", err)
-	}
-	return some, nil
+	return value[bool](ctx, s, "look for keys", unlogged("SELECT EXISTS (SELECT 1 FROM api_keys)"))
 }
 
 // PutKey implements [auth.Keys].
 func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
-	if err := need("the id of the key", k.ID); err != nil {
+	if err := errors.Join(need("the id of the key", k.ID), need("the organisation of the key", k.Org)); err != nil {
 		return err
 	}
-	if err := need("the organisation of the key", k.Org); err != nil {
-		return err
-	}
-	doc, err := encode(keyDoc{
+	doc, err := encodeText("the key", keyDoc{
 		Name: k.Name, User: k.User, Agent: k.Agent, Roles: k.Roles, Scope: k.Scope, SignedOnly: k.SignedOnly,
 		Disabled: k.Disabled,
 		Created:  micros(k.Created), Expires: micros(k.Expires), Rotated: micros(k.Rotated), Overlap: micros(k.Overlap),
@@ -192,51 +164,29 @@ func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
 	if err != nil {
 		return err
 	}
-	if len(doc) > MaxText {
-		return invalid("the key has %d bytes, %d is the most", len(doc), MaxText)
-	}
 	text := "INSERT INTO api_keys (id, org, doc, used, rev) VALUES ($1, $2, $3, $4, 1) ON CONFLICT (id) DO NOTHING"
 	last := micros(k.LastUsed)
 	if k.Rev != 0 {
 		text = "UPDATE api_keys SET doc = $3, rev = rev + 1 WHERE id = $1 AND org = $2 AND rev = $4"
 		last = k.Rev
 	}
-	err = s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, text, k.ID, k.Org, doc, last)
-		if err == nil && n == 0 {
-			return conflict("the key was changed meanwhile")
-		}
-		return err
+	return s.writeKeys(ctx, "keep the key", func(ctx context.Context, t *tx) error {
+		return t.execOr(ctx, conflict("the key was changed meanwhile"), text, k.ID, k.Org, doc, last)
 	})
-	if err != nil {
-		return fmt.Errorf("keep the key: %w", err)
-	}
-	return nil
 }
 
 // TouchKey implements [auth.Keys].
 func (s *Store) TouchKey(ctx context.Context, id string, at time.Time) error {
-	err := s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
+	return s.writeKeys(ctx, "keep the last use of the key", func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, "UPDATE api_keys SET used = $1 WHERE id = $2 AND used < $1", micros(at), column(id))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("keep the last use of the key: %w", err)
-	}
-	return nil
 }
 
 // RemoveKey implements [auth.Keys].
 func (s *Store) RemoveKey(ctx context.Context, org, id string) error {
-	err := s.writeKeys(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "DELETE FROM api_keys WHERE org = $1 AND id = $2", column(org), column(id))
-		if err == nil && n == 0 {
-			return notFound("key")
-		}
-		return err
+	return s.writeKeys(ctx, "remove the key", func(ctx context.Context, t *tx) error {
+		return t.execOr(ctx, notFound("key"), "DELETE FROM api_keys WHERE org = $1 AND id = $2", column(org),
+			column(id))
 	})
-	if err != nil {
-		return fmt.Errorf("remove the key: %w", err)
-	}
-	return nil
 }

@@ -2,14 +2,13 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
 // Lease makes owner the only one who does something of that name for a while, if nobody
 // else is, and reports whether it is. The clock is that of the database.
 func (s *Store) Lease(ctx context.Context, name, owner string, d time.Duration) (mine bool, err error) {
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
+	err = s.write(ctx, "take a lease", func(ctx context.Context, t *tx) error {
 		now, err := t.now(ctx)
 		if err != nil {
 			return err
@@ -21,32 +20,20 @@ func (s *Store) Lease(ctx context.Context, name, owner string, d time.Duration) 
 		mine = n > 0
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("take a lease: %w", err)
-	}
-	return mine, nil
+	return mine && err == nil, err
 }
 
 // EndLease gives back what owner leased. A lease that is somebody else's by now stays.
 func (s *Store) EndLease(ctx context.Context, name, owner string) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "DELETE FROM leases WHERE name = $1 AND owner = $2", column(name), column(owner))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("give back a lease: %w", err)
-	}
-	return nil
+	_, err := s.exec(ctx, "give back a lease", "DELETE FROM leases WHERE name = $1 AND owner = $2", column(name),
+		column(owner))
+	return err
 }
 
 // now is the time by the one clock that all processes share.
-func (t *tx) now(ctx context.Context) (now int64, err error) {
+func (t *tx) now(ctx context.Context) (int64, error) {
 	if t.s.dialect.Now == "" {
 		return micros(time.Now()), nil
 	}
-	rows, err := t.query(ctx, "SELECT "+t.s.dialect.Now)
-	if err != nil {
-		return 0, err
-	}
-	return now, each(rows, func(r scanner) error { return r.Scan(&now) })
+	return value[int64](ctx, t, "ask for the time", unlogged("SELECT "+t.s.dialect.Now))
 }

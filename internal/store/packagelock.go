@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 	"unicode/utf8"
 )
@@ -13,19 +12,12 @@ const MaxLockBody = 16 << 20
 // PackageLock returns a text about locked packages that an organisation keeps, or
 // [haft.CodeNotFound].
 func (s *Store) PackageLock(ctx context.Context, org, id string) (string, error) {
-	var body string
-	found := false
-	err := s.rows(ctx, func(r scanner) error {
-		found = true
-		return r.Scan(&body)
-	}, "SELECT body FROM locks WHERE org = $1 AND id = $2", column(org), column(id))
-	switch {
-	case err != nil:
-		return "", fmt.Errorf("read a lock of packages: %w", err)
-	case !found:
-		return "", notFound("lock of packages")
+	body, err := find(ctx, s, "lock of packages", scalar[string],
+		unlogged("SELECT body FROM locks WHERE org = $1 AND id = $2"), column(org), column(id))
+	if err != nil {
+		return "", err
 	}
-	return body, nil
+	return *body, nil
 }
 
 // PutPackageLock keeps a text about locked packages. If there is one of that id it
@@ -43,17 +35,13 @@ func (s *Store) PutPackageLock(ctx context.Context, org, id, body string, replac
 	if err := need("the id of the lock", id); err != nil {
 		return "", err
 	}
-	text := "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO NOTHING"
+	clash := "NOTHING"
 	if replace {
-		text = "INSERT INTO locks (org, id, created, body) VALUES ($1, $2, $3, $4) ON CONFLICT (org, id) DO UPDATE " +
-			"SET body = excluded.body, created = excluded.created"
+		clash = "UPDATE SET body = excluded.body, created = excluded.created"
 	}
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, text, column(org), column(id), micros(now), body)
-		return err
-	})
-	if err != nil {
-		return "", fmt.Errorf("keep a lock of packages: %w", err)
+	if _, err := s.exec(ctx, "keep a lock of packages", "INSERT INTO locks (org, id, created, body) VALUES "+
+		"($1, $2, $3, $4) ON CONFLICT (org, id) DO "+clash, column(org), column(id), micros(now), body); err != nil {
+		return "", err
 	}
 	return s.PackageLock(ctx, org, id)
 }

@@ -3,32 +3,26 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"haft"
 )
 
-const policyByOrg = "SELECT body, updated FROM policies WHERE org = $1"
+const policyByOrg unlogged = "SELECT body, updated FROM policies WHERE org = $1"
 
 func scanPolicy(r scanner) (haft.PolicyText, error) {
-	var body string
-	var at int64
-	err := r.Scan(&body, &at)
-	return haft.PolicyText{Text: []byte(body), Updated: fromMicros(at)}, err
+	p, err := scanPair[string, int64](r)
+	return haft.PolicyText{Text: []byte(p.a), Updated: fromMicros(p.b)}, err
 }
 
 // Policy returns the policy of an organisation; "" is the server's. The text is nil
 // if there is none.
-func (s *Store) Policy(ctx context.Context, org string) (p haft.PolicyText, err error) {
-	err = s.rows(ctx, func(r scanner) (err error) {
-		p, err = scanPolicy(r)
-		return err
-	}, policyByOrg, column(org))
-	if err != nil {
-		return haft.PolicyText{}, fmt.Errorf("read a policy: %w", err)
+func (s *Store) Policy(ctx context.Context, org string) (haft.PolicyText, error) {
+	p, err := first(ctx, s, "read a policy", scanPolicy, policyByOrg, column(org))
+	if p == nil {
+		p = &haft.PolicyText{}
 	}
-	return p, nil
+	return *p, err
 }
 
 // errPolicyMade says that a policy is there that was not a moment ago.
@@ -45,28 +39,20 @@ func (s *Store) PutPolicy(ctx context.Context, org string, p haft.PolicyText, au
 		kept, err = t.putPolicy(ctx, org, p, author)
 		return err
 	}
-	err := s.write(ctx, put)
+	err := s.write(ctx, "keep a policy", put)
 	if errors.Is(err, errPolicyMade) {
-		err = s.write(ctx, put) // it can be locked now
+		err = s.write(ctx, "keep a policy", put) // it can be locked now
 	}
 	if err != nil {
-		return nil, fmt.Errorf("keep a policy: %w", err)
+		return nil, err
 	}
 	return &kept, nil
 }
 
 func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText,
 	author string) (kept haft.PolicyText, err error) {
-	rows, err := t.query(ctx, policyByOrg+t.s.dialect.ForUpdate, column(org))
+	old, err := first(ctx, t, "read a policy", scanPolicy, policyByOrg+unlogged(t.s.dialect.ForUpdate), column(org))
 	if err != nil {
-		return kept, err
-	}
-	var old *haft.PolicyText
-	if err := each(rows, func(r scanner) error {
-		found, err := scanPolicy(r)
-		old = &found
-		return err
-	}); err != nil {
 		return kept, err
 	}
 	have, before := "", time.Time{}
@@ -81,17 +67,11 @@ func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText,
 		return kept, err
 	}
 	kept = haft.PolicyText{Text: p.Text, Updated: stamp(p.Updated, before)}
+	text := "INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO NOTHING"
 	if old != nil {
-		_, err = t.exec(ctx, "UPDATE policies SET body = $2, author = $3, updated = $4 WHERE org = $1", column(org),
-			string(p.Text), column(author), micros(kept.Updated))
-		return kept, err
+		text = "UPDATE policies SET body = $2, author = $3, updated = $4 WHERE org = $1"
 	}
-	n, err := t.exec(ctx,
-		"INSERT INTO policies (org, body, author, updated) VALUES ($1, $2, $3, $4) ON CONFLICT (org) DO NOTHING",
-		column(org), string(p.Text), column(author), micros(kept.Updated))
-	if err == nil && n == 0 {
-		return kept, &haft.Error{Code: haft.CodeConflict, Message: "it was changed by somebody else; look again first",
-			Err: errPolicyMade}
-	}
-	return kept, err
+	return kept, t.execOr(ctx, &haft.Error{Code: haft.CodeConflict, Err: errPolicyMade,
+		Message: "it was changed by somebody else; look again first"},
+		text, column(org), string(p.Text), column(author), micros(kept.Updated))
 }

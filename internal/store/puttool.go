@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"haft"
@@ -30,9 +29,9 @@ func (s *Store) PutTool(ctx context.Context, t haft.Tool,
 	if err := need("the id of the tool", string(t.ID)); err != nil {
 		return put, false, false, err
 	}
-	err = s.write(ctx, func(ctx context.Context, tx *tx) error {
+	err = s.write(ctx, "keep the tool", func(ctx context.Context, tx *tx) error {
 		put, created, same = haft.Tool{}, false, false
-		old, err := tx.find(ctx, t.Org, "t.org = $1 AND t.name = $2", column(t.Org), t.Name)
+		old, err := tx.findTool(ctx, t.Org, "t.name = $2", t.Name)
 		if err != nil {
 			return err
 		}
@@ -48,7 +47,7 @@ func (s *Store) PutTool(ctx context.Context, t haft.Tool,
 		return err
 	})
 	if err != nil {
-		return haft.Tool{}, false, false, fmt.Errorf("keep the tool: %w", err)
+		return haft.Tool{}, false, false, err
 	}
 	return put, created, same, nil
 }
@@ -125,19 +124,6 @@ func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOp
 	return put, same, t.keep(ctx, &kept, shown)
 }
 
-// stamp returns a time for a change that differs from that of the change before,
-// whatever the clock says.
-func stamp(at, before time.Time) time.Time {
-	if at.IsZero() {
-		at = time.Now()
-	}
-	at = at.UTC().Truncate(time.Microsecond)
-	if !at.After(before) {
-		at = before.Add(time.Microsecond)
-	}
-	return at
-}
-
 // SetTool lets change edit a tool with its current version, and keeps category,
 // tags, whether it is disabled, the number of the current version and, if change
 // touched it, the review of the version with that number. It returns what is kept,
@@ -148,15 +134,9 @@ func stamp(at, before time.Time) time.Time {
 func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string,
 	change func(*haft.Tool) error) (*haft.Tool, error) {
 	var kept haft.Tool
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
+	err := s.write(ctx, "change the tool", func(ctx context.Context, t *tx) error {
+		old, err := t.lockTool(ctx, org, id, condition)
 		if err != nil {
-			return err
-		}
-		if old == nil {
-			return notFound("tool")
-		}
-		if err := holds(condition, old.Revision()); err != nil {
 			return err
 		}
 		next := *old
@@ -170,7 +150,7 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, conditi
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("change the tool: %w", err)
+		return nil, err
 	}
 	return &kept, nil
 }
@@ -181,15 +161,9 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, conditi
 func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review,
 	activate bool) (*haft.Tool, error) {
 	var kept haft.Tool
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		old, err := t.find(ctx, org, "t.org = $1 AND t.id = $2", column(org), column(string(id)))
+	err := s.write(ctx, "keep the review", func(ctx context.Context, t *tx) error {
+		old, err := t.lockTool(ctx, org, id, condition)
 		if err != nil {
-			return err
-		}
-		if old == nil {
-			return notFound("tool")
-		}
-		if err := holds(condition, old.Revision()); err != nil {
 			return err
 		}
 		if err := t.setReview(ctx, id, number, r); err != nil {
@@ -203,7 +177,7 @@ func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condi
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("keep the review: %w", err)
+		return nil, err
 	}
 	return &kept, nil
 }

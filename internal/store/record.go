@@ -5,9 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"slices"
-	"strings"
 
 	"haft"
 )
@@ -35,29 +33,12 @@ func scanRecord(r scanner) (haft.Record, error) {
 	return rec, err
 }
 
-// records runs a query for recordColumns.
-func (s *Store) records(ctx context.Context, text string, args ...any) ([]haft.Record, error) {
-	var list []haft.Record
-	err := s.rows(ctx, func(r scanner) error {
-		rec, err := scanRecord(r)
-		list = append(list, rec)
-		return err
-	}, text, args...)
-	return list, err
-}
+const recordByID logged = "SELECT " + recordColumns + " FROM calls WHERE id = $1 AND org = $2"
 
 // Record returns what is kept of a call, with what is sealed, or
 // [haft.CodeNotFound].
 func (s *Store) Record(ctx context.Context, org string, id haft.CallID) (*haft.Record, error) {
-	list, err := s.records(ctx, "SELECT "+recordColumns+" FROM calls WHERE id = $1 AND org = $2", column(string(id)),
-		column(org))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("find the call: %w", err)
-	case len(list) == 0:
-		return nil, notFound("call")
-	}
-	return &list[0], nil
+	return find(ctx, s, "call", scanRecord, recordByID, column(string(id)), column(org))
 }
 
 // Records lists the calls of an organisation, newest first, without what is
@@ -72,20 +53,14 @@ func (s *Store) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, 
 	f.Limit = page(f.Limit)
 	var before int64
 	if f.Before != "" {
-		err := s.rows(ctx, func(r scanner) error { return r.Scan(&before) },
-			"SELECT created FROM calls WHERE id = $1 AND org = $2", column(string(f.Before)), column(f.Org))
+		created, err := find(ctx, s, "call", scalar[int64],
+			logged("SELECT created FROM calls WHERE id = $1 AND org = $2"), column(string(f.Before)), column(f.Org))
 		if err != nil {
-			return nil, fmt.Errorf("list calls: %w", err)
+			return nil, err
 		}
-		if before == 0 {
-			return nil, notFound("call")
-		}
+		before = *created
 	}
-	list, err := s.eachStatus(ctx, f, before)
-	if err != nil {
-		return nil, fmt.Errorf("list calls: %w", err)
-	}
-	return list, nil
+	return s.eachStatus(ctx, f, before)
 }
 
 // eachStatus asks for the statuses of f one by one: each is a range of an index,
@@ -98,17 +73,16 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 	if len(statuses) == 0 {
 		statuses = []haft.Status{""}
 	}
-	var list []haft.Record
+	var all []haft.Record
 	for _, status := range statuses {
-		text, args := recordQuery(f, status, before)
-		part, err := s.records(ctx, text, args...)
+		part, err := list(ctx, s, "list calls", scanRecord, recordQuery(f, status, before))
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, part...)
+		all = append(all, part...)
 	}
 	if len(statuses) > 1 {
-		slices.SortStableFunc(list, func(a, b haft.Record) int {
+		slices.SortStableFunc(all, func(a, b haft.Record) int {
 			if f.Oldest {
 				a, b = b, a
 			}
@@ -116,20 +90,18 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 				cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
 		})
 	}
-	return list[:min(len(list), f.Limit)], nil
+	return all[:min(len(all), f.Limit)], nil
 }
 
 // recordQuery returns the query for one page. The terms that look superfluous,
 // such as that a user who is asked for is not empty, say to the planner that a
 // partial index has all the rows.
-func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, []any) {
-	var b strings.Builder
+func recordQuery(f haft.CallFilter, status haft.Status, before int64) query {
 	order, side := " DESC", "<"
 	if f.Oldest {
 		order, side = "", ">"
 	}
-	args := []any{column(f.Org)}
-	b.WriteString("SELECT doc, status, owner, NULL FROM calls WHERE org = $1")
+	q := build("SELECT doc, status, owner, NULL FROM calls WHERE org = ?", column(f.Org))
 	for _, c := range []struct{ name, value string }{
 		{"chain", string(f.Chain)}, {"parent", string(f.Parent)}, {"turn", f.Turn}, {"usr", f.User}, {"agent", f.Agent},
 		{"tool", f.Tool}, {"status", string(status)},
@@ -137,27 +109,22 @@ func recordQuery(f haft.CallFilter, status haft.Status, before int64) (string, [
 		if c.value == "" {
 			continue
 		}
-		args = append(args, column(c.value))
-		fmt.Fprintf(&b, " AND %s = $%d", c.name, len(args))
+		q.add(" AND "+c.name+" = ?", column(c.value))
 		if c.name != "tool" && c.name != "status" {
-			fmt.Fprintf(&b, " AND %s <> ''", c.name)
+			q.add(" AND " + c.name + " <> ''")
 		}
 	}
 	if !f.Since.IsZero() {
-		args = append(args, micros(f.Since))
-		fmt.Fprintf(&b, " AND created >= $%d", len(args))
+		q.add(" AND created >= ?", micros(f.Since))
 	}
 	if !f.Until.IsZero() {
-		args = append(args, micros(f.Until))
-		fmt.Fprintf(&b, " AND created < $%d", len(args))
+		q.add(" AND created < ?", micros(f.Until))
 	}
 	if f.Before != "" {
-		args = append(args, before, column(string(f.Before)))
-		fmt.Fprintf(&b, " AND (created, id) %s ($%d, $%d)", side, len(args)-1, len(args))
+		q.add(" AND (created, id) "+side+" (?, ?)", before, column(string(f.Before)))
 	}
-	args = append(args, f.Limit)
-	fmt.Fprintf(&b, " ORDER BY created%[1]s, id%[1]s LIMIT $%[2]d", order, len(args))
-	return b.String(), args
+	q.add(" ORDER BY created"+order+", id"+order+" LIMIT ?", f.Limit)
+	return q.logged()
 }
 
 // Turn lists the calls of one turn of an agent, oldest first, at most [MaxPage].
@@ -165,12 +132,9 @@ func (s *Store) Turn(ctx context.Context, org, agent, turn string) ([]haft.Recor
 	if turn == "" {
 		return nil, nil
 	}
-	list, err := s.records(ctx, turnQuery, column(org), column(turn), column(agent), MaxPage)
-	if err != nil {
-		return nil, fmt.Errorf("list the calls of a turn: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list the calls of a turn", scanRecord, turnQuery, column(org), column(turn), column(agent),
+		MaxPage)
 }
 
-const turnQuery = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND agent " +
-	"= $3 ORDER BY created, id LIMIT $4"
+const turnQuery logged = "SELECT doc, status, owner, NULL FROM calls WHERE org = $1 AND turn = $2 AND turn <> '' AND " +
+	"agent = $3 ORDER BY created, id LIMIT $4"

@@ -134,12 +134,12 @@ func (f *front) following(ctx context.Context, sets []*rowset) (int, error) {
 			const org, seq, prev, hash = 0, 1, 5, 6
 			last, ok := ends[row[org]]
 			if !ok {
-				rows, err := f.s.conn.QueryContext(ctx, lastEntry, row[org])
+				rows, err := f.s.conn.QueryContext(ctx, string(lastEntry), row[org])
 				if err != nil {
 					return 0, err
 				}
 				var text string
-				if err := each(rows, func(r scanner) error { return r.Scan(&last.seq, &text) }); err != nil {
+				if err := eachRow(rows, func(r scanner) error { return r.Scan(&last.seq, &text) }); err != nil {
 					return 0, err
 				}
 				last.hash = text
@@ -246,7 +246,7 @@ func readMarks(ctx context.Context, db interface {
 	if err != nil {
 		return m, err
 	}
-	err = each(rows, func(r scanner) error {
+	err = eachRow(rows, func(r scanner) error {
 		var name string
 		var value int64
 		err := r.Scan(&name, &value)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/limit"
 	"haft/internal/store"
 )
 
@@ -25,7 +26,7 @@ func rows(t testing.TB) []byte {
 		},
 		Events: []haft.Event{{Cursor: 1, Seq: 1, Type: haft.EventExecuting, Time: now, Call: "a", Tool: "add",
 			Principal: p}},
-		Limits: []store.LimitState{{Key: "k", Tokens: 0.5, Used: -1, At: now}},
+		Limits: []limit.State{{Key: "k", Tokens: 0.5, Used: -1, At: now}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -53,15 +54,6 @@ func wordsOf(t *haft.Tool, description string) map[string]int64 {
 	return weights
 }
 
-func sortedWords(weights map[string]int64) []string {
-	list := make([]string, 0, len(weights))
-	for w := range weights {
-		list = append(list, w)
-	}
-	slices.Sort(list)
-	return list
-}
-
 // words splits text into at most so many words in lower case. Words end where
 // letters and digits do, and between a small and a capital letter. In scripts
 // without spaces every character is a word.
@@ -102,27 +94,19 @@ func words(text string, most int) []string {
 
 // A candidate is a tool that has some of the words of a query.
 type candidate struct {
-	id    string
-	has   [maxQueryWords]int64 // the weight of each word of the query in it
-	score float64
-	exact bool // the query is its name
+	id  string
+	has [maxQueryWords]int64 // the weight of each word of the query in it
 }
 
-// A poll collects candidates.
-type poll struct {
-	list  []candidate
-	index map[string]int // by id
-}
+// candidates are those of one search, by id.
+type candidates map[string]*candidate
 
 // note keeps that a tool has word number i of the query.
-func (p *poll) note(i int, id string, weight int64) {
-	at, ok := p.index[id]
-	if !ok {
-		at = len(p.list)
-		p.index[id] = at
-		p.list = append(p.list, candidate{id: id})
+func (c candidates) note(i int, id string, weight int64) {
+	if c[id] == nil {
+		c[id] = &candidate{id: id}
 	}
-	p.list[at].has[i] = max(p.list[at].has[i], weight)
+	c[id].has[i] = max(c[id].has[i], weight)
 }
 
 // SearchTools finds tools by the words of their names, tags, categories and
@@ -142,21 +126,21 @@ func (s *Store) searchFiltered(ctx context.Context, org string, f haft.ToolFilte
 	if err != nil {
 		return nil, fmt.Errorf("search tools: %w", err)
 	}
-	var list []haft.Tool
-	for len(found) > 0 && len(list) < page(f.Limit) {
-		n := min(len(found), maxRows, page(f.Limit)-len(list))
+	var fit []haft.Tool
+	for len(found) > 0 && len(fit) < page(f.Limit) {
+		n := min(len(found), maxRows, page(f.Limit)-len(fit))
 		tools, err := s.load(ctx, org, found[:n])
 		if err != nil {
-			return nil, fmt.Errorf("search tools: %w", err)
+			return nil, err
 		}
 		for _, t := range tools {
 			if fits(f, &t) {
-				list = append(list, t)
+				fit = append(fit, t)
 			}
 		}
 		found = found[n:]
 	}
-	return list, nil
+	return fit, nil
 }
 
 // fits reports whether a tool is among those that f lists, but for the search.
@@ -168,18 +152,19 @@ func fits(f haft.ToolFilter, t *haft.Tool) bool {
 
 // loadQuery asks by id. What is compared with the organisation is not a column
 // that has an index: SQLite would read all its tools instead.
-const loadQuery = toolFrom + "t.org || '' = $1 AND t.id IN "
+func loadQuery(org string, ids []any) query {
+	q := build(string(toolFrom)+"t.org || '' = ? AND t.id IN ", column(org))
+	q.in(ids)
+	return q.unlogged()
+}
 
 // load returns the tools of candidates, in their order.
-func (s *Store) load(ctx context.Context, org string, part []candidate) ([]haft.Tool, error) {
-	args := []any{column(org)}
-	rank := make(map[string]int, len(part))
+func (s *Store) load(ctx context.Context, org string, part []*candidate) ([]haft.Tool, error) {
+	ids, rank := make([]any, len(part)), make(map[string]int, len(part))
 	for i, c := range part {
-		rank[c.id] = i
-		args = append(args, c.id)
+		ids[i], rank[c.id] = c.id, i
 	}
-	ids := pad(args[1:])
-	tools, err := s.tools(ctx, org, loadQuery+in(len(ids), 2), append(args[:1:1], ids...)...)
+	tools, err := list(ctx, s, "search tools", toolsOf(org), loadQuery(org, ids))
 	slices.SortFunc(tools, func(a, b haft.Tool) int {
 		return cmp.Compare(rank[column(string(a.ID))], rank[column(string(b.ID))])
 	})
@@ -187,21 +172,21 @@ func (s *Store) load(ctx context.Context, org string, part []candidate) ([]haft.
 }
 
 // search returns what has words of text, the best first.
-func (s *Store) search(ctx context.Context, org, text string) ([]candidate, error) {
-	var query []string
+func (s *Store) search(ctx context.Context, org, text string) ([]*candidate, error) {
+	var asked []string
 	for _, w := range words(text, maxToolWords) {
-		if !slices.Contains(query, w) && len(query) < maxQueryWords {
-			query = append(query, w)
+		if !slices.Contains(asked, w) && len(asked) < maxQueryWords {
+			asked = append(asked, w)
 		}
 	}
-	if len(query) == 0 {
+	if len(asked) == 0 {
 		return nil, nil
 	}
 	// First a short look: if some tools have a word that few have, they come first,
 	// and nobody has to look at all that have the others.
-	found, rare, full, err := s.poll(ctx, org, query, firstLook)
+	found, rare, full, err := s.poll(ctx, org, asked, firstLook)
 	if err == nil && full && !slices.ContainsFunc(rare, func(says float64) bool { return says > common }) {
-		found, rare, full, err = s.poll(ctx, org, query, maxCandidates)
+		found, rare, full, err = s.poll(ctx, org, asked, maxCandidates)
 	}
 	if err != nil {
 		return nil, err
@@ -210,17 +195,16 @@ func (s *Store) search(ctx context.Context, org, text string) ([]candidate, erro
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, err
 	}
-	found.rank(rare, column(string(id)))
-	if !full || len(query) == 1 {
-		return found.list, nil
+	best := found.rank(rare, column(string(id)))
+	if !full || len(asked) == 1 {
+		return best, nil
 	}
 	// Of a word that many tools have not all were looked at: ask what the best
 	// candidates have of it.
-	if err := s.complete(ctx, found, query); err != nil {
+	if err := s.complete(ctx, found, best[:min(len(best), maxRows)], asked); err != nil {
 		return nil, err
 	}
-	found.rank(rare, column(string(id)))
-	return found.list, nil
+	return found.rank(rare, column(string(id))), nil
 }
 
 // common is what a word says that more tools have than a first look shows, or none.
@@ -228,94 +212,80 @@ const common = 1
 
 // poll asks who has the words of a query, at most so many for each. It returns how
 // much each word says, and whether it may not have seen all.
-func (s *Store) poll(ctx context.Context, org string, query []string,
-	most int) (found *poll, says []float64, full bool, err error) {
-	found, says = &poll{index: make(map[string]int)}, make([]float64, len(query))
-	for i, word := range query {
-		n, err := s.gather(ctx, found, i, exactQuery, column(org), word, most)
+func (s *Store) poll(ctx context.Context, org string, asked []string,
+	most int) (found candidates, says []float64, full bool, err error) {
+	found, says = make(candidates), make([]float64, len(asked))
+	gather := func(i int, q query, args ...any) (int, error) {
+		all, err := list(ctx, s, "look for a word", scanPair[string, int64], q, args...)
+		for _, has := range all {
+			found.note(i, has.a, has.b)
+		}
+		full = full || len(all) == most
+		return len(all), err
+	}
+	for i, word := range asked {
+		n, err := gather(i, exactQuery, column(org), word, most)
 		if err != nil {
 			return nil, nil, false, err
 		}
-		full = full || n == most
 		says[i] = common
 		if n > 0 && n < most {
 			says[i] = common + math.Log(1+maxCandidates/float64(n))
 		}
-		if i < len(query)-1 {
-			continue
-		}
-		if n, err = s.gather(ctx, found, i, prefixQuery, column(org), word, word+string(unicode.MaxRune),
-			most); err != nil {
-			return nil, nil, false, err
-		}
-		full = full || n == most
 	}
-	return found, says, full, nil
+	word := asked[len(asked)-1]
+	_, err = gather(len(asked)-1, prefixQuery, column(org), word, word+string(unicode.MaxRune), most)
+	return found, says, full, err
 }
 
 const (
-	completeQuery = "SELECT tool, word, weight * 2 FROM tool_words WHERE tool IN "
-	exactQuery    = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, " +
+	exactQuery unlogged = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, " +
 		"tool DESC LIMIT $3"
-	prefixQuery = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY word, " +
-		"weight, tool LIMIT $4"
+	prefixQuery unlogged = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY " +
+		"word, weight, tool LIMIT $4"
 )
 
-// gather notes who has word number i of a query, and returns how many.
-func (s *Store) gather(ctx context.Context, found *poll, i int, text string, args ...any) (int, error) {
-	seen := 0
-	var id string
-	var weight int64
-	err := s.rows(ctx, func(r scanner) error {
-		if err := r.Scan(&id, &weight); err != nil {
-			return err
-		}
-		seen++
-		found.note(i, id, weight)
-		return nil
-	}, text, args...)
-	return seen, err
+// completeQuery asks which of some words some tools have.
+func completeQuery(ids []any, asked []string) query {
+	q := build("SELECT tool, word, weight * 2 FROM tool_words WHERE tool IN ")
+	q.in(ids)
+	q.add(" AND word IN ")
+	q.in(columns(asked))
+	return q.unlogged()
 }
 
 // complete notes all words of a query that the best candidates have.
-func (s *Store) complete(ctx context.Context, found *poll, query []string) error {
-	ids, asked := make([]any, 0, maxRows), make([]any, len(query))
-	for _, c := range found.list[:min(len(found.list), maxRows)] {
-		ids = append(ids, c.id)
+func (s *Store) complete(ctx context.Context, found candidates, best []*candidate, asked []string) error {
+	ids := make([]any, len(best))
+	for i, c := range best {
+		ids[i] = c.id
 	}
-	for i, word := range query {
-		asked[i] = word
-	}
-	ids, asked = pad(ids), pad(asked)
-	text := completeQuery + in(len(ids), 1) + " AND word IN " + in(len(asked), len(ids)+1)
-	return s.rows(ctx, func(r scanner) error {
+	return each(ctx, s, func(r scanner) error {
 		var id, word string
 		var weight int64
 		if err := r.Scan(&id, &word, &weight); err != nil {
 			return err
 		}
-		found.note(slices.Index(query, word), id, weight)
+		found.note(slices.Index(asked, word), id, weight)
 		return nil
-	}, text, append(ids, asked...)...)
+	}, completeQuery(ids, asked))
 }
 
 // rank orders candidates: the one that was named, those with most of the words,
 // those with the weightiest.
-func (p *poll) rank(rare []float64, named string) {
-	for i := range p.list {
-		c := &p.list[i]
-		c.score, c.exact = 0, c.id == named
-		for word, weight := range c.has[:len(rare)] {
+func (c candidates) rank(rare []float64, named string) []*candidate {
+	scores := make(map[string]float64, len(c))
+	for id, one := range c {
+		for word, weight := range one.has[:len(rare)] {
 			if weight > 0 {
-				c.score += 1000 + float64(weight)*rare[word]
+				scores[id] += 1000 + float64(weight)*rare[word]
 			}
 		}
+		if id == named {
+			scores[id] = math.Inf(1)
+		}
 	}
-	slices.SortFunc(p.list, func(a, b candidate) int {
-		return cmp.Or(cmp.Compare(number(b.exact), number(a.exact)), cmp.Compare(b.score, a.score),
-			strings.Compare(a.id, b.id))
+	return slices.SortedFunc(maps.Values(c), func(a, b *candidate) int {
+		return cmp.Or(cmp.Compare(scores[b.id], scores[a.id]), strings.Compare(a.id, b.id))
 	})
-	for i := range p.list {
-		p.index[p.list[i].id] = i
-	}
 }

@@ -3,38 +3,33 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 	"unicode/utf8"
 
 	"haft"
+	"haft/internal/limit"
 )
 
 // Limits returns the states that are kept of keys, in no order.
-func (s *Store) Limits(ctx context.Context, keys []string) ([]LimitState, error) {
-	var list []LimitState
-	err := chunks(keys, func(part []string) error {
-		args := make([]any, len(part))
+func (s *Store) Limits(ctx context.Context, keys []string) (all []limit.State, err error) {
+	err = chunks(keys, func(part []string) error {
 		byColumn := make(map[string]string, len(part))
-		for i, key := range part {
-			args[i] = column(key)
+		for _, key := range part {
 			byColumn[column(key)] = key
 		}
-		args = pad(args)
-		return s.rows(ctx, func(r scanner) error {
-			var l LimitState
+		q := build("SELECT name, tokens, used, at FROM limits WHERE name IN ")
+		q.in(columns(part))
+		found, err := list(ctx, s, "read limits", func(r scanner) (l limit.State, err error) {
 			var at int64
-			err := r.Scan(&l.Key, &l.Tokens, &l.Used, &at)
+			err = r.Scan(&l.Key, &l.Tokens, &l.Used, &at)
 			l.Key, l.At = byColumn[l.Key], fromMicros(at)
-			list = append(list, l)
-			return err
-		}, "SELECT name, tokens, used, at FROM limits WHERE name IN "+in(len(args), 1), args...)
+			return l, err
+		}, q.logged())
+		all = append(all, found...)
+		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read limits: %w", err)
-	}
-	return list, nil
+	return all, err
 }
 
 // PruneLimits forgets states from before a time, and returns how many. The time
@@ -46,17 +41,13 @@ func (s *Store) PruneLimits(ctx context.Context, before time.Time) (int, error) 
 
 // Cached returns a value that was kept and has not expired.
 func (s *Store) Cached(ctx context.Context, org, key string, now time.Time) (json.RawMessage, bool, error) {
-	var raw json.RawMessage
-	err := s.rows(ctx, func(r scanner) error {
-		var value string
-		err := r.Scan(&value)
-		raw = json.RawMessage(value)
-		return err
-	}, "SELECT value FROM cached WHERE org = $1 AND name = $2 AND expires > $3", column(org), column(key), micros(now))
-	if err != nil {
-		return nil, false, fmt.Errorf("read a cached value: %w", err)
+	text, err := first(ctx, s, "read a cached value", scalar[string],
+		unlogged("SELECT value FROM cached WHERE org = $1 AND name = $2 AND expires > $3"), column(org), column(key),
+		micros(now))
+	if err != nil || text == nil {
+		return nil, false, err
 	}
-	return raw, raw != nil, nil
+	return json.RawMessage(*text), true, nil
 }
 
 // PutCached keeps a value until it expires. One that is expired already is not
@@ -72,16 +63,10 @@ func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMess
 	case !expires.After(now):
 		return nil
 	}
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) ON CONFLICT "+
-			"(org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
-			column(org), column(key), string(raw), micros(expires))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("cache a value: %w", err)
-	}
-	return nil
+	_, err := s.exec(ctx, "cache a value", "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) "+
+		"ON CONFLICT (org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
+		column(org), column(key), string(raw), micros(expires))
+	return err
 }
 
 // PruneCached forgets values that have expired, and returns how many.
@@ -90,20 +75,17 @@ func (s *Store) PruneCached(ctx context.Context, now time.Time) (int, error) {
 		"ORDER BY expires LIMIT $2)", micros(now))
 }
 
+const chainByID unlogged = "SELECT doc FROM chains WHERE id = $1 AND org = $2"
+
 // Chain returns a chain, or [haft.CodeNotFound].
 func (s *Store) Chain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	return one[haft.Chain](ctx, s, "chain", "SELECT doc FROM chains WHERE id = $1 AND org = $2", column(string(id)),
-		column(org))
+	return find(ctx, s, "chain", doc[haft.Chain], chainByID, column(string(id)), column(org))
 }
 
 // OpenChains lists chains that are not final, oldest first.
 func (s *Store) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error) {
-	list, err := docs[haft.Chain](ctx, s, "SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1",
-		page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list open chains: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list open chains", doc[haft.Chain],
+		unlogged("SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1"), page(limit))
 }
 
 // document reports that text which must stay as it is cannot be kept.
@@ -119,13 +101,7 @@ func document(what, text string) error {
 
 // Setting returns a setting, or "" if there is none.
 func (s *Store) Setting(ctx context.Context, key string) (string, error) {
-	value := ""
-	err := s.rows(ctx, func(r scanner) error { return r.Scan(&value) }, "SELECT value FROM settings WHERE name = $1",
-		column(key))
-	if err != nil {
-		return "", fmt.Errorf("read a setting: %w", err)
-	}
-	return value, nil
+	return value[string](ctx, s, "read a setting", unlogged("SELECT value FROM settings WHERE name = $1"), column(key))
 }
 
 // PutSetting keeps a setting.
@@ -133,13 +109,7 @@ func (s *Store) PutSetting(ctx context.Context, key, value string) error {
 	if err := document("the setting", value); err != nil {
 		return err
 	}
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) DO UPDATE SET "+
-			"value = excluded.value", column(key), value)
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("keep a setting: %w", err)
-	}
-	return nil
+	_, err := s.exec(ctx, "keep a setting", "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) "+
+		"DO UPDATE SET value = excluded.value", column(key), value)
+	return err
 }

@@ -103,7 +103,7 @@ type Store struct {
 	// database has to be asked.
 	last atomic.Int64
 
-	readers  sync.Map // query text to reader
+	readers  sync.Map // query text to *sql.Stmt
 	prepared atomic.Int64
 	asked    atomic.Int64 // queries for reading
 	texts    sync.Map     // insert and power to text
@@ -250,8 +250,22 @@ func (t *tx) exec(ctx context.Context, text string, args ...any) (int64, error) 
 	return res.RowsAffected()
 }
 
-// query runs a query.
-func (t *tx) query(ctx context.Context, text string, args ...any) (*sql.Rows, error) {
+// execOr runs a statement, and returns none if it changes no row.
+func (t *tx) execOr(ctx context.Context, none error, text string, args ...any) error {
+	n, err := t.exec(ctx, text, args...)
+	if err == nil && n == 0 {
+		err = none
+	}
+	return err
+}
+
+// explain implements source: whoever began the transaction explains.
+func (t *tx) explain(err error) error { return err }
+
+// ask implements source. What is acknowledged is in the database already.
+func (t *tx) ask(ctx context.Context, q query, args []any) (*sql.Rows, error) {
+	text, own, _ := q.sql()
+	args = append(own, args...)
 	if t.tx != nil {
 		return t.tx.QueryContext(ctx, text, args...)
 	}
@@ -287,23 +301,44 @@ func (t *tx) stmt(ctx context.Context, text string) (*sql.Stmt, error) {
 }
 
 // write runs f in a transaction: all that f does is kept and on the disk when
-// write returns nil, and else nothing of it. f may be run more than once.
-func (s *Store) write(ctx context.Context, f func(context.Context, *tx) error) error {
+// write returns nil, and else nothing of it. f may be run more than once. doing says in
+// errors what for.
+func (s *Store) write(ctx context.Context, doing string, f func(context.Context, *tx) error) error {
+	var err error
 	if s.dialect.Shared {
-		return s.explain(s.writeShared(ctx, f))
+		err = s.writeShared(ctx, f)
+	} else {
+		err = s.owned(ctx, func(ctx context.Context) error { return s.writeOwned(ctx, f) })
 	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", doing, s.explain(err))
+	}
+	return nil
+}
+
+// exec runs one statement in a transaction of its own, and returns how many rows it changed.
+func (s *Store) exec(ctx context.Context, doing, text string, args ...any) (n int64, err error) {
+	err = s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		n, err = t.exec(ctx, text, args...)
+		return err
+	})
+	return n, err
+}
+
+// owned runs f with the order of the front and the turn taken, and with everything that was
+// acknowledged before in the database.
+func (s *Store) owned(ctx context.Context, f func(context.Context) error) error {
 	if err := ctx.Err(); err != nil {
-		return s.explain(err)
+		return err
 	}
 	if s.front != nil {
-		// What was acknowledged before comes before.
 		if err := take(ctx, s.front.order); err != nil {
-			return s.explain(err)
+			return err
 		}
 		defer func() { s.front.order <- struct{}{} }()
 	}
 	if err := take(ctx, s.turn); err != nil {
-		return s.explain(err)
+		return err
 	}
 	defer func() { s.turn <- struct{}{} }()
 	// From here on the end of ctx stops nothing. A statement that cannot be
@@ -311,10 +346,10 @@ func (s *Store) write(ctx context.Context, f func(context.Context, *tx) error) e
 	ctx = context.WithoutCancel(ctx)
 	if s.front != nil {
 		if err := s.front.settleTurn(ctx, true); err != nil {
-			return s.explain(err)
+			return err
 		}
 	}
-	return s.explain(s.writeOwned(ctx, f))
+	return f(ctx)
 }
 
 // take takes a token, unless ctx ends or the store is closed.
@@ -415,64 +450,32 @@ func (s *Store) writeOnce(ctx context.Context, f func(context.Context, *tx) erro
 	return inner.Commit()
 }
 
-// rows runs a query for reading and gives each row to scan.
-func (s *Store) rows(ctx context.Context, scan func(scanner) error, text string, args ...any) error {
-	rows, err := s.query(ctx, text, args)
-	if err != nil {
-		return s.explain(err)
-	}
-	return s.explain(each(rows, scan))
-}
-
-// query runs a query for reading, prepared if it is one of the first so many. The
+// ask implements source. The query is prepared if it is one of the first so many: the
 // texts are made of constants, but filters make many of them.
-func (s *Store) query(ctx context.Context, text string, args []any) (*sql.Rows, error) {
+func (s *Store) ask(ctx context.Context, q query, args []any) (*sql.Rows, error) {
 	s.asked.Add(1)
+	text, own, logged := q.sql()
+	args = append(own, args...)
 	known, ok := s.readers.Load(text)
-	if !ok {
-		if s.prepared.Load() >= maxStatements {
-			if err := s.front.settle(ctx); err != nil {
-				return nil, err
-			}
-			return s.read.QueryContext(ctx, text, args...)
-		}
+	if !ok && s.prepared.Load() < maxStatements {
 		made, err := s.read.PrepareContext(ctx, text)
 		if err != nil {
 			return nil, err
 		}
-		if known, ok = s.readers.LoadOrStore(text, reader{made, logged(text)}); ok {
-			if err := made.Close(); err != nil { // somebody was faster
-				return nil, err
-			}
-		} else {
+		var raced bool
+		if known, raced = s.readers.LoadOrStore(text, made); !raced {
 			s.prepared.Add(1)
+		} else if err := made.Close(); err != nil {
+			return nil, err
 		}
 	}
-	r := known.(reader)
-	if r.logged {
+	if logged {
 		if err := s.front.settle(ctx); err != nil {
 			return nil, err
 		}
 	}
-	return r.stmt.QueryContext(ctx, args...)
-}
-
-// A reader is a query that is prepared.
-type reader struct {
-	stmt   *sql.Stmt
-	logged bool // it reads what may still be in the log only
-}
-
-// A scanner is a row that can be read.
-type scanner interface{ Scan(dest ...any) error }
-
-// each gives every row to scan and closes rows.
-func each(rows *sql.Rows, scan func(scanner) error) error {
-	defer func() { _ = rows.Close() }() // its error is that of Err
-	for rows.Next() {
-		if err := scan(rows); err != nil {
-			return err
-		}
+	if known == nil {
+		return s.read.QueryContext(ctx, text, args...)
 	}
-	return rows.Err()
+	return known.(*sql.Stmt).QueryContext(ctx, args...)
 }

@@ -101,6 +101,15 @@ func encode(v any) (string, error) {
 	return utf8Text(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
 }
 
+// encodeText is encode for what may have at most [MaxText] bytes.
+func encodeText(what string, v any) (string, error) {
+	doc, err := encode(v)
+	if err == nil && len(doc) > MaxText {
+		return "", invalid("%s has %d bytes, %d is the most", what, len(doc), MaxText)
+	}
+	return doc, err
+}
+
 // buffers are what encode writes to: several times for each call.
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 

@@ -36,27 +36,33 @@ func (s *Store) TrailAfter(ctx context.Context, org string, after int64) iter.Se
 // AllCheckpoints returns every checkpoint of an organisation: first those of before there
 // were chains of them.
 func (s *Store) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpoint, error) {
-	var all []audit.Checkpoint
-	for after, more := int64(0), true; more; {
-		page, err := s.Checkpoints(ctx, org, after, MaxPage)
-		if err != nil {
-			return nil, err
+	all, err := allPages(func(last *audit.Checkpoint) ([]audit.Checkpoint, error) {
+		if last == nil {
+			last = &audit.Checkpoint{}
 		}
-		all = append(all, page...)
-		if more = len(page) == MaxPage; more {
-			after = page[len(page)-1].Seq
-		}
+		return s.Checkpoints(ctx, org, last.Seq, MaxPage)
+	})
+	if err != nil {
+		return nil, err
 	}
-	for after, more := int64(0), true; more; {
-		page, err := s.chained(ctx, "WHERE org = $1 AND number > $2 ORDER BY number LIMIT $3", column(org), after,
-			MaxPage)
-		if err != nil {
-			return nil, err
+	chained, err := allPages(func(last *audit.Checkpoint) ([]audit.Checkpoint, error) {
+		after := int64(0)
+		if last != nil {
+			after = last.Place.Number
 		}
-		all = append(all, page...)
-		if more = len(page) == MaxPage; more {
-			after = page[len(page)-1].Place.Number
+		return s.chained(ctx, "WHERE org = $1 AND number > $2 ORDER BY number LIMIT $3", column(org), after, MaxPage)
+	})
+	return append(all, chained...), err
+}
+
+// allPages reads pages, each after the last element of the one before, until one is not full.
+func allPages[T any](page func(last *T) ([]T, error)) (all []T, err error) {
+	var last *T
+	for {
+		part, err := page(last)
+		if all = append(all, part...); err != nil || len(part) < MaxPage {
+			return all, err
 		}
+		last = &all[len(all)-1]
 	}
-	return all, nil
 }

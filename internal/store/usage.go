@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -67,12 +68,8 @@ func usageRows(records []haft.Record) []any {
 	if len(sums) == 0 {
 		return nil
 	}
-	keys := make([]usageKey, 0, len(sums))
-	for k := range sums {
-		keys = append(keys, k)
-	}
 	// In one order, so that processes cannot wait for each other in a circle.
-	slices.SortFunc(keys, func(a, b usageKey) int {
+	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usageKey) int {
 		return cmp.Or(cmp.Compare(a.org, b.org), cmp.Compare(a.hour, b.hour), cmp.Compare(a.tool, b.tool),
 			cmp.Compare(a.user, b.user), cmp.Compare(a.agent, b.agent), cmp.Compare(a.state, b.state))
 	})
@@ -131,9 +128,8 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 		q.Limit = MaxPage
 	}
 	sums := map[sumKey]*haft.UsageSum{}
-	text, args := usageQuery(column(org), q)
 	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
-	err := s.rows(ctx, func(r scanner) error {
+	err := each(ctx, s, func(r scanner) error {
 		var k sumKey
 		var hour, calls, cached, wall, cpu, output int64
 		var status haft.Status
@@ -163,7 +159,7 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 		sum.CPU += haft.Millis(time.Duration(cpu) * time.Microsecond)
 		sum.Output += output
 		return nil
-	}, text, args...)
+	}, usageQuery(column(org), q))
 	if err != nil {
 		return nil, fmt.Errorf("sum up usage: %w", err)
 	}
@@ -198,31 +194,26 @@ func period(hour time.Time, day, month bool) time.Time {
 
 // usageQuery sums up by what is asked for. Days and months are made of hours
 // later: how long a month is no database has to know.
-func usageQuery(org string, q haft.UsageQuery) (string, []any) {
-	args := []any{org, micros(q.From) - micros(q.From)%hourMicros, micros(q.Until)}
-	where := "org = $1 AND hour >= $2 AND hour < $3"
-	var groups []string
-	part := func(name, value string, by bool) string {
-		if value != "" {
-			args = append(args, column(value))
-			where += fmt.Sprintf(" AND %s = $%d", name, len(args))
+func usageQuery(org string, q haft.UsageQuery) query {
+	groups, picked := []string{"status"}, []string{}
+	pick := func(name, none string, by ...haft.UsageBy) {
+		if slices.ContainsFunc(by, func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }) {
+			groups, none = append(groups, name), name
 		}
-		if !by {
-			return "''"
+		picked = append(picked, none)
+	}
+	pick("hour", "0", haft.ByHour, haft.ByDay, haft.ByMonth)
+	pick("tool", "''", haft.ByTool)
+	pick("usr", "''", haft.ByUser)
+	pick("agent", "''", haft.ByAgent)
+	text := build("SELECT "+strings.Join(picked, ", ")+", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), "+
+		"SUM(output) FROM usage_hours WHERE org = ? AND hour >= ? AND hour < ?",
+		org, micros(q.From)-micros(q.From)%hourMicros, micros(q.Until))
+	for _, c := range []struct{ name, value string }{{"tool", q.Tool}, {"usr", q.User}, {"agent", q.Agent}} {
+		if c.value != "" {
+			text.add(" AND "+c.name+" = ?", column(c.value))
 		}
-		groups = append(groups, name)
-		return name
 	}
-	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
-	hour := "0"
-	if by(haft.ByHour) || by(haft.ByDay) || by(haft.ByMonth) {
-		hour = "hour"
-		groups = append(groups, hour)
-	}
-	picked := []string{hour, part("tool", q.Tool, by(haft.ByTool)), part("usr", q.User, by(haft.ByUser)),
-		part("agent", q.Agent, by(haft.ByAgent))}
-	groups = append(groups, "status")
-	return "SELECT " + strings.Join(picked, ", ") +
-		", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM usage_hours WHERE " + where +
-		" GROUP BY " + strings.Join(groups, ", "), args
+	text.add(" GROUP BY " + strings.Join(groups, ", "))
+	return text.logged()
 }

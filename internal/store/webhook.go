@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,35 +30,22 @@ type Subscription struct {
 	Secret string
 }
 
-const webhookColumns = "SELECT id, org, disabled, position, doc, state, secret FROM webhooks "
+const webhookColumns unlogged = "SELECT disabled, position, doc, state, secret FROM webhooks "
 
-func scanWebhook(r scanner) (Subscription, error) {
-	var s Subscription
-	var id, org, doc, state string
-	var disabled, position int64
-	if err := r.Scan(&id, &org, &disabled, &position, &doc, &state, &s.Secret); err != nil {
-		return s, err
-	}
+func scanWebhook(r scanner) (s Subscription, err error) {
+	var doc, state string
+	var disabled int64
 	var now webhookState
-	if err := decode(doc, &s.Webhook); err != nil {
+	if err := r.Scan(&disabled, &s.Position, &doc, &state, &s.Secret); err != nil {
 		return s, err
 	}
-	if err := decode(state, &now); err != nil {
+	position := s.Position
+	if err := errors.Join(decode(doc, &s.Webhook), decode(state, &now)); err != nil {
 		return s, err
 	}
 	s.Disabled, s.Position = disabled != 0, position
 	s.Reason, s.FailingSince, s.Failure, s.Delivered = now.Reason, now.FailingSince, now.Failure, now.Delivered
 	return s, nil
-}
-
-func (s *Store) webhooks(ctx context.Context, text string, args ...any) ([]Subscription, error) {
-	var list []Subscription
-	err := s.rows(ctx, func(r scanner) error {
-		w, err := scanWebhook(r)
-		list = append(list, w)
-		return err
-	}, webhookColumns+text, args...)
-	return list, err
 }
 
 // AddWebhook keeps a new webhook with its secret. Its Position is where it begins.
@@ -74,28 +62,21 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 	if err != nil {
 		return nil, err
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		rows, err := t.query(ctx, "SELECT COUNT(*) FROM webhooks WHERE org = $1", column(w.Org))
+	err = s.write(ctx, "keep the webhook", func(ctx context.Context, t *tx) error {
+		have, err := value[int](ctx, t, "count webhooks", unlogged("SELECT COUNT(*) FROM webhooks WHERE org = $1"),
+			column(w.Org))
 		if err != nil {
-			return err
-		}
-		have := 0
-		if err := each(rows, func(r scanner) error { return r.Scan(&have) }); err != nil {
 			return err
 		}
 		if have >= MaxWebhooks {
 			return conflict(fmt.Sprintf("an organisation has at most %d webhooks", MaxWebhooks))
 		}
-		n, err := t.exec(ctx, "INSERT INTO webhooks (id, org, disabled, position, owner, lease, doc, state, secret) "+
-			"VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT (id) DO NOTHING",
-			string(w.ID), column(w.Org), number(w.Disabled), w.Position, doc, secret)
-		if err == nil && n == 0 {
-			return conflict("another webhook has that id")
-		}
-		return err
+		return t.execOr(ctx, conflict("another webhook has that id"), "INSERT INTO webhooks (id, org, disabled, "+
+			"position, owner, lease, doc, state, secret) VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT "+
+			"(id) DO NOTHING", string(w.ID), column(w.Org), number(w.Disabled), w.Position, doc, secret)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("keep the webhook: %w", err)
+		return nil, err
 	}
 	return &w, nil
 }
@@ -104,40 +85,25 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 func webhookDoc(w haft.Webhook) (string, error) {
 	w.Position, w.Reason, w.FailingSince, w.Failure, w.Delivered, w.Disabled = 0, "", time.Time{}, "", time.Time{},
 		false
-	doc, err := encode(w)
-	if err == nil && len(doc) > MaxText {
-		return "", invalid("the webhook has %d bytes, %d is the most", len(doc), MaxText)
-	}
-	return doc, err
+	return encodeText("the webhook", w)
 }
 
 // webhook returns a webhook that nobody else changes before the end, if it is what
 // the condition says.
 func (t *tx) webhook(ctx context.Context, org string, id haft.WebhookID, condition string) (*Subscription, error) {
-	rows, err := t.query(ctx, webhookColumns+"WHERE org = $1 AND id = $2"+t.s.dialect.ForUpdate, column(org),
-		column(string(id)))
+	w, err := find(ctx, t, "webhook", scanWebhook, webhookColumns+"WHERE org = $1 AND id = $2"+
+		unlogged(t.s.dialect.ForUpdate), column(org), column(string(id)))
 	if err != nil {
 		return nil, err
 	}
-	var found *Subscription
-	if err := each(rows, func(r scanner) error {
-		one, err := scanWebhook(r)
-		found = &one
-		return err
-	}); err != nil {
-		return nil, err
-	}
-	if found == nil {
-		return nil, notFound("webhook")
-	}
-	return found, holds(condition, found.Revision())
+	return w, holds(condition, w.Revision())
 }
 
 // SetWebhook replaces what people say of a webhook, if it is what If says. Enabling
 // one forgets how it failed; its place stays.
 func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, error) {
 	var kept haft.Webhook
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	err := s.write(ctx, "change the webhook", func(ctx context.Context, t *tx) error {
 		old, err := t.webhook(ctx, w.Org, w.ID, w.If)
 		if err != nil {
 			return err
@@ -163,54 +129,36 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("change the webhook: %w", err)
+		return nil, err
 	}
 	return &kept, nil
 }
 
 // Webhook returns one with its secret, or [haft.CodeNotFound].
 func (s *Store) Webhook(ctx context.Context, org string, id haft.WebhookID) (*Subscription, error) {
-	list, err := s.webhooks(ctx, "WHERE org = $1 AND id = $2", column(org), column(string(id)))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("find the webhook: %w", err)
-	case len(list) == 0:
-		return nil, notFound("webhook")
-	}
-	return &list[0], nil
+	return find(ctx, s, "webhook", scanWebhook, webhookColumns+"WHERE org = $1 AND id = $2", column(org),
+		column(string(id)))
 }
 
 // Webhooks lists those of an organisation by id. There are at most [MaxWebhooks].
 func (s *Store) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error) {
-	list, err := s.webhooks(ctx, "WHERE org = $1 ORDER BY id LIMIT $2", column(org), MaxPage)
-	if err != nil {
-		return nil, fmt.Errorf("list webhooks: %w", err)
-	}
-	hooks := make([]haft.Webhook, len(list))
-	for i, w := range list {
-		hooks[i] = w.Webhook
-	}
-	return hooks, nil
+	return list(ctx, s, "list webhooks", func(r scanner) (haft.Webhook, error) {
+		w, err := scanWebhook(r)
+		return w.Webhook, err
+	}, webhookColumns+"WHERE org = $1 ORDER BY id LIMIT $2", column(org), MaxPage)
 }
 
 // ActiveWebhooks lists those of all organisations that are enabled, by id, after
 // that id.
 func (s *Store) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
-	list, err := s.webhooks(ctx, "WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)),
-		page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list active webhooks: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list active webhooks", scanWebhook,
+		webhookColumns+"WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
 }
 
 // AllWebhooks lists those of all organisations, by id, after that id.
 func (s *Store) AllWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
-	list, err := s.webhooks(ctx, "WHERE id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list all webhooks: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list all webhooks", scanWebhook, webhookColumns+"WHERE id > $1 ORDER BY id LIMIT $2",
+		column(string(after)), page(limit))
 }
 
 // ResealWebhook replaces the secret of a webhook, if it is still w's. It reports
@@ -219,46 +167,32 @@ func (s *Store) ResealWebhook(ctx context.Context, w Subscription, next string) 
 	if err := document("the secret of the webhook", next); err != nil {
 		return false, err
 	}
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next,
-			column(string(w.ID)), w.Secret)
-		replaced = n > 0
-		return err
-	})
-	if err != nil {
-		return false, fmt.Errorf("seal a webhook again: %w", err)
-	}
-	return replaced, nil
+	n, err := s.exec(ctx, "seal a webhook again", "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next,
+		column(string(w.ID)), w.Secret)
+	return n > 0, err
 }
 
 // RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound],
 // or [haft.CodeConflict] if its revision is not the one of the condition.
 func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID, condition string) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	return s.write(ctx, "remove the webhook", func(ctx context.Context, t *tx) error {
 		if _, err := t.webhook(ctx, org, id, condition); err != nil {
 			return err
 		}
-		n, err := t.exec(ctx, "DELETE FROM webhooks WHERE org = $1 AND id = $2", column(org), column(string(id)))
-		if err == nil && n == 0 {
-			return notFound("webhook")
-		}
-		if err != nil {
+		if err := t.execOr(ctx, notFound("webhook"), "DELETE FROM webhooks WHERE org = $1 AND id = $2", column(org),
+			column(string(id))); err != nil {
 			return err
 		}
-		_, err = t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1", column(string(id)))
+		_, err := t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1", column(string(id)))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("remove the webhook: %w", err)
-	}
-	return nil
 }
 
 // LeaseWebhook makes owner the one who delivers for a webhook for a while, if nobody else
 // is, and reports whether it is. The clock is that of the database.
 func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (bool, error) {
 	mine := false
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
+	err := s.write(ctx, "lease a webhook", func(ctx context.Context, t *tx) error {
 		now, err := t.now(ctx)
 		if err != nil {
 			return err
@@ -269,10 +203,7 @@ func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner strin
 		mine = n == 1
 		return err
 	})
-	if err != nil {
-		return false, fmt.Errorf("lease a webhook: %w", err)
-	}
-	return mine, nil
+	return mine && err == nil, err
 }
 
 // MoveWebhook keeps how far a webhook is and how its deliveries go, with what could
@@ -284,15 +215,11 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 		return err
 	}
 	id := column(string(w.ID))
-	err = s.write(ctx, func(ctx context.Context, t *tx) error {
-		n, err := t.exec(ctx, "UPDATE webhooks SET position = $1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 "+
-			"ELSE disabled END WHERE id = $4 AND owner = $5 AND position <= $1",
-			w.Position, state, number(w.Disabled), id, column(owner))
-		if err != nil {
+	return s.write(ctx, "keep how a webhook goes", func(ctx context.Context, t *tx) error {
+		if err := t.execOr(ctx, conflict("somebody else delivers for the webhook"), "UPDATE webhooks SET position = "+
+			"$1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 ELSE disabled END WHERE id = $4 AND owner = $5 AND "+
+			"position <= $1", w.Position, state, number(w.Disabled), id, column(owner)); err != nil {
 			return err
-		}
-		if n == 0 {
-			return conflict("somebody else delivers for the webhook")
 		}
 		for _, l := range dead {
 			doc, err := encode(l)
@@ -311,37 +238,25 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 			"FROM dead_letters WHERE hook = $1 ORDER BY id DESC LIMIT $2) AS newest)", id, MaxDeadLetters)
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("keep how a webhook goes: %w", err)
-	}
-	return nil
 }
 
 // DeadLetters lists what a webhook could not be sent, oldest first, after that id.
 func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after string,
 	limit int) ([]haft.DeadLetter, error) {
-	list, err := docs[haft.DeadLetter](ctx, s, "SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY "+
-		"id LIMIT $3", column(string(hook)), column(after), page(limit))
-	if err != nil {
-		return nil, fmt.Errorf("list dead letters: %w", err)
-	}
-	return list, nil
+	return list(ctx, s, "list dead letters", doc[haft.DeadLetter],
+		unlogged("SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY id LIMIT $3"),
+		column(string(hook)), column(after), page(limit))
 }
 
 // DeadLetter returns one, or [haft.CodeNotFound].
 func (s *Store) DeadLetter(ctx context.Context, hook haft.WebhookID, id string) (*haft.DeadLetter, error) {
-	return one[haft.DeadLetter](ctx, s, "dead letter", "SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2",
-		column(string(hook)), column(id))
+	return find(ctx, s, "dead letter", doc[haft.DeadLetter],
+		unlogged("SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2"), column(string(hook)), column(id))
 }
 
 // RemoveDeadLetter forgets one. One that is not there is no error.
 func (s *Store) RemoveDeadLetter(ctx context.Context, hook haft.WebhookID, id string) error {
-	err := s.write(ctx, func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "DELETE FROM dead_letters WHERE hook = $1 AND id = $2", column(string(hook)), column(id))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("forget a dead letter: %w", err)
-	}
-	return nil
+	_, err := s.exec(ctx, "forget a dead letter", "DELETE FROM dead_letters WHERE hook = $1 AND id = $2",
+		column(string(hook)), column(id))
+	return err
 }

@@ -31,7 +31,7 @@ func (v *Vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env 
 	s := scope(org, agent)
 	defer v.Changed(org) // also if it failed: that may be after it was written
 	return Retry(func() error {
-		have, err := v.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, "", 0)
+		have, err := v.store.Secrets(ctx, &s, keeper.Row{}, 0)
 		if err != nil {
 			return err
 		}
@@ -44,10 +44,9 @@ func (v *Vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env 
 }
 
 // Prepare encrypts what has a value, and names what stays, of a scope that has those rows.
-func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []store.Secret,
+func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []keeper.Row,
 	env map[string]secret.Value) (store.OwnSecrets, error) {
-	next := store.OwnSecrets{Kind: string(s.Kind)}
-	rows := make([]keeper.Row, len(have))
+	next := store.OwnSecrets{Kind: s.Kind}
 	values := make(map[string]secret.Value, len(env))
 	for name, value := range env {
 		if value.IsZero() {
@@ -56,8 +55,7 @@ func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []store.Secret
 		}
 		values[name] = value
 	}
-	for i, r := range have {
-		rows[i] = row(r)
+	for _, r := range have {
 		bound, err := secret.DecodeBinding(r.Bound)
 		if err != nil {
 			return next, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
@@ -75,10 +73,7 @@ func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []store.Secret
 	if err != nil {
 		return next, err
 	}
-	ready, err := k.Prepare(ctx, s, rows, values)
-	for _, r := range ready {
-		next.Put = append(next.Put, kept(r))
-	}
+	next.Put, err = k.Prepare(ctx, s, have, values)
 	return next, err
 }
 
@@ -108,7 +103,7 @@ const ValueName = "VALUE"
 
 // Value reads what is stored in a scope, or [haft.CodeNotFound].
 func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
-	if _, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, ValueName); err != nil {
+	if _, err := v.store.Secret(ctx, s, ValueName); err != nil {
 		return nil, err // without asking for the master key
 	}
 	k, err := v.open(ctx)
@@ -130,7 +125,7 @@ func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
 // PutValue stores the one value of a scope; nil removes it.
 func (v *Vault) PutValue(ctx context.Context, s keeper.Scope, value []byte) error {
 	if value == nil {
-		err := v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, ValueName)
+		err := v.store.RemoveSecret(ctx, s, ValueName)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return nil
 		}

@@ -157,7 +157,7 @@ func errReplacing() error {
 // replace has the keys be encrypted under the master key of a file, and returns
 // the keeper to go on with and what is left to do. Precondition: opening is held.
 func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *keeper.Keeper, next string, err error) {
-	back := backend{v.store}
+	back := v.store
 	replacing, err := k.Replacing(ctx)
 	if err != nil {
 		return nil, "", err

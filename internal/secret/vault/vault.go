@@ -21,66 +21,6 @@ import (
 	"haft/internal/store"
 )
 
-// backend is a store as a [keeper.Backend].
-type backend struct{ store *store.Store }
-
-// row makes a row of the keeper of one of the store, and kept the other way.
-func row(s store.Secret) keeper.Row {
-	return keeper.Row{
-		Scope: keeper.Scope{Org: s.Org, Kind: keeper.Kind(s.Kind), ID: s.Scope}, Name: s.Name,
-		Data: s.Data, Plain: s.Plain, Key: s.Key, Bound: s.Bound, Fingerprint: s.Print, Created: s.Created,
-		Updated: s.Updated, Rev: s.Rev,
-	}
-}
-
-func kept(r keeper.Row) store.Secret {
-	return store.Secret{
-		Org: r.Scope.Org, Kind: string(r.Scope.Kind), Scope: r.Scope.ID, Name: r.Name,
-		Data: r.Data, Plain: r.Plain, Key: r.Key, Bound: r.Bound, Print: r.Fingerprint, Created: r.Created,
-		Updated: r.Updated, Rev: r.Rev,
-	}
-}
-
-// Secret implements [keeper.Backend].
-func (b backend) Secret(ctx context.Context, s keeper.Scope, name string) (keeper.Row, error) {
-	got, err := b.store.Secret(ctx, s.Org, string(s.Kind), s.ID, name)
-	return row(got), err
-}
-
-// Secrets implements [keeper.Backend].
-func (b backend) Secrets(ctx context.Context, s *keeper.Scope, after keeper.Row, limit int) ([]keeper.Row, error) {
-	var list []store.Secret
-	var err error
-	if s == nil {
-		list, err = b.store.AllSecrets(ctx, kept(after), limit)
-	} else {
-		list, err = b.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, after.Name, limit)
-	}
-	rows := make([]keeper.Row, len(list))
-	for i, v := range list {
-		rows[i] = row(v)
-	}
-	return rows, err
-}
-
-// PutSecret implements [keeper.Backend].
-func (b backend) PutSecret(ctx context.Context, r keeper.Row) error {
-	return b.store.PutSecret(ctx, kept(r))
-}
-
-// RemoveSecret implements [keeper.Backend].
-func (b backend) RemoveSecret(ctx context.Context, s keeper.Scope, name string) error {
-	return b.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, name)
-}
-
-// Keyset implements [keeper.Backend].
-func (b backend) Keyset(ctx context.Context) ([]byte, int64, error) { return b.store.Keyset(ctx) }
-
-// PutKeyset implements [keeper.Backend].
-func (b backend) PutKeyset(ctx context.Context, data []byte, rev int64) error {
-	return b.store.PutKeyset(ctx, data, rev)
-}
-
 // maxStored bounds the scopes whose values are held ready.
 const maxStored = 4096
 
@@ -140,7 +80,7 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 	if v.logger == nil {
 		v.logger = slog.New(slog.DiscardHandler)
 	}
-	has, err := keeper.Kept(ctx, backend{s})
+	has, err := keeper.Kept(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -174,7 +114,7 @@ func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if k := v.current(); k != nil {
 		return k, nil
 	}
-	has, err := keeper.Kept(ctx, backend{v.store})
+	has, err := keeper.Kept(ctx, v.store)
 	if err != nil {
 		return nil, err
 	}
@@ -186,7 +126,7 @@ func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := keeper.Open(ctx, backend{v.store}, m)
+	k, err := keeper.Open(ctx, v.store, m)
 	if err != nil {
 		return nil, fmt.Errorf("open the stored secrets: %w", err)
 	}
@@ -299,18 +239,18 @@ func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]secret.Info, error) {
 	var infos []secret.Info
 	s := scope(org, agent)
-	for after := ""; ; {
-		list, err := v.store.Secrets(ctx, s.Org, string(s.Kind), s.ID, after, 0)
+	for after := (keeper.Row{}); ; {
+		list, err := v.store.Secrets(ctx, &s, after, 0)
 		if err != nil {
 			return nil, err
 		}
 		for _, r := range list {
-			after = r.Name
+			after = r
 			bound, err := secret.DecodeBinding(r.Bound)
 			if err != nil {
 				return nil, fmt.Errorf("read the binding of the secret %s: %w", r.Name, err)
 			}
-			infos = append(infos, secret.Info{Name: r.Name, Fingerprint: r.Print, Bound: bound,
+			infos = append(infos, secret.Info{Name: r.Name, Fingerprint: r.Fingerprint, Bound: bound,
 				Created: r.Created, Updated: r.Updated})
 		}
 		if len(list) < store.MaxPage {
@@ -328,7 +268,7 @@ func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 	}
 	s, to := scope(org, agent), b
 	if b == nil {
-		have, err := v.store.Secret(ctx, s.Org, string(s.Kind), s.ID, name)
+		have, err := v.store.Secret(ctx, s, name)
 		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 			return err
 		}
@@ -347,7 +287,7 @@ func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 func (v *Vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
 	s := scope(org, agent)
 	defer v.Changed(org)
-	return v.store.RemoveSecret(ctx, s.Org, string(s.Kind), s.ID, name)
+	return v.store.RemoveSecret(ctx, s, name)
 }
 
 // keyTime bounds the reading of keys for a box, which nobody cancels.

@@ -20,6 +20,7 @@ import (
 	"haft"
 	"haft/internal/engine"
 	"haft/internal/secret"
+	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
 	"haft/internal/service"
 	"haft/internal/store"
@@ -229,7 +230,7 @@ func plainDatabase(t *testing.T, dir string) {
 		_, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(id), Org: "acme", Name: id,
 			Env: map[string]string{"A": "plaintext-a-" + id, "B": "plaintext-b-" + id}})
 		must(t, err)
-		must(t, s.PutSecret(ctx, store.Secret{Org: "acme", Kind: "org", Name: fmt.Sprintf("S%d", i),
+		must(t, s.PutSecret(ctx, keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "org"}, Name: fmt.Sprintf("S%d", i),
 			Data: fmt.Appendf(nil, "plaintext-s-%d", i), Plain: true, Created: time.Now(), Updated: time.Now()}))
 		must(t, s.Commit(ctx, store.Batch{Records: []haft.Record{{
 			Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "x",
@@ -391,7 +392,7 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 	state := func() string {
 		data, rev, err := s.Keyset(t.Context())
 		must(t, err)
-		rows, err := s.AllSecrets(t.Context(), store.Secret{}, 10)
+		rows, err := s.Secrets(t.Context(), nil, keeper.Row{}, 10)
 		must(t, err)
 		return fmt.Sprintf("%x %d %x", data, rev, rows[0].Data)
 	}

@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/event"
+	"haft/internal/limit"
 	"haft/internal/store"
 )
 
@@ -33,7 +34,7 @@ func commitKeeps(t testing.TB, s *store.Store) {
 	commit(t, s, store.Batch{
 		Records: []haft.Record{r}, Events: []haft.Event{e}, Audit: []audit.Entry{entry("acme", "call.started")},
 		Approvals: []haft.Approval{a}, Chains: []haft.Chain{c},
-		Limits: []store.LimitState{{Key: "k", Tokens: 1.25, Used: 3, At: at}},
+		Limits: []limit.State{{Key: "k", Tokens: 1.25, Used: 3, At: at}},
 	})
 	got, err := s.Record(ctx, "acme", "c1")
 	if err != nil {
@@ -65,7 +66,7 @@ func commitKeeps(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatalf("Limits: %v", err)
 	}
-	same(t, "Limits", limits, []store.LimitState{{Key: "k", Tokens: 1.25, Used: 3, At: at}})
+	same(t, "Limits", limits, []limit.State{{Key: "k", Tokens: 1.25, Used: 3, At: at}})
 }
 
 func commitAllOrNothing(t testing.TB, s *store.Store) {
@@ -81,7 +82,7 @@ func commitAllOrNothing(t testing.TB, s *store.Store) {
 		Audit:   []audit.Entry{entry("acme", "two")},
 		Approvals: []haft.Approval{{ID: "a1", Call: "c1", State: haft.ApprovalPending, Requester: principal("acme"),
 			Created: at}},
-		Limits: []store.LimitState{{Key: "k", Tokens: 1, At: at}},
+		Limits: []limit.State{{Key: "k", Tokens: 1, At: at}},
 		Chains: []haft.Chain{{ID: "ch", Principal: principal("acme"), Status: haft.StatusRunning, Created: at}},
 	}
 	refused(t, "Commit of a call that has ended", s.Commit(t.Context(), bad), haft.CodeConflict)
@@ -95,7 +96,7 @@ func commitAllOrNothing(t testing.TB, s *store.Store) {
 			Requester: principal("acme")}}},
 		"a chain without organisation": {Chains: []haft.Chain{{ID: "x", Status: haft.StatusRunning}}},
 	} {
-		broken.Limits = []store.LimitState{{Key: "k", Tokens: 1, At: at}}
+		broken.Limits = []limit.State{{Key: "k", Tokens: 1, At: at}}
 		refused(t, "Commit of "+name, s.Commit(t.Context(), broken), haft.CodeInvalid)
 	}
 	_, err = s.Record(t.Context(), "acme", "c1")
@@ -195,7 +196,7 @@ func commitMany(t testing.TB, s *store.Store) {
 			cursor++
 			b.Events = append(b.Events, happened("acme", id, cursor, 1))
 			b.Audit = append(b.Audit, entry("acme", "call.started"))
-			b.Limits = append(b.Limits, store.LimitState{Key: id, Used: int64(i), At: at})
+			b.Limits = append(b.Limits, limit.State{Key: id, Used: int64(i), At: at})
 		}
 		commit(t, s, b)
 		total += n
@@ -303,7 +304,7 @@ func commitCancelled(t testing.TB, s *store.Store) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*50*time.Microsecond)
 		id := count("r", i)
 		_ = s.Commit(ctx, store.Batch{Records: []haft.Record{record("acme", id, haft.StatusRunning)},
-			Limits: []store.LimitState{{Key: id, At: at}}})
+			Limits: []limit.State{{Key: id, At: at}}})
 		cancel()
 		_, err := s.Record(t.Context(), "acme", haft.CallID(id))
 		limits, err2 := s.Limits(t.Context(), []string{id})
@@ -323,7 +324,7 @@ func commitStates(t testing.TB, s *store.Store) {
 			Chains: []haft.Chain{c, {ID: haft.ChainID(count("o", i)), Principal: principal("acme"),
 				Status: haft.StatusRunning, Created: at.Add(time.Duration(i) * time.Second)}},
 			// The latest counts: a later time, or at the same time more that is used.
-			Limits: []store.LimitState{{Key: "k", Used: int64(i), At: at},
+			Limits: []limit.State{{Key: "k", Used: int64(i), At: at},
 				{Key: "k", Used: 100, At: at.Add(-time.Minute)}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
 		})
 	}
@@ -331,7 +332,7 @@ func commitStates(t testing.TB, s *store.Store) {
 	if err != nil || got.Turn != "t00002" {
 		t.Errorf("Chain = %+v, %v", got, err)
 	}
-	commit(t, s, store.Batch{Limits: []store.LimitState{{Key: "k", Used: 1, At: at}}})
+	commit(t, s, store.Batch{Limits: []limit.State{{Key: "k", Used: 1, At: at}}})
 	limits, err := s.Limits(t.Context(), []string{"k"})
 	if err != nil || len(limits) != 1 || limits[0].Used != 2 {
 		t.Errorf("Limits = %+v, %v", limits, err)

@@ -9,6 +9,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/auth"
 	"haft/internal/event"
+	"haft/internal/secret/keeper"
 	"haft/internal/store"
 )
 
@@ -27,11 +28,11 @@ func erased(t testing.TB, s *store.Store) {
 	if _, err := s.Key(ctx, "k_bob"); err != nil {
 		t.Errorf("the API key of another user: %v", err)
 	}
-	list, err := s.Secrets(ctx, "acme", "login", "mcp_s/ann", "", 0)
+	list, err := s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/ann"}, keeper.Row{}, 0)
 	if err != nil || len(list) != 0 {
 		t.Errorf("logins of who was erased: %v, %v", list, err)
 	}
-	if list, err = s.Secrets(ctx, "acme", "login", "mcp_s/bob", "", 0); err != nil || len(list) != 1 {
+	if list, err = s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/bob"}, keeper.Row{}, 0); err != nil || len(list) != 1 {
 		t.Errorf("logins of another user: %v, %v", list, err)
 	}
 	mark = newMark(t, s, mark)
@@ -109,7 +110,7 @@ func keepCredentials(t testing.TB, s *store.Store) int64 {
 		if err := s.PutKey(ctx, auth.Key{ID: "k_" + user, Org: "acme", User: user, Created: at}); err != nil {
 			t.Fatal(err)
 		}
-		login := store.Secret{Org: "acme", Kind: "login", Scope: "mcp_s/" + user, Name: "grant", Data: []byte("sealed"),
+		login := keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/" + user}, Name: "grant", Data: []byte("sealed"),
 			Created: at, Updated: at}
 		if err := s.PutSecret(ctx, login); err != nil {
 			t.Fatal(err)

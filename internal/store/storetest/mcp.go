@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/secret/keeper"
 	"haft/internal/store"
 )
 
@@ -87,16 +88,16 @@ func mcpServers(t testing.TB, s *store.Store) {
 // at once or not at all.
 func mcpParts(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	value := func(kind, scope, data string, rev int64) store.Secret {
-		return store.Secret{Org: "acme", Kind: kind, Scope: scope, Name: "VALUE", Data: []byte(data), Created: at,
+	value := func(kind, scope, data string, rev int64) keeper.Row {
+		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: keeper.Kind(kind), ID: scope}, Name: "VALUE", Data: []byte(data), Created: at,
 			Updated: at, Rev: rev}
 	}
 	own := func(data string, rev int64) store.OwnSecrets {
-		return store.OwnSecrets{Kind: "mcp", Put: []store.Secret{value("mcp", "mcp_1", data, rev)}}
+		return store.OwnSecrets{Kind: "mcp", Put: []keeper.Row{value("mcp", "mcp_1", data, rev)}}
 	}
 	expect := func(what, data string) {
 		t.Helper()
-		if v, err := s.Secret(ctx, "acme", "mcp", "mcp_1", "VALUE"); err != nil || string(v.Data) != data {
+		if v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "mcp", ID: "mcp_1"}, "VALUE"); err != nil || string(v.Data) != data {
 			t.Errorf("%s: the secret is %q, %v, want %q", what, v.Data, err, data)
 		}
 	}
@@ -130,7 +131,7 @@ func mcpParts(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, v := range []store.Secret{value("grant", "mcp_1/ann", "hers", 0),
+	for _, v := range []keeper.Row{value("grant", "mcp_1/ann", "hers", 0),
 		value("grant", "mcp_11/ann", "elsewhere", 0), value("other", "mcp_1", "of another kind", 0)} {
 		if err := s.PutSecret(ctx, v); err != nil {
 			t.Fatal(err)
@@ -151,7 +152,7 @@ func mcpParts(t testing.TB, s *store.Store) {
 	_, err = s.Tool(ctx, "acme", "files__read")
 	refused(t, "Tool of a server that was removed", err, haft.CodeNotFound)
 	var left []string
-	all, err := s.AllSecrets(ctx, store.Secret{}, 0)
+	all, err := s.Secrets(ctx, nil, keeper.Row{}, 0)
 	for _, v := range all {
 		left = append(left, string(v.Data))
 	}

@@ -15,6 +15,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/event"
+	"haft/internal/limit"
 	"haft/internal/store"
 )
 
@@ -109,7 +110,7 @@ func Hammer(t testing.TB, stores []*store.Store, goroutines, commits int) {
 						b.Records = append(b.Records, record(org, id, haft.StatusRunning))
 						b.Events = append(b.Events, happened(org, id, int64(c), 1))
 						b.Audit = append(b.Audit, entry(org, "one"), entry(org, "two"))
-						b.Limits = append(b.Limits, store.LimitState{Key: org, Used: int64(c), At: at})
+						b.Limits = append(b.Limits, limit.State{Key: org, Used: int64(c), At: at})
 					}
 					if err := s.Commit(t.Context(), b); err != nil {
 						t.Errorf("Commit: %v", err)
@@ -543,9 +544,9 @@ func isolation(t testing.TB, s *store.Store) {
 }
 
 func anyKeys(t testing.TB, s *store.Store) {
-	var states []store.LimitState
+	var states []limit.State
 	for i, key := range odd {
-		states = append(states, store.LimitState{Key: key, Used: int64(i + 1), At: at})
+		states = append(states, limit.State{Key: key, Used: int64(i + 1), At: at})
 	}
 	commit(t, s, store.Batch{Limits: states})
 	got, err := s.Limits(t.Context(), odd)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
+	"haft/internal/secret/keeper"
 	"haft/internal/store"
 )
 
@@ -72,8 +73,8 @@ func gone(err error) error {
 // agentEnv: an agent and its secrets are written at once, or neither is.
 func agentEnv(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	value := func(name, data string, rev int64) store.Secret {
-		return store.Secret{Org: "acme", Kind: "agent", Scope: "ag_1", Name: name, Data: []byte(data), Created: at,
+	value := func(name, data string, rev int64) keeper.Row {
+		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, Name: name, Data: []byte(data), Created: at,
 			Updated: at, Rev: rev}
 	}
 	put := func(a haft.Agent, env store.OwnSecrets) error {
@@ -87,7 +88,7 @@ func agentEnv(t testing.TB, s *store.Store) {
 		if err != nil || len(a.Tools) != tools {
 			t.Errorf("%s: the agent is %+v, %v", what, a, err)
 		}
-		list, err := s.Secrets(ctx, "acme", "agent", "ag_1", "", 0)
+		list, err := s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, keeper.Row{}, 0)
 		got := map[string]string{}
 		for _, v := range list {
 			got[v.Name] = string(v.Data)
@@ -97,10 +98,10 @@ func agentEnv(t testing.TB, s *store.Store) {
 		}
 	}
 	neighbour := value("A", "theirs", 0)
-	neighbour.Scope = "ag_2"
+	neighbour.Scope.ID = "ag_2"
 	if err := errors.Join(s.PutSecret(ctx, neighbour),
 		put(haft.Agent{If: haft.IfNone},
-			store.OwnSecrets{Put: []store.Secret{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
+			store.OwnSecrets{Put: []keeper.Row{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
 		t.Fatal(err)
 	}
 	expect("put", 0, map[string]string{"A": "a1", "B": "b1"})
@@ -109,13 +110,13 @@ func agentEnv(t testing.TB, s *store.Store) {
 		t.Fatal(err)
 	}
 	refused(t, "an old revision of the agent", put(haft.Agent{Tools: []string{"x"}, If: "other"},
-		store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}}), haft.CodeConflict)
+		store.OwnSecrets{Put: []keeper.Row{value("A", "a2", 1)}}), haft.CodeConflict)
 	err = put(haft.Agent{Tools: []string{"x"}},
-		store.OwnSecrets{Put: []store.Secret{value("C", "c1", 0), value("A", "a2", 7)}})
+		store.OwnSecrets{Put: []keeper.Row{value("C", "c1", 0), value("A", "a2", 7)}})
 	if refused(t, "an old revision of a secret", err, haft.CodeConflict); !errors.Is(err, store.ErrSecretChanged) {
 		t.Errorf("%v does not say that a secret changed", err)
 	}
-	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []store.Secret{neighbour}}),
+	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []keeper.Row{neighbour}}),
 		haft.CodeInvalid)
 	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.OwnSecrets{Kind: "agent"})
 	refused(t, "another id", err, haft.CodeConflict)
@@ -124,14 +125,14 @@ func agentEnv(t testing.TB, s *store.Store) {
 		t.Errorf("the mark went from %d to %d for nothing, %v", mark, now, err)
 	}
 	if err := put(haft.Agent{Tools: []string{"x"}},
-		store.OwnSecrets{Put: []store.Secret{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
+		store.OwnSecrets{Put: []keeper.Row{value("A", "a2", 1)}, Keep: []string{"none"}}); err != nil {
 		t.Fatal(err)
 	}
 	expect("replaced", 1, map[string]string{"A": "a2"})
 	if now, err := s.SecretMark(ctx, "acme"); err != nil || now == mark {
 		t.Errorf("the mark is still %d, %v", now, err)
 	}
-	if v, err := s.Secret(ctx, "acme", "agent", "ag_2", "A"); err != nil || string(v.Data) != "theirs" {
+	if v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_2"}, "A"); err != nil || string(v.Data) != "theirs" {
 		t.Errorf("the secret of a neighbour is %q, %v", v.Data, err)
 	}
 }

@@ -9,17 +9,18 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/secret/keeper"
 	"haft/internal/store"
 )
 
 // sealedSecret makes a secret that is new.
-func sealedSecret(org, kind, scope, name, data string) store.Secret {
-	return store.Secret{Org: org, Kind: kind, Scope: scope, Name: name, Data: []byte(data), Key: 4000000000,
-		Print: "ab12", Created: at, Updated: at.Add(time.Second)}
+func sealedSecret(org, kind, scope, name, data string) keeper.Row {
+	return keeper.Row{Scope: keeper.Scope{Org: org, Kind: keeper.Kind(kind), ID: scope}, Name: name, Data: []byte(data), Key: 4000000000,
+		Fingerprint: "ab12", Created: at, Updated: at.Add(time.Second)}
 }
 
 // putSecrets keeps secrets.
-func putSecrets(t testing.TB, s *store.Store, list ...store.Secret) {
+func putSecrets(t testing.TB, s *store.Store, list ...keeper.Row) {
 	t.Helper()
 	for _, v := range list {
 		if err := s.PutSecret(t.Context(), v); err != nil {
@@ -29,10 +30,10 @@ func putSecrets(t testing.TB, s *store.Store, list ...store.Secret) {
 }
 
 // secretNames lists secrets.
-func secretNames(list []store.Secret) string {
+func secretNames(list []keeper.Row) string {
 	all := ""
 	for _, v := range list {
-		all += fmt.Sprintf("%s/%s/%s/%s ", v.Org, v.Kind, v.Scope, v.Name)
+		all += fmt.Sprintf("%s/%s/%s/%s ", v.Scope.Org, v.Scope.Kind, v.Scope.ID, v.Name)
 	}
 	return all
 }
@@ -42,7 +43,7 @@ func secretsKept(t testing.TB, s *store.Store) {
 	want := sealedSecret("acme", "agent", "a1", "KEY", "\x00\xff cipher")
 	want.Plain, want.Bound = true, `{"hosts":["api.example"],"header":"Ä"}`
 	putSecrets(t, s, want)
-	got, err := s.Secret(ctx, "acme", "agent", "a1", "KEY")
+	got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func secretsKept(t testing.TB, s *store.Store) {
 	same(t, "a secret", got, want)
 	got.Data, got.Plain, got.Bound, got.Updated = []byte("other"), false, "", at.Add(time.Hour)
 	putSecrets(t, s, got)
-	again, err := s.Secret(ctx, "acme", "agent", "a1", "KEY")
+	again, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	got.Rev = 2
 	same(t, "a replaced secret", again, got)
 	if err != nil {
@@ -62,16 +63,16 @@ func secretsKept(t testing.TB, s *store.Store) {
 	if some, err := s.HasPlainSecrets(ctx); some || err != nil {
 		t.Errorf("HasPlainSecrets after the replacement = %v, %v", some, err)
 	}
-	if err := s.RemoveSecret(ctx, "acme", "agent", "a1", "KEY"); err != nil {
+	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Secret(ctx, "acme", "agent", "a1", "KEY")
+	_, err = s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	refused(t, "a removed secret", err, haft.CodeNotFound)
-	refused(t, "removing it again", s.RemoveSecret(ctx, "acme", "agent", "a1", "KEY"), haft.CodeNotFound)
-	for what, bad := range map[string]store.Secret{
+	refused(t, "removing it again", s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"), haft.CodeNotFound)
+	for what, bad := range map[string]keeper.Row{
 		"without an organisation": sealedSecret("", "org", "", "KEY", "x"),
 		"with a strange scope":    sealedSecret("acme", "agent", "a\x00", "KEY", "x"),
-		"bound to NUL":            {Org: "acme", Kind: "org", Name: "KEY", Bound: "\x00"},
+		"bound to NUL":            {Scope: keeper.Scope{Org: "acme", Kind: "org"}, Name: "KEY", Bound: "\x00"},
 		"that is huge":            sealedSecret("acme", "org", "", "KEY", string(make([]byte, store.MaxText))),
 	} {
 		refused(t, "a secret "+what, s.PutSecret(ctx, bad), haft.CodeInvalid)
@@ -89,7 +90,7 @@ func secretsConditional(t testing.TB, s *store.Store) {
 	gone := sealedSecret("acme", "org", "", "GONE", "x")
 	gone.Rev = 1
 	refused(t, "a write of what is not there", s.PutSecret(ctx, gone), haft.CodeConflict)
-	if got, err := s.Secret(ctx, "acme", "org", "", "KEY"); err != nil || string(got.Data) != "first" {
+	if got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "org", ID: ""}, "KEY"); err != nil || string(got.Data) != "first" {
 		t.Errorf("after refused writes the secret is %q, %v", got.Data, err)
 	}
 	var won atomic.Int64
@@ -120,13 +121,13 @@ func secretsListed(t testing.TB, s *store.Store) {
 		sealedSecret("a", "org", "", "A", "1"),
 		sealedSecret("a", "agent", "2", "A", "1"), sealedSecret("a", "agent", "1", "Z", "1"),
 		sealedSecret("a", "org", "", "a", "1"))
-	list, err := s.Secrets(ctx, "a", "org", "", "A", 10)
+	list, err := s.Secrets(ctx, &keeper.Scope{Org: "a", Kind: "org", ID: ""}, keeper.Row{Name: "A"}, 10)
 	if got := secretNames(list); err != nil || got != "a/org//B a/org//a " {
 		t.Errorf("Secrets after A = %q, %v", got, err)
 	}
-	var all []store.Secret
-	for after := (store.Secret{}); ; {
-		part, err := s.AllSecrets(ctx, after, 2)
+	var all []keeper.Row
+	for after := (keeper.Row{}); ; {
+		part, err := s.Secrets(ctx, nil, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -139,7 +140,7 @@ func secretsListed(t testing.TB, s *store.Store) {
 	if got := secretNames(all); got != "a/agent/1/Z a/agent/2/A a/org//A a/org//B a/org//a b/org//X " {
 		t.Errorf("AllSecrets, in pages of 2 = %q", got)
 	}
-	if list, err := s.Secrets(ctx, "c\x00", "org", "", "", 10); err != nil || len(list) > 0 {
+	if list, err := s.Secrets(ctx, &keeper.Scope{Org: "c\x00", Kind: "org", ID: ""}, keeper.Row{}, 10); err != nil || len(list) > 0 {
 		t.Errorf("the secrets of a strange organisation: %v, %v", list, err)
 	}
 }
@@ -163,7 +164,7 @@ func secretsMarked(t testing.TB, s *store.Store) {
 	v.Rev = 1
 	putSecrets(t, s, v)
 	replaced := mark("acme")
-	if err := s.RemoveSecret(ctx, "acme", "org", "", "KEY"); err != nil {
+	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "org", ID: ""}, "KEY"); err != nil {
 		t.Fatal(err)
 	}
 	removed := mark("acme")

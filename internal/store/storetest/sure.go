@@ -8,6 +8,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/event"
+	"haft/internal/limit"
 	"haft/internal/store"
 )
 
@@ -29,7 +30,7 @@ func sure(t testing.TB, s *store.Store) {
 			b := store.Batch{Sure: true, Records: []haft.Record{r},
 				Events: []haft.Event{happened("acme", id, cursor+1, int64(seq+1))},
 				Audit:  []audit.Entry{entry("acme", count("k", 2*i+seq))},
-				Limits: []store.LimitState{{Key: "k", Tokens: 100 - float64(i), Used: int64(i + 1), At: at}}}
+				Limits: []limit.State{{Key: "k", Tokens: 100 - float64(i), Used: int64(i + 1), At: at}}}
 			commit(t, s, b)
 			cursor = b.Events[0].Cursor
 			if (2*i+seq)%7 == 0 { // else several wait together
@@ -88,7 +89,7 @@ func surelyAll(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatalf("Limits: %v", err)
 	}
-	same(t, "Limits", limits, []store.LimitState{{Key: "k", Tokens: 41, Used: 60, At: at}})
+	same(t, "Limits", limits, []limit.State{{Key: "k", Tokens: 41, Used: 60, At: at}})
 	if list, err := s.Records(ctx, haft.CallFilter{Org: "acme",
 		Status: []haft.Status{haft.StatusRunning}}); err != nil || len(list) != 0 {
 		t.Errorf("%d calls still run, %v", len(list), err)
