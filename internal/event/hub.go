@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -28,10 +29,9 @@ var (
 // MaxData is the longest Data of an event, in bytes.
 const MaxData = 1 << 20
 
-// Config has the settings of a hub. The zero value is good for one process
-// without a store.
+// Config has the settings of a hub. Log must be given.
 type Config struct {
-	// Log keeps the events; nil means NewMemory(0, 0).
+	// Log keeps the events.
 	Log Log
 	// Queue is how many events may wait for one watcher before it counts as
 	// slow; 0 means 256.
@@ -85,24 +85,11 @@ type Hub struct {
 
 // New returns a hub that has done nothing yet.
 func New(cfg Config) *Hub {
-	if cfg.Log == nil {
-		cfg.Log = NewMemory(0, 0)
-	}
-	if cfg.Queue <= 0 {
-		cfg.Queue = 256
-	}
-	if cfg.Watchers <= 0 {
-		cfg.Watchers = 10_000
-	}
-	if cfg.WatchersPerOrg <= 0 {
-		cfg.WatchersPerOrg = 1000
-	}
-	if cfg.Patience <= 0 {
-		cfg.Patience = 10 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Queue = cmp.Or(max(cfg.Queue, 0), 256)
+	cfg.Watchers = cmp.Or(max(cfg.Watchers, 0), 10_000)
+	cfg.WatchersPerOrg = cmp.Or(max(cfg.WatchersPerOrg, 0), 1000)
+	cfg.Patience = cmp.Or(max(cfg.Patience, 0), 10*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	h := &Hub{
 		cfg:   cfg,
 		seqs:  make(map[haft.CallID]int64),
@@ -187,7 +174,8 @@ func slow() error {
 		Message: "events came faster than they were read; go on after the last one", Err: ErrSlow}
 }
 
-func lost() error {
+// Lost is the error of a [Log] that wraps [ErrLost].
+func Lost() error {
 	return &haft.Error{Code: haft.CodeConflict,
 		Message: "events after that one are no longer kept; look at the calls and watch from now on", Err: ErrLost}
 }

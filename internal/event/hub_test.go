@@ -19,6 +19,7 @@ import (
 
 	"haft"
 	"haft/internal/event"
+	"haft/internal/event/eventtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -29,7 +30,7 @@ var at = time.Date(2026, 11, 15, 12, 0, 0, 0, time.UTC)
 func begin(t testing.TB, cfg event.Config) *event.Hub {
 	t.Helper()
 	if cfg.Log == nil {
-		cfg.Log = event.NewMemory(0, 100)
+		cfg.Log = eventtest.NewMemory(0, 100)
 	}
 	h := event.New(cfg)
 	t.Cleanup(h.Close)
@@ -229,7 +230,7 @@ func TestHub_Watch_reading_what_is_kept_is_never_too_slow(t *testing.T) {
 }
 
 func TestHub_Watch_says_what_is_gone(t *testing.T) {
-	h := begin(t, event.Config{Log: event.NewMemory(3, 100)})
+	h := begin(t, event.Config{Log: eventtest.NewMemory(3, 100)})
 	tell(t, h, "a/ann/x/1", "a/ann/x/1", "b/bob/y/2", "a/ann/x/1", "a/ann/x/1")
 	for _, tt := range []struct {
 		org   string
@@ -305,7 +306,7 @@ func TestHub_Publish_refuses(t *testing.T) {
 
 func TestHub_Close(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := event.New(event.Config{Log: event.NewMemory(0, 100)})
+		h := event.New(event.Config{Log: eventtest.NewMemory(0, 100)})
 		got := make(chan []string, 1)
 		go func() { got <- read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 9) }()
 		synctest.Wait()
@@ -329,7 +330,7 @@ func TestHub_Close(t *testing.T) {
 // that keeps up gets each event of its organisation once, in order.
 func TestHub_hammer(t *testing.T) {
 	const orgs, calls, events = 4, 8, 200
-	h := begin(t, event.Config{Queue: orgs * calls * events, Log: event.NewMemory(calls*events, 100)})
+	h := begin(t, event.Config{Queue: orgs * calls * events, Log: eventtest.NewMemory(calls*events, 100)})
 	var watching, publishing sync.WaitGroup
 	for org := range orgs {
 		for w := range 3 {

@@ -230,7 +230,7 @@ func TestHub_many_publishers_share_writes_and_a_stuck_log_is_given_up(t *testing
 // TestMemory_forgets_the_quietest_organisation: the number of organisations is
 // bounded, and one that was pushed out is told so.
 func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
-	h := begin(t, event.Config{Log: event.NewMemory(1, 100)})
+	h := begin(t, event.Config{Log: eventtest.NewMemory(1, 100)})
 	tell(t, h, "first/u/a/1")
 	for i := range 10_000 {
 		tell(t, h, fmt.Sprintf("org%d/u/a/%d", i, i))
@@ -255,7 +255,7 @@ func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
 }
 
 func ExampleHub_Watch() {
-	h := event.New(event.Config{})
+	h := event.New(event.Config{Log: eventtest.NewMemory(0, 0)})
 	defer h.Close()
 	call := haft.Call{ID: "c_1", Tool: "add", Principal: haft.Principal{Org: "acme", User: "ann"}}
 	for _, typ := range []haft.EventType{haft.EventExecuting, haft.EventCompleted} {
@@ -283,7 +283,7 @@ func ExampleHub_Watch() {
 }
 
 func TestMemory_is_a_log(t *testing.T) {
-	eventtest.TestLog(t, func(*testing.T) event.Log { return event.NewMemory(0, 0) })
+	eventtest.TestLog(t, func(*testing.T) event.Log { return eventtest.NewMemory(0, 0) })
 }
 
 // TestFrail_is_a_log: what the tests lean on keeps the contract too.

@@ -54,7 +54,7 @@ func (h *Hub) skip(cursor int64) bool {
 func (h *Hub) loseAll() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.endAllLocked(lost())
+	h.endAllLocked(Lost())
 }
 
 // pollLocked has the events of others looked for as long as anybody watches.

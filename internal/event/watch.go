@@ -99,7 +99,7 @@ func (h *Hub) watch(ctx context.Context, f Filter, after int64, yield func(haft.
 	defer func() { h.leave(w) }()
 	switch {
 	case after > from:
-		return lost() // of an earlier life of the log
+		return Lost() // of an earlier life of the log
 	case after < 0:
 		after = from
 	}

@@ -176,9 +176,7 @@ func (s *Store) EventsAfter(ctx context.Context, f event.Filter, after int64, li
 		return nil, err
 	}
 	if after < lost {
-		return nil, &haft.Error{Code: haft.CodeConflict,
-			Message: "events after that one are no longer kept; look at the calls and watch from now on",
-			Err:     event.ErrLost}
+		return nil, event.Lost()
 	}
 	return all, nil
 }

@@ -17,8 +17,6 @@ type Kind string
 const (
 	KindOrg   Kind = "org"   // every call of the organisation
 	KindAgent Kind = "agent" // every call of one agent
-	KindTool  Kind = "tool"  // every call of one tool
-	KindHost  Kind = "host"  // what the broker puts in for a host
 )
 
 // A Scope is where a secret belongs. The ID is empty for the organisation itself.

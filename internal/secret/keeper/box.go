@@ -37,15 +37,9 @@ func (k *Keeper) Unbox(ctx context.Context, box, label []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	cipher, ok := k.current().ciphers[id]
-	if !ok { // another process has rotated
-		fresh, err := k.fresh(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if cipher, ok = fresh.ciphers[id]; !ok {
-			return nil, damaged(fmt.Errorf("a box is under the unknown key %d", id))
-		}
+	cipher, err := k.cipher(ctx, id)
+	if err != nil {
+		return nil, err
 	}
 	plain, err := cipher.Decrypt(box, boxBound(label))
 	if err != nil {
@@ -90,16 +84,7 @@ func (k *Keeper) Unfinished(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	err = k.each(ctx, nil, func(r Row) error {
-		if !r.Plain && r.Key != keys.primary {
-			return errFound
-		}
-		return nil
-	})
-	if errors.Is(err, errFound) {
-		return true, nil
-	}
-	return false, err
+	return k.any(ctx, func(r Row) bool { return !r.Plain && r.Key != keys.primary })
 }
 
 // Kept reports whether back has a keyset. Where it has, a master key is needed

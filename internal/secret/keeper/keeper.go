@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tink-crypto/tink-go/v2/tink"
+
 	"haft"
 	"haft/internal/secret"
 )
@@ -68,16 +70,7 @@ func Open(ctx context.Context, back Backend, masters ...*Master) (*Keeper, error
 
 // covers reports whether each of masters is among ids.
 func covers(ids []string, masters []*Master) bool {
-	have := map[string]bool{}
-	for _, id := range ids {
-		have[id] = true
-	}
-	for _, m := range masters {
-		if !have[m.id] {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(masters, func(m *Master) bool { return !slices.Contains(ids, m.id) })
 }
 
 // lostRace is the error for a write that others were always faster than.
@@ -272,78 +265,36 @@ func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value)
 // errUnknownKey says that what is to be decrypted is under a key that is not there.
 var errUnknownKey = errors.New("unknown key")
 
+// cipher returns that of a data key, which another process may have added.
+func (k *Keeper) cipher(ctx context.Context, id uint32) (tink.AEAD, error) {
+	if cipher, ok := k.current().ciphers[id]; ok {
+		return cipher, nil
+	}
+	fresh, err := k.fresh(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if cipher, ok := fresh.ciphers[id]; ok {
+		return cipher, nil
+	}
+	return nil, damaged(fmt.Errorf("%w %d", errUnknownKey, id))
+}
+
 // read decrypts a row.
 func (k *Keeper) read(ctx context.Context, row Row) (secret.Value, error) {
 	if row.Plain {
 		return secret.Value{}, &haft.Error{Code: haft.CodeUnavailable,
 			Message: "the secret " + row.Name + " is stored without encryption; seal the store before it is used"}
 	}
-	keys := k.current()
-	cipher, ok := keys.ciphers[row.Key]
-	if !ok { // another process has rotated
-		fresh, err := k.fresh(ctx)
-		if err != nil {
-			return secret.Value{}, err
-		}
-		if cipher, ok = fresh.ciphers[row.Key]; !ok {
-			return secret.Value{},
-				damaged(fmt.Errorf("the secret %s is under the %w %d", row.Name, errUnknownKey, row.Key))
-		}
+	cipher, err := k.cipher(ctx, row.Key)
+	if err != nil {
+		return secret.Value{}, fmt.Errorf("read the secret %s: %w", row.Name, err)
 	}
 	text, err := cipher.Decrypt(row.Data, row.Scope.bound(row.Name, row.Bound))
 	if err != nil {
 		return secret.Value{}, damaged(fmt.Errorf("decrypt the secret %s: %w", row.Name, err))
 	}
 	return secret.New(string(text)), nil
-}
-
-// Remove removes a secret.
-func (k *Keeper) Remove(ctx context.Context, scope Scope, name string) error {
-	if err := scope.check(); err != nil {
-		return err
-	}
-	err := k.back.RemoveSecret(ctx, scope, name)
-	if haft.CodeOf(err) == haft.CodeNotFound {
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such secret", Err: err}
-	}
-	if err != nil {
-		return fmt.Errorf("remove the secret %s: %w", name, err)
-	}
-	return nil
-}
-
-// Info is what may be known of a stored secret.
-type Info struct {
-	Scope Scope
-	Name  string
-	// Fingerprint is the same for the same value within an organisation, and
-	// says nothing about it.
-	Fingerprint string
-	// Bound is where the value may go; nil means wherever a tool likes.
-	Bound *secret.Binding
-	// Sealed is false for one that is yet stored without encryption.
-	Sealed           bool
-	Created, Updated time.Time
-}
-
-// List returns what may be known of the secrets of a scope, by name.
-func (k *Keeper) List(ctx context.Context, scope Scope) ([]Info, error) {
-	if err := scope.check(); err != nil {
-		return nil, err
-	}
-	rows, err := k.all(ctx, scope)
-	if err != nil {
-		return nil, err
-	}
-	infos := make([]Info, len(rows))
-	for i, r := range rows {
-		b, err := r.binding()
-		if err != nil {
-			return nil, err
-		}
-		infos[i] = Info{r.Scope, r.Name, r.Fingerprint, b, !r.Plain, r.Created, r.Updated}
-	}
-	return infos, nil
 }
 
 // all returns the rows of a scope.

@@ -160,21 +160,16 @@ func put(t *testing.T, k *keeper.Keeper, s keeper.Scope, name, value string) {
 	}
 }
 
-// values returns what a lease of scopes has.
-func values(t *testing.T, k *keeper.Keeper, scopes ...keeper.Scope) map[string]string {
+// values returns the values of a scope.
+func values(t *testing.T, k *keeper.Keeper, scope keeper.Scope) map[string]string {
 	t.Helper()
-	var layers []keeper.Layer
-	for _, s := range scopes {
-		layers = append(layers, keeper.Stored(s))
-	}
-	l, err := k.Lease(t.Context(), layers...)
+	list, err := k.Values(t.Context(), scope)
 	if err != nil {
-		t.Fatalf("Lease(%v): %v", scopes, err)
+		t.Fatalf("Values(%v): %v", scope, err)
 	}
 	got := map[string]string{}
-	for _, n := range l.Names() {
-		v, _ := l.Value(n)
-		got[n] = v.Reveal()
+	for _, n := range list {
+		got[n.Name] = n.Value.Reveal()
 	}
 	return got
 }
@@ -189,47 +184,12 @@ func TestKeeper_stores_replaces_and_removes(t *testing.T) {
 	if diff := gocmp.Diff(map[string]string{"A": "third-value", "B": "second-value"}, values(t, k, org)); diff != "" {
 		t.Error(diff)
 	}
-	if err := k.Remove(t.Context(), org, "B"); err != nil {
+	if err := back.RemoveSecret(t.Context(), org, "B"); err != nil {
 		t.Fatal(err)
-	}
-	if err := k.Remove(t.Context(), org, "B"); haft.CodeOf(err) != haft.CodeNotFound {
-		t.Errorf("Remove = %v", err)
 	}
 	if diff := gocmp.Diff(map[string]string{"A": "third-value"},
 		values(t, open(t, back, master(t, 1)), org)); diff != "" {
 		t.Error("another process: " + diff)
-	}
-}
-
-func TestKeeper_layers_go_from_low_to_high(t *testing.T) {
-	k := open(t, newMemory(), master(t, 1))
-	for _, n := range []string{"A", "B", "C", "D"} {
-		put(t, k, org, n, "from-org")
-	}
-	put(t, k, agent, "C", "from-agent")
-	put(t, k, agent, "D", "from-agent")
-	hook := []secret.Named{{Name: "B", Value: secret.New("from-hook")}, {Name: "C", Value: secret.New("from-hook")}}
-	call := []secret.Named{{Name: "D", Value: secret.New("from-call")}}
-	l, err := k.Lease(t.Context(), keeper.Stored(org), keeper.Given(hook), keeper.Stored(agent), keeper.Given(call))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{"A": "from-org", "B": "from-hook", "C": "from-agent", "D": "from-call"} {
-		if v, ok := l.Value(name); !ok || v.Reveal() != want {
-			t.Errorf("%s is %q, want %q", name, v.Reveal(), want)
-		}
-	}
-	put(t, k, org, "A", "changed-later")
-	if v, _ := l.Value("A"); v.Reveal() != "from-org" {
-		t.Error("a lease keeps what it was given")
-	}
-	if got := l.Redactor(secret.Config{}).Text("from-org from-hook from-agent from-call"); strings.Contains(got,
-		"from") {
-		t.Errorf("also what was replaced is removed: %q", got)
-	}
-	if _, err := k.Lease(t.Context(), keeper.Given(
-		[]secret.Named{{Name: "LD_PRELOAD", Value: secret.New("x")}})); haft.CodeOf(err) != haft.CodeInvalid {
-		t.Errorf("a reserved name is refused: %v", err)
 	}
 }
 
@@ -240,25 +200,22 @@ func TestKeeper_never_shows_a_value(t *testing.T) {
 	put(t, k, org, "KEY", value)
 	put(t, k, org, "SAME", value)
 	put(t, k, org, "OTHER", value+".")
-	infos, err := k.List(t.Context(), org)
-	if err != nil || len(infos) != 3 {
-		t.Fatalf("List = %v, %v", infos, err)
-	}
+	infos := []keeper.Row{back.rows[at(org, "KEY")], back.rows[at(org, "OTHER")], back.rows[at(org, "SAME")]}
 	if infos[0].Fingerprint != infos[2].Fingerprint || infos[0].Fingerprint == infos[1].Fingerprint ||
 		len(infos[0].Fingerprint) != 8 {
 		t.Errorf("fingerprints tell values apart: %v", infos)
 	}
 	other := keeper.Scope{Org: "rival", Kind: keeper.KindOrg}
 	put(t, k, other, "KEY", value)
-	if theirs, err := k.List(t.Context(), other); err != nil || theirs[0].Fingerprint == infos[0].Fingerprint {
-		t.Errorf("fingerprints say nothing across organisations: %v, %v", theirs, err)
+	if back.rows[at(other, "KEY")].Fingerprint == infos[0].Fingerprint {
+		t.Error("fingerprints say something across organisations")
 	}
-	l, err := k.Lease(t.Context(), keeper.Stored(org))
+	l, err := k.Values(t.Context(), org)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for where, text := range map[string]string{"backend": back.dump(), "list": fmt.Sprintf("%+v", infos),
-		"keeper": fmt.Sprintf("%+v %#v", k, k), "lease": fmt.Sprintf("%+v %#v", l, l)} {
+		"keeper": fmt.Sprintf("%+v %#v", k, k), "values": fmt.Sprintf("%+v %#v", l, l)} {
 		for _, form := range []string{value, hex.EncodeToString([]byte(value)),
 			base64.StdEncoding.EncodeToString([]byte(value))[:30], fmt.Sprint([]byte(value))} {
 			if strings.Contains(text, strings.Trim(form, "[]")) {
@@ -314,8 +271,8 @@ func TestKeeper_bounds_a_scope(t *testing.T) {
 		t.Errorf("Put = %v", err)
 	}
 	put(t, k, org, "N1", "a replacement fits")
-	if all, err := k.List(t.Context(), org); len(all) != keeper.MaxPerScope || err != nil {
-		t.Errorf("%d secrets, %v", len(all), err)
+	if len(back.rows) != keeper.MaxPerScope {
+		t.Errorf("%d secrets", len(back.rows))
 	}
 }
 
@@ -355,7 +312,7 @@ func TestKeeper_notices_moved_and_changed_rows(t *testing.T) {
 	others := map[string]func(*keeper.Row){
 		"another name":         func(r *keeper.Row) { r.Name = "B" },
 		"another agent":        func(r *keeper.Row) { r.Scope.ID = "a2" },
-		"another kind":         func(r *keeper.Row) { r.Scope.Kind = keeper.KindTool },
+		"another kind":         func(r *keeper.Row) { r.Scope.Kind = "tool" },
 		"another organisation": func(r *keeper.Row) { r.Scope.Org = "rival" },
 		"a part moved over":    func(r *keeper.Row) { r.Scope.Org, r.Scope.ID = "acmea", "1" },
 		"a byte changed":       func(r *keeper.Row) { r.Data[len(r.Data)-1] ^= 1 },
@@ -379,9 +336,9 @@ func TestKeeper_notices_moved_and_changed_rows(t *testing.T) {
 			row.Data = bytes.Clone(row.Data)
 			change(&row)
 			back.rows = map[string]keeper.Row{at(row.Scope, row.Name): row}
-			_, err := k.Lease(t.Context(), keeper.Stored(row.Scope))
+			_, err := k.Values(t.Context(), row.Scope)
 			if haft.CodeOf(err) != haft.CodeUnavailable || strings.Contains(err.Error(), "value") {
-				t.Errorf("Lease = %v", err)
+				t.Errorf("Values = %v", err)
 			}
 		})
 	}
@@ -409,7 +366,7 @@ func TestKeeper_many_at_once(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if _, err := k.Lease(t.Context(), keeper.Stored(org)); err != nil {
+				if _, err := k.Values(t.Context(), org); err != nil {
 					t.Error(err)
 				}
 			}
@@ -429,15 +386,11 @@ func TestKeeper_bindings(t *testing.T) {
 		OAuth: &secret.OAuth{TokenURL: "https://login.example/", Grant: secret.GrantClient, ClientID: "me"}}
 	bound := func() *secret.Binding {
 		t.Helper()
-		l, err := k.Lease(t.Context(), keeper.Stored(org))
+		l, err := k.Values(t.Context(), org)
 		if err != nil {
 			t.Fatal(err)
 		}
-		list, err := k.List(t.Context(), org)
-		if err != nil || len(list) != 1 || list[0].Bound.String() != l.Values()[0].Bound.String() {
-			t.Fatalf("List = %+v, %v", list, err)
-		}
-		return l.Values()[0].Bound
+		return l[0].Bound
 	}
 	for _, step := range []struct {
 		what     string

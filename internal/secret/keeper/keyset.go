@@ -257,7 +257,7 @@ func (k *Keeper) load(ctx context.Context) (*keys, error) {
 	if haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, fmt.Errorf("read the keyset: %w", err)
 	}
-	sealed, err := k.sealed(ctx)
+	sealed, err := k.any(ctx, func(r Row) bool { return !r.Plain })
 	if err != nil {
 		return nil, err
 	}
@@ -295,10 +295,10 @@ func (k *Keeper) load(ctx context.Context) (*keys, error) {
 // errFound ends a search.
 var errFound = errors.New("found")
 
-// sealed reports whether there is a value that is encrypted.
-func (k *Keeper) sealed(ctx context.Context) (bool, error) {
+// any reports whether there is a row that fits.
+func (k *Keeper) any(ctx context.Context, fits func(Row) bool) (bool, error) {
 	err := k.each(ctx, nil, func(r Row) error {
-		if !r.Plain {
+		if fits(r) {
 			return errFound
 		}
 		return nil

@@ -110,11 +110,11 @@ func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := k.Lease(ctx, keeper.Stored(s))
+	values, err := k.Values(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range l.Values() {
+	for _, n := range values {
 		if n.Name == ValueName {
 			return []byte(n.Value.Reveal()), nil
 		}

@@ -210,16 +210,14 @@ func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	l, err := k.Lease(ctx, keeper.Stored(scope(at.org, "")))
-	if err != nil {
+	values := &engine.Stored{}
+	if values.Org, err = k.Values(ctx, scope(at.org, "")); err != nil {
 		return nil, err
 	}
-	values := &engine.Stored{Org: l.Values()}
 	if at.agent != "" {
-		if l, err = k.Lease(ctx, keeper.Stored(scope(at.org, at.agent))); err != nil {
+		if values.Agent, err = k.Values(ctx, scope(at.org, at.agent)); err != nil {
 			return nil, err
 		}
-		values.Agent = l.Values()
 	}
 	for _, v := range slices.Concat(values.Org, values.Agent) {
 		if v.Bound == nil || v.Bound.OAuth == nil {
