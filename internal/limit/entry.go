@@ -124,34 +124,3 @@ func micros(seconds float64) int64 {
 	}
 	return longest
 }
-
-// byFree is a heap of entries, the one first that may be forgotten first.
-type byFree []*entry
-
-// Len implements [heap.Interface].
-func (h byFree) Len() int { return len(h) }
-
-// Less implements [heap.Interface].
-func (h byFree) Less(i, j int) bool { return h[i].free < h[j].free }
-
-// Swap implements [heap.Interface].
-func (h byFree) Swap(i, j int) {
-	h[i], h[j] = h[j], h[i]
-	h[i].index, h[j].index = i, j
-}
-
-// Push implements [heap.Interface].
-func (h *byFree) Push(x any) {
-	e := x.(*entry)
-	e.index = len(*h)
-	*h = append(*h, e)
-}
-
-// Pop implements [heap.Interface].
-func (h *byFree) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	old[len(old)-1] = nil
-	*h = old[:len(old)-1]
-	return e
-}

@@ -31,7 +31,7 @@ type set [4]*key
 type waitList struct {
 	tenant *tenant
 	key    *key
-	parked queue
+	parked ordered[*group]
 	listed bool   // is in key.waitLists
 	sent   *group // to the ready ones; no other is, until it ran or was parked
 	since  uint64 // when it began to wait, or last had a call that ran

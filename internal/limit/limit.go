@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"time"
@@ -94,21 +95,11 @@ type Limiter struct {
 
 // New returns a limiter that nothing was taken from.
 func New(cfg Config) *Limiter {
-	if cfg.Running <= 0 {
-		cfg.Running = defaultRunning
-	}
-	if cfg.PerTenant <= 0 || cfg.PerTenant > cfg.Running {
-		cfg.PerTenant = cfg.Running
-	}
-	if cfg.Settled <= 0 {
-		cfg.Settled = defaultSettled
-	}
-	if cfg.Queue == 0 {
-		cfg.Queue = defaultQueue
-	}
-	if cfg.Keys <= 0 {
-		cfg.Keys = defaultKeys
-	}
+	cfg.Running = cmp.Or(max(cfg.Running, 0), defaultRunning)
+	cfg.PerTenant = min(cmp.Or(max(cfg.PerTenant, 0), cfg.Running), cfg.Running)
+	cfg.Settled = cmp.Or(max(cfg.Settled, 0), defaultSettled)
+	cfg.Queue = cmp.Or(cfg.Queue, defaultQueue)
+	cfg.Keys = cmp.Or(max(cfg.Keys, 0), defaultKeys)
 	return &Limiter{
 		quotas: quotas{
 			load: cfg.Load, most: cfg.Keys,

@@ -1,35 +1,52 @@
 package limit
 
-// A queue is a heap of groups, the one first whose first call came first.
-type queue []*group
+// An ordered is a heap, see package heap, whose elements know where in it they are.
+type ordered[T element[T]] []T
+
+// An element can be in an ordered.
+type element[T any] interface {
+	before(other T) bool
+	moveTo(index int)
+}
 
 // Len implements [heap.Interface].
-func (q queue) Len() int { return len(q) }
+func (o ordered[T]) Len() int { return len(o) }
 
 // Less implements [heap.Interface].
-func (q queue) Less(i, j int) bool { return q[i].first.seq < q[j].first.seq }
+func (o ordered[T]) Less(i, j int) bool { return o[i].before(o[j]) }
 
 // Swap implements [heap.Interface].
-func (q queue) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].index, q[j].index = i, j
+func (o ordered[T]) Swap(i, j int) {
+	o[i], o[j] = o[j], o[i]
+	o[i].moveTo(i)
+	o[j].moveTo(j)
 }
 
 // Push implements [heap.Interface].
-func (q *queue) Push(x any) {
-	c := x.(*group)
-	c.index = len(*q)
-	*q = append(*q, c)
+func (o *ordered[T]) Push(x any) {
+	e := x.(T)
+	e.moveTo(len(*o))
+	*o = append(*o, e)
 }
 
 // Pop implements [heap.Interface].
-func (q *queue) Pop() any {
-	old := *q
-	c := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	return c
+func (o *ordered[T]) Pop() any {
+	last := len(*o) - 1
+	e := (*o)[last]
+	clear((*o)[last:])
+	*o = (*o)[:last]
+	return e
 }
+
+// before orders groups by the arrival of their first calls.
+func (c *group) before(other *group) bool { return c.first.seq < other.first.seq }
+
+func (c *group) moveTo(index int) { c.index = index }
+
+// before orders entries by when they may be forgotten.
+func (e *entry) before(other *entry) bool { return e.free < other.free }
+
+func (e *entry) moveTo(index int) { e.index = index }
 
 // A roundRobin is a queue of tenants that grows when it must.
 type roundRobin struct {

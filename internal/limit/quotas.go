@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,14 +18,14 @@ import (
 // caller of Take, so that it can be loaded again.
 const settled = 5 * time.Minute
 
-// A book has the states of rates and quotas, in memory.
+// quotas has the states of rates and quotas, in memory.
 type quotas struct {
 	load func(ctx context.Context, keys []string) ([]State, error)
 	most int
 
 	mu      sync.Mutex
 	entries map[string]*entry
-	order   byFree // of entries: which may be forgotten first
+	order   ordered[*entry] // of entries: which may be forgotten first
 	loads   map[string]*load
 }
 
@@ -75,13 +77,8 @@ func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, er
 // missing returns the keys of ask that are not in memory.
 func (b *quotas) missing(ask Ask) []string {
 	var keys []string
-	for i := range ask.Rates {
-		if key := ask.Rates[i].Key; b.entries[key] == nil {
-			keys = append(keys, key)
-		}
-	}
-	for i := range ask.Quotas {
-		if key := ask.Quotas[i].Key; b.entries[key] == nil {
+	for key := range ask.keys() {
+		if b.entries[key] == nil {
 			keys = append(keys, key)
 		}
 	}
@@ -206,13 +203,13 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 		e := b.entries[ask.Rates[i].Key]
 		e.refill(&ask.Rates[i], at)
 		taken = append(taken, before{e, e.tokens, e.used})
-		short.rate(e.spend(&ask.Rates[i], at))
+		short.note(&short.rates, e.spend(&ask.Rates[i], at))
 	}
 	for i := range ask.Quotas {
 		e := b.entries[ask.Quotas[i].Key]
 		e.turn(&ask.Quotas[i], at)
 		taken = append(taken, before{e, e.tokens, e.used})
-		short.quota(e.count(&ask.Quotas[i], at))
+		short.note(&short.quotas, e.count(&ask.Quotas[i], at))
 	}
 	err := short.err()
 	if err != nil {
@@ -233,7 +230,8 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 	}
 	states := make([]State, 0, len(taken))
 	for i := range taken {
-		if e := taken[i].e; !listed(states, e.key) {
+		e := taken[i].e
+		if !slices.ContainsFunc(states, func(s State) bool { return s.Key == e.key }) { // a handful
 			states = append(states, e.state())
 		}
 	}
@@ -242,17 +240,28 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 
 // sorted reports whether each key is that of a rate or that of a quota.
 func (b *quotas) sorted(ask Ask) bool {
-	for i := range ask.Rates {
-		if !b.entries[ask.Rates[i].Key].is(rateKind) {
-			return false
-		}
-	}
-	for i := range ask.Quotas {
-		if !b.entries[ask.Quotas[i].Key].is(quotaKind) {
+	for key, kind := range ask.keys() {
+		if !b.entries[key].is(kind) {
 			return false
 		}
 	}
 	return true
+}
+
+// keys yields the keys of the rates and quotas.
+func (a *Ask) keys() iter.Seq2[string, kind] {
+	return func(yield func(string, kind) bool) {
+		for i := range a.Rates {
+			if !yield(a.Rates[i].Key, rateKind) {
+				return
+			}
+		}
+		for i := range a.Quotas {
+			if !yield(a.Quotas[i].Key, quotaKind) {
+				return
+			}
+		}
+	}
 }
 
 // release notes when e may be forgotten: when it is as if it were fresh, or when
@@ -265,50 +274,30 @@ func (b *quotas) release(e *entry, free, at int64) {
 	heap.Fix(&b.order, e.index)
 }
 
-// listed reports whether states has one of key. A call has a handful of them.
-func listed(states []State, key string) bool {
-	for i := range states {
-		if states[i].Key == key {
-			return true
-		}
-	}
-	return false
-}
-
-// A shortage is what there is too little of, and for how long.
+// A shortage is what there is too little of, and for how long, in microseconds.
 type shortage struct {
-	rates bool
-	used  bool
-	never bool
-	wait  int64
+	rates, quotas bool
+	never         bool
+	wait          int64
 }
 
-// rate and quota note how long there is too little, in microseconds: 0 if there
-// is enough, and less than 0 if that will not change.
-func (s *shortage) rate(wait int64) {
-	s.rates = s.rates || wait != 0
-	s.note(wait)
-}
-
-func (s *shortage) quota(wait int64) {
-	s.used = s.used || wait != 0
-	s.note(wait)
-}
-
-func (s *shortage) note(wait int64) {
+// note notes for how long there is too little, and where: 0 means that there is enough, and
+// less than 0 that it will not change.
+func (s *shortage) note(where *bool, wait int64) {
+	*where = *where || wait != 0
 	s.never = s.never || wait < 0
 	s.wait = max(s.wait, wait)
 }
 
 func (s *shortage) err() error {
-	if !s.rates && !s.used {
+	if !s.rates && !s.quotas {
 		return nil
 	}
 	e := &haft.Error{
 		Code: haft.CodeRateLimited, Message: "too many calls in a short time",
 		RetryAfter: haft.Millis(time.Duration(s.wait) * time.Microsecond),
 	}
-	if s.used {
+	if s.quotas {
 		e.Message = "the quota of calls is used up"
 	}
 	if s.never {

@@ -46,8 +46,8 @@ type tenant struct {
 	running   int
 	settled   int
 	waiting   int
-	queued    bool  // is in turns
-	ready     queue // groups that may be able to run
+	queued    bool            // is in turns
+	ready     ordered[*group] // groups that may be able to run
 	groups    map[set]*group
 	waitLists map[*key]*waitList
 }
