@@ -58,7 +58,7 @@ func Genesis(org string) Head {
 // It panics if e is of another organisation than prev: that entry must not be
 // kept in this chain, and no answer of Link could be right.
 func Link(prev Head, e Entry) Entry {
-	e.Org, e.Kind = valid(e.Org), valid(e.Kind)
+	e = e.Valid()
 	if e.Org == "" {
 		e.Org = prev.Org
 	}
@@ -66,14 +66,20 @@ func Link(prev Head, e Entry) Entry {
 		panic("audit: an entry of one organisation is linked to the chain of another")
 	}
 	e.Time = micros(e.Time)
-	e.Tool, e.Digest, e.Call = valid(e.Tool), valid(e.Digest), haft.CallID(valid(string(e.Call)))
-	e.Actor.Org, e.Actor.User, e.Actor.Agent = valid(e.Actor.Org), valid(e.Actor.User), valid(e.Actor.Agent)
-	e.Actor.Roles, e.Actor.Scope = validAll(e.Actor.Roles), validAll(e.Actor.Scope)
 	if prev.Hash == "" {
 		prev = Genesis(e.Org)
 	}
 	e.Seq, e.Prev = prev.Seq+1, prev.Hash
 	e.Hash = hashOf(&e)
+	return e
+}
+
+// Valid returns e with valid UTF-8 in all text but Body.
+func (e Entry) Valid() Entry {
+	e.Org, e.Kind = valid(e.Org), valid(e.Kind)
+	e.Tool, e.Digest, e.Call = valid(e.Tool), valid(e.Digest), haft.CallID(valid(string(e.Call)))
+	e.Actor.Org, e.Actor.User, e.Actor.Agent = valid(e.Actor.Org), valid(e.Actor.User), valid(e.Actor.Agent)
+	e.Actor.Roles, e.Actor.Scope = validAll(e.Actor.Roles), validAll(e.Actor.Scope)
 	return e
 }
 

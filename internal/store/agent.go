@@ -26,7 +26,7 @@ func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error)
 	if a.ID == "" {
 		a.ID = haft.AgentID(newID("agent_"))
 	}
-	return agents.put(ctx, s, a, alone)
+	return agents.put(ctx, s, a, nil)
 }
 
 // OwnSecrets is what becomes of the secrets of an agent or of an MCP server when it

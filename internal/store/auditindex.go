@@ -249,27 +249,24 @@ func facetOrder(f haft.AuditFilter) string {
 
 // auditOf returns what reads rows of auditColumns of an organisation.
 func auditOf(org string) func(scanner) (audit.Entry, error) {
-	return func(r scanner) (audit.Entry, error) { return scanAudit(r, org) }
-}
-
-// scanAudit reads one row of auditColumns.
-func scanAudit(r scanner, org string) (audit.Entry, error) {
-	e := audit.Entry{Org: org}
-	var at int64
-	var doc, body string
-	if err := r.Scan(&e.Seq, &at, &doc, &body, &e.Prev, &e.Hash); err != nil {
-		return e, err
+	return func(r scanner) (audit.Entry, error) {
+		e := audit.Entry{Org: org}
+		var at int64
+		var doc, body string
+		if err := r.Scan(&e.Seq, &at, &doc, &body, &e.Prev, &e.Hash); err != nil {
+			return e, err
+		}
+		var d auditDoc
+		if err := decode(doc, &d); err != nil {
+			return e, err
+		}
+		e.Kind, e.Actor, e.Call, e.Tool, e.Digest, e.Erased = d.Kind, d.Actor, d.Call, d.Tool, d.Digest, d.Erased
+		e.Time = fromMicros(at)
+		if body != "" {
+			e.Body = json.RawMessage(body)
+		}
+		return e, nil
 	}
-	var d auditDoc
-	if err := decode(doc, &d); err != nil {
-		return e, err
-	}
-	e.Kind, e.Actor, e.Call, e.Tool, e.Digest, e.Erased = d.Kind, d.Actor, d.Call, d.Tool, d.Digest, d.Erased
-	e.Time = fromMicros(at)
-	if body != "" {
-		e.Body = json.RawMessage(body)
-	}
-	return e, nil
 }
 
 // ceilMicros is the first microsecond that is not before t.

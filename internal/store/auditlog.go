@@ -36,17 +36,9 @@ type heads struct {
 // maxHeads bounds the chains whose heads are remembered.
 const maxHeads = 10_000
 
-// forget makes the store look again.
-func (h *heads) forget() { *h = heads{} }
-
 // encodeAudit encodes entries. Their numbers are not known yet.
 func (e *encoded) encodeAudit(entries []audit.Entry) error {
-	if len(entries) == 0 {
-		return nil
-	}
-	e.audit = make([]audit.Entry, len(entries))
-	e.auditDocs, e.auditBodies = make([]string, len(entries)), make([]string, len(entries))
-	for i, entry := range entries {
+	for _, entry := range entries {
 		if entry.Org == "" || entry.Kind == "" {
 			return invalid("an entry of the audit trail has an organisation and a kind")
 		}
@@ -56,35 +48,24 @@ func (e *encoded) encodeAudit(entries []audit.Entry) error {
 		if err != nil {
 			return err
 		}
-		e.audit[i], e.auditDocs[i], e.auditBodies[i] = entry, doc, string(entry.Body)
-		if len(doc)+len(entry.Body) > MaxRecord {
-			return invalid("an entry of the audit trail has %d bytes, %d is the most", len(doc)+len(entry.Body),
-				MaxRecord)
+		if n := len(doc) + len(entry.Body); n > MaxRecord {
+			return invalid("an entry of the audit trail has %d bytes, %d is the most", n, MaxRecord)
 		}
+		e.audit = append(e.audit, auditRow{entry, doc})
 	}
 	return nil
+}
+
+// An auditRow is an entry with its document.
+type auditRow struct {
+	audit.Entry
+	doc string
 }
 
 // tidy makes of the text of an entry what comes back unchanged. [audit.Link] does
 // the same to all but Body, which has to be encoded before it is linked.
 func tidy(e audit.Entry) audit.Entry {
-	text := func(s string) string {
-		if utf8.ValidString(s) {
-			return s
-		}
-		return strings.ToValidUTF8(s, string(utf8.RuneError))
-	}
-	e.Org, e.Kind, e.Tool, e.Digest, e.Call = text(e.Org), text(e.Kind), text(e.Tool), text(e.Digest),
-		haft.CallID(text(string(e.Call)))
-	e.Actor.Org, e.Actor.User, e.Actor.Agent = text(e.Actor.Org), text(e.Actor.User), text(e.Actor.Agent)
-	for _, list := range []*[]string{&e.Actor.Roles, &e.Actor.Scope} {
-		if slices.ContainsFunc(*list, func(s string) bool { return !utf8.ValidString(s) }) {
-			*list = slices.Clone(*list)
-			for i, s := range *list {
-				(*list)[i] = text(s)
-			}
-		}
-	}
+	e = e.Valid()
 	if !utf8.Valid(e.Body) || slices.Contains(e.Body, 0) {
 		e.Body = json.RawMessage(strings.ReplaceAll(utf8Text(e.Body), "\x00", string(utf8.RuneError)))
 	}
@@ -112,13 +93,13 @@ func (t *tx) addAudit(ctx context.Context, e *encoded) error {
 func (e *encoded) link(ends map[string]audit.Head) []any {
 	rows := make([]any, 0, len(e.audit)*insertAudit.cols)
 	now := time.Now()
-	for i, entry := range e.audit {
+	for _, entry := range e.audit {
 		if entry.Time.IsZero() {
 			entry.Time = now
 		}
-		linked := audit.Link(ends[entry.Org], entry)
+		linked := audit.Link(ends[entry.Org], entry.Entry)
 		ends[entry.Org] = linked.Head()
-		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), e.auditDocs[i], e.auditBodies[i],
+		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), entry.doc, string(entry.Body),
 			linked.Prev, linked.Hash)
 	}
 	return rows
@@ -126,7 +107,7 @@ func (e *encoded) link(ends map[string]audit.Head) []any {
 
 // chainHeads returns where the chains of entries stand. In a shared store they
 // are locked, in the order of their names, until the transaction ends.
-func (t *tx) chainHeads(ctx context.Context, entries []audit.Entry) (map[string]audit.Head, error) {
+func (t *tx) chainHeads(ctx context.Context, entries []auditRow) (map[string]audit.Head, error) {
 	found := make(map[string]audit.Head, 1)
 	for _, e := range entries {
 		found[e.Org] = audit.Head{Org: e.Org}

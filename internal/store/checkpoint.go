@@ -39,18 +39,11 @@ func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Chec
 	}
 	last := list[len(list)-1].Place.Serial
 	return s.write(ctx, "keep checkpoints", func(ctx context.Context, t *tx) error {
-		moved, err := t.exec(ctx, putMark+" WHERE marks.value = $3", tipMark, last, tip)
-		if err != nil {
+		forked := conflict("another server has signed the audit log at the same time")
+		if err := t.execOr(ctx, forked, putMark+" WHERE marks.value = $3", tipMark, last, tip); err != nil {
 			return err
 		}
-		n, err := t.add(ctx, insertCheckpoints, rows)
-		if err != nil {
-			return err
-		}
-		if moved != 1 || int(n) != len(list) {
-			return conflict("another server has signed the audit log at the same time")
-		}
-		return nil
+		return t.addAll(ctx, forked, insertCheckpoints, rows)
 	})
 }
 

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"haft"
-	"haft/internal/audit"
 	"haft/internal/limit"
 )
 
@@ -70,9 +69,7 @@ func (s *Stale) Error() string {
 // encoded is a batch as it goes to the database. It is made before anybody waits.
 type encoded struct {
 	calls, events, approvals, chains, limits []any
-	audit                                    []audit.Entry
-	auditDocs                                []string
-	auditBodies                              []string
+	audit                                    []auditRow
 }
 
 // Commit keeps all of b or nothing of it, and returns when it is on the disk. The
@@ -108,21 +105,18 @@ func (t *tx) addBatch(ctx context.Context, b Batch, e *encoded) error {
 	if err := t.hold(ctx, b.Keys); err != nil {
 		return err
 	}
-	if n, err := t.add(ctx, insertCalls, e.calls); err != nil {
+	if err := t.addAll(ctx, errMoved, insertCalls, e.calls); err != nil {
 		return err
-	} else if int(n)*insertCalls.cols != len(e.calls) {
-		return errMoved
 	}
-	if err := t.addUsage(ctx, b); err != nil {
+	if _, err := t.add(ctx, insertUsage, usageRows(b.Records)); err != nil {
 		return err
 	}
 	if err := t.addApprovals(ctx, b.Approvals, e.approvals); err != nil {
 		return err
 	}
-	if n, err := t.add(ctx, insertChains, e.chains); err != nil {
+	if err := t.addAll(ctx, conflict("a chain that has ended or belongs to another process cannot go on here"),
+		insertChains, e.chains); err != nil {
 		return err
-	} else if int(n)*insertChains.cols != len(e.chains) {
-		return conflict("a chain that has ended or belongs to another process cannot go on here")
 	}
 	if _, err := t.add(ctx, insertLimits, e.limits); err != nil {
 		return err
@@ -205,10 +199,12 @@ func encodeBatch(b Batch) (*encoded, error) {
 	if e.events, err = eventRows(b.Events); err != nil {
 		return nil, err
 	}
-	if e.approvals, err = approvalRows(b.Approvals); err != nil {
+	if e.approvals, err = docRows(b.Approvals, func(a *haft.Approval) string { return string(a.ID) },
+		approvalRow); err != nil {
 		return nil, err
 	}
-	if e.chains, err = chainRows(b.Chains, b.Owner); err != nil {
+	if e.chains, err = docRows(b.Chains, func(c *haft.Chain) string { return string(c.ID) },
+		chainRow(b.Owner)); err != nil {
 		return nil, err
 	}
 	e.limits = limitRows(b.Limits)
@@ -240,9 +236,6 @@ func distinct[T any](list []T, key func(*T) string) []*T {
 
 // callRows encodes records.
 func callRows(records []haft.Record) ([]any, error) {
-	if len(records) == 0 {
-		return nil, nil
-	}
 	open := map[haft.CallID]bool{}
 	if len(records) > 1 {
 		for _, r := range slices.Backward(records) {
@@ -319,51 +312,45 @@ func bounded(err error, doc string) error {
 	return err
 }
 
-// approvalRows encodes approvals.
-func approvalRows(list []haft.Approval) ([]any, error) {
-	if len(list) == 0 {
-		return nil, nil
-	}
-	rows := make([]any, 0, len(list)*insertApprovals.cols)
-	for _, a := range distinct(list, func(a *haft.Approval) string { return string(a.ID) }) {
-		if a.ID == "" || a.Requester.Org == "" || a.State == "" {
-			return nil, invalid("an approval has an id, an organisation and a state")
+// docRows makes rows of the last one of each id, whose last column is its document.
+func docRows[T any](all []T, id func(*T) string, row func(*T) ([]any, error)) ([]any, error) {
+	var rows []any
+	for _, v := range distinct(all, id) {
+		columns, err := row(v)
+		if err != nil {
+			return nil, err
 		}
-		doc, err := encode(a)
+		doc, err := encode(v)
 		if err = bounded(err, doc); err != nil {
 			return nil, err
 		}
-		rows = append(rows, column(string(a.ID)), column(a.Requester.Org), column(string(a.Call)), string(a.State),
-			micros(a.Created), micros(a.Expires), doc)
+		rows = append(append(rows, columns...), doc)
 	}
 	return rows, nil
 }
 
-// chainRows encodes chains.
-func chainRows(list []haft.Chain, owner string) ([]any, error) {
-	if len(list) == 0 {
-		return nil, nil
+// approvalRow returns the columns of an approval but its document.
+func approvalRow(a *haft.Approval) ([]any, error) {
+	if a.ID == "" || a.Requester.Org == "" || a.State == "" {
+		return nil, invalid("an approval has an id, an organisation and a state")
 	}
-	rows := make([]any, 0, len(list)*insertChains.cols)
-	for _, c := range distinct(list, func(c *haft.Chain) string { return string(c.ID) }) {
+	return []any{column(string(a.ID)), column(a.Requester.Org), column(string(a.Call)), string(a.State),
+		micros(a.Created), micros(a.Expires)}, nil
+}
+
+// chainRow returns what makes the columns of a chain of owner but its document.
+func chainRow(owner string) func(*haft.Chain) ([]any, error) {
+	return func(c *haft.Chain) ([]any, error) {
 		if c.ID == "" || c.Principal.Org == "" || c.Status == "" {
 			return nil, invalid("a chain has an id, an organisation and a status")
 		}
-		doc, err := encode(c)
-		if err = bounded(err, doc); err != nil {
-			return nil, err
-		}
-		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()),
-			column(owner), doc)
+		return []any{column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()),
+			column(owner)}, nil
 	}
-	return rows, nil
 }
 
 // limitRows encodes states of limits.
 func limitRows(list []limit.State) []any {
-	if len(list) == 0 {
-		return nil
-	}
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b limit.State) int { // the latest last, which is the one that stays
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Used, b.Used), cmp.Compare(b.Tokens, a.Tokens))

@@ -79,20 +79,21 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 	if user == "" {
 		return invalid("a user has a name")
 	}
-	if err := s.eraseCalls(ctx, org, user); err != nil {
-		return err
+	err := s.eraseCalls(ctx, org, user)
+	if err == nil {
+		err = s.eraseEvents(ctx, org, user)
 	}
-	if err := s.eraseEvents(ctx, org, user); err != nil {
-		return err
+	if err == nil {
+		err = s.eraseEach(ctx, eraseAUser, []string{"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, " +
+			"scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)"}, column(org), column(user))
 	}
-	if err := s.eraseEach(ctx, eraseAUser, []string{"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, " +
-		"scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)"}, column(org), column(user)); err != nil {
-		return err
+	if err == nil {
+		err = s.eraseEach(ctx, eraseAUser, []string{eraseCached}, column(org))
 	}
-	if err := s.eraseEach(ctx, eraseAUser, []string{eraseCached}, column(org)); err != nil {
-		return err
+	if err == nil {
+		err = s.eraseDocs(ctx, org, user)
 	}
-	if err := s.eraseDocs(ctx, org, user); err != nil {
+	if err != nil {
 		return err
 	}
 	return s.write(ctx, eraseAUser, func(ctx context.Context, t *tx) error {
@@ -118,10 +119,7 @@ func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
 		}
 		var ids, chains []any
 		for _, call := range found {
-			ids = append(ids, call.a)
-			if call.b != "" && !slices.Contains(chains, any(call.b)) {
-				chains = append(chains, call.b)
-			}
+			ids, chains = append(ids, call.a), addChain(chains, call.b)
 		}
 		var gone int64
 		err = s.write(ctx, "erase calls", func(ctx context.Context, t *tx) (err error) {
@@ -240,14 +238,15 @@ func (t *tx) eraseUsage(ctx context.Context, tool, groups, where string, args ..
 // EraseOrg removes everything that belongs to an organisation and has ended, but for the
 // audit and for what was used, which stays under no name but that of the organisation.
 func (s *Store) EraseOrg(ctx context.Context, org string) error {
-	if err := s.eraseCalls(ctx, org, ""); err != nil {
-		return err
-	}
-	if err := s.eraseEvents(ctx, org, ""); err != nil {
-		return err
-	}
 	const doing = "erase an organisation"
-	if err := s.eraseEach(ctx, doing, eraseOrg(), column(org)); err != nil {
+	err := s.eraseCalls(ctx, org, "")
+	if err == nil {
+		err = s.eraseEvents(ctx, org, "")
+	}
+	if err == nil {
+		err = s.eraseEach(ctx, doing, eraseOrg(), column(org))
+	}
+	if err != nil {
 		return err
 	}
 	return s.write(ctx, doing, func(ctx context.Context, t *tx) error {

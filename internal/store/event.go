@@ -19,9 +19,6 @@ type eventRest struct {
 
 // eventRows encodes events. Their cursors may still change, see addEvents.
 func eventRows(events []haft.Event) ([]any, error) {
-	if len(events) == 0 {
-		return nil, nil
-	}
 	rows := make([]any, 0, len(events)*insertEvents.cols)
 	for i := range events {
 		e := &events[i]

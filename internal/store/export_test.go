@@ -130,9 +130,6 @@ func (s *Store) Analysed(ctx context.Context) (bool, error) {
 	return len(found) > 0, err
 }
 
-// Words is words, for tests.
-func Words(text string, most int) []string { return words(text, most) }
-
 // Column is column, for tests.
 func Column(s string) string { return column(s) }
 

@@ -2,11 +2,10 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"sync"
@@ -93,11 +92,7 @@ func (s *Store) openFront(ctx context.Context) error {
 
 // begin opens the log, after a while.
 func (f *front) begin(ctx context.Context) error {
-	var raw [8]byte
-	if _, err := rand.Read(raw[:]); err != nil {
-		return err
-	}
-	epoch := binary.LittleEndian.Uint64(raw[:])
+	epoch := rand.Uint64() // not 0, but for one time in 2^64
 	log, err := redo.Open(f.root, LogName, rowsetVersion, epoch)
 	if err != nil {
 		return err
@@ -161,10 +156,10 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 	}
 	h := &f.s.heads
 	if !h.known && len(b.Events) > 0 || slices.ContainsFunc(e.audit,
-		func(a audit.Entry) bool { _, ok := h.chains[a.Org]; return !ok }) {
+		func(a auditRow) bool { _, ok := h.chains[a.Org]; return !ok }) {
 		return false, nil // they have to be looked up
 	}
-	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(distinctRecords(b.Records))}
+	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records)}
 	ends := make(map[string]audit.Head, 1)
 	for _, a := range e.audit {
 		ends[a.Org] = h.chains[a.Org]
@@ -232,16 +227,7 @@ func (f *front) abandonLog() {
 	f.report(partWrite, f.log.Err())
 	_ = f.log.Close() // it has failed already
 	f.log, f.seen, f.logInvalid = nil, 0, true
-	signal(f.hurry) // to clearEpoch it, if nobody else does
-}
-
-// clearEpoch has the database name no log, if the one that it names failed.
-// Precondition: the order is taken, and everything acknowledged is in the database.
-func (f *front) clearEpoch(ctx context.Context, t *tx) error {
-	if !f.logInvalid {
-		return nil
-	}
-	return t.putEpoch(ctx, 0)
+	signal(f.hurry) // so that the database names it no more, if nobody else writes
 }
 
 // putEpoch has the database name the log of an epoch, without which it is not complete;
@@ -357,15 +343,15 @@ func (f *front) run(ctx context.Context) {
 	}
 }
 
-// tend does what is due. What fails is tried again by whoever comes next, who is
-// told why.
+// maintain does what is due. What fails is tried again by the next writer or reader, which
+// gets the error.
 func (f *front) maintain(ctx context.Context) {
 	if take(ctx, f.order) != nil {
 		return
 	}
-	log, due, void := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.logInvalid
+	log, due, invalid := f.log, f.log == nil && f.seen >= warmUp && !f.s.cfg.NoLog, f.logInvalid
 	f.order <- struct{}{}
-	if void { // whoever writes disowns it
+	if invalid { // a write clears its epoch
 		if f.s.write(ctx, "abandon the log", func(context.Context, *tx) error { return nil }) != nil {
 			return // the file is still the one that the database names
 		}

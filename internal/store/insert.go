@@ -76,3 +76,12 @@ func (t *tx) add(ctx context.Context, in *insert, args []any) (int64, error) {
 	}
 	return changed, nil
 }
+
+// addAll is add, and returns some if not all rows were changed.
+func (t *tx) addAll(ctx context.Context, some error, in *insert, args []any) error {
+	n, err := t.add(ctx, in, args)
+	if err == nil && int(n)*in.cols != len(args) {
+		err = some
+	}
+	return err
+}

@@ -23,7 +23,7 @@ func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecre
 	if m.ID == "" {
 		m.ID = newID("mcp_")
 	}
-	also := alone
+	var also func(context.Context, *tx, string) error
 	if own.Kind != "" {
 		var err error
 		if also, err = own.write(m.Org, m.ID, "server"); err != nil {

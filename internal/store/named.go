@@ -26,8 +26,8 @@ type head struct {
 
 // put adds a document, or replaces the one of that name in its organisation if that is what
 // the condition says, and else returns [haft.CodeConflict]. That one keeps its id and the
-// time of its creation. also runs in the same transaction, with the id. put returns what is
-// kept.
+// time of its creation. also, if it is not nil, runs in the same transaction, with the id.
+// put returns what is kept.
 func (n *named[T]) put(ctx context.Context, s *Store, v T,
 	also func(ctx context.Context, t *tx, id string) error) (*T, error) {
 	given := n.head(&v)
@@ -54,8 +54,10 @@ func (n *named[T]) put(ctx context.Context, s *Store, v T,
 		if err := holds(given.condition, revision); err != nil {
 			return err
 		}
-		if err := also(ctx, t, h.id); err != nil {
-			return err
+		if also != nil {
+			if err := also(ctx, t, h.id); err != nil {
+				return err
+			}
 		}
 		if h.updated = stamp(given.updated, before); h.created.IsZero() {
 			h.created = h.updated
@@ -125,9 +127,6 @@ func (n *named[T]) remove(ctx context.Context, t *tx, org, id, condition string)
 	return t.execOr(ctx, notFound(n.what), "DELETE FROM "+n.table+" WHERE org = $1 AND id = $2", column(org),
 		column(id))
 }
-
-// alone is what put does besides, if that is nothing.
-func alone(context.Context, *tx, string) error { return nil }
 
 // holds reports why something is not to be written on a condition, given the
 // revision that is kept; "" means that there is none.

@@ -137,19 +137,20 @@ func adopt(table, open string) string {
 
 // ReleaseCalls leaves queued calls of a process to others: all of them if none are named.
 func (s *Store) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallID) error {
-	const text = "UPDATE calls SET owner = '' WHERE status = 'queued' AND owner = ?"
 	return s.write(ctx, "leave calls to others", func(ctx context.Context, t *tx) error {
-		if len(ids) == 0 {
-			q := build(text, owner)
+		release := func(part []haft.CallID) error {
+			q := build("UPDATE calls SET owner = '' WHERE status = 'queued' AND owner = ?", owner)
+			if len(part) > 0 {
+				q.add(" AND id IN ")
+				q.in(columns(part))
+			}
 			_, err := t.run(ctx, q)
 			return err
 		}
-		return chunks(ids, func(part []haft.CallID) error {
-			q := build(text+" AND id IN ", owner)
-			q.in(columns(part))
-			_, err := t.run(ctx, q)
-			return err
-		})
+		if len(ids) == 0 {
+			return release(nil)
+		}
+		return chunks(ids, release)
 	})
 }
 
@@ -177,8 +178,9 @@ func (s *Store) QueuedByOrg(ctx context.Context, owner string) (map[string]int, 
 
 // A Ref names a call or a chain.
 type Ref struct {
-	ID  string
-	org string // as it is kept
+	ID      string
+	org     string // as it is kept
+	created int64
 }
 
 // RecordOf returns the call that r names, with what is sealed, or [haft.CodeNotFound].
@@ -194,20 +196,12 @@ func (s *Store) ChainOf(ctx context.Context, r Ref) (*haft.Chain, error) {
 // refs runs a query for pages of references: its last four arguments are the organisation,
 // the time and the id after which the page begins, and its length.
 func (s *Store) refs(ctx context.Context, doing string, q query, args ...any) ([]Ref, error) {
-	var all []Ref
-	var last Ref
-	created := int64(0)
-	for {
-		part, err := list(ctx, s, doing, func(r scanner) (ref Ref, err error) {
-			err = r.Scan(&ref.org, &ref.ID, &created)
-			last = ref
+	return allPages(func(last Ref) ([]Ref, error) {
+		return list(ctx, s, doing, func(r scanner) (ref Ref, err error) {
+			err = r.Scan(&ref.org, &ref.ID, &ref.created)
 			return ref, err
-		}, q, append(args[:len(args):len(args)], last.org, created, last.ID, MaxPage)...)
-		all = append(all, part...)
-		if err != nil || len(part) < MaxPage {
-			return all, err
-		}
-	}
+		}, q, append(args[:len(args):len(args)], last.org, last.created, last.ID, MaxPage)...)
+	})
 }
 
 const (

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -133,26 +134,18 @@ func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOp
 // change must not use the store, and may be called more than once.
 func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string,
 	change func(*haft.Tool) error) (*haft.Tool, error) {
-	var kept haft.Tool
-	err := s.write(ctx, "change the tool", func(ctx context.Context, t *tx) error {
-		old, err := t.lockTool(ctx, org, id, condition)
-		if err != nil {
-			return err
-		}
-		next := *old
+	return s.changeTool(ctx, "change the tool", org, id, condition, func(ctx context.Context, t *tx, next *row) error {
+		old := *next
 		if err := change(&next.Tool); err != nil {
 			return err
 		}
 		review := next.Version.Review
-		touched := !equalJSON(review, old.Version.Review)
 		next.ID, next.Org, next.Name, next.Created = old.ID, old.Org, old.Name, old.Created
-		kept, err = t.change(ctx, *old, next, touched, review)
-		return err
+		if equalJSON(review, old.Version.Review) {
+			return nil
+		}
+		return t.setReview(ctx, id, next.Version.Number, review)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &kept, nil
 }
 
 // SetReview keeps what was said to a version, and makes it current if activate is
@@ -160,48 +153,43 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, conditi
 // current version.
 func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review,
 	activate bool) (*haft.Tool, error) {
-	var kept haft.Tool
-	err := s.write(ctx, "keep the review", func(ctx context.Context, t *tx) error {
-		old, err := t.lockTool(ctx, org, id, condition)
-		if err != nil {
-			return err
-		}
-		if err := t.setReview(ctx, id, number, r); err != nil {
-			return err
-		}
-		next := *old
+	return s.changeTool(ctx, "keep the review", org, id, condition, func(ctx context.Context, t *tx, next *row) error {
 		if activate {
 			next.Version.Number = number
 		}
-		kept, err = t.change(ctx, *old, next, false, haft.Review{})
-		return err
+		return t.setReview(ctx, id, number, r)
+	})
+}
+
+// changeTool lets change edit the row of a tool, keeps it, and returns the tool with its
+// current version.
+func (s *Store) changeTool(ctx context.Context, doing, org string, id haft.ToolID, condition string,
+	change func(context.Context, *tx, *row) error) (*haft.Tool, error) {
+	var kept *row
+	err := s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		next, err := t.lockTool(ctx, org, id, condition)
+		if err != nil {
+			return err
+		}
+		before := next.Updated
+		if err := change(ctx, t, next); err != nil {
+			return err
+		}
+		next.Updated = stamp(time.Time{}, before)
+		shown, err := t.versionOf(ctx, id, cmp.Or(next.Version.Number, next.newest))
+		if err != nil {
+			return err
+		}
+		if next.Version.Number != 0 {
+			next.Version = shown
+		} else {
+			next.Version = haft.Version{}
+		}
+		kept = next
+		return t.keep(ctx, next, shown)
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &kept, nil
-}
-
-// change keeps next, which was old.
-func (t *tx) change(ctx context.Context, old, next row, touched bool, review haft.Review) (haft.Tool, error) {
-	next.Updated = stamp(time.Time{}, old.Updated)
-	if touched {
-		if err := t.setReview(ctx, old.ID, next.Version.Number, review); err != nil {
-			return haft.Tool{}, err
-		}
-	}
-	shown := old.newest
-	if next.Version.Number != 0 {
-		shown = next.Version.Number
-	}
-	v, err := t.versionOf(ctx, old.ID, shown)
-	if err != nil {
-		return haft.Tool{}, err
-	}
-	if next.Version.Number != 0 {
-		next.Version = v
-	} else {
-		next.Version = haft.Version{}
-	}
-	return next.Tool, t.keep(ctx, &next, v)
+	return &kept.Tool, nil
 }

@@ -174,20 +174,19 @@ func (b *builder) in(values []any) {
 	b.text.WriteByte(')')
 }
 
-// A built is a query that a builder made.
+// A built is a query that a builder made. A builder itself is none: it has to be declared.
 type built struct {
-	text     string
-	args     []any
+	*builder
 	isLogged bool
 }
 
-func (q built) sql() (string, []any, bool) { return q.text, q.args, q.isLogged }
+func (q built) sql() (string, []any, bool) { return q.text.String(), q.args, q.isLogged }
 
 // logged returns the query, which is as a [logged] one.
-func (b *builder) logged() query { return built{b.text.String(), b.args, true} }
+func (b *builder) logged() query { return built{b, true} }
 
 // unlogged returns the query, which is as an [unlogged] one.
-func (b *builder) unlogged() query { return built{b.text.String(), b.args, false} }
+func (b *builder) unlogged() query { return built{b, false} }
 
 // run runs the statement that a builder made, and returns how many rows it changed.
 func (t *tx) run(ctx context.Context, b *builder) (int64, error) {

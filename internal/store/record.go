@@ -81,15 +81,13 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 		}
 		all = append(all, part...)
 	}
-	if len(statuses) > 1 {
-		slices.SortStableFunc(all, func(a, b haft.Record) int {
-			if f.Oldest {
-				a, b = b, a
-			}
-			return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)),
-				cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
-		})
-	}
+	slices.SortStableFunc(all, func(a, b haft.Record) int {
+		if f.Oldest {
+			a, b = b, a
+		}
+		return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)),
+			cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
+	})
 	return all[:min(len(all), f.Limit)], nil
 }
 

@@ -26,21 +26,6 @@ type LogLoss struct {
 // AcceptLoss returns the entry of the audit that says that a loss was accepted.
 type AcceptLoss func(*LogLoss) audit.Entry
 
-// LogEnd returns the number of the last record of an epoch in the log of a directory, which
-// a server may be writing; 0 means that there is none. It does not rely on the head: that
-// may be half written, and a server of an earlier version writes none.
-func LogEnd(dir string, epoch int64) (last int64, err error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return 0, fmt.Errorf("open the directory of the log: %w", err)
-	}
-	c, err := redo.Read(root, LogName, uint64(epoch), 0)
-	if c.Head != nil && c.Head.Epoch == uint64(epoch) {
-		c.Last = max(c.Last, c.Head.Last)
-	}
-	return int64(c.Last), errors.Join(err, root.Close())
-}
-
 // Error implements error.
 func (l *LogLoss) Error() string { return LogName + " " + l.Why }
 
@@ -134,15 +119,14 @@ func (f *front) following(ctx context.Context, sets []*rowset) (int, error) {
 			const org, seq, prev, hash = 0, 1, 5, 6
 			last, ok := ends[row[org]]
 			if !ok {
-				rows, err := f.s.conn.QueryContext(ctx, string(lastEntry), row[org])
+				found, err := first(ctx, &tx{s: f.s}, "find the end of a chain", scanPair[int64, string], lastEntry,
+					row[org])
 				if err != nil {
 					return 0, err
 				}
-				var text string
-				if err := eachRow(rows, func(r scanner) error { return r.Scan(&last.seq, &text) }); err != nil {
-					return 0, err
+				if found != nil {
+					last = end{found.a, found.b}
 				}
-				last.hash = text
 			}
 			if whole(row[seq]) != last.seq+1 || last.seq > 0 && row[prev] != last.hash {
 				return i, nil

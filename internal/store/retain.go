@@ -104,16 +104,21 @@ func (s *Store) oldCalls(ctx context.Context, o OldCalls,
 		if o.Never && ran || !d.Ended.Before(o.Before) {
 			return none, nil
 		}
-		ids = append(ids, last.id)
-		if chain != "" && !slices.Contains(chains, any(chain)) {
-			chains = append(chains, chain)
-		}
+		ids, chains = append(ids, last.id), addChain(chains, chain)
 		return none, nil
 	}, q.logged())
 	if seen == pruneCalls {
 		next = &last
 	}
 	return ids, chains, next, err
+}
+
+// addChain adds the chain of a call to chains, if it has one.
+func addChain(chains []any, chain string) []any {
+	if chain == "" || slices.Contains(chains, any(chain)) {
+		return chains
+	}
+	return append(chains, chain)
 }
 
 // removeCalls removes ended calls and what belongs to them, but for their events.

@@ -2,10 +2,10 @@ package store
 
 import (
 	"encoding/binary"
-	"errors"
-	"math"
 	"slices"
 	"strings"
+
+	"haft/internal/store/redo"
 )
 
 // A rowset is rows as they go into tables, in the order of the columns of the
@@ -32,93 +32,31 @@ func rowsetInserts() [5]*insert {
 	return [5]*insert{insertCalls, insertEvents, insertAudit, insertLimits, insertUsage}
 }
 
-// The kinds of values of a column.
-const (
-	valueNull byte = iota
-	valueText
-	valueInt
-	valueFloat
-)
-
-// errRows is a rowset that cannot be read.
-var errRows = errors.New("the rows cannot be read")
-
 // appendTo encodes r behind what is in b.
-func (r *rowset) appendTo(b []byte) ([]byte, error) {
+func (r *rowset) appendTo(b []byte) (_ []byte, err error) {
 	for _, rows := range r.tables() {
-		b = binary.AppendUvarint(b, uint64(len(*rows)))
-		for _, v := range *rows {
-			switch v := v.(type) {
-			case nil:
-				b = append(b, valueNull)
-			case string:
-				b = binary.AppendUvarint(append(b, valueText), uint64(len(v)))
-				b = append(b, v...)
-			case int64:
-				b = binary.AppendVarint(append(b, valueInt), v)
-			case float64:
-				b = binary.LittleEndian.AppendUint64(append(b, valueFloat), math.Float64bits(v))
-			default:
-				return nil, errRows
-			}
+		if b, err = redo.AppendValues(b, *rows); err != nil {
+			return nil, err
 		}
 	}
 	return b, nil
 }
 
 // readRowset is the inverse of appendTo.
-func readRowset(b []byte) (*rowset, error) {
+func readRowset(b []byte) (_ *rowset, err error) {
 	r := &rowset{}
-	inserts := rowsetInserts()
 	for i, rows := range r.tables() {
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n > uint64(len(b)) || n%uint64(inserts[i].cols) != 0 {
-			return nil, errRows
+		if *rows, b, err = redo.ReadValues(b); err != nil {
+			return nil, err
 		}
-		b = b[used:]
-		for range n {
-			v, rest, err := readValue(b)
-			if err != nil {
-				return nil, err
-			}
-			*rows, b = append(*rows, v), rest
+		if len(*rows)%rowsetInserts()[i].cols != 0 {
+			return nil, redo.ErrValues
 		}
 	}
 	if len(b) > 0 {
-		return nil, errRows
+		return nil, redo.ErrValues
 	}
 	return r, nil
-}
-
-// readValue reads one value and returns what follows it.
-func readValue(b []byte) (any, []byte, error) {
-	if len(b) == 0 {
-		return nil, nil, errRows
-	}
-	kind, b := b[0], b[1:]
-	switch kind {
-	case valueNull:
-		return nil, b, nil
-	case valueText:
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n > uint64(len(b)-used) {
-			return nil, nil, errRows
-		}
-		b = b[used:]
-		return string(b[:n]), b[n:], nil
-	case valueInt:
-		v, used := binary.Varint(b)
-		if used <= 0 {
-			return nil, nil, errRows
-		}
-		return v, b[used:], nil
-	case valueFloat:
-		if len(b) < 8 {
-			return nil, nil, errRows
-		}
-		return math.Float64frombits(binary.LittleEndian.Uint64(b)), b[8:], nil
-	}
-	return nil, nil, errRows
 }
 
 // merge makes one rowset of several that follow each other. A call that began and
@@ -184,6 +122,9 @@ func rowKey(columns []any) string {
 
 // rows returns the columns of all rows.
 func (n *newest) rows() []any {
+	if len(n.order) == 0 {
+		return nil
+	}
 	all := make([]any, 0, len(n.order)*n.cols)
 	for _, row := range n.order {
 		all = append(all, row...)

@@ -26,7 +26,7 @@ func (s *Store) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*ha
 	if c.ID == "" {
 		c.ID = haft.SandboxConfigID(newID("sandbox_"))
 	}
-	return sandboxConfigs.put(ctx, s, c, alone)
+	return sandboxConfigs.put(ctx, s, c, nil)
 }
 
 // SandboxConfig returns the configuration of that type or id, or

@@ -11,6 +11,7 @@ import (
 	"unicode"
 
 	"haft"
+	"haft/internal/store/words"
 )
 
 // The bounds of a search. They make it cost the same however many tools there
@@ -19,7 +20,6 @@ import (
 const (
 	maxQueryWords = 8
 	maxToolWords  = 512
-	maxWord       = 48  // runes
 	maxCandidates = 128 // tools per word
 	firstLook     = 16  // tools per word at first
 	// DefaultFound is how many tools a search gives if nobody says.
@@ -38,7 +38,7 @@ const (
 func wordsOf(t *haft.Tool, description string) map[string]int64 {
 	weights := make(map[string]int64)
 	add := func(text string, weight int64) {
-		for _, w := range words(text, maxToolWords) {
+		for _, w := range words.Split(text, maxToolWords) {
 			if _, ok := weights[w]; !ok && len(weights) >= maxToolWords {
 				return
 			}
@@ -52,44 +52,6 @@ func wordsOf(t *haft.Tool, description string) map[string]int64 {
 	}
 	add(description, weightDescription)
 	return weights
-}
-
-// words splits text into at most so many words in lower case. Words end where
-// letters and digits do, and between a small and a capital letter. In scripts
-// without spaces every character is a word.
-func words(text string, most int) []string {
-	var list []string
-	var word []rune
-	flush := func() {
-		if len(word) > 0 && len(list) < most {
-			list = append(list, string(word[:min(len(word), maxWord)]))
-		}
-		word = word[:0]
-	}
-	small := false
-	for _, r := range text {
-		if len(list) >= most {
-			break
-		}
-		switch {
-		case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana):
-			flush()
-			word = append(word, r)
-			flush()
-		case unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r):
-			if small && unicode.IsUpper(r) {
-				flush()
-			}
-			if len(word) < maxWord {
-				word = append(word, unicode.ToLower(r))
-			}
-		default:
-			flush()
-		}
-		small = unicode.IsLower(r) || unicode.IsDigit(r)
-	}
-	flush()
-	return list
 }
 
 // A candidate is a tool that has some of the words of a query.
@@ -174,7 +136,7 @@ func (s *Store) load(ctx context.Context, org string, part []*candidate) ([]haft
 // search returns what has words of text, the best first.
 func (s *Store) search(ctx context.Context, org, text string) ([]*candidate, error) {
 	var asked []string
-	for _, w := range words(text, maxToolWords) {
+	for _, w := range words.Split(text, maxToolWords) {
 		if !slices.Contains(asked, w) && len(asked) < maxQueryWords {
 			asked = append(asked, w)
 		}

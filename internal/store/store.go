@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/migrations"
 )
 
 // MaxPage is the longest list that is given at once; a limit of 0 means this too.
@@ -19,15 +20,10 @@ const MaxPage = 1000
 
 // A Dialect is what differs between databases. An opener has one.
 type Dialect struct {
-	// Name is the database's: sqlite3 or postgres.
-	Name string
+	migrations.Dialect
 	// Shared says that other processes may write too. Then the heads of chains
 	// are locked in the database; else the store keeps them in memory.
 	Shared bool
-	// Text is the type of indexed text, which is ordered byte by byte.
-	Text string
-	// Serial is the type of a number of 64 bits that is a primary key.
-	Serial string
 	// Numbered says that placeholders in long lists are written $1, $2; else they
 	// are written ?, which costs less to bind.
 	Numbered bool
@@ -36,9 +32,6 @@ type Dialect struct {
 	// Now is the time by the clock of the database, in microseconds since 1970. Empty
 	// where that is the clock of this process.
 	Now string
-	// Lock waits until no other session holds the lock of the migrations, and
-	// Unlock gives it back. Empty where there are no others.
-	Lock, Unlock string
 	// Error makes an [*haft.Error] of an error of the driver, with the code that
 	// fits and a plain message. It returns nil if it does not know it.
 	Error func(error) *haft.Error
@@ -64,9 +57,6 @@ type Dialect struct {
 
 // Config has the settings of a store. The zero value is good.
 type Config struct {
-	// Tries is how often a transaction is begun that others are in the way of; 0
-	// means 8.
-	Tries int
 	// Busy says that many calls will come: a log stands in front of the database
 	// from the beginning, and not only after a few commits.
 	Busy bool
@@ -117,9 +107,6 @@ type Store struct {
 //
 // A database of a newer version is refused: nothing in it is touched.
 func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, error) {
-	if cfg.Tries <= 0 {
-		cfg.Tries = 8
-	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -129,7 +116,7 @@ func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, 
 			return nil, err
 		}
 	}
-	if err := s.migrate(ctx); err != nil {
+	if err := migrations.Run(ctx, db, d.Dialect, migrations.Latest()); err != nil {
 		return nil, fmt.Errorf("bring the database up to date: %w", s.explain(err))
 	}
 	if d.Shared {
@@ -371,13 +358,14 @@ func (s *Store) writeOwned(ctx context.Context, f func(context.Context, *tx) err
 	done := false
 	defer func() { // also if f panics
 		if !done {
-			s.heads.forget()
+			s.heads = heads{} // look again
 			s.last.Store(0)
 		}
 	}()
 	err = s.transact(ctx, func(ctx context.Context, t *tx) error {
-		if s.front != nil {
-			if err := s.front.clearEpoch(ctx, t); err != nil {
+		// The database names no log that has failed: everything acknowledged is in it.
+		if s.front != nil && s.front.logInvalid {
+			if err := t.putEpoch(ctx, 0); err != nil {
 				return err
 			}
 		}
@@ -421,11 +409,14 @@ func (s *Store) transact(ctx context.Context, f func(context.Context, *tx) error
 	return nil
 }
 
+// maxTries is how often a transaction is begun that others are in the way of.
+const maxTries = 8
+
 // writeShared runs f until nobody is in its way.
 func (s *Store) writeShared(ctx context.Context, f func(context.Context, *tx) error) error {
 	for try := 1; ; try++ {
 		err := s.writeOnce(ctx, f)
-		if err == nil || try >= s.cfg.Tries || !s.dialect.Again(err) {
+		if err == nil || try == maxTries || !s.dialect.Again(err) {
 			return err
 		}
 		wait := time.NewTimer(rand.N(time.Millisecond << min(try, 8)))

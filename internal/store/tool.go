@@ -271,7 +271,7 @@ func (t *tx) index(ctx context.Context, org, id string, tool *haft.Tool, shown h
 	if err := t.deleteOf(ctx, tool.ID, "tool_tags", "tool_words"); err != nil {
 		return err
 	}
-	var tags, words []any
+	var tags, found []any
 	for _, tag := range slices.Compact(slices.Sorted(slices.Values(tool.Tags))) {
 		tags = append(tags, org, column(tag), tool.Name, id)
 	}
@@ -280,9 +280,9 @@ func (t *tx) index(ctx context.Context, org, id string, tool *haft.Tool, shown h
 	}
 	weights := wordsOf(tool, shown.Description)
 	for _, word := range slices.Sorted(maps.Keys(weights)) {
-		words = append(words, org, word, weights[word], id)
+		found = append(found, org, word, weights[word], id)
 	}
-	_, err := t.add(ctx, insertWords, words)
+	_, err := t.add(ctx, insertWords, found)
 	return err
 }
 

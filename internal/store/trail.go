@@ -36,18 +36,15 @@ func (s *Store) TrailAfter(ctx context.Context, org string, after int64) iter.Se
 // AllCheckpoints returns every checkpoint of an organisation: first those of before there
 // were chains of them.
 func (s *Store) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpoint, error) {
-	all, err := allPages(func(last *audit.Checkpoint) ([]audit.Checkpoint, error) {
-		if last == nil {
-			last = &audit.Checkpoint{}
-		}
+	all, err := allPages(func(last audit.Checkpoint) ([]audit.Checkpoint, error) {
 		return s.Checkpoints(ctx, org, last.Seq, MaxPage)
 	})
 	if err != nil {
 		return nil, err
 	}
-	chained, err := allPages(func(last *audit.Checkpoint) ([]audit.Checkpoint, error) {
+	chained, err := allPages(func(last audit.Checkpoint) ([]audit.Checkpoint, error) {
 		after := int64(0)
-		if last != nil {
+		if last.Place != nil {
 			after = last.Place.Number
 		}
 		return s.chained(ctx, "WHERE org = $1 AND number > $2 ORDER BY number LIMIT $3", column(org), after, MaxPage)
@@ -56,13 +53,15 @@ func (s *Store) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpo
 }
 
 // allPages reads pages, each after the last element of the one before, until one is not full.
-func allPages[T any](page func(last *T) ([]T, error)) (all []T, err error) {
-	var last *T
+func allPages[T any](page func(last T) ([]T, error)) (all []T, err error) {
 	for {
+		var last T
+		if len(all) > 0 {
+			last = all[len(all)-1]
+		}
 		part, err := page(last)
 		if all = append(all, part...); err != nil || len(part) < MaxPage {
 			return all, err
 		}
-		last = &all[len(all)-1]
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -24,61 +23,37 @@ var insertUsage = &insert{
 // hourMicros is an hour as times are kept.
 const hourMicros = int64(time.Hour / time.Microsecond)
 
-// A usageKey is what usage is counted by.
-type usageKey struct {
-	org                      string
-	hour                     int64
-	tool, user, agent, state string
-}
-
-// A usageCount is what is counted.
-type usageCount struct{ calls, cached, wall, cpu, output int64 }
-
-// usageRows counts the calls that end with records. Those that never had a tool
+// usageRows counts the calls that end with records. A call ends once: of several records of
+// one the last counts. Those that never had a tool
 // are counted under none, so that nobody fills the table with names.
 func usageRows(records []haft.Record) []any {
-	var sums map[usageKey]usageCount
-	for i := range records {
-		r := &records[i]
+	sums := newest{cols: insertUsage.cols}
+	for _, r := range distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
 		if !r.Status.Final() {
 			continue
 		}
-		p := &r.Call.Principal
-		at := micros(cmp.Or(r.Ended, r.Created))
-		k := usageKey{org: column(p.Org), hour: at - at%hourMicros, user: column(p.Owner()), agent: column(p.Agent),
-			state: string(r.Status)}
+		p, tool := &r.Call.Principal, ""
 		if r.ToolID != "" {
-			k.tool = column(toolOf(r))
+			tool = column(toolOf(r))
 		}
-		if sums == nil {
-			sums = make(map[usageKey]usageCount, 4)
-		}
-		n := sums[k]
-		n.calls++
+		at := micros(cmp.Or(r.Ended, r.Created))
+		var cached, wall, cpu, output int64
 		if res := r.Result; res != nil {
-			n.wall += time.Duration(res.Usage.Wall).Microseconds()
-			if cpu, _ := res.Usage.Measured(); cpu != nil {
-				n.cpu += cpu.D().Microseconds()
+			wall = time.Duration(res.Usage.Wall).Microseconds()
+			if measured, _ := res.Usage.Measured(); measured != nil {
+				cpu = measured.D().Microseconds()
 			}
-			n.output += res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
-			n.cached += number(res.Cached)
+			output = res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
+			cached = number(res.Cached)
 		}
-		sums[k] = n
-	}
-	if len(sums) == 0 {
-		return nil
+		sums.add([]any{column(p.Org), at - at%hourMicros, tool, column(p.Owner()), column(p.Agent), string(r.Status),
+			int64(1), cached, wall, cpu, output}, usageKeys, addCounts)
 	}
 	// In one order, so that processes cannot wait for each other in a circle.
-	keys := slices.SortedFunc(maps.Keys(sums), func(a, b usageKey) int {
-		return cmp.Or(cmp.Compare(a.org, b.org), cmp.Compare(a.hour, b.hour), cmp.Compare(a.tool, b.tool),
-			cmp.Compare(a.user, b.user), cmp.Compare(a.agent, b.agent), cmp.Compare(a.state, b.state))
+	slices.SortFunc(sums.order, func(a, b []any) int {
+		return cmp.Compare(rowKey(a[:usageKeys]), rowKey(b[:usageKeys]))
 	})
-	rows := make([]any, 0, len(keys)*insertUsage.cols)
-	for _, k := range keys {
-		n := sums[k]
-		rows = append(rows, k.org, k.hour, k.tool, k.user, k.agent, k.state, n.calls, n.cached, n.wall, n.cpu, n.output)
-	}
-	return rows
+	return sums.rows()
 }
 
 // toolOf is the name of the tool that ran, which a call may name by its id.
@@ -87,29 +62,6 @@ func toolOf(r *haft.Record) string {
 		return r.Result.Tool
 	}
 	return r.Call.Tool
-}
-
-// addUsage counts what ended. Precondition: the records were added just now, and a call
-// ends once.
-func (t *tx) addUsage(ctx context.Context, b Batch) error {
-	_, err := t.add(ctx, insertUsage, usageRows(distinctRecords(b.Records)))
-	return err
-}
-
-// distinctRecords leaves out all but the last record of each call.
-func distinctRecords(records []haft.Record) []haft.Record {
-	if len(records) < 2 {
-		return records
-	}
-	refs := distinct(records, func(r *haft.Record) string { return string(r.Call.ID) })
-	if len(refs) == len(records) {
-		return records
-	}
-	list := make([]haft.Record, len(refs))
-	for i, r := range refs {
-		list[i] = *r
-	}
-	return list
 }
 
 // maxUsage is how many sums are given at most.

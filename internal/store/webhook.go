@@ -24,6 +24,15 @@ type webhookState struct {
 	Delivered    time.Time `json:"delivered,omitzero"`
 }
 
+// stateOf returns the state of a webhook, and set gives it one.
+func stateOf(w *haft.Webhook) webhookState {
+	return webhookState{w.Reason, w.FailingSince, w.Failure, w.Delivered}
+}
+
+func (s webhookState) set(w *haft.Webhook) {
+	w.Reason, w.FailingSince, w.Failure, w.Delivered = s.Reason, s.FailingSince, s.Failure, s.Delivered
+}
+
 // A Subscription is a webhook with its secret, as it was given to the store.
 type Subscription struct {
 	haft.Webhook
@@ -44,7 +53,7 @@ func scanWebhook(r scanner) (s Subscription, err error) {
 		return s, err
 	}
 	s.Disabled, s.Position = disabled != 0, position
-	s.Reason, s.FailingSince, s.Failure, s.Delivered = now.Reason, now.FailingSince, now.Failure, now.Delivered
+	now.set(&s.Webhook)
 	return s, nil
 }
 
@@ -83,8 +92,8 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 
 // webhookDoc is what people say of a webhook.
 func webhookDoc(w haft.Webhook) (string, error) {
-	w.Position, w.Reason, w.FailingSince, w.Failure, w.Delivered, w.Disabled = 0, "", time.Time{}, "", time.Time{},
-		false
+	w.Position, w.Disabled = 0, false
+	webhookState{}.set(&w)
 	return encodeText("the webhook", w)
 }
 
@@ -111,8 +120,7 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 		kept = w
 		kept.If, kept.Created, kept.Updated, kept.Position = "", old.Created, stamp(w.Updated, old.Updated),
 			old.Position
-		kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered = old.Reason, old.FailingSince, old.Failure,
-			old.Delivered
+		stateOf(&old.Webhook).set(&kept)
 		if old.Disabled && !w.Disabled {
 			kept.Reason, kept.FailingSince, kept.Failure = "", time.Time{}, ""
 		}
@@ -120,7 +128,7 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 		if err != nil {
 			return err
 		}
-		state, err := encode(webhookState{kept.Reason, kept.FailingSince, kept.Failure, kept.Delivered})
+		state, err := encode(stateOf(&kept))
 		if err != nil {
 			return err
 		}
@@ -190,9 +198,9 @@ func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID
 
 // LeaseWebhook makes owner the one who delivers for a webhook for a while, if nobody else
 // is, and reports whether it is. The clock is that of the database.
-func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (bool, error) {
-	mine := false
-	err := s.write(ctx, "lease a webhook", func(ctx context.Context, t *tx) error {
+func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (mine bool,
+	err error) {
+	err = s.write(ctx, "lease a webhook", func(ctx context.Context, t *tx) error {
 		now, err := t.now(ctx)
 		if err != nil {
 			return err
@@ -210,7 +218,7 @@ func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner strin
 // not be delivered, if owner is still the one who delivers; else it returns
 // [haft.CodeConflict]. It never moves it back.
 func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, dead []haft.DeadLetter) error {
-	state, err := encode(webhookState{w.Reason, w.FailingSince, w.Failure, w.Delivered})
+	state, err := encode(stateOf(&w))
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"haft"
 	"haft/internal/store"
+	"haft/internal/store/migrations"
 )
 
 // Config has the settings of the connections. The zero value is good.
@@ -78,10 +79,11 @@ const lockID = "1751213684"
 // Dialect returns the words of Postgres.
 func Dialect() store.Dialect {
 	return store.Dialect{
-		Name: "postgres", Shared: true, Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Numbered: true,
+		Dialect: migrations.Dialect{Name: "postgres", Text: `TEXT COLLATE "C"`, Serial: "BIGINT",
+			Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")"},
+		Shared: true, Numbered: true,
 		ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",
-		Now:  "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
-		Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")",
+		Now:   "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::BIGINT",
 		Error: explain, Again: again,
 	}
 }

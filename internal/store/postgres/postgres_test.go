@@ -16,6 +16,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/event"
 	"haft/internal/store"
+	"haft/internal/store/migrations"
 	"haft/internal/store/postgres"
 	"haft/internal/store/storetest"
 )
@@ -135,20 +136,20 @@ func TestOpen_many_at_once(t *testing.T) {
 
 // TestOpen_upgrades opens a database of every version there ever was.
 func TestOpen_upgrades(t *testing.T) {
-	for version := range store.Latest() + 1 {
+	for version := range migrations.Latest() + 1 {
 		t.Run(fmt.Sprint("from_", version), func(t *testing.T) {
 			url := storetest.Postgres(t)
 			db := raw(t, url)
 			for range 2 { // again changes nothing
-				if err := store.Migrate(t.Context(), db, postgres.Dialect(), version); err != nil {
+				if err := migrations.Run(t.Context(), db, postgres.Dialect().Dialect, version); err != nil {
 					t.Fatalf("Migrate: %v", err)
 				}
 			}
 			_, _ = open(t, url), open(t, url)
 			var n int64
 			if err := db.QueryRowContext(t.Context(),
-				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
-				t.Errorf("the version is %d, %v, want %d", n, err, store.Latest())
+				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != migrations.Latest() {
+				t.Errorf("the version is %d, %v, want %d", n, err, migrations.Latest())
 			}
 			if _, err := db.ExecContext(t.Context(),
 				"INSERT INTO haft_version (version_id, is_applied) VALUES (9999, true)"); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/store"
+	"haft/internal/store/redo"
 )
 
 // settleWait is how long a backup waits until a running server has brought into the
@@ -93,7 +94,7 @@ func explained(err error) error {
 
 // settled waits until the database has what was acknowledged in the log of an epoch before.
 func settled(ctx context.Context, db *sql.DB, dir string, epoch int64) error {
-	last, err := store.LogEnd(dir, epoch)
+	last, err := logEnd(dir, epoch)
 	if err != nil {
 		return err
 	}
@@ -119,6 +120,21 @@ func settled(ctx context.Context, db *sql.DB, dir string, epoch int64) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// logEnd returns the number of the last record of an epoch in the log of a directory, which
+// a server may be writing; 0 means that there is none. It does not rely on the head: that
+// may be half written, and a server of an earlier version writes none.
+func logEnd(dir string, epoch int64) (last int64, err error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return 0, fmt.Errorf("open the directory of the log: %w", err)
+	}
+	c, err := redo.Read(root, store.LogName, uint64(epoch), 0)
+	if c.Head != nil && c.Head.Epoch == uint64(epoch) {
+		c.Last = max(c.Last, c.Head.Last)
+	}
+	return int64(c.Last), errors.Join(err, root.Close())
 }
 
 // complete has a copy of the database name no log, and know none, so that one beside which

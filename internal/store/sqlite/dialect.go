@@ -15,15 +15,16 @@ import (
 
 	"haft"
 	"haft/internal/store"
+	"haft/internal/store/migrations"
 )
 
 // Dialect returns the words of SQLite. examine is asked what is wrong when the
 // database says that it is damaged; nil means that nobody is.
 func Dialect(examine func() error) store.Dialect {
 	return store.Dialect{
-		Name: "sqlite3", Text: "TEXT", Serial: "INTEGER",
-		Error: func(err error) *haft.Error { return explain(err, examine) },
-		Again: func(error) bool { return false },
+		Dialect: migrations.Dialect{Name: "sqlite3", Text: "TEXT", Serial: "INTEGER"},
+		Error:   func(err error) *haft.Error { return explain(err, examine) },
+		Again:   func(error) bool { return false },
 		Unsynced: func(err error) bool {
 			e, ok := errors.AsType[*sqlite.Error](err)
 			return ok && (e.Code() == lib.SQLITE_IOERR_FSYNC || e.Code() == lib.SQLITE_IOERR_DIR_FSYNC)

@@ -18,6 +18,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/store"
+	"haft/internal/store/migrations"
 	"haft/internal/store/sqlite"
 )
 
@@ -284,12 +285,12 @@ func raw(t *testing.T, dir string) *sql.DB {
 
 // TestOpen_upgrades opens a database of every version there ever was.
 func TestOpen_upgrades(t *testing.T) {
-	for version := range store.Latest() + 1 {
+	for version := range migrations.Latest() + 1 {
 		t.Run(fmt.Sprint("from_", version), func(t *testing.T) {
 			dir := t.TempDir()
 			db := raw(t, dir)
 			for range 2 { // again changes nothing
-				if err := store.Migrate(t.Context(), db, sqlite.Dialect(nil), version); err != nil {
+				if err := migrations.Run(t.Context(), db, sqlite.Dialect(nil).Dialect, version); err != nil {
 					t.Fatalf("Migrate: %v", err)
 				}
 			}
@@ -300,8 +301,8 @@ func TestOpen_upgrades(t *testing.T) {
 			keep(t, dir, 1)
 			var n int64
 			if err := raw(t, dir).QueryRowContext(t.Context(),
-				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != store.Latest() {
-				t.Errorf("the version is %d, %v, want %d", n, err, store.Latest())
+				"SELECT MAX(version_id) FROM haft_version").Scan(&n); err != nil || n != migrations.Latest() {
+				t.Errorf("the version is %d, %v, want %d", n, err, migrations.Latest())
 			}
 		})
 	}

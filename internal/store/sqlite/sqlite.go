@@ -53,9 +53,6 @@ type Config struct {
 	// Siblings are names of files that stand in Dir only beside a database: with one of
 	// them no new database is made, but for AcceptLoss.
 	Siblings []string
-	// Readers is how many queries may read at once; 0 means twice the processors,
-	// and at least 4.
-	Readers int
 }
 
 // Open opens the store in a directory and locks it: a second process is told who
@@ -131,9 +128,6 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 	if err := prepare(dir, cfg); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
-	if cfg.Readers <= 0 {
-		cfg.Readers = max(4, 2*runtime.NumCPU())
-	}
 	db, err := sql.Open("sqlite", dsn(dir, writing(cfg.Dir != "")))
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -143,7 +137,7 @@ func open(ctx context.Context, dir string, cfg Config, remove func() error) (*st
 		return nil, errors.Join(err, db.Close(), lock.Close())
 	}
 	keep(db, 1)
-	keep(read, cfg.Readers)
+	keep(read, max(4, 2*runtime.NumCPU()))                                // so many queries may read at once
 	d := Dialect(sync.OnceValue(func() error { return check(ctx, dir) })) // it takes a while
 	d.Close = func() error { return errors.Join(lock.Close(), remove()) }
 	if cfg.Dir != "" {

@@ -1,4 +1,5 @@
-package store
+// Package migrations brings the tables of a database up to date.
+package migrations
 
 import (
 	"context"
@@ -15,12 +16,25 @@ import (
 	"haft"
 )
 
+// A Dialect has the words of a database that migrations need.
+type Dialect struct {
+	// Name is the database's: sqlite3 or postgres.
+	Name string
+	// Text is the type of indexed text, which is ordered byte by byte.
+	Text string
+	// Serial is the type of a number of 64 bits that is a primary key.
+	Serial string
+	// Lock waits until no other session holds the lock of the migrations, and
+	// Unlock gives it back. Empty where there are no others.
+	Lock, Unlock string
+}
+
 // The migrations are named by their number. They only go forward, and none that
 // was released is ever changed. {text} and {serial} stand for words of the
 // [Dialect]; statements are parted by an empty line.
 //
-//go:embed migrations/*.sql
-var migrations embed.FS
+//go:embed *.sql
+var files embed.FS
 
 // versionTable is where the numbers of the migrations are kept that were made.
 const versionTable = "haft_version"
@@ -29,17 +43,14 @@ const versionTable = "haft_version"
 func Latest() int64 {
 	steps, err := steps(Dialect{})
 	if err != nil {
-		panic(fmt.Sprintf("store: %v", err)) // the files are part of the program
+		panic(fmt.Sprintf("migrations: %v", err)) // the files are part of the program
 	}
 	return steps[len(steps)-1].Version
 }
 
-// migrate brings the database up to date. Several processes may do so at once.
-func (s *Store) migrate(ctx context.Context) error { return Migrate(ctx, s.db, s.dialect, Latest()) }
-
-// Migrate brings a database up to one version. Only tests need another than
-// [Latest].
-func Migrate(ctx context.Context, db *sql.DB, d Dialect, version int64) error {
+// Run brings a database up to one version. Several processes may do so at once. Only tests
+// need another version than [Latest].
+func Run(ctx context.Context, db *sql.DB, d Dialect, version int64) error {
 	steps, err := steps(d)
 	if err != nil {
 		return err
@@ -106,19 +117,19 @@ func older(ctx context.Context, p *goose.Provider) error {
 
 // steps reads the migrations for a dialect, in order.
 func steps(d Dialect) ([]*goose.Migration, error) {
-	names, err := fs.Glob(migrations, "migrations/*.sql")
+	names, err := fs.Glob(files, "*.sql")
 	if err != nil {
 		return nil, err
 	}
 	var all []*goose.Migration
 	words := strings.NewReplacer("{text}", d.Text, "{serial}", d.Serial)
 	for _, name := range names {
-		digits, _, _ := strings.Cut(strings.TrimPrefix(name, "migrations/"), "_")
+		digits, _, _ := strings.Cut(name, "_")
 		version, err := strconv.ParseInt(digits, 10, 64)
 		if err != nil {
 			return nil, fmt.Errorf("the migration %s has no number: %w", name, err)
 		}
-		text, err := migrations.ReadFile(name)
+		text, err := files.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}
