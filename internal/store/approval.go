@@ -44,8 +44,8 @@ func (s *Store) Approvals(ctx context.Context, org string, f haft.ApprovalFilter
 	return all[:min(len(all), page(f.Limit))], nil
 }
 
-const approvalQuery unlogged = "SELECT doc FROM approvals WHERE org = $1 AND state = $2 AND (created, id) > ($3, $4) ORDER " +
-	"BY created, id LIMIT $5"
+const approvalQuery unlogged = "SELECT doc FROM approvals WHERE org = $1 AND state = $2 AND (created, id) > ($3, $4) " +
+	"ORDER BY created, id LIMIT $5"
 
 // approvalsIn lists the requests in one state. Who asks for which tool is not in a
 // column: such requests wait for people, so there are few.

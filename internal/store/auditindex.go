@@ -146,8 +146,8 @@ func facetsOf(f haft.AuditFilter) []facet {
 	return list
 }
 
-const countQuery unlogged = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND value = $3 " +
-	"LIMIT $4) AS counted"
+const countQuery unlogged = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets WHERE org = $1 AND facet = $2 AND " +
+	"value = $3 LIMIT $4) AS counted"
 
 // fewestFirst moves the facet of which there are the fewest rows to the front.
 func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]facet, error) {

@@ -84,8 +84,8 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 		err = s.eraseEvents(ctx, org, user)
 	}
 	if err == nil {
-		err = s.eraseEach(ctx, eraseAUser, []string{"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, " +
-			"scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)"}, column(org), column(user))
+		err = s.eraseEach(ctx, eraseAUser, []string{"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT " +
+			"org, scope, agent, name FROM claims WHERE org = $1 AND scope = $2 LIMIT $3)"}, column(org), column(user))
 	}
 	if err == nil {
 		err = s.eraseEach(ctx, eraseAUser, []string{eraseCached}, column(org))

@@ -227,8 +227,8 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) 
 	// set back only makes an event stay for longer.
 	const doing = "prune events"
 	stays, err := value[int64](ctx, s, doing,
-		logged("SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT cursor + 1 "+
-			"FROM events ORDER BY cursor DESC LIMIT 1), 0)"), micros(before))
+		logged("SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT "+
+			"cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)"), micros(before))
 	if err != nil {
 		return 0, err
 	}

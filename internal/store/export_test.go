@@ -40,7 +40,8 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		{"turn", turnQuery, []any{"acme", "t", "x", 1000}},
 		{"pending approvals", approvalQuery, []any{"acme", "pending", 0, "", 10}},
 		{"last event", highest, nil},
-		{"last of calls", logged("SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call"), []any{"a", "b"}},
+		{"last of calls", logged("SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call"),
+			[]any{"a", "b"}},
 		{"end of chain", lastEntry, []any{"acme"}},
 	}
 	add := func(name string, q query, args ...any) { list = append(list, named{name, q, args}) }

@@ -132,7 +132,7 @@ func (t *tx) removeCalls(ctx context.Context, org string, ids, chains []any) (in
 		return 0, err
 	}
 	// By the call alone: with the organisation a database looks at all of its approvals.
-	q = build("DELETE FROM approvals WHERE NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = approvals.call) AND call IN ")
+	q = build("DELETE FROM approvals WHERE NOT EXISTS (SELECT 1 FROM calls WHERE id = approvals.call) AND call IN ")
 	q.in(ids)
 	if _, err = t.run(ctx, q); err != nil || len(chains) == 0 {
 		return gone, err

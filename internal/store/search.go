@@ -201,8 +201,8 @@ func (s *Store) poll(ctx context.Context, org string, asked []string,
 }
 
 const (
-	exactQuery unlogged = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight DESC, " +
-		"tool DESC LIMIT $3"
+	exactQuery unlogged = "SELECT tool, weight * 2 FROM tool_words WHERE org = $1 AND word = $2 ORDER BY weight " +
+		"DESC, tool DESC LIMIT $3"
 	prefixQuery unlogged = "SELECT tool, weight FROM tool_words WHERE org = $1 AND word > $2 AND word < $3 ORDER BY " +
 		"word, weight, tool LIMIT $4"
 )

@@ -15,8 +15,8 @@ import (
 // does not know what is in it.
 var _ keeper.Backend = (*Store)(nil)
 
-// secretColumns are read in this order by scanSecret.
-const secretColumns = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM secrets"
+// secretFrom are read in this order by scanSecret.
+const secretFrom = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM secrets"
 
 func scanSecret(r scanner) (v keeper.Row, err error) {
 	var data string
@@ -42,7 +42,7 @@ func scopeArgs(s keeper.Scope, names ...string) []any {
 
 // Secret implements [keeper.Backend].
 func (s *Store) Secret(ctx context.Context, scope keeper.Scope, name string) (keeper.Row, error) {
-	v, err := find(ctx, s, "secret", scanSecret, unlogged(secretColumns+inScope+" AND name = $4"),
+	v, err := find(ctx, s, "secret", scanSecret, unlogged(secretFrom+inScope+" AND name = $4"),
 		scopeArgs(scope, name)...)
 	if err != nil {
 		return keeper.Row{}, err
@@ -53,12 +53,12 @@ func (s *Store) Secret(ctx context.Context, scope keeper.Scope, name string) (ke
 // Secrets implements [keeper.Backend].
 func (s *Store) Secrets(ctx context.Context, scope *keeper.Scope, after keeper.Row, limit int) ([]keeper.Row, error) {
 	if scope == nil {
-		return list(ctx, s, "list all secrets", scanSecret, unlogged(secretColumns+
+		return list(ctx, s, "list all secrets", scanSecret, unlogged(secretFrom+
 			" WHERE (org, kind, scope, name) > ($1, $2, $3, $4) ORDER BY org, kind, scope, name LIMIT $5"),
 			append(scopeArgs(after.Scope, after.Name), page(limit))...)
 	}
 	return list(ctx, s, "list secrets", scanSecret,
-		unlogged(secretColumns+inScope+" AND name > $4 ORDER BY name LIMIT $5"),
+		unlogged(secretFrom+inScope+" AND name > $4 ORDER BY name LIMIT $5"),
 		append(scopeArgs(*scope, after.Name), page(limit))...)
 }
 

@@ -200,8 +200,8 @@ func (s *Store) VersionByDigest(ctx context.Context, org string, id haft.ToolID,
 		column(org), column(string(id)), column(digest))
 }
 
-const versionFrom unlogged = "SELECT v.number, v.doc, v.review FROM versions v JOIN tools t ON t.id = v.tool WHERE t.org = " +
-	"$1 AND v.tool = $2 AND "
+const versionFrom unlogged = "SELECT v.number, v.doc, v.review FROM versions v JOIN tools t ON t.id = v.tool WHERE " +
+	"t.org = $1 AND v.tool = $2 AND "
 
 func scanVersion(r scanner) (v haft.Version, err error) {
 	var number int

@@ -53,16 +53,16 @@ func (r *round) deliver(ctx context.Context, e haft.Event) bool {
 // try sends a message once. It returns how that failed, in words that hold nothing
 // of an answer, and whether the receiver said that it is gone for good.
 func (r *round) try(ctx context.Context, m message) (failure string, gone bool) {
-	lane := r.n.well
+	slots := r.n.well
 	r.mu.Lock()
 	if !r.hook.FailingSince.IsZero() {
-		lane = r.n.failing
+		slots = r.n.failing
 	}
 	url := r.hook.URL
 	r.mu.Unlock()
 	select {
-	case lane <- struct{}{}:
-		defer func() { <-lane }()
+	case slots <- struct{}{}:
+		defer func() { <-slots }()
 	case <-ctx.Done():
 		return "the server is shutting down", false
 	}

@@ -32,7 +32,8 @@ func erased(t testing.TB, s *store.Store) {
 	if err != nil || len(list) != 0 {
 		t.Errorf("logins of who was erased: %v, %v", list, err)
 	}
-	if list, err = s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/bob"}, keeper.Row{}, 0); err != nil || len(list) != 1 {
+	list, err = s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/bob"}, keeper.Row{}, 0)
+	if err != nil || len(list) != 1 {
 		t.Errorf("logins of another user: %v, %v", list, err)
 	}
 	mark = newMark(t, s, mark)
@@ -110,8 +111,8 @@ func keepCredentials(t testing.TB, s *store.Store) int64 {
 		if err := s.PutKey(ctx, auth.Key{ID: "k_" + user, Org: "acme", User: user, Created: at}); err != nil {
 			t.Fatal(err)
 		}
-		login := keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/" + user}, Name: "grant", Data: []byte("sealed"),
-			Created: at, Updated: at}
+		login := keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "login", ID: "mcp_s/" + user}, Name: "grant",
+			Data: []byte("sealed"), Created: at, Updated: at}
 		if err := s.PutSecret(ctx, login); err != nil {
 			t.Fatal(err)
 		}

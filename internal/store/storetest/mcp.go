@@ -89,15 +89,16 @@ func mcpServers(t testing.TB, s *store.Store) {
 func mcpParts(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	value := func(kind, scope, data string, rev int64) keeper.Row {
-		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: keeper.Kind(kind), ID: scope}, Name: "VALUE", Data: []byte(data), Created: at,
-			Updated: at, Rev: rev}
+		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: keeper.Kind(kind), ID: scope}, Name: "VALUE",
+			Data: []byte(data), Created: at, Updated: at, Rev: rev}
 	}
 	own := func(data string, rev int64) store.OwnSecrets {
 		return store.OwnSecrets{Kind: "mcp", Put: []keeper.Row{value("mcp", "mcp_1", data, rev)}}
 	}
 	expect := func(what, data string) {
 		t.Helper()
-		if v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "mcp", ID: "mcp_1"}, "VALUE"); err != nil || string(v.Data) != data {
+		v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "mcp", ID: "mcp_1"}, "VALUE")
+		if err != nil || string(v.Data) != data {
 			t.Errorf("%s: the secret is %q, %v, want %q", what, v.Data, err, data)
 		}
 	}

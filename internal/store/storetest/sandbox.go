@@ -74,8 +74,8 @@ func gone(err error) error {
 func agentEnv(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	value := func(name, data string, rev int64) keeper.Row {
-		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, Name: name, Data: []byte(data), Created: at,
-			Updated: at, Rev: rev}
+		return keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, Name: name,
+			Data: []byte(data), Created: at, Updated: at, Rev: rev}
 	}
 	put := func(a haft.Agent, env store.OwnSecrets) error {
 		a.ID, a.Org, a.Name, env.Kind = "ag_1", "acme", "helper", "agent"
@@ -132,7 +132,8 @@ func agentEnv(t testing.TB, s *store.Store) {
 	if now, err := s.SecretMark(ctx, "acme"); err != nil || now == mark {
 		t.Errorf("the mark is still %d, %v", now, err)
 	}
-	if v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_2"}, "A"); err != nil || string(v.Data) != "theirs" {
+	v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_2"}, "A")
+	if err != nil || string(v.Data) != "theirs" {
 		t.Errorf("the secret of a neighbour is %q, %v", v.Data, err)
 	}
 }

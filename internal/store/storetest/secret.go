@@ -15,8 +15,8 @@ import (
 
 // sealedSecret makes a secret that is new.
 func sealedSecret(org, kind, scope, name, data string) keeper.Row {
-	return keeper.Row{Scope: keeper.Scope{Org: org, Kind: keeper.Kind(kind), ID: scope}, Name: name, Data: []byte(data), Key: 4000000000,
-		Fingerprint: "ab12", Created: at, Updated: at.Add(time.Second)}
+	return keeper.Row{Scope: keeper.Scope{Org: org, Kind: keeper.Kind(kind), ID: scope}, Name: name,
+		Data: []byte(data), Key: 4000000000, Fingerprint: "ab12", Created: at, Updated: at.Add(time.Second)}
 }
 
 // putSecrets keeps secrets.
@@ -68,7 +68,8 @@ func secretsKept(t testing.TB, s *store.Store) {
 	}
 	_, err = s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	refused(t, "a removed secret", err, haft.CodeNotFound)
-	refused(t, "removing it again", s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"), haft.CodeNotFound)
+	refused(t, "removing it again", s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"),
+		haft.CodeNotFound)
 	for what, bad := range map[string]keeper.Row{
 		"without an organisation": sealedSecret("", "org", "", "KEY", "x"),
 		"with a strange scope":    sealedSecret("acme", "agent", "a\x00", "KEY", "x"),
@@ -90,7 +91,8 @@ func secretsConditional(t testing.TB, s *store.Store) {
 	gone := sealedSecret("acme", "org", "", "GONE", "x")
 	gone.Rev = 1
 	refused(t, "a write of what is not there", s.PutSecret(ctx, gone), haft.CodeConflict)
-	if got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "org", ID: ""}, "KEY"); err != nil || string(got.Data) != "first" {
+	got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY")
+	if err != nil || string(got.Data) != "first" {
 		t.Errorf("after refused writes the secret is %q, %v", got.Data, err)
 	}
 	var won atomic.Int64
@@ -121,7 +123,7 @@ func secretsListed(t testing.TB, s *store.Store) {
 		sealedSecret("a", "org", "", "A", "1"),
 		sealedSecret("a", "agent", "2", "A", "1"), sealedSecret("a", "agent", "1", "Z", "1"),
 		sealedSecret("a", "org", "", "a", "1"))
-	list, err := s.Secrets(ctx, &keeper.Scope{Org: "a", Kind: "org", ID: ""}, keeper.Row{Name: "A"}, 10)
+	list, err := s.Secrets(ctx, &keeper.Scope{Org: "a", Kind: "org"}, keeper.Row{Name: "A"}, 10)
 	if got := secretNames(list); err != nil || got != "a/org//B a/org//a " {
 		t.Errorf("Secrets after A = %q, %v", got, err)
 	}
@@ -140,7 +142,8 @@ func secretsListed(t testing.TB, s *store.Store) {
 	if got := secretNames(all); got != "a/agent/1/Z a/agent/2/A a/org//A a/org//B a/org//a b/org//X " {
 		t.Errorf("AllSecrets, in pages of 2 = %q", got)
 	}
-	if list, err := s.Secrets(ctx, &keeper.Scope{Org: "c\x00", Kind: "org", ID: ""}, keeper.Row{}, 10); err != nil || len(list) > 0 {
+	list, err = s.Secrets(ctx, &keeper.Scope{Org: "c\x00", Kind: "org"}, keeper.Row{}, 10)
+	if err != nil || len(list) > 0 {
 		t.Errorf("the secrets of a strange organisation: %v, %v", list, err)
 	}
 }
@@ -164,7 +167,7 @@ func secretsMarked(t testing.TB, s *store.Store) {
 	v.Rev = 1
 	putSecrets(t, s, v)
 	replaced := mark("acme")
-	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "org", ID: ""}, "KEY"); err != nil {
+	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY"); err != nil {
 		t.Fatal(err)
 	}
 	removed := mark("acme")
