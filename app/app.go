@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/executor/script"
 	"haft/internal/supply"
+	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/sandbox/cell"
 	"haft/sandbox/local"
@@ -52,6 +53,7 @@ type Config struct {
 
 // An App is one system. Close it.
 type App struct {
+	*toolsource.Runner
 	// Supply has the packages that tools need.
 	Supply *supply.Supply
 
@@ -113,6 +115,16 @@ func cacheDir() string {
 		return ""
 	}
 	return filepath.Join(dir, "haft")
+}
+
+// openExecutor makes what runs scripts, and what reads their source.
+func (a *App) openExecutor(ctx context.Context) {
+	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, script.Config{
+		Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells,
+	})
+	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
+	a.Runner = &toolsource.Runner{Executor: a.executor, Provider: a.provider, Need: a.cfg.Need, Runtime: a.Runtime,
+		Logger: a.cfg.Logger}
 }
 
 // openSandbox opens the provider that cfg asks for.

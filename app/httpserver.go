@@ -22,6 +22,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/service"
 	"haft/internal/telemetry"
+	"haft/internal/toolsource"
 	"haft/schema"
 	"haft/server"
 	"haft/server/mcpserver"
@@ -156,7 +157,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		c.APIs = map[string]server.API{}
 	}
 	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
-		Derive: s.App.signature, SourceTool: SourceTool, Variables: variables{s.SecretManager}, Agents: c.Agents,
+		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager}, Agents: c.Agents,
 		Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {

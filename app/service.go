@@ -29,6 +29,7 @@ import (
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
 	"haft/internal/supply"
+	"haft/internal/toolsource"
 	"haft/internal/webhook"
 	"haft/policy"
 )
@@ -152,7 +153,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.Registry = registry.New(s.Store, registry.Config{
-		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.review, Judge: s.judge,
+		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
 	})
 	ec, err := s.engineConfig(cfg)
@@ -297,7 +298,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
-		s.addSourceTool(set),
+		s.sourceTool().Add(set),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
 	}
@@ -330,7 +331,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		// Code that a built-in tool runs for a model needs a processor like a tool.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
-				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:"+SourceTool
+				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" ||
+				t.ID == "builtin:"+toolsource.ToolName
 		}
 	}
 	if ec.Recheck == nil {

@@ -18,6 +18,7 @@ import (
 	"haft/executor"
 	"haft/internal/egress"
 	"haft/internal/supply"
+	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/schema"
 )
@@ -124,7 +125,7 @@ func runTool(ctx context.Context, std streams, ref string, f runFlags) error {
 	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose},
 		haft.Output{Type: haft.OutputType(f.output)})
 	if _, ok := errors.AsType[*schema.SourceError](err); ok {
-		return finish(std, app.Unusable(src, err), f.json)
+		return finish(std, toolsource.Unusable(src, err), f.json)
 	}
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package app
+package toolsource
 
 import (
 	"bytes"
@@ -43,13 +43,13 @@ type Derived struct {
 // Derive reads the signature of the tool in src, without running it. Types that
 // Python source imports are looked up where they are installed: that imports the
 // module, in a sandbox of its own.
-func (a *App) Derive(ctx context.Context, src Source, opts schema.Options) (*Derived, error) {
+func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*Derived, error) {
 	if opts.Function == "" {
 		opts.Function = src.Function
 	}
 	switch src.Kind {
 	case haft.KindPython:
-		d := pyschema.Deriver{Read: a.readPython, Resolve: a.newLookups(src.Layers).resolve}
+		d := pyschema.Deriver{Read: r.readPython, Resolve: r.newLookups(src.Layers).resolve}
 		sig, err := d.Derive(ctx, src.Text, opts)
 		if err != nil {
 			return nil, err
@@ -88,8 +88,8 @@ func readerLimits() haft.Limits {
 
 // readPython parses source with CPython's own parser, in the sandbox of the call
 // that is to follow, or else in one of its own. It is a [pyschema.Reader].
-func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
-	switch out, err := a.executor.Read(ctx, source); {
+func (r *Runner) readPython(ctx context.Context, source []byte) ([]byte, error) {
+	switch out, err := r.Executor.Read(ctx, source); {
 	case err == nil:
 		return out, nil
 	case errors.Is(err, script.ErrReaderDied):
@@ -97,7 +97,7 @@ func (a *App) readPython(ctx context.Context, source []byte) ([]byte, error) {
 	case !errors.Is(err, script.ErrNotExpected):
 		return nil, err
 	}
-	out, err := a.confined(ctx, pyschema.Script(), source, readerLimits(), false)
+	out, err := r.confined(ctx, pyschema.Script(), source, readerLimits(), false)
 	if errors.Is(err, errDied) {
 		return nil, fmt.Errorf("%w: %w", pyschema.ErrReaderDied, err)
 	}
@@ -110,9 +110,9 @@ var errDied = errors.New("the script died")
 // confined runs a script of ours in a fresh Python, without network and files, on
 // input, and returns what it wrote. With packages it sees those of the
 // interpreter.
-func (a *App) confined(ctx context.Context, script string, input []byte, limits haft.Limits,
+func (r *Runner) confined(ctx context.Context, script string, input []byte, limits haft.Limits,
 	packages bool) ([]byte, error) {
-	rt, err := a.Runtime(ctx, haft.KindPython)
+	rt, err := r.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err
 	}
@@ -121,10 +121,10 @@ func (a *App) confined(ctx context.Context, script string, input []byte, limits 
 		argv = slices.DeleteFunc(argv, func(flag string) bool { return flag == "-S" })
 	}
 	var out, errs bytes.Buffer
-	exit, err := a.provider.Run(ctx, sandbox.Spec{
+	exit, err := r.Provider.Run(ctx, sandbox.Spec{
 		Argv:   append(argv, "-c", script),
 		Mounts: rt.Mounts, Env: []string{"PATH=/usr/bin:/bin", "LANG=C.UTF-8"},
-		Limits: limits, Need: a.cfg.Need,
+		Limits: limits, Need: r.Need,
 		Stdin: bytes.NewReader(input), Stdout: &out, Stderr: &errs,
 	})
 	if err != nil {

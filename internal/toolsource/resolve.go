@@ -1,4 +1,4 @@
-package app
+package toolsource
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ func lookupLimits() haft.Limits {
 
 // lookups finds the imported types of one source. It is for one goroutine.
 type lookups struct {
-	app    *App
+	runner *Runner
 	limits haft.Limits
 	left   int
 	spent  time.Duration
@@ -46,11 +46,11 @@ type looked struct {
 	fault error
 }
 
-func (a *App) newLookups(layers func(context.Context) ([]executor.Layer, error)) *lookups {
+func (r *Runner) newLookups(layers func(context.Context) ([]executor.Layer, error)) *lookups {
 	if layers == nil {
 		layers = func(context.Context) ([]executor.Layer, error) { return nil, nil }
 	}
-	return &lookups{app: a, limits: lookupLimits(), left: maxLookups, known: map[[2]string]looked{}, layers: layers}
+	return &lookups{runner: r, limits: lookupLimits(), left: maxLookups, known: map[[2]string]looked{}, layers: layers}
 }
 
 // resolve is a [pyschema.Resolver]. A type that is asked for again is not looked
@@ -66,7 +66,7 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 			maxLookTime)}
 	}
 	l.left--
-	rt, err := l.app.Runtime(ctx, haft.KindPython)
+	rt, err := l.runner.Runtime(ctx, haft.KindPython)
 	if err != nil {
 		return nil, err
 	}
@@ -95,9 +95,9 @@ func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Obj
 func (l *lookups) run(ctx context.Context, rt *script.Runtime, mounts []sandbox.Mount,
 	question []byte) ([]byte, error) {
 	var out bytes.Buffer
-	exit, err := l.app.provider.Run(ctx, sandbox.Spec{
+	exit, err := l.runner.Provider.Run(ctx, sandbox.Spec{
 		Argv:   append(rt.Argv[:len(rt.Argv):len(rt.Argv)], "-c", pyschema.IntrospectScript()),
-		Mounts: mounts, Network: sandbox.NetworkNone, Limits: l.limits, Need: l.app.cfg.Need,
+		Mounts: mounts, Network: sandbox.NetworkNone, Limits: l.limits, Need: l.runner.Need,
 		// As for tools: a package that writes to its home must not fail here.
 		Env:   []string{"PATH=" + script.DefaultPath, "HOME=/work", "TMPDIR=/tmp", "LANG=C.UTF-8"},
 		Stdin: bytes.NewReader(question), Stdout: &out,

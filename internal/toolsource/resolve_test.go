@@ -1,4 +1,4 @@
-package app_test
+package toolsource_test
 
 import (
 	"bytes"

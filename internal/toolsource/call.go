@@ -1,4 +1,4 @@
-package app
+package toolsource
 
 import (
 	"context"
@@ -8,7 +8,6 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/executor/script"
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
@@ -40,55 +39,44 @@ type Run struct {
 	Stdout, Stderr func([]byte)
 }
 
-// openExecutor makes what runs scripts.
-func (a *App) openExecutor(ctx context.Context) {
-	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, script.Config{
-		Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells,
-	})
-	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
-}
-
 // Expect begins to start a sandbox for a call of a tool of that kind, which is to
 // follow, while its source is still being read.
-func (a *App) Expect(ctx context.Context, kind haft.Kind, r Run) {
-	a.executor.Expect(ctx, a.request(kind, r))
+func (r *Runner) Expect(ctx context.Context, kind haft.Kind, run Run) {
+	r.Executor.Expect(ctx, r.request(kind, run))
 }
 
 // request is what confines a call.
-func (a *App) request(kind haft.Kind, r Run) executor.Request {
-	if r.Org == "" {
-		r.Org = "local"
+func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
+	if run.Org == "" {
+		run.Org = "local"
 	}
-	if len(r.Hosts) > 0 {
-		r.Network = sandbox.NetworkEgress
+	if len(run.Hosts) > 0 {
+		run.Network = sandbox.NetworkEgress
 	}
-	return executor.Request{Org: r.Org, Kind: kind, Stored: true, Env: r.Env, Files: r.Files, Layers: r.Layers,
-		Limits: r.Limits, Network: r.Network, Need: a.cfg.Need}
+	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Files: run.Files, Layers: run.Layers,
+		Limits: run.Limits, Network: run.Network, Need: r.Need}
 }
-
-// NewCallID makes an id that nobody can guess.
-func NewCallID() haft.CallID { return engine.NewCallID() }
 
 // Call takes one call of t through its stages. A tool that fails has a Result
 // that says so; an error means that there is no result.
-func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
+func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, error) {
 	began := time.Now()
-	for name := range r.Env {
+	for name := range run.Env {
 		if err := secret.CheckEnvName(name); err != nil {
 			return nil, err
 		}
 	}
-	id := NewCallID()
-	args, failure := t.compiled.Fit(r.Args)
+	id := engine.NewCallID()
+	args, failure := t.compiled.Fit(run.Args)
 	validated := time.Since(began)
 	if failure != nil {
 		return refused(id, t, failure, validated), nil
 	}
-	req := a.request(t.Source.Kind, r)
+	req := r.request(t.Source.Kind, run)
 	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
 	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
-	req.Output, req.Stdout, req.Stderr = t.Output.Type, r.Stdout, r.Stderr
-	res, err := a.execute(ctx, req, r)
+	req.Output, req.Stdout, req.Stderr = t.Output.Type, run.Stdout, run.Stderr
+	res, err := r.execute(ctx, req, run)
 	if err != nil {
 		return nil, err
 	}
@@ -103,18 +91,18 @@ func (a *App) Call(ctx context.Context, t *Tool, r Run) (*haft.Result, error) {
 	return res, nil
 }
 
-// execute runs a request, with a way out to the hosts of r if it names any.
-func (a *App) execute(ctx context.Context, req executor.Request, r Run) (*haft.Result, error) {
-	if len(r.Hosts) == 0 {
-		return a.executor.Execute(ctx, req)
+// execute runs a request, with a way out to the hosts of a run if it names any.
+func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*haft.Result, error) {
+	if len(run.Hosts) == 0 {
+		return r.Executor.Execute(ctx, req)
 	}
-	g := &session.Opener{Guard: egress.New(egress.Config{Allow: r.Ranges}), Logger: a.cfg.Logger}
-	out, err := g.Open(ctx, engine.EgressRequest{Call: haft.Call{ID: req.Call}, Hosts: r.Hosts})
+	g := &session.Opener{Guard: egress.New(egress.Config{Allow: run.Ranges}), Logger: r.Logger}
+	out, err := g.Open(ctx, engine.EgressRequest{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts})
 	if err != nil {
 		return nil, err
 	}
 	req.ServeEgress, req.CA = out.Session.Serve, out.CA
-	res, err := a.executor.Execute(ctx, req)
+	res, err := r.Executor.Execute(ctx, req)
 	contacts, _ := out.Session.Close()
 	for _, c := range contacts {
 		if err == nil && c.Refused != "" && len(res.Notices) < maxNotices {
@@ -150,7 +138,7 @@ func inject(names []string) map[string]json.RawMessage {
 // Unusable is the result of a call whose source is no tool.
 func Unusable(src Source, err error) *haft.Result {
 	f := &haft.Failure{Kind: haft.FailSource, Message: err.Error(), Retry: haft.RetryNever}
-	res := refused(NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)
+	res := refused(engine.NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)
 	res.Status = haft.StatusError
 	return res
 }

@@ -1,4 +1,4 @@
-package app
+package toolsource
 
 import (
 	"context"
@@ -9,12 +9,13 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/internal/registry"
 )
 
-// SourceTool is the name of the tool that runs source which nobody keeps. A policy
+// ToolName is the name of the tool that runs source which nobody keeps. A policy
 // allows and limits it like another; what runs is in its arguments, so that an
 // approval shows it and the audit has its digest.
-const SourceTool = "run_from_source"
+const ToolName = "run_from_source"
 
 // sourceIn are its arguments. The environment is that of the call, so that no
 // secret stands among arguments.
@@ -42,30 +43,35 @@ func (in sourceIn) draft() (haft.Draft, error) {
 	return d, nil
 }
 
-// addSourceTool adds the tool that runs source which is not kept: it is reviewed
-// and confined like a tool that is.
-func (s *Service) addSourceTool(set *builtin.Set) error {
+// A SourceTool is the tool that runs source which is not kept. All fields are required.
+type SourceTool struct {
+	// Prepare makes a tool of a draft, which is reviewed like one that is kept.
+	Prepare func(ctx context.Context, p haft.Principal, d haft.Draft) (*registry.Compiled, error)
+	// Packages returns the packages of a version, and what gives them back.
+	Packages func(ctx context.Context, org string, v haft.Version) ([]executor.Layer, func(), error)
+	Executor executor.Executor
+}
+
+// Add adds the tool to set: what it runs is confined like a tool that is kept.
+func (s SourceTool) Add(set *builtin.Set) error {
 	no := false
 	return builtin.AddRaw[sourceIn, any](set, builtin.Def{
-		Name: SourceTool, Version: "1", Category: "code", Tags: []string{"code"},
+		Name: ToolName, Version: "1", Category: "code", Tags: []string{"code"},
 		Description: "Runs the function of a source in a sandbox and returns its value, without keeping the source " +
 			"as a tool: to try it out before it becomes one. " +
 			"The source is reviewed as that of a tool is. There is no network.",
 		Enums:       map[string][]string{"source_type": {"python", "typescript", "javascript", "bash"}},
 		Annotations: haft.Annotations{Title: "Run source", ReadOnly: &no},
-	}, s.runSource)
+	}, s.run)
 }
 
-// runSource is the tool.
-func (s *Service) runSource(ctx context.Context, req executor.Request, in sourceIn) (*haft.Result, error) {
-	if s.Registry == nil {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the tools are not there yet"}
-	}
+// run is the tool.
+func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) (*haft.Result, error) {
 	draft, err := in.draft()
 	if err != nil {
 		return nil, err
 	}
-	tool, err := s.Registry.Prepare(ctx, req.Principal, draft)
+	tool, err := s.Prepare(ctx, req.Principal, draft)
 	if err != nil {
 		return unready(err)
 	}
@@ -87,17 +93,13 @@ func (s *Service) runSource(ctx context.Context, req executor.Request, in source
 	for _, name := range v.Injected {
 		inner.Inject[name] = json.RawMessage("null") // there is no agent that has it
 	}
-	more, err := s.shared(ctx, req.Org)
-	if err != nil {
-		return nil, err
-	}
-	layers, release, err := s.locker.Open(ctx, req.Org, v, more, nil)
+	layers, release, err := s.Packages(ctx, req.Org, v)
 	if err != nil {
 		return unready(err)
 	}
 	defer release()
 	inner.Layers = layers
-	res, err := s.App.executor.Execute(ctx, inner)
+	res, err := s.Executor.Execute(ctx, inner)
 	if err != nil {
 		return unready(err)
 	}

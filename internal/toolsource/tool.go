@@ -1,4 +1,4 @@
-package app
+package toolsource
 
 import (
 	"context"
@@ -22,8 +22,8 @@ type Tool struct {
 
 // Prepare derives the schema of a tool and compiles what its calls are held
 // against.
-func (a *App) Prepare(ctx context.Context, src Source, opts schema.Options, out haft.Output) (*Tool, error) {
-	d, err := a.Derive(ctx, src, opts)
+func (r *Runner) Prepare(ctx context.Context, src Source, opts schema.Options, out haft.Output) (*Tool, error) {
+	d, err := r.Derive(ctx, src, opts)
 	if err != nil {
 		return nil, err
 	}
