@@ -9,13 +9,11 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"time"
 
 	"haft"
 	"haft/app"
 	"haft/executor/builtin"
-	"haft/sandbox/cell"
 )
 
 // maxAnswer bounds what is read of an answer.
@@ -30,7 +28,7 @@ type testServer struct {
 	served chan error
 }
 
-// openDoor opens a server that keeps everything, as `haft serve` does.
+// openServer opens a server that keeps everything, as `haft serve` does.
 func (b *bench) openServer(ctx context.Context) (_ *testServer, err error) {
 	dir, err := os.MkdirTemp("", "haft-bench-")
 	if err != nil {
@@ -43,10 +41,7 @@ func (b *bench) openServer(ctx context.Context) (_ *testServer, err error) {
 		}
 	}()
 	d.sys, err = app.OpenServer(ctx, app.ServerConfig{ServiceConfig: app.ServiceConfig{
-		Config: app.Config{AllowReduced: b.cfg.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
-			Interpreters: interpreter(b.cfg.Python)},
-		Data:     dir,
-		Builtins: addNoop,
+		Config: b.cfg.system(), Data: dir, Builtins: addNoop,
 	}})
 	if err != nil {
 		return nil, err
@@ -120,8 +115,8 @@ func (b *bench) http(ctx context.Context) error {
 	defer d.close(ctx)
 	samples, err := Interleave(b.cfg.Rounds, []Way{
 		{"haft: confined call over HTTP, recorded",
-			func() error { return d.call(ctx, `{"tool": "add", "args": {"a": 19, "b": 23}}`) }},
-		{"bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+			func() error { return d.call(ctx, `{"tool": "add", "args": `+jobArgs+`}`) }},
+		{"bare", b.bare(ctx)},
 	})
 	if err != nil {
 		return err
@@ -134,8 +129,7 @@ func (b *bench) http(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Rows = append(b.report.Rows,
-		Row{What: fmt.Sprintf("built-in calls per second over HTTP, %d callers on this machine (thousands)", callers),
-			Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 3, Aim: 6, AtLeast: true})
+	b.add(Row{What: fmt.Sprintf("built-in calls per second over HTTP, %d callers on this machine (thousands)", callers),
+		Ours: fmt.Sprintf("%.0f/s", rate), Ratio: rate / 1000, Must: 3, Aim: 6, AtLeast: true})
 	return nil
 }

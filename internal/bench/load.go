@@ -11,7 +11,6 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/sandbox/cell"
 )
 
 // throughput compares calls per second with starts of bare python3 per second,
@@ -28,7 +27,7 @@ func (b *bench) throughput(ctx context.Context) error {
 	}{
 		{&ours, func() error { _, err := b.call(ctx); return err }},
 		{&bare, func() error { return exec.CommandContext(ctx, b.python, "-c", "pass").Run() }},
-		{&lean, func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+		{&lean, b.bare(ctx)},
 	}
 	for range slices {
 		for _, w := range ways {
@@ -39,9 +38,8 @@ func (b *bench) throughput(ctx context.Context) error {
 			*w.sum += n / slices
 		}
 	}
-	b.report.Notes = append(b.report.Notes,
-		fmt.Sprintf("python3 -I -S, bare, starts %.0f times a second: %.2f × of that", lean, ours/lean))
-	b.report.Rows = append(b.report.Rows, Row{
+	b.note("python3 -I -S, bare, starts %.0f times a second: %.2f × of that", lean, ours/lean)
+	b.add(Row{
 		What: fmt.Sprintf("sustained confined calls per second, %d callers", callers),
 		Ours: fmt.Sprintf("%.0f/s", ours), Theirs: fmt.Sprintf("%.0f/s bare python3", bare),
 		Ratio: ours / bare, Must: 1.5, Aim: 3, AtLeast: true,
@@ -74,50 +72,51 @@ func (b *bench) slice(ctx context.Context, callers int, do func() error) (float6
 	return float64(done.Load()) / time.Since(start).Seconds(), first
 }
 
-// cellMemory measures what one more parked cell costs.
+// cellMemory measures what one more idle cell costs.
 func (b *bench) cellMemory(ctx context.Context) error {
-	b.cfg.Progress("the memory of parked cells")
+	b.cfg.Progress("the memory of idle cells")
 	const few, many = 2, 34
 	var pss [2]int64
 	for i, n := range []int{few, many} {
-		a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: b.cfg.AllowReduced,
-			Interpreters: interpreter(b.cfg.Python),
-			Cells:        cell.Config{Least: n, Most: n, Total: n, Idle: 10 * time.Minute}})
+		cfg := b.cfg.system()
+		cfg.Cells.Least, cfg.Cells.Most, cfg.Cells.Total = n, n, n
+		a, err := app.Open(ctx, cfg)
 		if err != nil {
 			return err
 		}
-		other := &bench{cfg: b.cfg, app: a, add: b.add}
+		other := &bench{cfg: b.cfg, app: a, job: b.job}
 		if _, err = other.call(ctx); err == nil {
-			pss[i], err = settled(ctx, func() int { return a.IdleCells("bench") }, n)
+			err = waitForCells(ctx, a, "bench", n)
+		}
+		if err == nil {
+			pss[i], err = descendantsPSS()
 		}
 		a.Close()
 		if err != nil {
-			return fmt.Errorf("park %d cells: %w", n, err)
+			return fmt.Errorf("make %d cells: %w", n, err)
 		}
 	}
 	each := float64(pss[1]-pss[0]) / (many - few) / (1 << 20)
-	b.report.Rows = append(b.report.Rows, Row{
-		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Theirs: "", Ratio: each, Must: 6,
-		Aim: 2,
+	b.add(Row{
+		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Ratio: each, Must: 6, Aim: 2,
 	})
 	return nil
 }
 
-// settled waits until n cells are parked and returns the memory of all our
-// descendants.
-func settled(ctx context.Context, parked func() int, n int) (int64, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+// waitForCells waits until n cells of an organisation are idle.
+func waitForCells(ctx context.Context, a *app.App, org string, n int) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for parked() < n {
+	for a.IdleCells(org) < n {
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("%d of %d are parked: %w", parked(), n, ctx.Err())
+			return fmt.Errorf("%d of %d cells are ready: %w", a.IdleCells(org), n, ctx.Err())
 		case <-tick.C:
 		}
 	}
-	return descendantsPSS()
+	return nil
 }
 
 // asleep runs many calls that sleep at once.
@@ -127,7 +126,7 @@ func (b *bench) asleep(ctx context.Context) error {
 		return nil
 	}
 	b.cfg.Progress(fmt.Sprintf("%d calls asleep at once", n))
-	tool, err := b.tool(ctx, "sleep")
+	tool, err := b.tool(ctx, "sleep", source)
 	if err != nil {
 		return err
 	}
@@ -160,7 +159,7 @@ func (b *bench) asleep(ctx context.Context) error {
 	if failed.Load() > 0 {
 		row.Unmeasured = fmt.Sprintf("%d calls did not finish: %v", failed.Load(), why.Load())
 	}
-	b.report.Rows = append(b.report.Rows, row)
+	b.add(row)
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (b *bench) upstream(ctx context.Context) error {
 		return err
 	}
 	if err := spawn(); err != nil { // it is installed first
-		b.report.Rows = append(b.report.Rows, Row{What: what, Must: 1. / 100, Aim: 1. / 200, Unmeasured: err.Error()})
+		b.add(Row{What: what, Must: 1. / 100, Aim: 1. / 200, Unmeasured: err.Error()})
 		return ctx.Err()
 	}
 	spawned, err := Interleave(min(b.cfg.Rounds, mcpRounds),
@@ -61,7 +61,7 @@ func (b *bench) upstream(ctx context.Context) error {
 		return err
 	}
 	ours, theirs := kept[0].Quantile(.5), spawned[0].Quantile(.5)
-	b.report.Rows = append(b.report.Rows, Row{What: what, Ours: label(ms(ours)), Theirs: label(ms(theirs)) + " started",
+	b.add(Row{What: what, Ours: label(ms(ours)), Theirs: label(ms(theirs)) + " started",
 		Ratio: float64(ours) / float64(theirs), Must: 1. / 100, Aim: 1. / 200})
 	b.report.Samples = append(b.report.Samples, kept[0])
 	return nil

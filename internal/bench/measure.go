@@ -78,7 +78,7 @@ type bench struct {
 	cfg    Config
 	app    *app.App
 	python string
-	add    *app.Tool
+	job    *app.Tool
 	report *Report
 }
 
@@ -86,9 +86,7 @@ type bench struct {
 func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
 	b := &bench{cfg: cfg, report: &Report{Machine: machine()}}
-	a, err := app.Open(ctx, app.Config{Keep: true, AllowReduced: cfg.AllowReduced,
-		Cells:        cell.Config{Idle: 10 * time.Minute},
-		Interpreters: interpreter(cfg.Python), Packages: cfg.Packages})
+	a, err := app.Open(ctx, cfg.system())
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +97,7 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	b.python = rt.Argv[0]
-	if b.add, err = b.tool(ctx, "add"); err != nil {
+	if b.job, err = b.tool(ctx, "add", source); err != nil {
 		return nil, err
 	}
 	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.http,
@@ -127,30 +125,50 @@ func (c *Config) setDefaults() {
 	}
 }
 
-// interpreter names Python's interpreter, if it is to be a certain one.
-func interpreter(python string) map[haft.Kind]string {
-	if python == "" {
-		return nil
+// system is what every measured system is put together of.
+func (c *Config) system() app.Config {
+	cfg := app.Config{Keep: true, AllowReduced: c.AllowReduced, Cells: cell.Config{Idle: 10 * time.Minute},
+		Packages: c.Packages}
+	if c.Python != "" {
+		cfg.Interpreters = map[haft.Kind]string{haft.KindPython: c.Python}
 	}
-	return map[haft.Kind]string{haft.KindPython: python}
+	return cfg
 }
 
-// tool prepares one function of the source.
-func (b *bench) tool(ctx context.Context, function string) (*app.Tool, error) {
-	src := app.Source{Name: function, Kind: haft.KindPython, Text: []byte(source), Function: function}
+// tool prepares one function of a text.
+func (b *bench) tool(ctx context.Context, function, text string) (*app.Tool, error) {
+	src := app.Source{Name: function, Kind: haft.KindPython, Text: []byte(text), Function: function}
 	return b.app.Prepare(ctx, src, schema.Options{}, haft.Output{})
+}
+
+// jobArgs are the arguments of the job, and jobValue is its value.
+const jobArgs, jobValue = `{"a": 19, "b": 23}`, "42"
+
+// checkJob insists on the value of the job.
+func checkJob(res *haft.Result, err error) error {
+	if err == nil && string(res.Value) != jobValue {
+		err = fmt.Errorf("the call ended with %s: %v", res.Status, res.Error)
+	}
+	return err
 }
 
 // call calls the job once and insists on its value.
 func (b *bench) call(ctx context.Context) (*haft.Result, error) {
-	res, err := b.app.Call(ctx, b.add, app.Run{Org: "bench", Args: []byte(`{"a": 19, "b": 23}`)})
-	if err != nil {
-		return nil, err
-	}
-	if string(res.Value) != "42" {
-		return nil, fmt.Errorf("the call ended with %s: %v", res.Status, res.Error)
-	}
-	return res, nil
+	res, err := b.app.Call(ctx, b.job, app.Run{Org: "bench", Args: []byte(jobArgs)})
+	return res, checkJob(res, err)
+}
+
+// bare starts the interpreter alone.
+func (b *bench) bare(ctx context.Context) func() error {
+	return func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }
+}
+
+// add adds a row to the report.
+func (b *bench) add(r Row) { b.report.Rows = append(b.report.Rows, r) }
+
+// note adds a note to the report.
+func (b *bench) note(format string, args ...any) {
+	b.report.Notes = append(b.report.Notes, fmt.Sprintf(format, args...))
 }
 
 // latency times one call at a time, ours in turn with the others.
@@ -168,16 +186,14 @@ func (b *bench) latency(ctx context.Context) error {
 			}
 			return err
 		}},
-		{"python3 -I -S, bare",
-			func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+		{"python3 -I -S, bare", b.bare(ctx)},
 	}
 	ways = append(ways, b.others(ctx)...)
 	samples, err := Interleave(b.cfg.Rounds, ways)
 	if err != nil {
 		return err
 	}
-	b.report.Notes = append(b.report.Notes, fmt.Sprintf("%d of %d confined calls found a cell ready", hits,
-		b.cfg.Rounds+1))
+	b.note("%d of %d confined calls found a cell ready", hits, b.cfg.Rounds+1)
 	// Apart, so that the cells that were dropped do not stand in anyone's way.
 	b.cfg.Progress("calls that find no cell ready")
 	empty, err := b.empty(ctx)
@@ -201,7 +217,7 @@ func (b *bench) latency(ctx context.Context) error {
 
 // ratio adds a row on two times.
 func (b *bench) ratio(what string, ours, theirs time.Duration, must, aim float64) {
-	b.report.Rows = append(b.report.Rows, Row{
+	b.add(Row{
 		What: what, Ours: label(ms(ours)), Theirs: label(ms(theirs)) + " bare python3",
 		Ratio: float64(ours) / float64(theirs), Must: must, Aim: aim,
 	})
@@ -213,11 +229,11 @@ func (b *bench) others(ctx context.Context) []Way {
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
 		ways = append(ways, Way{"bubblewrap + python3", func() error {
 			return exec.CommandContext(ctx, bwrap, "--unshare-all", "--ro-bind", "/", "/", "--proc", "/proc", "--dev",
-				"/dev",
-				"--tmpfs", "/tmp", "--die-with-parent", "--cap-drop", "ALL", b.python, "-I", "-S", "-c", "pass").Run()
+				"/dev", "--tmpfs", "/tmp", "--die-with-parent", "--cap-drop", "ALL", b.python, "-I", "-S",
+				"-c", "pass").Run()
 		}})
 	} else {
-		b.report.Notes = append(b.report.Notes, "bubblewrap is not installed")
+		b.note("bubblewrap is not installed")
 	}
 	if runsc, err := exec.LookPath("runsc"); err == nil {
 		ways = append(ways, Way{"gVisor (runsc do) + python3", func() error {
@@ -225,7 +241,7 @@ func (b *bench) others(ctx context.Context) []Way {
 				"-c", "pass").Run()
 		}})
 	} else {
-		b.report.Notes = append(b.report.Notes, "runsc is not installed")
+		b.note("runsc is not installed")
 	}
 	return ways
 }
@@ -244,7 +260,7 @@ func (b *bench) empty(ctx context.Context) ([]Sample, error) {
 			out[0].Times = append(out[0].Times, took)
 		}
 		start = time.Now()
-		if err := exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run(); err != nil {
+		if err := b.bare(ctx)(); err != nil {
 			return nil, fmt.Errorf("start bare python3: %w", err)
 		}
 		out[1].Times = append(out[1].Times, time.Since(start))
@@ -272,11 +288,10 @@ func (b *bench) command(ctx context.Context) ([]Sample, error) {
 	}
 	return Interleave(min(b.cfg.Rounds, 50), []Way{
 		{"haft run, whole command", func() error {
-			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", `{"a": 19, "b": 23}`, "--python",
-				b.python,
+			return exec.CommandContext(ctx, b.cfg.Self, "run", file+":add", "--args", jobArgs, "--python", b.python,
 				"--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced)).Run()
 		}},
-		{"bare", func() error { return exec.CommandContext(ctx, b.python, "-I", "-S", "-c", "pass").Run() }},
+		{"bare", b.bare(ctx)},
 	})
 }
 

@@ -19,7 +19,6 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/secret"
-	"haft/schema"
 )
 
 // fetching is the job of the row about the proxy: the same source runs in the
@@ -61,8 +60,7 @@ func (b *bench) network(ctx context.Context) error {
 		srv.Close() //nolint:errcheck // nothing of it is kept
 		<-served
 	}()
-	src := app.Source{Name: "fetch", Kind: haft.KindPython, Text: []byte(fetching), Function: "fetch"}
-	tool, err := b.app.Prepare(ctx, src, schema.Options{}, haft.Output{})
+	tool, err := b.tool(ctx, "fetch", fetching)
 	if err != nil {
 		return err
 	}
@@ -78,7 +76,7 @@ func (b *bench) network(ctx context.Context) error {
 		}
 	}
 	added := through.Quantile(.5) - direct.Quantile(.5)
-	b.report.Rows = append(b.report.Rows, Row{
+	b.add(Row{
 		What: "added to an allowed request by the proxy, p50, of 1 ms", Ours: label(ms(through.Quantile(.5))),
 		Theirs: label(ms(direct.Quantile(.5))) + " without a sandbox",
 		Ratio:  max(float64(added)/float64(time.Millisecond), 0.001), Must: 1, Aim: 0.5,
@@ -165,7 +163,7 @@ func (b *bench) redaction(ctx context.Context) error {
 		}
 	}
 	speed := float64(n) / 1e6 / (processorTime() - before).Seconds()
-	b.report.Rows = append(b.report.Rows, Row{
+	b.add(Row{
 		What: "output searched for 1,000 secrets in every encoding, per second of one processor",
 		Ours: fmt.Sprintf("%.0f MB/s", speed), Theirs: "100 MB/s", Ratio: speed / 100, Must: 1, Aim: 2, AtLeast: true,
 	})

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os/exec"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"haft/app"
 	"haft/executor"
 	"haft/internal/requirement"
-	"haft/schema"
 )
 
 // numpyRounds is how often calls with numpy are timed: each waits until a cell is
@@ -34,7 +32,7 @@ func (b *bench) packages(ctx context.Context) error {
 	}
 	layers, release, err := b.app.Supply.Provide(ctx, set, []byte("import numpy\n"), false, b.cfg.Progress)
 	if err != nil {
-		b.report.Rows = append(b.report.Rows, Row{What: what, Must: 2, Aim: 1.5, Unmeasured: haft.MessageOf(err)})
+		b.add(Row{What: what, Must: 2, Aim: 1.5, Unmeasured: haft.MessageOf(err)})
 		return ctx.Err()
 	}
 	defer release()
@@ -53,7 +51,7 @@ func (b *bench) packages(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.report.Rows = append(b.report.Rows, Row{
+	b.add(Row{
 		What: what, Ours: label(ms(with.Quantile(.5))), Ratio: float64(with.Quantile(.5)) / float64(plain.Quantile(.5)),
 		Must: 2, Aim: 1.5,
 		Theirs: label(ms(plain.Quantile(.5))) + " without; " + strings.TrimSpace(label(ms(bare[0].Quantile(.5)))) +
@@ -65,27 +63,21 @@ func (b *bench) packages(ctx context.Context) error {
 
 // timed times calls that find a cell ready.
 func (b *bench) timed(ctx context.Context, org, text string, layers []executor.Layer) (Sample, error) {
-	src := app.Source{Name: "add", Kind: haft.KindPython, Text: []byte(text), Function: "add"}
-	tool, err := b.app.Prepare(ctx, src, schema.Options{}, haft.Output{})
-	if err != nil {
-		return Sample{}, err
-	}
-	call := func() (*haft.Result, error) {
-		res, err := b.app.Call(ctx, tool, app.Run{Org: org, Args: []byte(`{"a": 19, "b": 23}`), Layers: layers})
-		if err == nil && string(res.Value) != "42" {
-			err = fmt.Errorf("the call ended with %s: %v", res.Status, res.Error)
-		}
-		return res, err
-	}
 	sample := Sample{Name: "haft: confined call, " + org}
+	tool, err := b.tool(ctx, "add", text)
+	if err != nil {
+		return sample, err
+	}
 	for n := 0; n <= min(b.cfg.Rounds, numpyRounds); n++ {
 		if n > 0 {
-			if err := b.parked(ctx, org); err != nil {
+			// With two, none is being made, which would take the processor.
+			if err := waitForCells(ctx, b.app, org, 2); err != nil {
 				return sample, err
 			}
 		}
 		began := time.Now()
-		if _, err := call(); err != nil {
+		res, err := b.app.Call(ctx, tool, app.Run{Org: org, Args: []byte(jobArgs), Layers: layers})
+		if err := checkJob(res, err); err != nil {
 			return sample, err
 		}
 		if n > 0 {
@@ -93,21 +85,4 @@ func (b *bench) timed(ctx context.Context, org, text string, layers []executor.L
 		}
 	}
 	return sample, nil
-}
-
-// parked waits until the cells of an organisation are ready.
-func (b *bench) parked(ctx context.Context, org string) error {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for range 12000 {
-		if b.app.IdleCells(org) >= 2 { // none is being made, which would take the processor
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-tick.C:
-		}
-	}
-	return errors.New("no cell gets ready")
 }
