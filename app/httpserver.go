@@ -142,7 +142,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
 	c.Retainer, c.Eraser = s.RetentionManager, s.Data
-	c.Render, c.ToolCalls = renderTools, s.toolCalls
+	c.Render, c.ToolCalls = modelapi.RenderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
 		refusals := &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store,
@@ -211,41 +211,12 @@ func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name st
 	return v.RemoveSecret(ctx, p, "", name)
 }
 
-// renderTools writes tools as a vendor's requests take them.
-func renderTools(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
-	form, err := schema.ParseForm(format)
-	if err != nil {
-		return nil, err
-	}
-	list, err := modelapi.Tools(form, tools, strict)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(list)
-}
-
-// toolCalls runs what a model asks for and writes what it is told.
+// toolCalls runs the calls that a model asks for and writes its next input.
 func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawMessage, error) {
-	asked, err := modelapi.Parse(req.Body, schema.Form(req.Format))
-	if err != nil {
-		return nil, err
-	}
-	results := make([]*haft.Result, len(asked.Calls))
-	var calls []haft.Call
-	var places []int
-	for i, c := range asked.Calls {
-		if results[i] = c.Refused(); results[i] == nil {
-			calls = append(calls, haft.Call{Tool: c.Name, Args: c.Args, Principal: req.Principal, Turn: req.Turn,
-				Trace: req.Trace})
-			places = append(places, i)
+	return modelapi.Answer(req.Body, req.Format, func(calls []haft.Call) ([]*haft.Result, error) {
+		for i := range calls {
+			calls[i].Principal, calls[i].Turn, calls[i].Trace = req.Principal, req.Turn, req.Trace
 		}
-	}
-	done, err := s.Batch(ctx, calls)
-	if err != nil {
-		return nil, err
-	}
-	for i, res := range done {
-		results[places[i]] = res
-	}
-	return modelapi.Render(asked, results)
+		return s.Batch(ctx, calls)
+	})
 }
