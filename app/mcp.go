@@ -73,8 +73,8 @@ func (s *Server) tellChanged(others func(string)) func(string) {
 		if requests := s.requests.Load(); requests != nil {
 			requests.Changed(org)
 		}
-		if door := s.changed.Load(); door != nil {
-			door.Changed(org)
+		if mcp := s.changed.Load(); mcp != nil {
+			mcp.Changed(org)
 		}
 		if others != nil {
 			others(org)

@@ -219,17 +219,6 @@ func (c *Client) settle(ctx context.Context, key, ask Ask, a *answer) {
 	}
 }
 
-// Forget drops what is kept, so that the next call asks again.
-func (c *Client) Forget() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k, a := range c.kept {
-		if a.settled {
-			delete(c.kept, k)
-		}
-	}
-}
-
 // failure is an error of the service. It says what to look at and shows neither
 // the address nor the answer.
 func failure(what string, cause error) error {

@@ -2,7 +2,6 @@ package supply
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -376,9 +375,6 @@ func identifier(text string) bool {
 	}
 	return true
 }
-
-// String names a lock for people.
-func (l Lock) String() string { return fmt.Sprintf("%s lock of %d bytes", l.Kind, len(l.Text)) }
 
 // Dir is where the layers are.
 func (s *Supply) Dir() string { return s.cfg.Dir }
