@@ -21,16 +21,16 @@ import (
 	"haft/schema/pyschema"
 )
 
-// Config says what to put together. The zero value is useful.
+// Config configures an [App]. The zero value is useful.
 type Config struct {
 	// Sandbox is auto, local or process; "" means auto, which is the strongest
 	// that works here and never process.
 	Sandbox string
-	// Interpreters names interpreters by kind: a name or an absolute path. What
-	// is not named is looked for on $PATH and in the usual places.
+	// Interpreters names interpreters by kind: a name or an absolute path. The others
+	// are looked for on $PATH and in the usual places.
 	Interpreters map[haft.Kind]string
-	// Soon is the kind of a tool that is about to be called: its interpreter is
-	// looked for while the rest is put together.
+	// Soon is the kind of a tool that is about to be called: Open looks for its
+	// interpreter while it opens the rest.
 	Soon haft.Kind
 	// Need refuses every run with less isolation than this.
 	Need sandbox.Need
@@ -44,10 +44,10 @@ type Config struct {
 	// Packages says where packages come from and are kept; an empty Dir means one
 	// in the user's cache.
 	Packages supply.Config
-	// Keep keeps sandboxes ready between calls. It is for whatever lives longer
+	// Keep keeps sandboxes ready between calls. Set it in processes that make more
 	// than one call.
 	Keep bool
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }
 
@@ -65,7 +65,7 @@ type App struct {
 	closers  []func() error
 }
 
-// Open puts a system together.
+// Open opens an App.
 func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -76,8 +76,8 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 			err = errors.Join(err, a.Close())
 		}
 	}()
-	// Interpreters are programs of the host that the operator trusts: asking them
-	// who they are needs no sandbox, and could not be done in one.
+	// Interpreters are programs of the host that the operator trusts. Asking for their
+	// version needs no sandbox, and does not work in one.
 	ask, err := process.Open(process.Config{})
 	if err != nil {
 		return nil, fmt.Errorf("open the process provider: %w", err)
@@ -86,19 +86,19 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		Cache: cacheDir(), Reader: pyschema.Script()})
 	var finding sync.WaitGroup
 	if cfg.Soon != "" {
-		finding.Go(func() { _, _ = a.Runtime(ctx, cfg.Soon) }) // whoever asks again is told
+		finding.Go(func() { _, _ = a.Runtime(ctx, cfg.Soon) }) // the next caller gets the error
 	}
 	err = a.openSandbox(ctx)
 	finding.Wait()
 	if err != nil {
 		return nil, err
 	}
-	a.openSupply() // which installs in the sandbox
+	a.openSupply() // after the sandbox, in which it installs
 	a.openExecutor(ctx)
 	return a, nil
 }
 
-// CacheDir is where things are kept that can be made again: answers of interpreters,
+// CacheDir is the directory for data that can be made again: answers of interpreters,
 // and the packages of haft run.
 func CacheDir() (string, error) {
 	if dir := cacheDir(); dir != "" {
@@ -107,8 +107,8 @@ func CacheDir() (string, error) {
 	return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no directory for caches"}
 }
 
-// cacheDir is where answers of interpreters are kept, or "" where there is no
-// such place: asking one takes longer than running a short tool.
+// cacheDir is [CacheDir], or "" if there is none. Answers of interpreters are cached
+// because asking one takes longer than running a short tool.
 func cacheDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *App) openExecutor(ctx context.Context) {
 		Logger: a.cfg.Logger}
 }
 
-// openSandbox opens the provider that cfg asks for.
+// openSandbox opens the configured provider.
 func (a *App) openSandbox(ctx context.Context) error {
 	a.name = a.cfg.Sandbox
 	if a.name == "" || a.name == "auto" {
@@ -162,7 +162,7 @@ func (a *App) openSandbox(ctx context.Context) error {
 	return nil
 }
 
-// Close ends what Open began, last first. It can be called twice.
+// Close closes what Open opened, last first. It can be called twice.
 func (a *App) Close() error {
 	var errs []error
 	for i := len(a.closers) - 1; i >= 0; i-- {
@@ -183,8 +183,8 @@ func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, err
 // Program returns the path of a program of the host, or "" if there is no such program.
 func (a *App) Program(name string) string { return a.finder.Program(name) }
 
-// Drop ends what is kept ready for an organisation, or for all if it is empty.
+// Drop ends the idle sandboxes of an organisation, or of all if org is empty.
 func (a *App) Drop(org string) { a.executor.Drop(org) }
 
-// Parked returns how many sandboxes are kept ready for an organisation.
+// IdleCells returns how many cells are kept ready for an organisation.
 func (a *App) IdleCells(org string) int { return a.executor.IdleCells(org) }

@@ -28,8 +28,8 @@ func (s *Server) authenticator(cfg ServerConfig) access.Authenticator {
 // rechecker is [engine.Config.Recheck].
 type rechecker = func(ctx context.Context, p haft.Principal) (haft.Principal, time.Time, error)
 
-// recheck says what the credentials of calls stand for, once the server knows its
-// callers: calls that were left go on before that.
+// recheck looks up again whom the credentials of calls belong to. It waits until the
+// server has its authenticator: calls of an earlier process resume before that.
 func (s *Server) recheck(cfg ServerConfig) rechecker {
 	return func(ctx context.Context, p haft.Principal) (haft.Principal, time.Time, error) {
 		select {
@@ -42,8 +42,8 @@ func (s *Server) recheck(cfg ServerConfig) rechecker {
 	}
 }
 
-// recheckKept is recheck for a service that others do not reach. Who may act as an agent
-// is not known to it.
+// recheckKept is recheck for a service without HTTP. It does not know who may act as an
+// agent.
 func (s *Service) recheckKept() (rechecker, error) {
 	a, err := auth.NewRechecker(s.Store)
 	if err != nil {

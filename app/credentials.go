@@ -12,19 +12,19 @@ import (
 	"haft/internal/secret"
 )
 
-// CredentialsConfig says where credentials of calls are fetched. The zero value
-// is what the environment says: HAFT_CREDENTIALS_URL, _KEY, _SIGNING_KEY, _TIMEOUT,
-// _TTL, _ALLOW (ranges, with commas) and _INSECURE; and nowhere if that is silent.
+// CredentialsConfig says where the credentials of calls are fetched from. The zero value
+// means the environment: HAFT_CREDENTIALS_URL, _KEY, _SIGNING_KEY, _TIMEOUT, _TTL, _ALLOW
+// (ranges, with commas) and _INSECURE. Without a URL nothing is fetched.
 type CredentialsConfig struct {
 	// URL is where to ask; "" means the environment.
 	URL string
 	// Key is sent as a bearer token, and Signing signs requests.
 	Key, Signing secret.Value
-	// Timeout bounds a request, and TTL says how long answers are kept that do not
-	// say; see [credential.Config].
+	// Timeout bounds a request. TTL is how long an answer is cached that does not say;
+	// see [credential.Config].
 	Timeout, TTL time.Duration
-	// Allow are ranges that may be asked though they are not public. They are not
-	// those of tools.
+	// Allow are ranges of private addresses that may be asked. They do not apply to
+	// tools.
 	Allow []netip.Prefix
 	// Insecure allows http to other machines.
 	Insecure bool
@@ -51,7 +51,7 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 			return c, &haft.Error{Code: haft.CodeInvalid, Message: name + " is not a duration such as 30s", Err: err}
 		}
 		if *to = d; d == 0 {
-			*to = -1 // 0 is what was asked for, and not the default
+			*to = -1 // an explicit 0 is not the default
 		}
 	}
 	allow, err := parsePrefixes("HAFT_CREDENTIALS_ALLOW")
@@ -63,7 +63,7 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 	return c, nil
 }
 
-// credentials is a webhook as [engine.Credentials].
+// credentials adapts a client to [engine.Credentials].
 type credentials struct{ client *credential.Client }
 
 // Fetch implements [engine.Credentials].
@@ -74,7 +74,7 @@ func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.To
 	})
 }
 
-// openCredentials returns what fetches credentials, or nil, and what ends it.
+// openCredentials returns what fetches credentials, or nil, and how to close it.
 func openCredentials(cfg CredentialsConfig) (*credentials, func() error, error) {
 	cfg, err := cfg.fromEnv()
 	if err != nil || cfg.URL == "" {

@@ -1,11 +1,8 @@
-// Package app puts one system together from one [Config]: a sandbox, the
-// interpreters of this machine, the readers of source code and the executor of
-// scripts.
+// Package app connects the packages of Haft to a system, and does nothing else.
 //
-// [Open] gives an [App]; [App.Prepare] turns source code into a tool that can be
-// called; [App.Call] takes one call of it through its stages:
+//	[Open]         an [App]: a sandbox, interpreters, packages; for calls of source code
+//	[OpenService]  a [Service]: an App with a store and an engine
+//	[OpenServer]   a [Server]: a Service with the HTTP APIs
 //
-//	read → validate → execute → check
-//
-// It is the only package that reads the environment.
+// Besides cmd/haft it is the only package that reads the environment.
 package app

@@ -12,8 +12,9 @@ import (
 	"haft/internal/store"
 )
 
-// openAudit reads the keys of the audit and demands, before anything else is done, that the
-// database continues what was signed last. A system that keeps nothing signs nothing.
+// openAudit reads the keys of the audit and checks, before anything else is done, that the
+// database continues the audit that was signed last. Without a data directory nothing is
+// signed.
 func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) {
 	s.AuditLog = &checkpoint.AuditLog{Store: s.Store, Dir: cfg.Data,
 		MayRead: func(p haft.Principal) error { return s.May(p, haft.AuditRead) }}
@@ -25,7 +26,7 @@ func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) 
 	if err != nil {
 		return err
 	}
-	// All keys are there before the first thing is written that needs them.
+	// All keys exist before anything is written that needs them.
 	if s.digestKey, err = s.dir.Key(ctx, datadir.DigestFile, used); err != nil {
 		return err
 	}
@@ -41,8 +42,8 @@ func (s *Service) openAudit(ctx context.Context, cfg ServiceConfig) (err error) 
 	return nil
 }
 
-// OpenEvidence opens a system only to look at its audit, whatever state that is in: nothing
-// is run, taken over, written or signed.
+// OpenEvidence opens a Service only to read its audit, in whatever state that is: it
+// runs, adopts, writes and signs nothing.
 func OpenEvidence(ctx context.Context, cfg ServiceConfig) (_ *Service, err error) {
 	s := &Service{}
 	defer func() {
@@ -69,7 +70,7 @@ func Restore(ctx context.Context, cfg ServiceConfig, p haft.Principal,
 		Logger: cfg.Logger}, p, accept)
 }
 
-// withAudit adds how the audit is to the counts of the engine.
+// withAudit adds the state of the audit to the statistics of the engine.
 func (s *Service) withAudit(st engine.Stats) engine.Stats {
 	if s.keeper == nil {
 		return st
@@ -79,7 +80,7 @@ func (s *Service) withAudit(st engine.Stats) engine.Stats {
 	return st
 }
 
-// auditWarnings names what is wrong with the audit though calls work.
+// auditWarnings names problems of the audit that do not stop calls.
 func (s *Service) auditWarnings() []string {
 	if s.keeper != nil {
 		if _, err := s.keeper.SinkStats(); err != nil {

@@ -28,14 +28,13 @@ import (
 	"haft/server/mcpserver"
 )
 
-// ServerConfig says what to put together for a system that others reach over
-// HTTP. The zero value keeps everything in memory.
+// ServerConfig configures a [Server]. The zero value keeps everything in memory.
 type ServerConfig struct {
 	ServiceConfig
-	// Operators is the organisation whose administrators run the whole server, and
-	// which the first key is of; "" means "local".
+	// Operators is the organisation whose administrators run the whole server, and that
+	// the first key belongs to; "" means "local".
 	Operators string
-	// Auth says whose tokens are believed besides keys.
+	// Auth says whose tokens are accepted besides API keys.
 	Auth auth.Config
 	// HTTP has the names, bounds and other APIs of the server.
 	HTTP server.Config
@@ -46,23 +45,22 @@ type ServerConfig struct {
 	MCP mcpserver.Config
 }
 
-// A Server is a system that others reach over HTTP. Close it.
+// A Server is a Service with the HTTP APIs. Close it.
 type Server struct {
 	*Service
 	HTTP *server.Server
 	// MCP is the endpoint at /mcp.
 	MCP *mcpserver.Server
-	// Auth knows the callers, and has the first key if it was made just now.
+	// Auth authenticates callers. It has the first key if this start made it.
 	Auth *access.Auth
 
 	telemetry *telemetry.Telemetry
-	changed   atomic.Pointer[mcpserver.Server] // who is told of changes
-	requests  atomic.Pointer[server.Server]    // who is told of them too
-	known     chan struct{}                    // closed when Auth is there
+	changed   atomic.Pointer[mcpserver.Server] // is notified of changes
+	requests  atomic.Pointer[server.Server]    // is notified of changes too
+	known     chan struct{}                    // closed when Auth is set
 }
 
-// OpenServer puts a system together that others reach over HTTP. It does not
-// listen yet.
+// OpenServer opens a Server. It does not listen yet.
 func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	s := &Server{known: make(chan struct{})}
 	cfg.Busy = true
@@ -88,7 +86,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if cfg.Engine.Observer == nil {
 		cfg.Engine.Observer = s.telemetry
 	}
-	cfg.Engine.Changed = s.tellChanged(cfg.Engine.Changed)
+	cfg.Engine.Changed = s.notifyChanged(cfg.Engine.Changed)
 	cfg.Operators = cmp.Or(cfg.Operators, access.DefaultOrg)
 	// One set of rules decides at every entry point.
 	cfg.Engine.Operators = cfg.Operators
@@ -114,7 +112,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	return s, nil
 }
 
-// Close ends everything. The HTTP server is to be shut down before.
+// Close closes everything. Shut the HTTP server down first.
 func (s *Server) Close() error {
 	var errs []error
 	if s.MCP != nil {
@@ -131,7 +129,7 @@ func (s *Server) Close() error {
 	return errors.Join(errs...)
 }
 
-// offers completes what the HTTP server offers.
+// offers completes the configuration of the HTTP server.
 func (s *Server) offers(cfg ServerConfig) server.Config {
 	c := cfg.HTTP
 	if c.Logger == nil {
@@ -169,7 +167,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	return c
 }
 
-// signature reads what a source says of its tool, documented or not.
+// signature derives the signature of a source, which need not be documented.
 func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*letta.Signature, error) {
 	d, err := a.Derive(ctx, Source{Kind: kind, Text: []byte(source)}, schema.Options{DescriptionsOptional: true})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"haft/server/mcpserver"
 )
 
-// MCPConfig completes the configuration of an MCP endpoint to the service.
+// MCPConfig completes the configuration of an MCP endpoint of the service.
 func (s *Service) MCPConfig(cfg mcpserver.Config) mcpserver.Config {
 	cfg.Wait, cfg.Stream = s.Wait, s.Stream
 	if cfg.Logger == nil {
@@ -67,8 +67,8 @@ func (s *Server) openMCP(cfg *ServerConfig) (err error) {
 	return nil
 }
 
-// tellChanged has the MCP endpoint told of changes, besides whom the configuration names.
-func (s *Server) tellChanged(others func(string)) func(string) {
+// notifyChanged returns a function that notifies the APIs of changes, then calls others.
+func (s *Server) notifyChanged(others func(string)) func(string) {
 	return func(org string) {
 		if requests := s.requests.Load(); requests != nil {
 			requests.Changed(org)

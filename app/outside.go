@@ -10,22 +10,22 @@ import (
 	"haft/internal/egress"
 )
 
-// outside says how what is outside is reached: as cfg says, and as the environment
-// does, by HAFT_ALLOW_RANGES (ranges of addresses that are not public, with commas)
-// and HAFT_ALLOW_NAMES (local names).
-func (cfg ServiceConfig) outside() (egress.Config, error) {
+// egressConfig returns how outgoing connections are made: by cfg and by the environment,
+// which has HAFT_ALLOW_RANGES (ranges of private addresses, with commas) and
+// HAFT_ALLOW_NAMES (local names).
+func (cfg ServiceConfig) egressConfig() (egress.Config, error) {
 	out := cfg.Egress
 	ranges, err := parsePrefixes("HAFT_ALLOW_RANGES")
 	if err != nil {
 		return out, err
 	}
 	out.Allow = slices.Concat(cfg.Allow, out.Allow, ranges)
-	out.Names = slices.Concat(out.Names, listed("HAFT_ALLOW_NAMES"))
+	out.Names = slices.Concat(out.Names, readList("HAFT_ALLOW_NAMES"))
 	return out, nil
 }
 
-// listed reads a variable that is a list with commas.
-func listed(name string) []string {
+// readList reads a variable that is a list with commas.
+func readList(name string) []string {
 	var list []string
 	for part := range strings.SplitSeq(os.Getenv(name), ",") {
 		if part = strings.TrimSpace(part); part != "" {
@@ -38,7 +38,7 @@ func listed(name string) []string {
 // parsePrefixes reads a variable that is a list of ranges.
 func parsePrefixes(name string) ([]netip.Prefix, error) {
 	var list []netip.Prefix
-	for _, part := range listed(name) {
+	for _, part := range readList(name) {
 		p, err := netip.ParsePrefix(part)
 		if err != nil {
 			return nil, &haft.Error{Code: haft.CodeInvalid,

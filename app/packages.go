@@ -10,14 +10,14 @@ import (
 	"haft/internal/supply"
 )
 
-// openSupply makes what locks and installs packages. It touches nothing until the
-// first tool needs some.
+// openSupply makes the supply, which locks and installs packages. It touches nothing until
+// the first tool needs packages.
 func (a *App) openSupply() {
 	cfg := a.cfg.Packages
 	if cfg.Dir == "" {
 		cfg.Dir = filepath.Join(cacheDir(), "layers")
 		if cacheDir() == "" {
-			cfg.Dir = "" // who needs it is told that there is no directory
+			cfg.Dir = "" // the first tool that needs packages fails
 		}
 	}
 	if cfg.Path == "" {
@@ -34,8 +34,8 @@ func (a *App) openSupply() {
 	a.closers = append(a.closers, a.Supply.Close)
 }
 
-// Build has the packages of a tool's current version installed, so that its first
-// call need not wait.
+// Build installs the packages of a tool's current version, so that its first call does
+// not wait for them.
 func (s *Service) Build(ctx context.Context, p haft.Principal, ref string) (haft.Version, error) {
 	t, err := s.Tool(ctx, p, ref)
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Service) Build(ctx context.Context, p haft.Principal, ref string) (haft
 	return t.Version, nil
 }
 
-// Locked returns the lists of packages that a tool's current version runs with, by
-// who installs them.
+// Locked returns the lock files of a tool's current version, by installer: "pip" or
+// "npm".
 func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map[string]string, error) {
 	t, err := s.Tool(ctx, p, ref)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map
 	return lists, nil
 }
 
-// shared returns what the sandbox configuration of an organisation asks for.
+// shared returns the requirements in the sandbox configuration of an organisation.
 func (s *Service) shared(ctx context.Context, org string) (haft.Requirements, error) {
 	c, err := s.SandboxFor(ctx, org, haft.SandboxType(s.App.name))
 	return c.Needs, err

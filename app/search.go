@@ -9,23 +9,23 @@ import (
 	"haft/internal/secret"
 )
 
-// SearchConfig says whom the tool web_search asks. The zero value is what the
-// environment says: HAFT_SEARCH_PROVIDER, _URL, _KEY and _ALLOW (ranges, with
-// commas); if that is silent there is no such tool.
+// SearchConfig configures the search provider of the tool web_search. The zero value
+// means the environment: HAFT_SEARCH_PROVIDER, _URL, _KEY and _ALLOW (ranges, with
+// commas). Without a provider there is no such tool.
 type SearchConfig struct {
 	// Provider is searxng, brave, tavily or exa.
 	Provider string
-	// URL is the address of a SearXNG instance, or that of another's API.
+	// URL is the address of a SearXNG instance, or of the API of another provider.
 	URL string
-	// Key is what the provider wants, for callers that have none of their own.
+	// Key is the API key for callers that have none of their own.
 	Key secret.Value
-	// Allow are ranges in which the provider may be though they are not public. They
-	// are not those of tools.
+	// Allow are ranges of private addresses that the provider may have. They do not
+	// apply to tools.
 	Allow []netip.Prefix
 }
 
-// addSearch adds web_search to set, if it is configured. The function it returns
-// ends its connections.
+// addSearch adds web_search to set, if it is configured. The function that it returns
+// closes its connections.
 func addSearch(set *builtin.Set, cfg SearchConfig, outside egress.Config) (func() error, error) {
 	if cfg.Provider == "" && cfg.URL == "" {
 		cfg.Provider, cfg.URL = os.Getenv("HAFT_SEARCH_PROVIDER"), os.Getenv("HAFT_SEARCH_URL")
@@ -38,7 +38,7 @@ func addSearch(set *builtin.Set, cfg SearchConfig, outside egress.Config) (func(
 			return nil, err
 		}
 	}
-	// Where the provider is, is the operator's word and not that of who searches.
+	// The operator says where the provider is, not the caller who searches.
 	outside.Allow = cfg.Allow
 	guard := egress.New(outside)
 	err := builtin.WebSearch(set, builtin.SearchConfig{Provider: cfg.Provider, URL: cfg.URL, Key: cfg.Key,

@@ -13,7 +13,7 @@ import (
 	"haft/internal/secret/vault"
 )
 
-// masterKey says where the master key is, by cfg or else by the environment.
+// masterKey returns where the master key is: by cfg, else by the environment.
 func (cfg ServiceConfig) masterKey() vault.Config {
 	vc := vault.Config{MasterKey: cfg.MasterKey, MasterKeyFile: cmp.Or(cfg.MasterKeyFile, os.Getenv(vault.FileVar)),
 		MasterKeyCommand: os.Getenv(vault.CommandVar), Environ: os.Environ(), Data: cfg.Data, Serving: cfg.Deliver,
@@ -24,7 +24,7 @@ func (cfg ServiceConfig) masterKey() vault.Config {
 	return vc
 }
 
-// openSecrets opens what keeps and fetches secrets, for the engine.
+// openSecrets opens the vault and the client that fetches credentials, for the engine.
 func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine.Config) (err error) {
 	if s.vault, err = vault.Open(ctx, s.Store, cfg.masterKey()); err != nil {
 		return err
@@ -36,15 +36,15 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 		ec.Sealer = s.vault
 	}
 	if g, ok := ec.Egress.(*session.Opener); ok {
-		// Servers of tokens are reached like the hosts of tools: who stores a secret is not
-		// always who runs the machine.
+		// Token endpoints are reached like the hosts of tools: the person who stores a
+		// secret need not be the operator.
 		client := *g.Guard.Client()
 		client.Transport = egress.ByScope(client.Transport)
 		g.Tokens = s.vault.Tokens(&client)
 	}
 	others := ec.Changed
 	ec.Changed = func(org string) {
-		s.vault.Changed(org) // secrets may have gone with what was erased
+		s.vault.Changed(org) // an erasure may have removed secrets
 		if others != nil {
 			others(org)
 		}

@@ -34,31 +34,28 @@ import (
 	"haft/policy"
 )
 
-// ServiceConfig says what to put together for a system that keeps tools and
-// calls. The zero value keeps them in memory.
+// ServiceConfig configures a [Service]. The zero value keeps tools and calls in
+// memory.
 type ServiceConfig struct {
 	Config
 	// Data is the directory of the embedded store and of keys; "" keeps nothing.
 	Data string
 	// Database is the address of a Postgres; "" means the embedded store.
 	Database string
-	// Wait is how long to wait for another process that has Data.
+	// Wait is how long to wait for another process that has locked Data.
 	Wait time.Duration
 	// Busy says that many calls will come, see [sqlite.Config].
 	Busy bool
-	// NoRedoLog has no log made in front of the embedded store, and so does
-	// HAFT_NO_REDO_LOG in the environment. What an earlier process left in one is
-	// still taken up.
+	// NoRedoLog writes no log in front of the embedded store. HAFT_NO_REDO_LOG in the
+	// environment does the same. A log that an earlier process left is still read.
 	NoRedoLog bool
-	// Policy is the server's document, until one is stored; nil means
-	// one by which
-	// administrators may call every tool and nobody else any.
+	// Policy is the policy of the server until one is stored. Nil means that
+	// administrators may call every tool, and nobody else may call any.
 	Policy []byte
-	// Allow are ranges of addresses that fetching tools may reach though they
-	// are not public.
+	// Allow are ranges of private addresses that fetching tools may reach.
 	Allow []netip.Prefix
-	// Egress says how what is outside is reached: which local names may be looked
-	// up, by whom, and which authorities are trusted. Its Allow is added to Allow.
+	// Egress configures outgoing connections: which local names may be looked up, by
+	// which resolver, and which authorities are trusted. Its Allow is added to Allow.
 	Egress egress.Config
 	// MasterKey encrypts the keys of secrets: 32 random bytes, or those in base64.
 	// Nil means that of MasterKeyFile, else of the environment
@@ -66,21 +63,21 @@ type ServiceConfig struct {
 	// prints), else master.key in Data, which is made when it is needed first.
 	MasterKey     []byte
 	MasterKeyFile string
-	// Search says whom the tool web_search asks.
+	// Search configures the search provider of the tool web_search.
 	Search SearchConfig
-	// Credentials says where credentials of calls are fetched.
+	// Credentials says where the credentials of calls are fetched from.
 	Credentials CredentialsConfig
 	// Upstream says how MCP servers are reached.
 	Upstream UpstreamConfig
-	// SelfReview lets those who register a version with findings accept it.
+	// SelfReview allows the author of a version with findings to accept it.
 	SelfReview bool
-	// Builtins adds tools of the program that embeds this one.
+	// Builtins adds built-in tools of a program that embeds Haft.
 	Builtins func(*builtin.Set) error
-	// Progress is told, in lines, what the installation of packages does, and ""
-	// when it is over: for the person at the terminal. Nil means that there is none.
+	// Progress is called with each line of progress while packages are installed, and
+	// with "" at the end: for the person at the terminal. Nil shows no progress.
 	Progress func(line string)
-	// Webhooks adjusts how events are sent to webhooks. Deliver sends them: else
-	// webhooks are only kept, until a server does.
+	// Webhooks adjusts how events are sent to webhooks. Deliver sends them; without it
+	// they are stored until a server sends them.
 	Webhooks webhook.Config
 	Deliver  bool
 	// AuditSink is where a copy of every checkpoint of the audit goes, see
@@ -92,12 +89,12 @@ type ServiceConfig struct {
 }
 
 // defaultPolicy is the policy of a server that has none: administrators may call
-// every tool, and nobody else any.
+// every tool, and nobody else may call any.
 //
 //go:embed default_policy.yaml
 var defaultPolicy []byte
 
-// A Service is an engine with all that it stands on. Close it.
+// A Service is an engine with all its parts. Close it.
 type Service struct {
 	*engine.Engine
 	*service.API
@@ -122,7 +119,7 @@ type Service struct {
 	closers   []func() error
 }
 
-// OpenService puts a system together that keeps tools and calls.
+// OpenService opens a Service.
 func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error) {
 	s := &Service{}
 	defer func() {
@@ -137,7 +134,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	cfg.Keep = true
-	if cfg.Egress, err = cfg.outside(); err != nil {
+	if cfg.Egress, err = cfg.egressConfig(); err != nil {
 		return nil, err
 	}
 	if cfg.Data != "" && cfg.Packages.Dir == "" {
@@ -212,8 +209,8 @@ func (s *Service) Close() error {
 }
 
 // Healthy makes a real call, of a script in a sandbox and through the whole
-// pipeline, and reports why it does not give what it should. That a process is
-// there says nothing.
+// pipeline, and reports why its result is wrong. A process that merely runs proves
+// nothing.
 func (s *Service) Healthy(ctx context.Context) error {
 	if s.keeper != nil {
 		if err := s.keeper.Err(); err != nil {
@@ -264,14 +261,14 @@ func openStore(ctx context.Context, cfg ServiceConfig, accept func(*store.LogLos
 	return db, nil
 }
 
-// makeDataDir makes the data directory beside a database, as the embedded store does
-// where there is none, and says what will be in it: it looks as if nothing were.
+// makeDataDir makes the data directory beside a Postgres, as the embedded store does for
+// itself, and logs what it will contain: an operator may take it for empty.
 func makeDataDir(cfg ServiceConfig) error {
 	if cfg.Data == "" {
 		return nil
 	}
 	if _, err := os.Stat(cfg.Data); !errors.Is(err, fs.ErrNotExist) {
-		return nil // what is wrong with it is found where it is used
+		return nil // other errors are found where it is used
 	}
 	if err := os.MkdirAll(cfg.Data, 0o700); err != nil {
 		return fmt.Errorf("make the data directory: %w", err)
@@ -284,7 +281,7 @@ func makeDataDir(cfg ServiceConfig) error {
 	return nil
 }
 
-// builtins are the tools of this binary.
+// builtins returns the built-in tools.
 func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	set := builtin.New()
 	guard := egress.New(cfg.Egress)
@@ -328,7 +325,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		ec.Packages = s.locker
 	}
 	if ec.Heavy == nil {
-		// Code that a built-in tool runs for a model needs a processor like a tool.
+		// Built-in tools that run code need a processor, like scripts.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
 				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" ||
@@ -356,8 +353,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	return ec, nil
 }
 
-// DataDir is where state is kept if nothing else is said: $HAFT_DATA, or the
-// user's directory for state.
+// DataDir is the default data directory: $HAFT_DATA, or one in the user's directory for
+// state.
 func DataDir() (string, error) {
 	if dir := os.Getenv("HAFT_DATA"); dir != "" {
 		return dir, nil

@@ -9,11 +9,11 @@ import (
 	"haft/internal/event"
 )
 
-// lastEvent is how long to wait for the last event of a call whose result is
-// there: it is written before the result is given, and only has to be read.
+// lastEvent is how long to wait for the last event of a call that has its result: the
+// event is written before the result is returned, and only has to be read.
 const lastEvent = 2 * time.Second
 
-// Stream makes a call and shows its events as they come, one after the other. It says
+// Stream makes a call and passes its events to show in order, as they come. It reports
 // whether all of them were shown.
 func (s *Service) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
 	if c.ID == "" {
@@ -25,7 +25,7 @@ func (s *Service) Stream(ctx context.Context, c haft.Call, show func(haft.Event)
 	go func() {
 		shown := false
 		defer func() { done <- shown }()
-		// Nothing can be missed: the id is new, so all its events are to come.
+		// No event can be missed: the id is new, so it has no events yet.
 		for ev, err := range s.WatchFor(watching, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
 			if err != nil {
 				return

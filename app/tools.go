@@ -19,7 +19,7 @@ type (
 	Run     = toolsource.Run
 )
 
-// derive is what the registry derives schemas with.
+// derive derives schemas for the registry.
 func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.Derived, error) {
 	d, err := s.App.Derive(ctx, Source{Name: src.Name, Kind: src.Kind, Text: src.Text, Function: src.Function,
 		Layers: s.locker.LayersOf(src.Org, src.Lock, src.Text)},
@@ -30,7 +30,7 @@ func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.De
 	return &registry.Derived{Signature: d.Signature, Function: d.Function, Pass: d.Pass, Output: d.Output}, nil
 }
 
-// judge asks the policy of an organisation what findings in a tool mean.
+// judge asks the policy of an organisation how to treat findings in a tool.
 func (s *Service) judge(t haft.Tool, findings []haft.Finding) registry.Verdict {
 	if s.Engine == nil {
 		return registry.Refuse
@@ -38,7 +38,7 @@ func (s *Service) judge(t haft.Tool, findings []haft.Finding) registry.Verdict {
 	return registry.Verdict(s.Engine.Review(t, findings).Action)
 }
 
-// sourceTool is the tool that runs source which is not kept.
+// sourceTool returns the tool that runs source without storing it.
 func (s *Service) sourceTool() toolsource.SourceTool {
 	return toolsource.SourceTool{
 		Executor: s.App.executor,

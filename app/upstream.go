@@ -20,18 +20,18 @@ import (
 
 // UpstreamConfig adjusts how MCP servers are reached. The zero value is useful.
 type UpstreamConfig struct {
-	// Allow are ranges of addresses, and Names local names, that servers may have
-	// though they are not public. HAFT_MCP_ALLOW and HAFT_MCP_NAMES add to them.
+	// Allow are ranges of private addresses, and Names local names, that servers may
+	// have. HAFT_MCP_ALLOW and HAFT_MCP_NAMES add to them.
 	Allow []netip.Prefix
 	Names []string
-	// Protect are files and directories besides Haft's own that commands of servers are
-	// never shown, such as the key of a certificate.
+	// Protect are more files and directories that commands of servers never see, such as
+	// the key of a certificate. Haft's own are always protected.
 	Protect []string
-	// Pool has bounds and times; what it stands on is filled in.
+	// Pool has bounds and times; the rest is filled in.
 	Pool upstream.Config
 }
 
-// fromEnv adds what the environment allows.
+// fromEnv adds the settings of the environment.
 func (c UpstreamConfig) fromEnv() (UpstreamConfig, error) {
 	names := strings.FieldsFunc(os.Getenv("HAFT_MCP_NAMES"), func(r rune) bool { return r == ',' || r == ' ' })
 	c.Names = slices.Concat(c.Names, names)
@@ -77,7 +77,7 @@ func (s *Service) openUpstream(ctx context.Context, cfg *ServiceConfig, ec *engi
 	}
 	others := ec.Changed
 	ec.Changed = func(org string) {
-		u.Pool().Recheck() // whatever changed may have been what let a server run
+		u.Pool().Recheck() // the change may forbid a server that runs
 		if others != nil {
 			others(org)
 		}
@@ -85,9 +85,8 @@ func (s *Service) openUpstream(ctx context.Context, cfg *ServiceConfig, ec *engi
 	return u.Pool(), nil
 }
 
-// hostGuard is what no sandbox is ever shown: where Haft keeps data, keys, caches, locks,
-// sockets and copies of checkpoints. Those that another process of the same user may have
-// count too.
+// hostGuard returns the paths that no sandbox ever sees: Haft's data, keys, caches, locks,
+// sockets and copies of checkpoints, also those of another process of the same user.
 func (s *Service) hostGuard(cfg ServiceConfig) hostpath.Guard {
 	g := hostpath.Guard{
 		Dirs:  []string{cfg.Data, cacheDir(), cfg.Packages.Dir, cfg.Local.Dir, "/run/haft"},
@@ -98,7 +97,7 @@ func (s *Service) hostGuard(cfg ServiceConfig) hostpath.Guard {
 			g.Files = append(g.Files, sink)
 		}
 	}
-	if dir, err := DataDir(); err == nil { // else there is no such place
+	if dir, err := DataDir(); err == nil { // else there is no such directory
 		g.Dirs = append(g.Dirs, dir)
 	}
 	if p, ok := s.App.provider.(interface{ Dirs() []string }); ok {

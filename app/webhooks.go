@@ -9,8 +9,8 @@ import (
 	"haft/internal/webhook"
 )
 
-// openWebhooks opens what sends events to webhooks, through a guard of its own: one
-// that follows no redirect and reads no long answer.
+// openWebhooks opens the sender of webhooks. Its guard follows no redirects and reads no
+// long answers.
 func (s *Service) openWebhooks(ctx context.Context, cfg ServiceConfig) (err error) {
 	nc := cfg.Webhooks
 	if nc.Client == nil {

@@ -22,8 +22,8 @@ import (
 // dbFile is the database in a data directory and in a backup.
 const dbFile = "haft.db"
 
-// backupFiles are copied besides the database. audit.head comes first: it may be behind
-// the database, and not ahead of it.
+// backupFiles are copied besides the database. audit.head comes first: it may be older
+// than the database, and not newer.
 func backupFiles() []string {
 	return []string{checkpoint.HeadFile, AuditFile, trustFile, DigestFile, PepperFile, AdminFile, MasterFile,
 		MasterFile + ".old"}
@@ -44,8 +44,8 @@ type BackupConfig struct {
 // backupTries is how often a backup begins again because a key was replaced meanwhile.
 const backupTries = 3
 
-// Backup copies a data directory, and returns the names of the files that it made. They are
-// of one moment.
+// Backup copies a data directory, and returns the names of the files that it made. They
+// are consistent with each other.
 func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 	to, err := emptyDir(cfg.To)
 	if err != nil {
@@ -60,7 +60,7 @@ func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the data directory cannot be opened", Err: err}
 	}
 	defer func() { err = errors.Join(err, from.Close()) }()
-	defer func() { // half a backup is none, and its keys are in nobody's sight
+	defer func() { // half a backup is useless, and nobody would look after its keys
 		if err != nil {
 			err = errors.Join(err, removeFiles(to, append(made, dbFile)))
 		}
@@ -94,7 +94,7 @@ func Backup(ctx context.Context, cfg BackupConfig) (made []string, err error) {
 		Message: "the keys of the data directory are being replaced: try again"}
 }
 
-// emptyDir makes and opens a directory, or reports that it has something in it.
+// emptyDir makes and opens a directory. One that is not empty is an error.
 func emptyDir(dir string) (*os.Root, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the directory to write to cannot be made", Err: err}
@@ -114,7 +114,7 @@ func emptyDir(dir string) (*os.Root, error) {
 	return root, nil
 }
 
-// ownDir reports a directory in which others could put links in the way of a copy.
+// ownDir refuses a directory in which other users could place links before files are copied.
 func ownDir(dir *os.Root) error {
 	info, err := dir.Stat(".")
 	if err != nil {
@@ -129,7 +129,7 @@ func ownDir(dir *os.Root) error {
 	return nil
 }
 
-// removeFiles removes those of the files that there are.
+// removeFiles removes the files that exist.
 func removeFiles(dir *os.Root, names []string) error {
 	var errs []error
 	for _, name := range names {
@@ -140,7 +140,7 @@ func removeFiles(dir *os.Root, names []string) error {
 	return errors.Join(errs...)
 }
 
-// copyKeys copies those of the files that there are, for nobody else to read.
+// copyKeys copies the files that exist. Only their owner can read the copies.
 func copyKeys(from, to *os.Root, names []string) (made []string, err error) {
 	for _, name := range names {
 		err := copyFile(from, to, name)
@@ -178,7 +178,7 @@ func copyFile(from, to *os.Root, name string) (err error) {
 	return errors.Join(err, out.Sync(), out.Close())
 }
 
-// sameKeys reports whether the files are what was copied of them.
+// sameKeys reports whether the files still equal their copies.
 func sameKeys(from, to *os.Root, names []string) (bool, error) {
 	for _, name := range names {
 		var both [2][]byte
@@ -196,9 +196,9 @@ func sameKeys(from, to *os.Root, names []string) (bool, error) {
 	return true, nil
 }
 
-// PutBack copies a backup into a data directory that is made, or is empty, and verifies the
-// audit of all organisations in it. That it was put back is written into the audit as done
-// by p. It returns how many entries there are.
+// PutBack copies a backup into a data directory that is new or empty, and verifies the
+// audit of all organisations in it. It writes into the audit that p restored a backup, and
+// returns the number of entries.
 func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries int64, err error) {
 	if err := copyBack(from, data); err != nil {
 		return 0, err
@@ -216,8 +216,8 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 	if err != nil {
 		return 0, err
 	}
-	// Those of which nothing is left are only in the signed file; that it is forged, the
-	// verification says.
+	// Organisations without any entry left are only in the signed file. The verification
+	// finds out if that is forged.
 	if heads, err := checkpoint.ReadHeads(data, log.Keys); err == nil && heads != nil {
 		for _, m := range heads.Marks {
 			orgs = append(orgs, m.Org)

@@ -15,10 +15,10 @@ import (
 // keySize is the size of the keys that are random bytes: digest.key and auth.key.
 const keySize = 32
 
-// maxKeyFile bounds what is read.
+// maxKeyFile bounds the size of a key file.
 const maxKeyFile = 64 << 10
 
-// NewKey makes a key that nobody can guess.
+// NewKey makes a random key.
 func NewKey() ([]byte, error) {
 	key := make([]byte, keySize)
 	if _, err := rand.Read(key); err != nil {
@@ -27,7 +27,7 @@ func NewKey() ([]byte, error) {
 	return key, nil
 }
 
-// trustedFile reads a file that only its owner may write; nil means that there is none.
+// trustedFile reads a file that only its owner can write, or returns nil if there is none.
 func trustedFile(path string) ([]byte, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -90,7 +90,7 @@ func newKeyFile(path string, make func() ([]byte, error)) ([]byte, error) {
 		return nil, err
 	}
 	err = CreateFile(path, key)
-	if errors.Is(err, fs.ErrExist) { // another process was first
+	if errors.Is(err, fs.ErrExist) { // another process was faster
 		return readOrMake(path, make)
 	}
 	if err != nil {

@@ -39,8 +39,8 @@ type Dir struct {
 func Siblings() []string { return []string{checkpoint.HeadFile, AuditFile, DigestFile} }
 
 // Used reports whether the database of a data directory has an audit log, and so needs the
-// keys that were made before its first entry. Others who share a database have keys of
-// their own.
+// keys that were made before its first entry. Other servers that share a database have
+// their own keys.
 func (d *Dir) Used(ctx context.Context) (bool, error) {
 	if d.Store.Shared() {
 		_, err := os.Lstat(filepath.Join(d.Path, checkpoint.HeadFile))
@@ -70,7 +70,7 @@ func (l *lostKey) why() string {
 // Error implements error.
 func (l *lostKey) Error() string { return l.name + " " + l.why() }
 
-// consequence says what whoever goes on with another key has to do, or cannot do.
+// consequence says what an operator must do, or loses, who continues with another key.
 func (l *lostKey) consequence() string {
 	switch l.name {
 	case PepperFile:
@@ -81,19 +81,19 @@ func (l *lostKey) consequence() string {
 	return "the public key of the lost one has to be in audit.keys"
 }
 
-// refusal says what to do about the key.
+// refusal is the error that says what to do about the key.
 func (l *lostKey) refusal() error {
 	return &haft.Error{Code: l.code, Err: l, Message: l.name + " in the data directory " + l.why() +
 		": put back the right file. " +
 		"If nobody has it, run: haft restore --accept-loss; then " + l.consequence() + ". Nothing was changed"}
 }
 
-// marked reports whether the database has a fingerprint of a key. Servers that share one
-// have keys of their own, but for that of the API keys, which all of them have to read.
+// marked reports whether the database has a fingerprint of a key. Servers that share a
+// database have their own keys, except the pepper, which all of them need.
 func (d *Dir) marked(name string) bool { return !d.Store.Shared() || name == PepperFile }
 
 // Key returns a key of 32 bytes in the data directory, which belongs to the database.
-// The key is made if it was not needed yet, and else demanded.
+// It makes the key if nothing needed it yet; otherwise a missing key is an error.
 func (d *Dir) Key(ctx context.Context, name string, needed bool) ([]byte, error) {
 	lost, err := d.missingKey(ctx, name, needed)
 	if err != nil {
@@ -107,14 +107,14 @@ func (d *Dir) Key(ctx context.Context, name string, needed bool) ([]byte, error)
 		return key, err
 	}
 	mark, err := d.Store.FirstMark(ctx, name, fingerprint(key))
-	if err == nil && mark != fingerprint(key) { // another server was first
+	if err == nil && mark != fingerprint(key) { // another server was faster
 		err = (&lostKey{name, haft.CodeConflict}).refusal()
 	}
 	return key, err
 }
 
-// missingKey says what is wrong with a key that the database needs, or nil. Nothing is
-// changed.
+// missingKey returns what is wrong with a key that the database needs, or nil. It changes
+// nothing.
 func (d *Dir) missingKey(ctx context.Context, name string, needed bool) (*lostKey, error) {
 	mark, err := int64(0), error(nil)
 	if d.marked(name) {
@@ -138,13 +138,13 @@ func (d *Dir) missingKey(ctx context.Context, name string, needed bool) (*lostKe
 	return nil, nil
 }
 
-// fingerprint is a number by which a key of random bytes is known again, and never 0.
+// fingerprint is a number that identifies a key of random bytes. It is never 0.
 func fingerprint(key []byte) int64 {
 	sum := sha256.Sum256(append([]byte("haft key fingerprint\n"), key...))
 	return int64(binary.BigEndian.Uint64(sum[:]) | 1)
 }
 
-// lostKeys lists the keys that the database needs and that are not there.
+// lostKeys lists the keys that the database needs and that are missing or wrong.
 func (d *Dir) lostKeys(ctx context.Context) ([]*lostKey, error) {
 	used, err := d.Used(ctx)
 	if err != nil {
@@ -170,8 +170,8 @@ func (d *Dir) lostKeys(ctx context.Context) ([]*lostKey, error) {
 	return list, nil
 }
 
-// replaceKeys makes new keys in place of those that are lost. Another key that is there is
-// taken, and a file that is no key is kept under another name.
+// replaceKeys makes new keys in place of lost ones. A key of another database is accepted,
+// and a file that is no key is renamed.
 func (d *Dir) replaceKeys(ctx context.Context, list []*lostKey) error {
 	for _, l := range list {
 		path := filepath.Join(d.Path, l.name)

@@ -18,14 +18,14 @@ import (
 	"haft/internal/store/sqlite"
 )
 
-// A Loss is what is given up by whoever goes on with a data directory: files that are
-// missing or are not those that belong there, or a part of the audit that was signed.
+// A Loss is what an operator gives up by continuing with a damaged data directory: files
+// that are missing or wrong, or a part of the signed audit.
 type Loss struct {
 	Files []string
 	Audit *checkpoint.Restoration
 }
 
-// RestoreConfig says which data directory to go on with.
+// RestoreConfig says which data directory to restore.
 type RestoreConfig struct {
 	Path string
 	// Open opens the database. What accept returns is written to the audit if a part
@@ -36,10 +36,10 @@ type RestoreConfig struct {
 	Logger    *slog.Logger
 }
 
-// Restore finds out what is lost if a data directory is gone on with though files
-// of it are missing, or its database does not continue the audit that was signed. If
-// something is, accept is asked, maybe more than once, and if it agrees that is written
-// into the audit as done by p. Nothing else may use the database.
+// Restore makes a data directory usable of which files are missing, or whose database does
+// not continue the signed audit. It calls accept with each loss, maybe more than once; a
+// loss that accept agrees to is written into the audit as accepted by p. No other process
+// may use the database.
 func Restore(ctx context.Context, cfg RestoreConfig, p haft.Principal, accept func(Loss) (bool, error)) (err error) {
 	files := func(lost []string) (bool, error) { return accept(Loss{Files: lost}) }
 	d, err := openDamaged(ctx, cfg, p, files)
@@ -71,8 +71,8 @@ func Restore(ctx context.Context, cfg RestoreConfig, p haft.Principal, accept fu
 	return nil
 }
 
-// restoreKeys makes new keys in place of those that are lost, if ask agrees, and writes
-// that into the audit first. It reports false if ask does not.
+// restoreKeys makes new keys in place of lost ones, if ask agrees, and writes that into the
+// audit first. It reports whether ask agreed or nothing was lost.
 func (d *Dir) restoreKeys(ctx context.Context, p haft.Principal,
 	ask func(lost []string) (bool, error)) (bool, error) {
 	list, err := d.lostKeys(ctx)
@@ -95,7 +95,7 @@ func (d *Dir) restoreKeys(ctx context.Context, p haft.Principal,
 // aliveFor is how long a process that shares the database counts as alive.
 const aliveFor = 30 * time.Second
 
-// unused reports that a server has the database. The embedded one is locked by its opener.
+// unused returns an error if a server uses the database. SQLite is locked when it is opened.
 func (d *Dir) unused(ctx context.Context) error {
 	if !d.Store.Shared() {
 		return nil
@@ -112,7 +112,7 @@ func (d *Dir) unused(ctx context.Context) error {
 	return nil
 }
 
-// restoredEntry says in the audit that somebody went on without files.
+// restoredEntry is the entry of the audit about an accepted loss of files.
 func restoredEntry(p haft.Principal, lost []string) audit.Entry {
 	body, err := json.Marshal(map[string]any{"files": lost})
 	if err != nil {
@@ -121,8 +121,8 @@ func restoredEntry(p haft.Principal, lost []string) audit.Entry {
 	return audit.Entry{Org: p.Org, Time: time.Now(), Kind: checkpoint.Kind, Actor: p, Body: body}
 }
 
-// openDamaged opens the database: if files of it are missing, ask is asked first, and
-// that is written into the audit. It returns nil if ask does not agree.
+// openDamaged opens the database. If files of it are missing, it asks first, and writes
+// into the audit that the loss was accepted. It returns nil if ask does not agree.
 func openDamaged(ctx context.Context, cfg RestoreConfig, p haft.Principal,
 	ask func(lost []string) (bool, error)) (_ *Dir, err error) {
 	db, err := cfg.Open(ctx, nil)
@@ -159,8 +159,8 @@ func openDamaged(ctx context.Context, cfg RestoreConfig, p haft.Principal,
 	return d, nil
 }
 
-// forgetAdmin moves admin.key away if the database has no API keys: it is of one that is
-// gone, and the next server makes another.
+// forgetAdmin moves admin.key away if the database has no API keys: the file belongs to a
+// lost database, and the next server makes another one.
 func (d *Dir) forgetAdmin(ctx context.Context) error {
 	some, err := d.Store.HasKeys(ctx)
 	if err != nil || some {

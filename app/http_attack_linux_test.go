@@ -21,16 +21,16 @@ import (
 	"haft/server"
 )
 
-// A house is a real server, and somebody outside of it.
-type house struct {
+// A liveServer is a server on a port, and a client that attacks it.
+type liveServer struct {
 	t     *testing.T
 	sys   *app.Server
 	url   string
 	admin string
 }
 
-// newHouse opens a server with small bounds.
-func newHouse(t *testing.T) *house {
+// newLiveServer opens a server with small bounds.
+func newLiveServer(t *testing.T) *liveServer {
 	t.Helper()
 	open(t, app.Config{}) // skips where there is no sandbox
 	sys, err := app.OpenServer(t.Context(), app.ServerConfig{
@@ -55,11 +55,11 @@ func newHouse(t *testing.T) *house {
 			}
 		}
 	})
-	return &house{t, sys, "http://" + ln.Addr().String(), sys.Auth.First.Reveal()}
+	return &liveServer{t, sys, "http://" + ln.Addr().String(), sys.Auth.First.Reveal()}
 }
 
 // key makes a key.
-func (h *house) key(k auth.Key) string {
+func (h *liveServer) key(k auth.Key) string {
 	h.t.Helper()
 	_, token, err := h.sys.Auth.Keyring.Issue(h.t.Context(),
 		auth.Trusted(haft.Principal{Org: k.Org, Roles: []string{haft.RoleAdmin}}), k)
@@ -70,7 +70,7 @@ func (h *house) key(k auth.Key) string {
 }
 
 // send sends a request that is signed with a key, or carries it.
-func (h *house) send(key string, signed bool, method, path, body string) (*http.Request, int) {
+func (h *liveServer) send(key string, signed bool, method, path, body string) (*http.Request, int) {
 	h.t.Helper()
 	r, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
 	if err != nil {
@@ -89,7 +89,7 @@ func (h *house) send(key string, signed bool, method, path, body string) (*http.
 }
 
 // do sends a request and returns the status.
-func (h *house) do(r *http.Request) int {
+func (h *liveServer) do(r *http.Request) int {
 	h.t.Helper()
 	res, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -103,13 +103,13 @@ func (h *house) do(r *http.Request) int {
 }
 
 // counted returns a count of refusals.
-func (h *house) counted(label string) bool {
+func (h *liveServer) counted(label string) bool {
 	_, text := request(h.t, h.admin, "GET", h.url+"/metrics", "")
 	return strings.Contains(text, "haft_requests_refused_total{"+label)
 }
 
 // audited returns the reasons in the audit of an organisation.
-func (h *house) audited(org string) string {
+func (h *liveServer) audited(org string) string {
 	var all []string
 	for e, err := range h.sys.FindAudit(h.t.Context(), haft.Principal{Org: org, Roles: []string{haft.RoleAdmin}},
 		haft.AuditFilter{Kind: "request.refused"}) {
@@ -123,8 +123,8 @@ func (h *house) audited(org string) string {
 
 // WEAKNESS: credentials that are wrong, old, somebody else's or used before get in,
 // or nobody notices, or they lock out those whose credentials are good.
-func TestDoor_credentials_that_are_not_good(t *testing.T) {
-	h := newHouse(t)
+func TestHTTP_credentials_that_are_not_good(t *testing.T) {
+	h := newLiveServer(t)
 	other := h.key(auth.Key{Org: "other", User: "eve", Roles: []string{haft.RoleAdmin}})
 	brief := h.key(auth.Key{Org: "local", User: "ann", Expires: time.Now().Add(200 * time.Millisecond)})
 	reader := h.key(auth.Key{Org: "local", User: "bob", Scope: []string{"tools:read"}})
@@ -180,7 +180,7 @@ func TestDoor_credentials_that_are_not_good(t *testing.T) {
 
 // signedRequests are good once, as they were signed, and not in another order of
 // parts.
-func (h *house) signedRequests() {
+func (h *liveServer) signedRequests() {
 	t := h.t
 	t.Helper()
 	r, status := h.send(h.admin, true, "GET", "/v1/tools?limit=1", "")
@@ -225,8 +225,8 @@ func (h *house) signedRequests() {
 
 // WEAKNESS: a request that never ends, is too large, nested without end or names a
 // strange path takes memory, a handler or somebody else's turn.
-func TestDoor_requests_that_are_not_meant_to_be_answered(t *testing.T) {
-	h := newHouse(t)
+func TestHTTP_requests_that_are_not_meant_to_be_answered(t *testing.T) {
+	h := newLiveServer(t)
 	host := strings.TrimPrefix(h.url, "http://")
 	var before, after runtime.MemStats
 	runtime.GC()
@@ -306,7 +306,7 @@ func TestDoor_requests_that_are_not_meant_to_be_answered(t *testing.T) {
 }
 
 // raw sends bytes and returns the status of the answer, or 0.
-func (h *house) raw(text string) int {
+func (h *liveServer) raw(text string) int {
 	h.t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
 	if err != nil {
@@ -326,8 +326,8 @@ func (h *house) raw(text string) int {
 
 // WEAKNESS: a path that is read in one way by who guards it and in another by who
 // answers reaches what it should not.
-func TestDoor_path_tricks(t *testing.T) {
-	h := newHouse(t)
+func TestHTTP_path_tricks(t *testing.T) {
+	h := newLiveServer(t)
 	host := strings.TrimPrefix(h.url, "http://")
 	for _, target := range []string{
 		"/v1/tools/../keys", "/v1/./tools", "//v1/tools", "/v1//tools", "/v1/tools/%2e%2e/%2e%2e/metrics",
