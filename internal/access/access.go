@@ -1,5 +1,5 @@
-// Package access decides who uses a server over HTTP: it makes the first API key, knows
-// the callers of requests, keeps their keys, and counts the requests that are refused.
+// Package access authenticates the callers of a server over HTTP. It makes the first API
+// key, finds the identity behind a request, manages API keys, and counts refused requests.
 package access
 
 import (
@@ -17,17 +17,16 @@ import (
 	"haft/internal/datadir"
 )
 
-// DefaultOrg is the organisation of the first administrator if nothing else is said.
+// DefaultOrg is the organisation of the first administrator by default.
 const DefaultOrg = "local"
 
-// Manage has do run if p may do the action, and writes to the audit that it was done, with
-// what do returns.
+// Manage runs do if p may do the action, and writes its result to the audit.
 type Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string,
 	do func(context.Context) (any, error)) error
 
-// Keyring returns the API keys of the store of a data directory, which has the pepper; it
-// is made if there are no keys yet. If there are some it has to be there: with another no
-// key would be good, and nobody would know why.
+// Keyring returns the API keys in the store of a data directory. The pepper is in the
+// directory; it is made if there are no keys yet. If there are keys and no pepper, that is
+// an error: with another pepper no key would work.
 func Keyring(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*auth.Keyring, error) {
 	pepper, err := readPepper(ctx, dir)
 	if err != nil {
@@ -56,17 +55,17 @@ func readPepper(ctx context.Context, dir *datadir.Dir) ([]byte, error) {
 	return dir.Key(ctx, datadir.PepperFile, some)
 }
 
-// An Auth knows the callers of a server.
+// An Auth authenticates the callers of a server.
 type Auth struct {
 	*auth.Authenticator
 	Keyring *auth.Keyring
-	// First is the key of the first administrator if it was made just now, and
-	// FirstFile the file that has it too, where anything is kept.
+	// First is the key of the first administrator if this start made it, and FirstFile is the
+	// file that has it; both are empty otherwise. Without a data directory there is no file.
 	First     auth.Token
 	FirstFile string
 }
 
-// Config says where the keys are, and who is believed.
+// Config says where the keys are, and whose tokens are accepted.
 type Config struct {
 	// Config adjusts the authenticator. Its Keyring is made here.
 	auth.Config
@@ -77,9 +76,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Open returns who knows the callers of a server. If there are no API keys,
-// it makes that of an administrator and writes its text to admin.key in the data
-// directory, which nobody else can read.
+// Open returns the authenticator of a server. If there are no API keys, it makes one for an
+// administrator and writes it to admin.key in the data directory, which only the owner can
+// read.
 func Open(ctx context.Context, cfg Config) (*Auth, error) {
 	ring, err := Keyring(ctx, cfg.Dir, cfg.Logger)
 	if err != nil {
@@ -112,7 +111,7 @@ func (a *Auth) firstKey(ctx context.Context, cfg Config) error {
 			return key, err
 		}
 		if err := datadir.CreateFile(path, []byte(token.Reveal()+"\n")); err != nil {
-			// A key that nobody has is only in the way of the next try.
+			// A key whose text is lost would only block the next attempt.
 			return nil, errors.Join(err, cfg.Dir.Store.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
 		}
 		a.FirstFile = path
@@ -128,9 +127,9 @@ func (a *Auth) firstKey(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// knownKey reports why the key at path is not the first: one that another process
-// made at the same time is. A key is never overwritten, since it may be the only
-// one of another database.
+// knownKey returns nil if the key at path is in the store: another process made it at the
+// same time. Otherwise it returns an error. A key is never overwritten, since it may be the
+// only one of another database.
 func knownKey(ctx context.Context, keys auth.Keys, path string) error {
 	text, err := datadir.ReadKey(path)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"haft/server"
 )
 
-// An Authenticator finds out who sends a request.
+// An Authenticator finds the identity behind a request.
 type Authenticator struct {
 	Auth  *auth.Authenticator
 	Rules authority.Rules
@@ -35,7 +35,7 @@ func (d Authenticator) Authenticate(r *http.Request, source netip.Addr) (server.
 	return d.identity(id), nil
 }
 
-// identity returns what the server knows of whoever has a credential.
+// identity returns the identity of the server for one of package auth.
 func (d Authenticator) identity(id auth.Identity) server.Identity {
 	p := id.Principal
 	has := func(role string) bool { return slices.Contains(p.Roles, role) }
@@ -60,7 +60,8 @@ func (d Authenticator) Recheck(ctx context.Context, who server.Identity) (server
 	return d.identity(now), nil
 }
 
-// Again is [auth.Authenticator.Recheck], for somebody who knows agents.
+// Again is [auth.Authenticator.Recheck] with knowledge of agents: it also checks that a key
+// may still act as the agent.
 func (d Authenticator) Again(ctx context.Context, id auth.Identity) (auth.Identity, error) {
 	now, err := d.Auth.Recheck(ctx, id)
 	if err != nil || now.Key == "" || now.Principal.Agent == "" || now.KeyAgent == now.Principal.Agent {
@@ -74,7 +75,7 @@ func (d Authenticator) Again(ctx context.Context, id auth.Identity) (auth.Identi
 		}
 		return now, nil
 	}
-	// One of the two may be the name of the agent and the other its id.
+	// One may be the name of the agent and the other its id.
 	a, err := d.Agents.Agent(ctx, now.Principal.Org, now.KeyAgent)
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return now, err

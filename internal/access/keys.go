@@ -10,8 +10,7 @@ import (
 	"haft/server"
 )
 
-// A KeyAPI lets callers of the HTTP server keep API keys. Everything that they
-// change is in the audit.
+// A KeyAPI manages API keys for callers of the HTTP server. All changes are in the audit.
 type KeyAPI struct {
 	Keyring *auth.Keyring
 	Manage  Manage
@@ -19,8 +18,8 @@ type KeyAPI struct {
 
 var _ server.Keys = KeyAPI{}
 
-// known returns the credential of a caller. One that acts as somebody else keeps
-// no keys.
+// known returns the credential of a caller. A caller that acts as somebody else may not
+// manage keys.
 func known(by server.Identity) (auth.Identity, error) {
 	id, ok := by.Credential.(auth.Identity)
 	if !ok {
@@ -90,7 +89,7 @@ func (d KeyAPI) RemoveKey(ctx context.Context, by server.Identity, id string) er
 	})
 }
 
-// manage has do run for a manager, and what it did written to the audit.
+// manage runs do for a manager, and writes its result to the audit.
 func (d KeyAPI) manage(ctx context.Context, by server.Identity, kind string,
 	do func(context.Context, auth.Identity) (auth.Key, error)) error {
 	who, err := known(by)

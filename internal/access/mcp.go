@@ -15,21 +15,21 @@ import (
 	"haft/server/mcpserver"
 )
 
-// The addresses of the MCP endpoint, and of what it says of itself (RFC 9728).
+// The paths of the MCP endpoint and of its metadata (RFC 9728).
 const (
 	MCPPath      = "/mcp"
 	MetadataPath = "/.well-known/oauth-protected-resource"
 )
 
-// Bounds on what a request asks of the MCP endpoint.
+// Bounds of the tags in the address of the MCP endpoint.
 const (
 	maxMCPTags = 16
 	maxMCPTag  = 200
 )
 
-// mcpAgent returns the agent that a request names, in the address or in
-// [server.AgentHeader]. Whatever is in the address and not known is refused: a
-// misspelt agent would leave the client all that the credential may do.
+// mcpAgent returns the agent that a request names, in the query or in [server.AgentHeader].
+// Unknown parameters of the query are refused: with a misspelt agent, the client would get
+// all rights of the credential.
 func mcpAgent(r *http.Request, q url.Values) (string, error) {
 	bad := func(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 	for name, values := range q {
@@ -43,7 +43,8 @@ func mcpAgent(r *http.Request, q url.Values) (string, error) {
 	named := r.Header.Get(server.AgentHeader)
 	scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if named != "" && strings.EqualFold(scheme, auth.SchemeSigned) {
-		// Who cuts the header out on the way would make more of the request.
+		// Without the header, which an attacker on the way could remove, the request has more
+		// rights.
 		return "", bad("a signed request names its agent in the address, ?agent=NAME: headers are not signed")
 	}
 	agent := cmp.Or(q.Get("agent"), q.Get("as"))
@@ -55,9 +56,9 @@ func mcpAgent(r *http.Request, q url.Values) (string, error) {
 	return cmp.Or(agent, named), nil
 }
 
-// MCPCaller says who speaks MCP over HTTP. The address may name an agent that the
-// credential may act as, and tags of which a tool must have one:
-// /mcp?agent=support&tag=read. Haft-Agent names the agent too.
+// MCPCaller returns the caller of the MCP endpoint. The query may name an agent that the
+// credential may act as, and tags, of which a tool must have one:
+// /mcp?agent=support&tag=read. The header Haft-Agent names the agent too.
 func MCPCaller(s *server.Server, w http.ResponseWriter, r *http.Request) (mcpserver.Caller, error) {
 	q := r.URL.Query()
 	tags := q["tag"]
@@ -93,10 +94,10 @@ func MCPCaller(s *server.Server, w http.ResponseWriter, r *http.Request) (mcpser
 	return who, nil
 }
 
-// MetadataURL is the address of what the MCP endpoint says of itself.
+// MetadataURL is the address of the metadata of the MCP endpoint.
 func MetadataURL(r *http.Request) string { return base(r) + MetadataPath + MCPPath }
 
-// base is the address by which r reached us, whose host the guard knows.
+// base is the address that the client used. The HTTP server has checked the host.
 func base(r *http.Request) string {
 	if r.TLS != nil {
 		return "https://" + r.Host
@@ -104,7 +105,8 @@ func base(r *http.Request) string {
 	return "http://" + r.Host
 }
 
-// Metadata says which issuers' tokens the MCP endpoint takes (RFC 9728).
+// Metadata serves the metadata of the MCP endpoint: the issuers whose tokens it accepts (RFC
+// 9728).
 func Metadata(issuers []auth.Issuer) http.Handler {
 	servers := make([]string, len(issuers))
 	for i, is := range issuers {
@@ -112,7 +114,7 @@ func Metadata(issuers []auth.Issuer) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		// A client that is gone cannot be told.
+		// The error means that the client has disconnected.
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"resource": base(r) + MCPPath, "authorization_servers": servers,
 			"bearer_methods_supported": []string{"header"}, "resource_name": "Haft",

@@ -12,14 +12,14 @@ import (
 	"haft/server"
 )
 
-// The bounds of what is written of requests that were turned away: whoever sends
-// them decides how many there are.
+// Bounds of the log and the audit of refused requests: clients decide how many requests they
+// send.
 const (
 	refusedEvery = time.Minute // at most one entry of a kind in this time
-	refusedKinds = 1000        // so many kinds are told apart
+	refusedKinds = 1000        // the most kinds that are counted apart
 )
 
-// A refusedKind is one kind of refusals.
+// A refusedKind identifies refusals that are counted together.
 type refusedKind struct {
 	why    server.Why
 	reason auth.Reason
@@ -27,24 +27,23 @@ type refusedKind struct {
 	org    string
 }
 
-// A refusedEntry is what the audit has of refusals.
+// A refusedEntry is the entry of the audit about refusals.
 type refusedEntry struct {
 	Why    server.Why  `json:"why"`
 	Reason auth.Reason `json:"reason,omitempty"`
 	Key    string      `json:"key,omitempty"`
-	// Source is where the one came from that made this entry.
+	// Source is the address of the client whose request caused this entry.
 	Source string `json:"source,omitempty"`
-	// Count is how many of the kind there were since the last entry, this one
-	// included.
+	// Count is the number of refusals of this kind since the last entry, including this one.
 	Count int `json:"count"`
 }
 
-// Refusals keeps count of requests that the server refused: it counts all,
-// logs and audits the first of a kind in a while, and says how many there were.
+// Refusals counts the requests that the server refuses. It logs and audits the first of a
+// kind in each interval, with the number since the last entry.
 type Refusals struct {
-	// Count is told of each.
+	// Count is called for each refusal, for the metrics.
 	Count func(why, reason string)
-	// Operators is the organisation whose audit has refusals of unknown callers.
+	// Operators is the organisation whose audit gets refusals of unknown callers.
 	Operators string
 	Keys      auth.Keys
 	Manage    Manage
@@ -54,14 +53,14 @@ type Refusals struct {
 	seen map[refusedKind]*refusedTally
 }
 
-// refusedTally is how many of a kind there were since the last entry.
+// refusedTally counts the refusals of a kind since the last entry.
 type refusedTally struct {
 	since time.Time
 	count int
 }
 
-// Refused counts one. Only refusals of credentials are audited: what names no key
-// and no caller says nothing that the counts do not.
+// Refused counts a refusal. Only refusals of credentials are audited: the others name no key
+// and no caller, so the counts say as much.
 func (p *Refusals) Refused(ctx context.Context, r server.Refusal) {
 	reason := auth.ReasonOf(r.Err)
 	p.Count(string(r.Why), string(reason))
@@ -78,7 +77,7 @@ func (p *Refusals) Refused(ctx context.Context, r server.Refusal) {
 	p.audit(ctx, kind, r.Source, count)
 }
 
-// due returns how many of a kind are to be written about now: 0 if it is too early.
+// due returns the number of refusals to write about now, or 0 if it is too early.
 func (p *Refusals) due(kind refusedKind, now time.Time) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -92,7 +91,7 @@ func (p *Refusals) due(kind refusedKind, now time.Time) int {
 			}
 		}
 		if len(p.seen) >= refusedKinds {
-			kind = refusedKind{why: kind.why} // the rest are one
+			kind = refusedKind{why: kind.why} // count the rest together
 		}
 		if t = p.seen[kind]; t == nil {
 			if p.seen == nil {
@@ -111,8 +110,8 @@ func (p *Refusals) due(kind refusedKind, now time.Time) int {
 	return n
 }
 
-// audit writes an entry: to the audit of the organisation whose key it is, or else
-// of those who run the server.
+// audit writes an entry to the audit of the organisation that owns the key, or else of the
+// operators.
 func (p *Refusals) audit(ctx context.Context, kind refusedKind, source netip.Addr, count int) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"haft/internal/secret"
 )
 
-// FromBinding makes a secret of the broker of a binding, without a value.
+// FromBinding converts a binding to a secret of the broker, without its value.
 func FromBinding(name string, b *secret.Binding) (Secret, error) {
 	hosts, err := ParseBinding(b.Hosts)
 	if err != nil {
@@ -20,8 +20,8 @@ func FromBinding(name string, b *secret.Binding) (Secret, error) {
 		Place: Place{Header: b.Header, Prefix: b.Prefix, Query: b.Query, Basic: b.Basic}}, nil
 }
 
-// FitsBinding reports whether a secret that is bound so may go into a request: by the
-// same rules as into one that leaves a sandbox.
+// FitsBinding reports whether a secret with this binding may go into a request. The rules
+// are those for requests that leave a sandbox.
 func FitsBinding(b *secret.Binding, method string, to *url.URL) bool {
 	s, err := FromBinding("", b)
 	if err != nil {
@@ -48,8 +48,8 @@ func FitsBinding(b *secret.Binding, method string, to *url.URL) bool {
 	return ok
 }
 
-// ForbidBy makes refusals of rules that forbid a destination: forbids returns the name of
-// the rule, or "". Nil forbids nothing.
+// ForbidBy converts a function that names the rule against a destination, or "", to one that
+// returns refusals. Nil forbids nothing.
 func ForbidBy(forbids func(host string, port uint16) string) func(string, uint16) *Refusal {
 	if forbids == nil {
 		return nil
@@ -62,16 +62,16 @@ func ForbidBy(forbids func(host string, port uint16) string) func(string, uint16
 	}
 }
 
-// scopeKey is where a context has a scope.
+// scopeKey is the key of the scope in a context.
 type scopeKey struct{}
 
-// Context returns a context whose requests by [ByScope] are within the scope.
+// Context returns a context for requests by [ByScope] within the scope.
 func (s Scope) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, scopeKey{}, s)
 }
 
-// ByScope returns a transport that sends requests within the scope that their contexts
-// have, and no others.
+// ByScope returns a transport that sends requests within the scope of their context. It
+// refuses requests without a scope.
 func ByScope(next http.RoundTripper) http.RoundTripper { return byScope{next} }
 
 // byScope is the transport of [ByScope].

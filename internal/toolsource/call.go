@@ -19,33 +19,32 @@ import (
 
 // A Run is one call of a tool.
 type Run struct {
-	// Org is on whose behalf; "" means "local".
+	// Org is the organisation that calls; "" means "local".
 	Org string
-	// Args is what a model or a person wrote.
+	// Args are the arguments as a model or a person wrote them.
 	Args  []byte
 	Env   map[string]string
 	Files []sandbox.File
-	// Layers are the packages that it sees.
+	// Layers are the packages of the call.
 	Layers  []executor.Layer
 	Limits  haft.Limits
 	Network sandbox.Network
-	// Hosts are the only ones that it may reach, as [egress.ParseRule] reads them;
-	// none leaves it to Network.
+	// Hosts are the only hosts that the call may reach, as [egress.ParseRule] reads them;
+	// without hosts, Network decides.
 	Hosts []string
-	// Ranges are addresses that it may reach though they are not public.
+	// Ranges are private addresses that the call may reach.
 	Ranges []netip.Prefix
-	// Stdout and Stderr get output as it comes; nil means that only the Result
-	// has it.
+	// Stdout and Stderr get output as it comes; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
 }
 
-// Expect begins to start a sandbox for a call of a tool of that kind, which is to
-// follow, while its source is still being read.
+// Expect starts a sandbox for a call of that kind that follows soon, while the source is
+// still being read.
 func (r *Runner) Expect(ctx context.Context, kind haft.Kind, run Run) {
 	r.Executor.Expect(ctx, r.request(kind, run))
 }
 
-// request is what confines a call.
+// request returns the request of a run, without tool and arguments.
 func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
 	if run.Org == "" {
 		run.Org = "local"
@@ -57,8 +56,8 @@ func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
 		Limits: run.Limits, Network: run.Network, Need: r.Need}
 }
 
-// Call takes one call of t through its stages. A tool that fails has a Result
-// that says so; an error means that there is no result.
+// Call takes one call of t through its stages. If the tool fails, the Result says so; an
+// error means that there is no result.
 func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, error) {
 	began := time.Now()
 	for name := range run.Env {
@@ -91,7 +90,7 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 	return res, nil
 }
 
-// execute runs a request, with a way out to the hosts of a run if it names any.
+// execute runs a request, with an egress session if the run names hosts.
 func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*haft.Result, error) {
 	if len(run.Hosts) == 0 {
 		return r.Executor.Execute(ctx, req)
@@ -112,7 +111,7 @@ func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*h
 	return res, err
 }
 
-// maxNotices bounds what a result says about refused connections.
+// maxNotices bounds the notices about refused connections in a result.
 const maxNotices = 10
 
 // refused is the result of a call whose arguments do not fit: nothing ran.
@@ -125,8 +124,8 @@ func refused(id haft.CallID, t *Tool, f *haft.Failure, took time.Duration) *haft
 	}
 }
 
-// inject gives every injected parameter a value. There is no agent behind a call
-// from the command line.
+// inject gives every injected parameter the value null: a call from the command line has no
+// agent.
 func inject(names []string) map[string]json.RawMessage {
 	values := make(map[string]json.RawMessage, len(names))
 	for _, n := range names {
@@ -135,7 +134,7 @@ func inject(names []string) map[string]json.RawMessage {
 	return values
 }
 
-// Unusable is the result of a call whose source is no tool.
+// Unusable is the result of a call whose source cannot be used as a tool.
 func Unusable(src Source, err error) *haft.Result {
 	f := &haft.Failure{Kind: haft.FailSource, Message: err.Error(), Retry: haft.RetryNever}
 	res := refused(engine.NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)

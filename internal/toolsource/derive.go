@@ -18,31 +18,30 @@ import (
 	"haft/schema/tsschema"
 )
 
-// A Source is the text of a tool.
+// A Source is the source code of a tool.
 type Source struct {
-	Name     string // of the tool, where the text does not say
+	Name     string // of the tool, if the text does not name it
 	Kind     haft.Kind
 	Text     []byte
-	Function string // "" lets the rules of the language choose
-	// Layers are packages whose types can be looked up, besides those of the
-	// interpreter. They are asked for when the first is needed; nil means none.
+	Function string // "" means the default of the language
+	// Layers returns packages whose types can be looked up, besides those of the interpreter.
+	// It is called when the first type is needed; nil means none.
 	Layers func(ctx context.Context) ([]executor.Layer, error)
 }
 
-// A Derived is what a source says about its tool, and how to call it.
+// A Derived is the signature of a tool that was derived from its source, and how to call it.
 type Derived struct {
 	*schema.Signature
-	// Function is what to call in the source.
+	// Function is the function of the source to call.
 	Function string
-	// Pass is what the function is given, as in [executor.Request].
+	// Pass are the arguments of the function, as in [executor.Request].
 	Pass []executor.Argument
-	// Output is what the source says about how its output is read.
+	// Output is how the source wants its output to be read.
 	Output haft.OutputType
 }
 
-// Derive reads the signature of the tool in src, without running it. Types that
-// Python source imports are looked up where they are installed: that imports the
-// module, in a sandbox of its own.
+// Derive reads the signature of the tool in src, without running it. Imported Python types
+// are looked up in the installed packages: that imports the module, in a sandbox of its own.
 func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*Derived, error) {
 	if opts.Function == "" {
 		opts.Function = src.Function
@@ -77,8 +76,8 @@ func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*
 	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", src.Kind)}
 }
 
-// readerLimits bound the process that parses Python source. Hostile source may
-// want a parser to take forever or everything.
+// readerLimits bound the process that parses Python source: hostile source may make a parser
+// use all time or memory.
 func readerLimits() haft.Limits {
 	return haft.Limits{
 		Wall: haft.Millis(10 * time.Second), CPU: haft.Millis(8 * time.Second), Memory: 512 << 20,
@@ -86,8 +85,8 @@ func readerLimits() haft.Limits {
 	}.Or(haft.DefaultLimits())
 }
 
-// readPython parses source with CPython's own parser, in the sandbox of the call
-// that is to follow, or else in one of its own. It is a [pyschema.Reader].
+// readPython parses source with the parser of CPython, in the sandbox of the call that
+// follows, or else in a sandbox of its own. It is a [pyschema.Reader].
 func (r *Runner) readPython(ctx context.Context, source []byte) ([]byte, error) {
 	switch out, err := r.Executor.Read(ctx, source); {
 	case err == nil:
@@ -104,12 +103,11 @@ func (r *Runner) readPython(ctx context.Context, source []byte) ([]byte, error) 
 	return out, err
 }
 
-// errDied says that a script of ours did not survive what it was given.
+// errDied says that our script crashed or was killed while it processed its input.
 var errDied = errors.New("the script died")
 
-// confined runs a script of ours in a fresh Python, without network and files, on
-// input, and returns what it wrote. With packages it sees those of the
-// interpreter.
+// confined runs one of our scripts in a fresh Python, without network and files, and returns
+// its output. With packages it can import those of the interpreter.
 func (r *Runner) confined(ctx context.Context, script string, input []byte, limits haft.Limits,
 	packages bool) ([]byte, error) {
 	rt, err := r.Runtime(ctx, haft.KindPython)

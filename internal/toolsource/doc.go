@@ -1,5 +1,5 @@
-// Package toolsource works with the source code of tools: it derives their schemas,
-// reviews them, and calls tools that nobody keeps.
+// Package toolsource works with the source code of tools: it derives their schemas, reviews
+// them, and calls tools that are not stored.
 //
 // [Runner.Prepare] turns source code into a tool that can be called; [Runner.Call] takes
 // one call of it through its stages:

@@ -15,8 +15,7 @@ import (
 	"haft/schema/pyschema"
 )
 
-// The bounds on the imported types of one source. Each is a process that may
-// take its time.
+// Bounds of the imported types of one source: each lookup starts a process.
 const (
 	maxLookups  = 32
 	maxLookTime = 40 * time.Second // after which no lookup begins
@@ -30,7 +29,7 @@ func lookupLimits() haft.Limits {
 	}.Or(haft.DefaultLimits())
 }
 
-// lookups finds the imported types of one source. It is for one goroutine.
+// lookups finds the imported types of one source. It is not safe for concurrent use.
 type lookups struct {
 	runner *Runner
 	limits haft.Limits
@@ -40,7 +39,7 @@ type lookups struct {
 	layers func(ctx context.Context) ([]executor.Layer, error)
 }
 
-// looked is what a lookup found out, also that there is nothing.
+// looked is the result of a lookup, which may be that there is no such type.
 type looked struct {
 	found *schema.Object
 	fault error
@@ -53,8 +52,7 @@ func (r *Runner) newLookups(layers func(context.Context) ([]executor.Layer, erro
 	return &lookups{runner: r, limits: lookupLimits(), left: maxLookups, known: map[[2]string]looked{}, layers: layers}
 }
 
-// resolve is a [pyschema.Resolver]. A type that is asked for again is not looked
-// up again.
+// resolve is a [pyschema.Resolver]. It remembers its results.
 func (l *lookups) resolve(ctx context.Context, module, name string) (*schema.Object, error) {
 	key := [2]string{module, name}
 	if k, ok := l.known[key]; ok {
@@ -111,7 +109,7 @@ func (l *lookups) run(ctx context.Context, rt *script.Runtime, mounts []sandbox.
 	return nil, &schema.SourceError{Message: l.why(exit)}
 }
 
-// why says what the import did that there is no answer.
+// why says why an import gave no answer.
 func (l *lookups) why(exit sandbox.Exit) string {
 	switch {
 	case exit.Cause == sandbox.CauseTimeout:

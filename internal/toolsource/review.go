@@ -12,7 +12,7 @@ import (
 	"haft/internal/review"
 )
 
-// Review looks at a source before it is kept. It runs nothing of it.
+// Review reviews a source before it is stored. It runs nothing of it.
 func (r *Runner) Review(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error) {
 	cfg := review.Config{Python: r.reviewer(false)}
 	if kind == haft.KindPython && r.hasBandit(ctx) {
@@ -31,8 +31,8 @@ func (r *Runner) Review(ctx context.Context, kind haft.Kind, source string) ([]h
 	return report.Findings, nil
 }
 
-// reviewer runs scripts of the review, with the packages of the interpreter or
-// without.
+// reviewer returns a function that runs scripts of the review, with or without the packages
+// of the interpreter.
 func (r *Runner) reviewer(packages bool) func(ctx context.Context, script string, input []byte) ([]byte, error) {
 	limits := readerLimits()
 	limits.Stdout, limits.Memory = review.MaxOutput, 1<<30

@@ -12,13 +12,13 @@ import (
 	"haft/internal/registry"
 )
 
-// ToolName is the name of the tool that runs source which nobody keeps. A policy
-// allows and limits it like another; what runs is in its arguments, so that an
-// approval shows it and the audit has its digest.
+// ToolName is the name of the tool that runs source without storing it. Policies allow and
+// limit it like every tool. Its arguments have the source, so that an approval shows it and
+// the audit has its digest.
 const ToolName = "run_from_source"
 
-// sourceIn are its arguments. The environment is that of the call, so that no
-// secret stands among arguments.
+// sourceIn are its arguments. Secrets come with the environment of the call, and not with
+// the arguments.
 type sourceIn struct {
 	Source     string                     `json:"source_code" jsonschema:"the source with the function that is the tool"`
 	Kind       haft.Kind                  `json:"source_type,omitempty" jsonschema:"the language of the source; python if left out"`
@@ -29,7 +29,7 @@ type sourceIn struct {
 	NPM        []string                   `json:"npm_requirements,omitempty" jsonschema:"packages of npm that the source needs, such as zod@4.1.5"`
 }
 
-// draft is the tool that the source would be.
+// draft returns the tool that the source would be.
 func (in sourceIn) draft() (haft.Draft, error) {
 	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function,
 		Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
@@ -43,16 +43,16 @@ func (in sourceIn) draft() (haft.Draft, error) {
 	return d, nil
 }
 
-// A SourceTool is the tool that runs source which is not kept. All fields are required.
+// A SourceTool is the tool that runs source without storing it. All fields are required.
 type SourceTool struct {
-	// Prepare makes a tool of a draft, which is reviewed like one that is kept.
+	// Prepare makes a tool of a draft, and reviews it like one that is stored.
 	Prepare func(ctx context.Context, p haft.Principal, d haft.Draft) (*registry.Compiled, error)
-	// Packages returns the packages of a version, and what gives them back.
+	// Packages returns the packages of a version, and a function that releases them.
 	Packages func(ctx context.Context, org string, v haft.Version) ([]executor.Layer, func(), error)
 	Executor executor.Executor
 }
 
-// Add adds the tool to set: what it runs is confined like a tool that is kept.
+// Add adds the tool to set. The code that it runs is confined like that of a stored tool.
 func (s SourceTool) Add(set *builtin.Set) error {
 	no := false
 	return builtin.AddRaw[sourceIn, any](set, builtin.Def{
@@ -65,7 +65,7 @@ func (s SourceTool) Add(set *builtin.Set) error {
 	}, s.run)
 }
 
-// run is the tool.
+// run runs the source.
 func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) (*haft.Result, error) {
 	draft, err := in.draft()
 	if err != nil {
@@ -91,7 +91,7 @@ func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) 
 	inner.Tool, inner.Digest, inner.Output = tool.Tool.Name, v.Digest, v.Settings.Output.Type
 	inner.Inject = make(map[string]json.RawMessage, len(v.Injected))
 	for _, name := range v.Injected {
-		inner.Inject[name] = json.RawMessage("null") // there is no agent that has it
+		inner.Inject[name] = json.RawMessage("null") // no agent gives it a value
 	}
 	layers, release, err := s.Packages(ctx, req.Org, v)
 	if err != nil {
@@ -107,7 +107,7 @@ func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) 
 	return res, nil
 }
 
-// unready makes a result of an error that the source or a rule is to blame for.
+// unready makes a result of an error that the source or a rule causes.
 func unready(err error) (*haft.Result, error) {
 	e, ok := errors.AsType[*haft.Error](err)
 	if !ok {

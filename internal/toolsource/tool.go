@@ -20,8 +20,7 @@ type Tool struct {
 	compiled *registry.Compiled
 }
 
-// Prepare derives the schema of a tool and compiles what its calls are held
-// against.
+// Prepare derives the schema of a tool and compiles it for its calls.
 func (r *Runner) Prepare(ctx context.Context, src Source, opts schema.Options, out haft.Output) (*Tool, error) {
 	d, err := r.Derive(ctx, src, opts)
 	if err != nil {

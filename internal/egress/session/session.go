@@ -1,5 +1,5 @@
-// Package session makes the ways out of sandboxes: an egress session, with a proxy of
-// its own, for each call. It is what the engine knows of package egress.
+// Package session opens the egress session of each call: the way out of its sandbox, through
+// a proxy of its own. It implements [engine.EgressGuard] with package egress.
 package session
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // Tokens exchanges bound secrets for access tokens.
 type Tokens interface {
-	// Token returns a token for a secret of an organisation. Requests are sent by
+	// Token returns a token for a secret of an organisation. It sends requests by
 	// [egress.ByScope].
 	Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error)
 }
@@ -31,7 +31,7 @@ type Tokens interface {
 type Opener struct {
 	Guard  *egress.Guard
 	Logger *slog.Logger
-	// Tokens is nil where no secrets are kept.
+	// Tokens is nil if no secrets are stored.
 	Tokens Tokens
 }
 
@@ -59,8 +59,8 @@ func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.Egre
 	if err != nil {
 		return nil, err
 	}
-	// The broker opens TLS where a secret belongs inside, or where a rule is about
-	// methods or paths.
+	// The broker decrypts TLS where it inserts a secret, or where a rule is about methods or
+	// paths.
 	broker, err := egress.NewBroker(egress.BrokerConfig{Secrets: secrets})
 	if err != nil {
 		return nil, err
@@ -72,8 +72,8 @@ func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.Egre
 	return exit, nil
 }
 
-// bind makes what the broker puts in: all that can get somewhere, and of the rest
-// as many as it takes, so that it notices those that strayed.
+// bind makes the secrets that the broker inserts: all whose hosts the call may reach, and as
+// many of the others as fit, so that the broker notices when one of those is sent elsewhere.
 func (o *Opener) bind(ctx context.Context, w engine.EgressRequest, rules egress.Rules, p *session,
 	exit *engine.EgressRoute) ([]egress.Secret, error) {
 	var here, elsewhere []egress.Secret
@@ -115,8 +115,8 @@ func (o *Opener) bind(ctx context.Context, w engine.EgressRequest, rules egress.
 	return append(here, elsewhere[:min(len(elsewhere), egress.MaxBound-len(here))]...), nil
 }
 
-// exchange returns a token for a bound secret, if the call may reach where it is to be
-// had. That is asked here, before anybody else who wants the token hears of it.
+// exchange returns a token for a bound secret, if the call may reach the token endpoint. It
+// checks that here, before other calls share the result.
 func (o *Opener) exchange(ctx context.Context, org string, p *session,
 	b engine.Bound) (secret.Value, error) {
 	u, err := url.Parse(b.To.OAuth.TokenURL)
@@ -140,8 +140,8 @@ func (o *Opener) exchange(ctx context.Context, org string, p *session,
 	if o.Tokens == nil {
 		return secret.Value{}, &haft.Error{Code: haft.CodeUnavailable, Message: "tokens are not exchanged here"}
 	}
-	// An organisation says where the server of tokens is, not the operator: requests to it
-	// are among those of the call.
+	// The organisation chose the token endpoint, not the operator: requests to it count as
+	// requests of the call.
 	return o.Tokens.Token(egress.Scope{Forbid: p.forbid, Record: p.record}.Context(ctx), org, b)
 }
 
@@ -154,10 +154,11 @@ func (o *Opener) Host(entry string) (string, error) {
 	return rule.Host(), nil
 }
 
-// maxConnections is how many connections a session remembers: that of a server lasts.
+// maxConnections is how many connections a session remembers: the session of a server lasts
+// long.
 const maxConnections = 10_000
 
-// session is the proxy of one call.
+// session is the egress session of one call.
 type session struct {
 	proxy  *egress.Proxy // nil if the tool runs in this process
 	logger *slog.Logger
@@ -190,7 +191,7 @@ func (p *session) Serve(ctx context.Context, conn net.Conn) {
 	}
 }
 
-// record keeps a connection of the proxy.
+// record remembers or reports a connection of the proxy.
 func (p *session) record(c egress.Connection) {
 	made := ConnectionOf(c)
 	if p.report != nil {
@@ -204,7 +205,7 @@ func (p *session) record(c egress.Connection) {
 	}
 }
 
-// ConnectionOf says of a connection what the audit keeps.
+// ConnectionOf converts a connection to its form in the audit.
 func ConnectionOf(c egress.Connection) engine.Connection {
 	to := c.Host
 	if c.Port != 0 {

@@ -1,5 +1,5 @@
-// Package command finds where the command of an MCP server runs: which program it is,
-// with which packages and files of the host, in the sandbox of tools.
+// Package command resolves the command of an MCP server to the program, packages and files
+// that run in the sandbox of tools.
 package command
 
 import (
@@ -24,8 +24,8 @@ import (
 	"haft/sandbox/hostpath"
 )
 
-// commandMemory is what the command of an MCP server may use where nothing is
-// said: servers are whole programs, and many of them Node's.
+// commandMemory is the default memory limit of a command: servers are whole programs, and
+// many of them run on Node.js.
 const commandMemory = 1 << 30
 
 // Interpreters finds programs of the host.
@@ -36,32 +36,32 @@ type Interpreters interface {
 	Program(name string) string
 }
 
-// A Resolver finds where the commands of MCP servers run. All fields are required.
+// A Resolver resolves the commands of MCP servers. All fields are required.
 type Resolver struct {
 	Provider sandbox.Provider
 	// Name is the provider's.
 	Name         string
 	Need         sandbox.Need
 	Interpreters Interpreters
-	// Packages has the packages of a set installed, as [supply.Supply.Provide] does.
+	// Packages installs the packages of a set, as [supply.Supply.Provide] does.
 	Packages func(ctx context.Context, set requirement.Set, source []byte, renew bool,
 		progress func(string)) ([]executor.Layer, func(), error)
 	// Rules returns the policy of an organisation.
 	Rules func(ctx context.Context, org string) (*policy.Policy, error)
-	// Guard is what no command is ever shown.
+	// Guard has the paths that no command ever sees.
 	Guard hostpath.Guard
 }
 
-// A Route is a way out of the sandbox of a command.
+// A Route is the egress session of a command.
 type Route struct {
 	Serve func(ctx context.Context, conn net.Conn)
 	CA    []byte // certificates that the command has to trust
 	Close func()
 }
 
-// Place finds where the command of an MCP server runs: in the sandbox of tools,
-// with what the program needs of the host, the mounts that it was given, and a way
-// out to the hosts that it was given. The route is nil for a server without hosts.
+// Place returns the sandbox in which the command of an MCP server runs, with the files of
+// the host that the program needs, the mounts of the server, and the route. The route is nil
+// for a server without hosts.
 func (r *Resolver) Place(ctx context.Context, s haft.MCPServer, env map[string]string,
 	route *Route) (_ *upstream.Place, err error) {
 	var ends []func()
@@ -93,7 +93,7 @@ func (r *Resolver) Place(ctx context.Context, s haft.MCPServer, env map[string]s
 	}
 	ends = append(ends, files.Close)
 	if err := files.rules.MayRun(s.Org, s.Command[0]); err != nil {
-		return nil, err // it was allowed when the server was added
+		return nil, err // policy has changed since the server was added
 	}
 	c, err := r.resolve(ctx, s, files)
 	if err != nil {
@@ -115,30 +115,30 @@ func (r *Resolver) Place(ctx context.Context, s haft.MCPServer, env map[string]s
 	return p, err
 }
 
-// resolved is a command as a sandbox runs it.
+// resolved is a command in the form that a sandbox runs.
 type resolved struct {
 	argv    []string
 	env     []string
 	mounts  []sandbox.Mount // of the interpreter
 	layers  []sandbox.Mount // of packages
 	release func()          // gives the packages back
-	// programs are the files that were opened, by the path that names them.
+	// programs are the opened files, by their path.
 	programs map[string]*hostpath.Path
 }
 
-// noCommand says what is wrong with a command.
+// noCommand is the error about a command.
 func noCommand(format string, args ...any) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: "the command of the server: " + fmt.Sprintf(format, args...)}
 }
 
-// programs of the host that servers call, such as git.
+// programDirs have programs of the host that servers call, such as git.
 var programDirs = []string{"/usr/bin", "/bin"}
 
-// resolve finds the program of a command. npx and uvx are not run themselves: what
-// they would fetch at every start is installed once, and started.
+// resolve finds the program of a command. npx and uvx are not run: the package that they
+// would fetch at every start is installed once, and its program is started.
 func (r *Resolver) resolve(ctx context.Context, s haft.MCPServer, files *hostFiles) (*resolved, error) {
 	name, args := s.Command[0], s.Command[1:]
-	switch name { // a path is a program of its own, whatever it is called
+	switch name { // only bare names: a path names a program of its own
 	case "npx", "bunx":
 		return r.npx(ctx, s, args)
 	case "uvx", "pipx":
@@ -165,7 +165,7 @@ func (r *Resolver) resolve(ctx context.Context, s haft.MCPServer, files *hostFil
 	return c, r.packages(ctx, c, needs)
 }
 
-// tools adds the programs of the system.
+// tools adds the directories of the programs of the system.
 func (c *resolved) tools() {
 	for _, dir := range programDirs {
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {
@@ -174,7 +174,7 @@ func (c *resolved) tools() {
 	}
 }
 
-// interpreterOf says for which kind of tools a program is the interpreter.
+// interpreterOf returns the kind of tools that a program is the interpreter of, or "".
 func interpreterOf(name string) haft.Kind {
 	if strings.Contains(name, "/") {
 		return ""
@@ -190,8 +190,8 @@ func interpreterOf(name string) haft.Kind {
 	return ""
 }
 
-// program makes the command of a file: of itself, or of the interpreter that its
-// first line names.
+// program makes the command for a file: the file itself, or the interpreter in its first
+// line.
 func (r *Resolver) program(ctx context.Context, c *resolved, files *hostFiles, file string, args []string) error {
 	p, err := files.program(file)
 	if err != nil {
@@ -236,7 +236,7 @@ func (r *Resolver) program(ctx context.Context, c *resolved, files *hostFiles, f
 	return nil
 }
 
-// firstLine reads the beginning of a program.
+// firstLine reads the first line of a program.
 func firstLine(p *hostpath.Path) (string, error) {
 	f, err := p.Read()
 	if err != nil {

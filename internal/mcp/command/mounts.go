@@ -12,12 +12,11 @@ import (
 	"haft/sandbox/hostpath"
 )
 
-// hostFiles are the paths of the host that the command of an MCP server is shown.
+// hostFiles are the paths of the host that the command of an MCP server sees.
 //
-// This is the one place where paths that a tenant names are decided about: when a
-// server is kept, and again at every start of its command. Each is opened once
-// without following links; policy and guard decide about what is open; and the
-// sandbox mounts that.
+// Only this type decides about paths that a tenant names: when a server is stored, and again
+// at every start of its command. It opens each path once, without following links; policy
+// and guard check the open file; and the sandbox mounts that open file.
 type hostFiles struct {
 	guard hostpath.Guard
 	rules *policy.Policy
@@ -25,7 +24,7 @@ type hostFiles struct {
 	open  []*hostpath.Path
 }
 
-// hostFiles returns none yet. Close them.
+// hostFiles returns an empty set. Close it.
 func (r *Resolver) hostFiles(ctx context.Context, org string) (*hostFiles, error) {
 	rules, err := r.Rules(ctx, org)
 	if err != nil {
@@ -34,10 +33,10 @@ func (r *Resolver) hostFiles(ctx context.Context, org string) (*hostFiles, error
 	return &hostFiles{guard: r.Guard, rules: rules, org: org}, nil
 }
 
-// Close closes what was opened. Sandboxes that run have their own.
+// Close closes the opened files. Running sandboxes have their own descriptors.
 func (h *hostFiles) Close() {
 	for _, p := range h.open {
-		_ = p.File.Close() // it cannot be written to
+		_ = p.File.Close() // nothing is written through it
 	}
 	h.open = nil
 }
@@ -62,7 +61,7 @@ func (h *hostFiles) mount(m haft.MCPMount) (sandbox.Mount, error) {
 	return sandbox.Mount{Host: p.Real, Inside: m.Inside, Writable: m.Writable, File: p.File}, nil
 }
 
-// aboutMount says which mount an error is about, by the name that it was given.
+// aboutMount adds the name of the mount to an error.
 func aboutMount(m haft.MCPMount, err error) error {
 	e, ok := errors.AsType[*haft.Error](err)
 	if !ok {
@@ -71,10 +70,10 @@ func aboutMount(m haft.MCPMount, err error) error {
 	return &haft.Error{Code: e.Code, Message: "the mount " + m.Dir + ": " + e.Message, Err: err}
 }
 
-// program opens a program that a server names, by its path. Links to it are followed,
-// as those of /etc/alternatives; but a link in a directory that the organisation may
-// have mounted, and so may have written, leads only to what it may have mounted. Neither the
-// program nor a link to it is in a directory of another organisation, which would decide what
+// program opens a program that a server names, by its path. It follows links, such as those
+// of /etc/alternatives. But a link in a directory that the organisation may mount, and so
+// may write, must lead to a file that it may mount. Neither the program nor a link to it may
+// be in a directory of another organisation: that one could then replace the program that
 // runs with the variables of this one.
 func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 	p, links, err := hostpath.Follow(file)
@@ -100,15 +99,15 @@ func (h *hostFiles) program(file string) (*hostpath.Path, error) {
 }
 
 // mayInterpret reports whether the first line of a program may name this interpreter:
-// those of the system, those that the organisation may run, and its own.
+// programs of the system, those that the organisation may run, and those that it may mount.
 func (h *hostFiles) mayInterpret(name, file string) bool {
 	inDir := func(dir string) bool { return strings.HasPrefix(file, dir+"/") }
 	return slices.ContainsFunc(programDirs, inDir) || h.rules.MayRun(h.org, name) == nil ||
 		h.rules.MayMount(h.org, file) == nil
 }
 
-// place adds what was opened to the mounts of a command: the mounts of the server, and
-// the programs, each as the file that was looked at.
+// place adds the opened files to the mounts of a command: the mounts of the server, and the
+// programs, each by its open file.
 func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
 	programs map[string]*hostpath.Path) ([]sandbox.Mount, error) {
 	var named []sandbox.Mount
@@ -119,7 +118,7 @@ func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
 		}
 		named = append(named, mount)
 	}
-	// shown reports whether a path is seen in a mount as it is on the host.
+	// shown reports whether a mount shows a path at the same path as on the host.
 	shown := func(name string) bool {
 		return slices.ContainsFunc(named, func(m sandbox.Mount) bool {
 			return m.Host == m.Inside && strings.HasPrefix(name, m.Inside+"/")
@@ -134,7 +133,7 @@ func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
 			m.File = p.File
 		case shown(p.Real):
 			continue
-		default: // its link is seen, and leads to where it has to be
+		default: // a mount shows its link: mount the target
 			m = sandbox.Mount{Host: p.Real, Inside: p.Real, File: p.File}
 		}
 		if !slices.ContainsFunc(list, func(o sandbox.Mount) bool { return o.Inside == m.Inside }) {
@@ -145,7 +144,7 @@ func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
 	for _, m := range named {
 		same := func(o sandbox.Mount) bool { return o.Host == m.Host && o.Inside == m.Inside }
 		if m.Host == m.Inside && !m.Writable && slices.ContainsFunc(base, same) {
-			continue // the command sees it anyway
+			continue // the command has it already
 		}
 		if err := covers(m, base); err != nil {
 			return nil, err
@@ -155,9 +154,8 @@ func (h *hostFiles) place(s haft.MCPServer, base []sandbox.Mount,
 	return list, nil
 }
 
-// covers refuses a mount that would replace a part of what the command runs with: then
-// it would not be the command that policy knows. What is shown at its own path
-// replaces nothing.
+// covers refuses a mount that would replace files of the command: then another program would
+// run than policy allowed. A mount at its own path replaces nothing.
 func covers(m sandbox.Mount, others []sandbox.Mount) error {
 	for _, o := range others {
 		meets := strings.HasPrefix(o.Inside, m.Inside+"/") || strings.HasPrefix(m.Inside, o.Inside+"/")
@@ -170,8 +168,8 @@ func covers(m sandbox.Mount, others []sandbox.Mount) error {
 	return nil
 }
 
-// CheckMounts refuses a server that has mounts which its organisation may not have.
-// Directories that are not there yet are met again when the command is started.
+// CheckMounts refuses a server with mounts that its organisation may not have. Directories
+// that do not exist yet are checked when the command starts.
 func (r *Resolver) CheckMounts(ctx context.Context, s haft.MCPServer) error {
 	if len(s.Mounts) == 0 {
 		return nil
@@ -189,8 +187,8 @@ func (r *Resolver) CheckMounts(ctx context.Context, s haft.MCPServer) error {
 	return nil
 }
 
-// Permit reports why policy does not let the organisation of a server run its command with
-// its mounts any more.
+// Permit reports why policy does not allow the organisation of a server its command and
+// mounts any more.
 func (r *Resolver) Permit(ctx context.Context, s haft.MCPServer) error {
 	rules, err := r.Rules(ctx, s.Org)
 	if err != nil {
@@ -200,7 +198,7 @@ func (r *Resolver) Permit(ctx context.Context, s haft.MCPServer) error {
 		return err
 	}
 	for _, m := range s.Mounts {
-		// What was mounted was opened by this path, which had no link in it.
+		// The directory was opened by this path, which had no link in it.
 		if err := rules.MayMount(s.Org, m.Dir); err != nil {
 			return aboutMount(m, err)
 		}

@@ -16,7 +16,7 @@ import (
 	"haft/sandbox"
 )
 
-// packages adds what a server requires.
+// packages installs the packages that a server requires.
 func (r *Resolver) packages(ctx context.Context, c *resolved, needs haft.Requirements) error {
 	if len(needs.Pip)+len(needs.NPM) == 0 {
 		return nil
@@ -34,7 +34,7 @@ func (r *Resolver) packages(ctx context.Context, c *resolved, needs haft.Require
 	return nil
 }
 
-// npx is `npx [-y] [-p PACKAGE] PACKAGE[@VERSION] ARGS…`.
+// npx resolves `npx [-y] [-p PACKAGE] PACKAGE[@VERSION] ARGS…`.
 func (r *Resolver) npx(ctx context.Context, s haft.MCPServer, args []string) (*resolved, error) {
 	pkg, bin := "", ""
 	for len(args) > 0 && pkg == "" {
@@ -91,7 +91,7 @@ func (r *Resolver) npx(ctx context.Context, s haft.MCPServer, args []string) (*r
 	return c, nil
 }
 
-// maxPackage bounds the description of a package.
+// maxPackage bounds the size of a package.json.
 const maxPackage = 1 << 20
 
 // binOf returns the program of an installed npm package.
@@ -135,9 +135,9 @@ func binOf(dir, bin string) (string, error) {
 	return path.Clean(file), nil
 }
 
-// runEntry runs what a Python package installs as a program. First it takes the working
-// directory off the path, as -P does since Python 3.11: what is written or mounted there
-// must not stand for a module of the program. sys itself is built in.
+// runEntry runs a console script of a Python package. First it removes the working directory
+// from sys.path, as -P does since Python 3.11: a file that is written or mounted there must
+// not replace a module of the program. sys itself is built in.
 const runEntry = `import sys
 if not getattr(sys.flags, "safe_path", False):
     del sys.path[0]
@@ -155,7 +155,7 @@ for e in found:
 sys.exit("the package has no program " + name)
 `
 
-// uvx is `uvx [--from PACKAGE] PROGRAM[@VERSION] ARGS…`.
+// uvx resolves `uvx [--from PACKAGE] PROGRAM[@VERSION] ARGS…`.
 func (r *Resolver) uvx(ctx context.Context, s haft.MCPServer, args []string) (*resolved, error) {
 	from := ""
 	if len(args) > 0 && args[0] == "run" {
@@ -185,7 +185,7 @@ func (r *Resolver) uvx(ctx context.Context, s haft.MCPServer, args []string) (*r
 	return c, r.packages(ctx, c, needs)
 }
 
-// installed has packages installed, and returns where they are.
+// installed installs packages, and returns their mounts.
 func (r *Resolver) installed(ctx context.Context, needs haft.Requirements) ([]sandbox.Mount, func(), error) {
 	set, err := requirement.Parse("the server", needs.Pip, needs.NPM)
 	if err != nil {

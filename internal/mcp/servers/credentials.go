@@ -15,13 +15,13 @@ import (
 	"haft/internal/store"
 )
 
-// serverSecrets are what is secret of a server.
+// serverSecrets are the secret values of a server.
 type serverSecrets struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Env     map[string]string `json:"env,omitempty"`
 	Client  string            `json:"client_secret,omitempty"`
-	// Audience is whom they are for, see [haft.MCPServer.Audience]; "" means the server
-	// that they were kept with, by an earlier version.
+	// Audience identifies the server that the values are for, see [haft.MCPServer.Audience];
+	// "" means the server that an earlier version stored them with.
 	Audience string `json:"audience,omitempty"`
 }
 
@@ -44,7 +44,7 @@ func (u *Servers) stored(ctx context.Context, org, id string) (serverSecrets, er
 	return c, nil
 }
 
-// filled returns shown values with the stored ones in their place.
+// filled returns the shown values, with hidden ones replaced by the stored ones.
 func filled(shown, stored map[string]string) map[string]string {
 	out := make(map[string]string, len(shown))
 	for name, text := range shown {
@@ -78,7 +78,7 @@ func (u *Servers) Keep(ctx context.Context, s haft.MCPServer,
 	})
 }
 
-// sealed parts a server into what is shown of it and what is stored encrypted.
+// sealed splits a server into the part that is shown and the part that is stored encrypted.
 func (u *Servers) sealed(ctx context.Context, s haft.MCPServer) (
 	shown haft.MCPServer, own store.OwnSecrets, err error) {
 	at := keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}
@@ -94,8 +94,8 @@ func (u *Servers) sealed(ctx context.Context, s haft.MCPServer) (
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return s, own, err
 	}
-	// Values that were stored for another audience, and what people granted to it, are
-	// not for this one.
+	// Values that were stored for another audience, and grants of people to it, must not
+	// reach this one.
 	moved := was != nil && was.Audience() != s.Audience() || old.Audience != "" && old.Audience != s.Audience()
 	if !moved && was != nil {
 		if err := sameVariables(s.Env, old.Env, was.Env); err != nil {
@@ -143,10 +143,10 @@ func (u *Servers) sealed(ctx context.Context, s haft.MCPServer) (
 	return s, own, err
 }
 
-// sameVariables refuses to keep stored values of a command beside variables that change:
-// a command reads from its other variables where it sends or writes a value. So all of them
-// are given anew, or all of them stay. Shown is how they are shown now: a value that is given
-// is not compared with a stored one, or whoever may update a server could guess it.
+// sameVariables refuses to keep stored values of a command while other variables change: a
+// command may read from its other variables where to send or write a value. So either all
+// variables are given again, or all of them stay. A given value is compared with shown, and
+// not with the stored value: otherwise a caller who may update a server could guess it.
 func sameVariables(asked, stored, shown map[string]string) error {
 	next, kept := maps.Clone(asked), ""
 	for name, text := range asked {
@@ -162,16 +162,16 @@ func sameVariables(asked, stored, shown map[string]string) error {
 		"elsewhere now"}
 }
 
-// given are the values that came with a request, without those that only say that there
-// is one.
+// given returns the values that came with a request, without the placeholders of stored
+// ones.
 func given(values map[string]string) map[string]string {
 	out := maps.Clone(values)
 	maps.DeleteFunc(out, func(_, text string) bool { return text == "" || text == hiddenValue })
 	return out
 }
 
-// hidden parts values into what may be shown, which are those that only name
-// variables, and what is stored.
+// hidden splits values into those that may be shown, because they only name variables, and
+// those that are stored.
 func hidden(what string, values, old map[string]string) (shown, stored map[string]string, err error) {
 	shown, stored = maps.Clone(values), map[string]string{}
 	for name, text := range values {

@@ -20,17 +20,17 @@ import (
 	"haft/internal/service"
 )
 
-// Bounds of what the audit is told of the connections of an MCP server.
+// Bounds of the audit entries about connections of an MCP server.
 const (
-	// logEvery is how long connections are gathered for one entry.
+	// logEvery is how long connections are collected for one entry.
 	logEvery = 30 * time.Second
-	// maxPlaces is how many different places one entry names.
+	// maxPlaces is the number of different destinations in one entry.
 	maxPlaces = 100
-	// logTime bounds how long writing an entry may take.
+	// logTime bounds the time for writing an entry.
 	logTime = 10 * time.Second
 )
 
-// errNotYet refuses what nobody can decide yet.
+// errNotYet is the error while there is no engine yet.
 func errNotYet() error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "commands of MCP servers are not run yet"}
 }
@@ -47,8 +47,8 @@ func (u *Servers) place(ctx context.Context, s haft.MCPServer, env map[string]st
 	return u.cfg.Commands.Place(ctx, s, env, route)
 }
 
-// route makes the way out of the command of an MCP server: to the hosts that it was
-// given, as far as the policy of its organisation allows, when it starts and at each
+// route opens the egress session of the command of an MCP server: to the hosts of the
+// server, as far as the policy of its organisation allows. Policy is checked now and at each
 // connection.
 func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]string) (*command.Route, error) {
 	rules := u.cfg.Rules()
@@ -72,8 +72,8 @@ func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]st
 	}}, nil
 }
 
-// egress is [upstream.Config.Egress]: what Haft itself sends for a server, to its
-// address or to others that it names, is bound by the policy of its organisation.
+// egress is [upstream.Config.Egress]: requests that Haft itself sends for a server, to its
+// address or to others that it names, must be allowed by the policy of its organisation.
 func (u *Servers) egress(s haft.MCPServer, headers map[string]string, next http.RoundTripper) http.RoundTripper {
 	log := u.logs.of(s, headers)
 	return egress.Scope{
@@ -89,8 +89,8 @@ func (u *Servers) egress(s haft.MCPServer, headers map[string]string, next http.
 	}.Wrap(next)
 }
 
-// serverLogs gathers the connections of MCP servers, and writes them to the audit
-// from time to time, so that neither it nor memory grows with their number.
+// serverLogs collects the connections of MCP servers, and writes them to the audit at
+// intervals, so that neither the audit nor memory grows with their number.
 type serverLogs struct {
 	write func(ctx context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error
 	fail  func(s haft.MCPServer, err error)
@@ -100,7 +100,7 @@ type serverLogs struct {
 	all map[*connectionLog]bool // that have something to write
 }
 
-// newLogs makes one that writes to the audit.
+// newLogs returns logs that are written to the audit.
 func (u *Servers) newLogs() *serverLogs {
 	return &serverLogs{
 		every: logEvery, all: map[*connectionLog]bool{},
@@ -118,7 +118,7 @@ func (u *Servers) newLogs() *serverLogs {
 	}
 }
 
-// connectionLog gathers the connections of one server.
+// connectionLog collects the connections of one server.
 type connectionLog struct {
 	to       *serverLogs
 	server   haft.MCPServer
@@ -130,8 +130,8 @@ type connectionLog struct {
 	timer *time.Timer
 }
 
-// of returns the log of a server. What is secret of it is kept out: programs choose the
-// names of the hosts that they ask for.
+// of returns the log of a server. It redacts the secrets of the server: programs choose the
+// host names that they connect to.
 func (c *serverLogs) of(s haft.MCPServer, secrets map[string]string) *connectionLog {
 	var values []secret.Named
 	for _, name := range slices.Sorted(maps.Keys(secrets)) {
@@ -144,14 +144,14 @@ func (c *serverLogs) of(s haft.MCPServer, secrets map[string]string) *connection
 	return &connectionLog{to: c, server: s, redactor: secret.NewRedactor(secret.Config{Values: values, Formats: true})}
 }
 
-// begun notes a connection that has begun and may last.
+// begun adds a connection that has begun and may last.
 func (l *connectionLog) begun(c engine.Connection) { l.add(c, 1) }
 
-// ended notes a connection that nothing was noted of before.
+// ended adds a connection that begun did not add.
 func (l *connectionLog) ended(c engine.Connection) { l.add(c, 1) }
 
-// over notes the end of a connection: of one whose beginning was noted, only how much
-// went over it is new.
+// over adds the end of a connection. If begun has added it, only the transferred bytes are
+// new.
 func (l *connectionLog) over(c engine.Connection, noted bool) {
 	if noted {
 		l.add(c, 0)
@@ -160,7 +160,7 @@ func (l *connectionLog) over(c engine.Connection, noted bool) {
 	l.add(c, 1)
 }
 
-// add adds connections to a place to what is to be written.
+// add adds count connections to the entry that is written next.
 func (l *connectionLog) add(c engine.Connection, count int) {
 	c.To, c.Refused = l.redactor.Text(c.To), l.redactor.Text(c.Refused)
 	l.mu.Lock()
@@ -185,7 +185,7 @@ func (l *connectionLog) add(c engine.Connection, count int) {
 	}
 }
 
-// flush writes what was gathered.
+// flush writes the collected connections.
 func (l *connectionLog) flush() {
 	l.mu.Lock()
 	list, more := l.list, l.more
@@ -208,7 +208,7 @@ func (l *connectionLog) flush() {
 	}
 }
 
-// flushAll writes what was gathered of every server.
+// flushAll writes the collected connections of every server.
 func (c *serverLogs) flushAll() {
 	c.mu.Lock()
 	logs := slices.Collect(maps.Keys(c.all))

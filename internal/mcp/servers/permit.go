@@ -6,10 +6,9 @@ import (
 	"haft"
 )
 
-// permit reports why an MCP server may not be used any more as it was: it was removed,
-// disabled or changed, or it is a command that policy does not let its organisation run
-// with those directories. The pool asks it about every session whenever something has
-// changed; [command.Resolver.Place] decides about every start.
+// permit reports why an MCP server may not be used any more: it was removed, disabled or
+// changed, or policy no longer allows its command with those mounts. The pool calls it for
+// every session after a change; [command.Resolver.Place] checks every start.
 func (u *Servers) permit(ctx context.Context, s haft.MCPServer) error {
 	now, err := u.cfg.Store.MCPServer(ctx, s.Org, s.ID)
 	switch {

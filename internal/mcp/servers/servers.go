@@ -1,6 +1,6 @@
-// Package servers keeps the MCP servers of organisations: their credentials, encrypted,
-// and what policy lets them reach. It is what the pool of package upstream knows of the
-// store, and what the engine knows of the pool.
+// Package servers stores the MCP servers of organisations: their credentials, encrypted, and
+// their rules for the network. It connects the pool of package upstream with the store, and
+// the engine with the pool.
 package servers
 
 import (
@@ -22,21 +22,20 @@ import (
 	"haft/internal/store"
 )
 
-// The scopes of what is stored of MCP servers.
+// The scopes of stored values of MCP servers.
 const (
 	kindServer keeper.Kind = "mcp"      // headers, variables, the client's secret
 	kindGrant  keeper.Kind = "mcp-user" // what one person granted
 )
 
-// freshFor is how long a server is believed to be as it was read, and recheckEvery how
-// often it is asked whether it may still run without being told of a change: of those that
-// other processes make nobody tells.
+// freshFor is how long a server is cached. recheckEvery is how often the pool checks whether
+// sessions are still allowed: other processes do not notify this one of their changes.
 const (
 	freshFor     = time.Second
 	recheckEvery = 500 * time.Millisecond
 )
 
-// Rules decide what MCP servers may reach, and keep what they reached.
+// Rules decide which hosts MCP servers may reach, and log their connections.
 type Rules interface {
 	// CheckServerNetwork reports why a server may not reach the hosts that it names.
 	CheckServerNetwork(ctx context.Context, s haft.MCPServer) error
@@ -46,29 +45,29 @@ type Rules interface {
 	LogServerConnections(ctx context.Context, s haft.MCPServer, list []service.ServerConnections, more int) error
 }
 
-// Config has what servers stand on. All fields but those of Pool are required.
+// Config has the parts that servers need. All fields but those of Pool are required.
 type Config struct {
 	Store    *store.Store
 	Vault    *vault.Vault
 	Commands *command.Resolver
-	// Egress opens the ways out of commands, and Client sends requests to servers that
+	// Egress opens the egress sessions of commands. Client sends requests to servers that
 	// have an address.
 	Egress engine.EgressGuard
 	Client *http.Client
-	// Rules returns nil as long as nobody can decide yet.
+	// Rules returns nil while there is no engine yet.
 	Rules func() Rules
-	// Changed hears that a server lists other tools than those it is known by.
+	// Changed is called when a server lists other tools than before.
 	Changed func(org, server string)
 	// Pool has bounds and times; the rest is filled in.
 	Pool   upstream.Config
 	Logger *slog.Logger
 }
 
-// Servers reaches MCP servers. Close it.
+// Servers connects to MCP servers. Close it.
 type Servers struct {
 	cfg  Config
 	pool *upstream.Pool
-	// ctx is for asking what policy says of a connection; it does not end.
+	// ctx is used for policy checks of connections; it does not end.
 	ctx  context.Context
 	logs *serverLogs
 
@@ -76,7 +75,7 @@ type Servers struct {
 	known map[[2]string]knownServer // by organisation and name or id
 }
 
-// knownServer is one that was read a moment ago.
+// knownServer is a cached server.
 type knownServer struct {
 	server haft.MCPServer
 	until  time.Time
@@ -86,7 +85,7 @@ var _ service.Upstream = (*Servers)(nil)
 var _ upstream.Directory = (*Servers)(nil)
 var _ upstream.Vault = (*Servers)(nil)
 
-// Open makes what reaches MCP servers. It reaches none yet.
+// Open opens the servers. It connects to none yet.
 func Open(ctx context.Context, cfg Config) *Servers {
 	u := &Servers{cfg: cfg, ctx: context.WithoutCancel(ctx), known: map[[2]string]knownServer{}}
 	u.logs = u.newLogs()
@@ -100,7 +99,7 @@ func Open(ctx context.Context, cfg Config) *Servers {
 	return u
 }
 
-// Pool has the sessions with servers.
+// Pool returns the sessions with servers.
 func (u *Servers) Pool() *upstream.Pool { return u.pool }
 
 // Close ends all sessions, and writes their connections to the audit.
@@ -155,10 +154,10 @@ func (u *Servers) List(ctx context.Context, p haft.Principal, s haft.MCPServer,
 	return u.pool.List(ctx, p, s.ID, vars)
 }
 
-// NeedsLogin reports whether an error of List says so.
+// NeedsLogin reports whether an error of List says that somebody has to log in.
 func (u *Servers) NeedsLogin(err error) bool { return upstream.NeedsLogin(err) }
 
-// forget has a server read again.
+// forget removes a server from the cache.
 func (u *Servers) forget(s haft.MCPServer) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -170,7 +169,7 @@ func (u *Servers) forget(s haft.MCPServer) {
 func (u *Servers) Drop(s haft.MCPServer) {
 	u.forget(s)
 	u.pool.Drop(s.Org, s.ID)
-	// Its credentials went or changed with it, and not through the vault.
+	// Its credentials were changed or removed with it, and not through the vault.
 	u.cfg.Vault.Changed(s.Org)
 }
 
@@ -185,7 +184,7 @@ func (u *Servers) Finish(ctx context.Context, p haft.Principal, a haft.MCPAnswer
 	return u.pool.Finish(ctx, p, a)
 }
 
-// grantScope is where the login of somebody is stored.
+// grantScope is the scope of the login of a user.
 func grantScope(org, server, user string) keeper.Scope {
 	return keeper.Scope{Org: org, Kind: kindGrant, ID: server + "/" + user}
 }

@@ -13,10 +13,11 @@ import (
 	"haft/internal/store"
 )
 
-// maxTries is how often secrets are encrypted that somebody else changes too.
+// maxTries is how often a change is tried again because another process changed the same
+// secrets.
 const maxTries = 5
 
-// Retry calls put again while somebody else changes the same secrets.
+// Retry calls put again while another process changes the same secrets.
 func Retry(put func() error) error {
 	for try := 1; ; try++ {
 		if err := put(); !errors.Is(err, store.ErrSecretChanged) || try == maxTries {
@@ -77,8 +78,8 @@ func (v *Vault) Prepare(ctx context.Context, s keeper.Scope, have []keeper.Row,
 	return next, err
 }
 
-// checkBinding reports, as an error with [haft.CodeInvalid], why a value cannot be
-// bound so.
+// checkBinding reports, as an error with [haft.CodeInvalid], why a value cannot have this
+// binding.
 func checkBinding(name string, v secret.Value, b *secret.Binding) error {
 	if b == nil || len(b.Hosts) == 0 {
 		return nil
@@ -101,7 +102,7 @@ func checkBinding(name string, v secret.Value, b *secret.Binding) error {
 // ValueName is the name under which a scope has its one value.
 const ValueName = "VALUE"
 
-// Value reads what is stored in a scope, or [haft.CodeNotFound].
+// Value reads the one value of a scope, or returns [haft.CodeNotFound].
 func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
 	if _, err := v.store.Secret(ctx, s, ValueName); err != nil {
 		return nil, err // without asking for the master key

@@ -22,33 +22,30 @@ import (
 	"haft/sandbox/process"
 )
 
-// The variables of the environment that say where the master key is, which messages name.
+// The variables of the environment that say where the master key is. Messages name them.
 const (
 	FileVar    = "HAFT_MASTER_KEY_FILE"
 	KeyVar     = "HAFT_MASTER_KEY"
 	CommandVar = "HAFT_MASTER_KEY_COMMAND"
 )
 
-// masterTime is how long a command that gives a key may take: it asks a service
-// somewhere.
+// masterTime bounds a command that prints a key: it may ask a remote service.
 const masterTime = 30 * time.Second
 
-// maxKeyFile bounds what is read.
+// maxKeyFile bounds the size of a key file.
 const maxKeyFile = 64 << 10
 
-// A masterKey is the key that encrypts the keys of secrets, and where it came
-// from.
+// A masterKey is the key that encrypts the keys of secrets, and its origin.
 type masterKey struct {
 	key []byte
-	// own is the file in the data directory, which we may replace; "" means that
-	// the operator keeps the key.
+	// own is the file in the data directory, which Haft may replace; "" means that the
+	// operator manages the key.
 	own string
 }
 
-// findMaster returns the master key: the one of the configuration, of a file, of a
-// command, or that of the data directory, which is made if nothing is encrypted yet. One
-// that is kept somewhere and cannot be had is an error: another would be of no use, and
-// hide that.
+// findMaster returns the master key: from the configuration, a file, a command, or the data
+// directory, where it is made if nothing is encrypted yet. A configured key that cannot be
+// read is an error: another key would not fit, and would hide the problem.
 func (v *Vault) findMaster(ctx context.Context, kept bool) (masterKey, error) {
 	cfg := v.cfg
 	var key []byte
@@ -92,19 +89,20 @@ func ownMaster(path string, kept bool) (masterKey, error) {
 	return masterKey{key, path}, err
 }
 
-// newMaster makes a key that nobody can guess.
+// newMaster makes a random key.
 func newMaster() []byte {
 	key := make([]byte, keeper.MasterSize)
 	_, _ = rand.Read(key) // never fails
 	return key
 }
 
-// placeMaster writes a key to a file beside path and has place put it there.
+// placeMaster writes a key to a temporary file beside path, which place then moves or links
+// to path.
 func placeMaster(path string, key []byte, place func(from, to string) error) error {
 	return datadir.PlaceFile(path, []byte(base64.StdEncoding.EncodeToString(key)+"\n"), place)
 }
 
-// readMaster reads a key from a file whose mode has nothing of forbidden.
+// readMaster reads a key from a file whose mode has none of the forbidden bits.
 func readMaster(path string, forbidden fs.FileMode) ([]byte, error) {
 	wrong := func(why string, err error) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the file of the master key " + why, Err: err}
@@ -131,8 +129,7 @@ func readMaster(path string, forbidden fs.FileMode) ([]byte, error) {
 	return parseMaster(text)
 }
 
-// parseMaster reads a key: 32 bytes as they are, as base64 or as hexadecimal
-// digits.
+// parseMaster reads a key: 32 raw bytes, base64 or hexadecimal digits.
 func parseMaster(text []byte) ([]byte, error) {
 	if len(text) == keeper.MasterSize {
 		return slices.Clone(text), nil
@@ -151,8 +148,8 @@ func parseMaster(text []byte) ([]byte, error) {
 			"with: openssl rand -base64 32", keeper.MasterSize)}
 }
 
-// runMaster runs a command of the operator's that prints the key: it may ask a
-// service that keeps keys. It has env, less the keys.
+// runMaster runs a command of the operator that prints the key, for example from a key
+// service. It gets env, without keys.
 func runMaster(ctx context.Context, command string, env []string) ([]byte, error) {
 	failed := func(why string, err error) error {
 		return &haft.Error{Code: haft.CodeUnavailable,

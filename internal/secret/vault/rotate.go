@@ -15,34 +15,33 @@ import (
 	"haft/internal/webhook"
 )
 
-// RotateConfig says what to rotate besides the data keys. The zero value is
-// useful.
+// RotateConfig says what to rotate besides the data keys. The zero value is useful.
 type RotateConfig struct {
-	// MasterKeyFile has the master key that replaces the one of now. It is made
-	// if there is no such file. "" keeps the one of now.
+	// MasterKeyFile has the new master key. It is made if there is no such file. "" keeps the
+	// current master key.
 	MasterKeyFile string
-	// Forget drops data keys that nothing uses any more also where other
-	// processes share the store. None of them may be about to use one.
+	// Forget drops unused data keys even if other processes share the store. None of them may
+	// be about to use one.
 	Forget bool
 }
 
-// A Rotation says what was done.
+// A Rotation is the result of a rotation.
 type Rotation struct {
 	Values int `json:"values"` // encrypted again
 	Calls  int `json:"calls"`  // that wait, encrypted again
-	// Webhooks are those whose secrets were encrypted again.
+	// Webhooks is the number of webhooks whose secrets were encrypted again.
 	Webhooks int `json:"webhooks"`
 	Keys     int `json:"keys"` // data keys that are gone
-	// Master says that the master key was replaced.
+	// Master reports whether the master key was replaced.
 	Master bool `json:"master"`
-	// Next is what is left to do for the operator, or "".
+	// Next is what the operator has to do next, or "".
 	Next string `json:"next,omitempty"`
 }
 
-// Rotate makes a new data key and encrypts everything with it that is
-// stored, and replaces the master key if cfg says so. Calls go on meanwhile, and
-// at no moment can a process that has the old or the new master key not read what
-// is stored. It may be stopped at any moment and called again.
+// Rotate makes a new data key and encrypts all stored secrets with it, and replaces the
+// master key if cfg says so. Calls continue meanwhile. At every moment, processes with the
+// old or the new master key can read everything. Rotate may be stopped at any moment and
+// called again.
 func (v *Vault) Rotate(ctx context.Context, cfg RotateConfig) (done Rotation, err error) {
 	k, err := v.open(ctx)
 	if err != nil {
@@ -54,13 +53,13 @@ func (v *Vault) Rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 		return done, err
 	}
 	done.Master = cfg.MasterKeyFile != ""
-	// One that was stopped is gone on with, so that stops do not add up to keys.
+	// A stopped rotation is continued, so that repeated stops do not add keys.
 	half, err := v.unfinished(ctx, k)
 	if err != nil {
 		return done, err
 	}
 	if !half {
-		// So that stops before the last step do not add up to keys either.
+		// Repeated stops before the last step must not add keys either.
 		if done.Keys, _, err = v.forget(ctx, k, cfg); err != nil {
 			return done, err
 		}
@@ -85,16 +84,15 @@ func (v *Vault) Rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 	return done, err
 }
 
-// forget drops the data keys that nothing uses, and returns how many. It reports
-// whether they are kept for chains. Precondition: nothing is under an old key but
-// chains.
+// forget drops unused data keys and returns their number. It reports whether chains still
+// need old ones. Precondition: only chains use old keys.
 func (v *Vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) (gone int, kept bool, err error) {
-	// The plans of chains are sealed again when those go on, by who has them.
+	// The process that runs a chain seals its plan again when it continues.
 	open, err := v.store.OpenChains(ctx, 1)
 	if err != nil || len(open) > 0 {
 		return 0, len(open) > 0, err
 	}
-	// Another process may yet have a call under an old key in its hands.
+	// Another process may still hold a call under an old key.
 	if v.store.Shared() && !cfg.Forget {
 		return 0, false, nil
 	}
@@ -104,11 +102,11 @@ func (v *Vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) 
 	return gone, false, nil
 }
 
-// errStale says that something is not under the newest data key.
+// errStale says that something is encrypted under an old data key.
 var errStale = errors.New("it is under an old data key")
 
-// unfinished reports whether something is not under the newest data key: a rotation
-// began and was stopped.
+// unfinished reports whether something is not under the newest data key: a rotation was
+// stopped.
 func (v *Vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) {
 	if half, err := k.Unfinished(ctx); half || err != nil {
 		return half, err
@@ -134,8 +132,7 @@ func (v *Vault) unfinished(ctx context.Context, k *keeper.Keeper) (bool, error) 
 	return false, err
 }
 
-// rebox encrypts a box again that is not under the newest key, and returns nil for one
-// that is.
+// rebox encrypts a box again that is under an old key, and returns nil for one that is not.
 func rebox(ctx context.Context, k *keeper.Keeper, box, label []byte) ([]byte, error) {
 	if !k.Stale(box) {
 		return nil, nil
@@ -147,15 +144,14 @@ func rebox(ctx context.Context, k *keeper.Keeper, box, label []byte) ([]byte, er
 	return k.Box(plain, label)
 }
 
-// errReplacing refuses to write keys that those with the new master key could not
-// read.
+// errReplacing refuses to write keys that processes with the new master key could not read.
 func errReplacing() error {
 	return &haft.Error{Code: haft.CodeConflict, Message: "the master key is being replaced: give this process the " +
 		"new one first, or name it again as the new one; nothing was changed"}
 }
 
-// replace has the keys be encrypted under the master key of a file, and returns
-// the keeper to go on with and what is left to do. Precondition: opening is held.
+// replace encrypts the keys under the master key of a file, and returns the keeper to
+// continue with and what the operator has to do next. Precondition: opening is held.
 func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *keeper.Keeper, next string, err error) {
 	back := v.store
 	replacing, err := k.Replacing(ctx)
@@ -217,7 +213,7 @@ func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 	return alone, "the old master key is in master.key.old: backups from before need it, and nothing else does", nil
 }
 
-// swapMaster replaces the key of the data directory. The old one stays beside it.
+// swapMaster replaces the key of the data directory, and keeps the old one beside it.
 func swapMaster(path string, key []byte) error {
 	before := path + ".old"
 	if err := os.Remove(before); err != nil && !errors.Is(err, fs.ErrNotExist) {

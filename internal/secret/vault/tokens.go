@@ -12,15 +12,15 @@ import (
 	"haft/internal/secret"
 )
 
-// Tokens exchanges stored secrets for access tokens, and keeps what servers give in
-// the place of refresh tokens.
+// Tokens exchanges stored secrets for access tokens, and stores the new refresh tokens that
+// servers return.
 type Tokens struct {
 	client *oauth.Client
 	vault  *Vault
 	logger *slog.Logger
 }
 
-// Tokens returns what exchanges secrets of the vault, with requests that client sends.
+// Tokens returns an exchange for secrets of the vault that sends its requests by client.
 func (v *Vault) Tokens(client *http.Client) *Tokens {
 	return &Tokens{client: oauth.New(oauth.Config{HTTP: client}), vault: v, logger: v.logger}
 }
@@ -32,7 +32,7 @@ func (t *Tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.
 	if b.Stored {
 		ask.Rotated = func(ctx context.Context, prev, next secret.Value) {
 			if err := t.rotated(ctx, org, b, prev, next); err != nil {
-				// It works on from memory until this process ends.
+				// This process continues with the token in memory.
 				t.logger.Error("a new refresh token cannot be stored: store it again by hand if it does not work "+
 					"after a restart", "org", org, "secret", b.Name, "error", err)
 			}
@@ -44,16 +44,16 @@ func (t *Tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.
 	return t.client.Token(ctx, ask)
 }
 
-// How processes that share a store take turns at a refresh token. A lease is longer
-// than an exchange may take.
+// Processes that share a store take turns at a refresh token. A lease lasts longer than an
+// exchange may take.
 const (
 	tokenLease = 30 * time.Second
 	tokenPoll  = 50 * time.Millisecond
 )
 
 // alone waits until no other process exchanges the same refresh token, and returns the
-// one that is stored then. A server that gives another with each exchange takes one
-// that is used twice for stolen, and ends them all.
+// stored one. A server that returns a new refresh token with each exchange takes one that is
+// used twice for stolen, and revokes them all.
 func (t *Tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
 	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
 	for {
@@ -84,8 +84,8 @@ func (t *Tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.
 	return refresh, done, nil
 }
 
-// stored returns the parts of a bound secret as it is stored now; zero ones if it is
-// not any more.
+// stored returns the parts of a bound secret as it is stored now; they are zero if it was
+// removed.
 func (t *Tokens) stored(ctx context.Context, org string, b engine.Bound) (refresh, client secret.Value, err error) {
 	stored, err := t.vault.Stored(ctx, org, b.Agent)
 	if err != nil {
@@ -104,8 +104,7 @@ func (t *Tokens) stored(ctx context.Context, org string, b engine.Bound) (refres
 	return secret.Value{}, secret.Value{}, nil
 }
 
-// rotated stores a refresh token in the place of the one that it was given for, if
-// that is still there.
+// rotated replaces a stored refresh token by its successor, if it is still the stored one.
 func (t *Tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, next secret.Value) error {
 	refresh, client, err := t.stored(ctx, org, b)
 	if err != nil || refresh.IsZero() || !refresh.Equal(prev) {

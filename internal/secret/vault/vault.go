@@ -1,6 +1,6 @@
-// Package vault keeps the secrets of organisations and agents in the store, encrypted
-// under a master key, and exchanges them for access tokens. It implements what the engine
-// knows of secrets.
+// Package vault stores the secrets of organisations and agents, encrypted under a master
+// key, and exchanges them for access tokens. It implements [engine.Vault] and
+// [engine.Sealer].
 package vault
 
 import (
@@ -43,13 +43,13 @@ type Vault struct {
 	nothing *engine.Stored // is stored where nothing is
 }
 
-// A place is whose values are held ready.
+// A place identifies cached values.
 type place struct {
 	org   string
 	agent haft.AgentID
 }
 
-// stored is what was read, and the mark of the organisation then.
+// stored are cached values, with the mark of the organisation when they were read.
 type stored struct {
 	mark   int64
 	values *engine.Stored
@@ -68,12 +68,12 @@ type Config struct {
 	Data string
 	// Serving says that other servers may share the store and write at any time.
 	Serving bool
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }
 
-// Open opens the secrets of a store, and encrypts what is in it in the
-// clear. Where something is encrypted, the master key must fit.
+// Open opens the secrets of a store, and encrypts those that are stored as plain text. If
+// something is encrypted, the master key must fit.
 func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 	v := &Vault{store: s, cfg: cfg, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{},
 		nothing: &engine.Stored{}}
@@ -85,7 +85,7 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 		return nil, err
 	}
 	// One of several servers may make the keys at any time, and the others could then not
-	// read its calls: each has the master key from the beginning, or does not start.
+	// read its calls. So each server needs the master key to start.
 	if has || cfg.Serving && s.Shared() {
 		if _, err := v.open(ctx); err != nil {
 			return nil, err
@@ -97,14 +97,14 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 	return v, nil
 }
 
-// current returns the keeper, or nil if none was needed yet.
+// current returns the keeper, or nil if it is not open yet.
 func (v *Vault) current() *keeper.Keeper {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.keeper
 }
 
-// open returns the keeper, and opens it first if need be.
+// open returns the keeper, and opens it first if necessary.
 func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if k := v.current(); k != nil {
 		return k, nil
@@ -135,18 +135,17 @@ func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	return k, nil
 }
 
-// use has everything from now on go through k.
+// use replaces the keeper.
 func (v *Vault) use(k *keeper.Keeper) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.keeper = k
 }
 
-// longest is the length of the longest organisation and agent of which something
-// can be stored.
+// longest is the maximum length of organisation and agent together.
 const longest = 240
 
-// scope names the place of a secret.
+// scope is the scope of the secrets of an agent, or of the organisation.
 func scope(org string, agent haft.AgentID) keeper.Scope {
 	if agent == "" {
 		return keeper.Scope{Org: org, Kind: keeper.KindOrg}
@@ -154,8 +153,8 @@ func scope(org string, agent haft.AgentID) keeper.Scope {
 	return keeper.Scope{Org: org, Kind: keeper.KindAgent, ID: string(agent)}
 }
 
-// mark returns a number that changes with every change of the organisation's
-// secrets. Where nobody else writes, there is no need to ask the store.
+// mark returns a number that changes with every change of the organisation's secrets. If no
+// other process writes, it does not ask the store.
 func (v *Vault) mark(ctx context.Context, org string) (int64, error) {
 	if v.store.Shared() {
 		return v.store.SecretMark(ctx, org)
@@ -165,7 +164,7 @@ func (v *Vault) mark(ctx context.Context, org string) (int64, error) {
 	return v.marks[org], nil
 }
 
-// Changed notes that secrets of the organisation are others now.
+// Changed invalidates the cached secrets of an organisation.
 func (v *Vault) Changed(org string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -204,7 +203,7 @@ func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*en
 	return values, nil
 }
 
-// read decrypts what is stored for calls.
+// read decrypts the secrets for calls.
 func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
 	k, err := v.open(ctx)
 	if err != nil {
@@ -288,7 +287,7 @@ func (v *Vault) Remove(ctx context.Context, org string, agent haft.AgentID, name
 	return v.store.RemoveSecret(ctx, s, name)
 }
 
-// keyTime bounds the reading of keys for a box, which nobody cancels.
+// keyTime bounds reading the keys to open or make a box, which has no context.
 const keyTime = 10 * time.Second
 
 // Seal implements [engine.Sealer].
@@ -313,9 +312,8 @@ func (v *Vault) Open(box, label []byte) ([]byte, error) {
 	return k.Unbox(ctx, box, label)
 }
 
-// sealAll encrypts what is stored in the clear: by an older haft, or by whoever
-// brought it from elsewhere. It may be stopped at any moment: the next start goes
-// on.
+// sealAll encrypts secrets that are stored as plain text: by an older Haft, or by an import.
+// It may be stopped at any moment; the next start continues.
 func (v *Vault) sealAll(ctx context.Context) error {
 	due, err := v.store.Setting(ctx, store.ScrubDue)
 	if err != nil {
@@ -340,7 +338,7 @@ func (v *Vault) sealAll(ctx context.Context) error {
 	return v.store.PutSetting(ctx, store.ScrubDue, "")
 }
 
-// willSeal notes that the files have to be scrubbed later, and returns the keeper.
+// willSeal records that the files must be scrubbed later, and returns the keeper.
 func (v *Vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
 	if err := v.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 		return nil, err
@@ -348,7 +346,7 @@ func (v *Vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
 	return v.open(ctx)
 }
 
-// sealAgents moves the variables of agents out of their rows.
+// sealAgents moves the variables of agents from their rows to the vault.
 func (v *Vault) sealAgents(ctx context.Context) (n int, err error) {
 	for after := haft.AgentID(""); ; {
 		list, err := v.store.AgentsWithEnv(ctx, after, 0)
@@ -372,7 +370,7 @@ func (v *Vault) sealAgents(ctx context.Context) (n int, err error) {
 	}
 }
 
-// sealAgent moves the variables of one agent. What the vault has already is newer.
+// sealAgent moves the variables of one agent. Values that the vault has already are newer.
 func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 	have, err := v.List(ctx, a.Org, a.ID)
 	if err != nil {
@@ -398,7 +396,7 @@ func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 	return len(a.Env), nil
 }
 
-// sealSecrets encrypts rows that hold the value itself.
+// sealSecrets encrypts rows that have the plain value.
 func (v *Vault) sealSecrets(ctx context.Context) (int, error) {
 	some, err := v.store.HasPlainSecrets(ctx)
 	if err != nil || !some {
@@ -411,7 +409,7 @@ func (v *Vault) sealSecrets(ctx context.Context) (int, error) {
 	return k.Seal(ctx)
 }
 
-// sealCalls encrypts what is kept of calls that have yet to run.
+// sealCalls encrypts the stored data of calls that have not run yet.
 func (v *Vault) sealCalls(ctx context.Context) (int, error) {
 	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
 		if !bytes.HasPrefix(c.Sealed, []byte("{")) {
@@ -425,7 +423,7 @@ func (v *Vault) sealCalls(ctx context.Context) (int, error) {
 	})
 }
 
-// resealCalls encrypts them again that are not under the newest key.
+// resealCalls encrypts the data of calls again that is not under the newest key.
 func (v *Vault) resealCalls(ctx context.Context, k *keeper.Keeper) (int, error) {
 	return v.eachCall(ctx, func(c store.SealedCall) (json.RawMessage, error) {
 		var box []byte
@@ -443,7 +441,7 @@ func (v *Vault) resealCalls(ctx context.Context, k *keeper.Keeper) (int, error) 
 	})
 }
 
-// boxed is what the engine keeps of a call.
+// boxed returns the encrypted data of a call, as the engine stores it.
 func boxed(k *keeper.Keeper, plain []byte, id haft.CallID) (json.RawMessage, error) {
 	box, err := k.Box(plain, []byte(id))
 	if err != nil {
@@ -452,8 +450,8 @@ func boxed(k *keeper.Keeper, plain []byte, id haft.CallID) (json.RawMessage, err
 	return json.Marshal(box)
 }
 
-// eachCall replaces what is kept of open calls by what next returns, if that is
-// not nil, and counts.
+// eachCall replaces the stored data of open calls by what next returns, if that is not nil,
+// and counts the replacements.
 func (v *Vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.RawMessage, error)) (n int, err error) {
 	const page = 100 // they may be large
 	for after := haft.CallID(""); ; {
