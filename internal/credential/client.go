@@ -19,7 +19,7 @@ import (
 const (
 	defaultTimeout = 10 * time.Second
 	defaultTTL     = time.Minute
-	// MaxTTL is the longest that an answer is kept, whatever it says.
+	// MaxTTL is the longest time that an answer is cached.
 	MaxTTL = time.Hour
 	// MaxAnswer and MaxVariables bound an answer, MaxValue one of its values.
 	MaxAnswer    = 256 << 10
@@ -27,33 +27,32 @@ const (
 	MaxValue     = 96 << 10
 
 	maxKept = 4096 // answers in memory
-	// failedFor is how long a failure is the answer.
+	// failedFor is how long a failure is cached.
 	failedFor = 2 * time.Second
 )
 
 // Config has the settings of a client.
 type Config struct {
-	// URL is where to ask: https, or http if it leads to this machine or if
-	// Insecure says so.
+	// URL is the address of the service: https, or http to this machine or with Insecure.
 	URL string
-	// Insecure allows http to other machines, where anyone on the way can read
-	// the credentials.
+	// Insecure allows http to other machines, where anyone on the network can read the
+	// credentials.
 	Insecure bool
 	// Key is sent as a bearer token, if it is set.
 	Key secret.Value
 	// Signing signs requests, if it is set.
 	Signing secret.Value
-	// Client makes the requests. It decides which addresses may be reached; it is
-	// needed, and not changed.
+	// Client sends the requests, and decides which addresses may be reached. It is required,
+	// and is not changed.
 	Client *http.Client
 	// Timeout bounds a request; 0 means 10 seconds.
 	Timeout time.Duration
-	// TTL is how long an answer is kept that does not say; 0 means a minute, less
-	// than 0 not at all.
+	// TTL is how long an answer is cached that does not say; 0 means a minute, and less than
+	// 0 means not at all.
 	TTL time.Duration
 }
 
-// An Ask is who calls what.
+// An Ask says who calls which tool.
 type Ask struct {
 	Org    string      `json:"organization_id"`
 	User   string      `json:"user_id"`
@@ -72,13 +71,13 @@ type Client struct {
 	kept map[Ask]*answer // by all but the call
 }
 
-// An answer is what was, or is being, answered. The fields but ready are written
-// once, before ready is closed.
+// An answer is an answer of the service, or one that is still awaited. The fields but ready
+// are written once, before ready is closed.
 type answer struct {
 	ready   chan struct{}
 	values  []secret.Named
 	err     error
-	until   time.Time // when it is not to be used any more
+	until   time.Time // when it expires
 	settled bool      // guarded by Client.mu
 }
 
@@ -100,14 +99,14 @@ func New(cfg Config) (*Client, error) {
 		cfg.TTL = 0
 	}
 	own := *cfg.Client
-	// A redirect would carry who calls what, and the signature, to somebody else.
+	// A redirect would send the caller, the tool and the signature to another server.
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	own.Jar = nil
 	return &Client{cfg: cfg, http: &own, kept: map[Ask]*answer{}}, nil
 }
 
-// checkURL reports what is wrong with an address, without showing it: it may hold
-// a password.
+// checkURL reports what is wrong with an address. It does not show the address, which may
+// contain a password.
 func checkURL(text string, insecure bool) error {
 	wrong := func(why string) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "the address of the credentials webhook " + why}
@@ -122,23 +121,23 @@ func checkURL(text string, insecure bool) error {
 		return wrong("holds a password; give it as the key instead")
 	case u.Fragment != "":
 		return wrong("has a fragment, which is never sent")
-	case u.Scheme == "http" && !insecure && !near(u.Hostname()):
+	case u.Scheme == "http" && !insecure && !isLocal(u.Hostname()):
 		return wrong("is http: anyone on the way could read the credentials; use https, or allow it by name")
 	}
 	return nil
 }
 
-// near reports whether a host is this machine.
-func near(host string) bool {
+// isLocal reports whether a host is this machine.
+func isLocal(host string) bool {
 	a, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && a.IsLoopback()
 }
 
-// errGone says that whoever asked for others left before the answer came.
+// errGone says that the caller who sent the request left before the answer came.
 var errGone = errors.New("whoever asked has left")
 
-// Fetch returns the variables for a call. It fails with [haft.CodeUnavailable] if
-// the service does not give a good answer; nothing is returned then.
+// Fetch returns the variables for a call. It fails with [haft.CodeUnavailable], and returns
+// nothing, if the service gives no usable answer.
 func (c *Client) Fetch(ctx context.Context, ask Ask) ([]secret.Named, error) {
 	key := ask
 	key.Call = ""
@@ -164,8 +163,8 @@ func (c *Client) Fetch(ctx context.Context, ask Ask) ([]secret.Named, error) {
 	}
 }
 
-// join returns the answer to key that is there or on its way, or a new one that
-// the caller has to settle.
+// join returns the answer to key that is cached or awaited, or a new one that the caller has
+// to settle.
 func (c *Client) join(key Ask, now time.Time) (a *answer, mine bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +179,7 @@ func (c *Client) join(key Ask, now time.Time) (a *answer, mine bool) {
 	return a, true
 }
 
-// prune forgets what has expired and, if that is not enough, what comes first.
+// prune removes expired answers and, if that is not enough, arbitrary ones.
 func (c *Client) prune(now time.Time) {
 	for k, a := range c.kept {
 		if a.settled && !now.Before(a.until) {
@@ -197,7 +196,7 @@ func (c *Client) prune(now time.Time) {
 	}
 }
 
-// settle asks, and tells all who wait.
+// settle sends the request, and wakes all who wait for the answer.
 func (c *Client) settle(ctx context.Context, key, ask Ask, a *answer) {
 	defer close(a.ready)
 	a.err = errGone // also if the client panics
@@ -205,7 +204,7 @@ func (c *Client) settle(ctx context.Context, key, ask Ask, a *answer) {
 	values, ttl, err := c.post(ctx, ask)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		// Not the service's fault: the next one who waits asks again.
+		// The caller left: the next one who waits sends the request again.
 	case err != nil:
 		a.err, ttl = err, failedFor
 	default:
@@ -219,13 +218,12 @@ func (c *Client) settle(ctx context.Context, key, ask Ask, a *answer) {
 	}
 }
 
-// failure is an error of the service. It says what to look at and shows neither
-// the address nor the answer.
+// failure is an error of the service. It shows neither the address nor the answer.
 func failure(what string, cause error) error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "the credentials webhook " + what, Err: strip(cause)}
 }
 
-// strip takes the address off an error of the HTTP client: it may hold a secret.
+// strip removes the address from an error of the HTTP client: it may contain a secret.
 func strip(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

@@ -26,7 +26,7 @@ const (
 	HeaderSignature = "X-Haft-Signature"
 )
 
-// post makes one request and returns its answer and how long to keep it.
+// post sends one request and returns its answer and how long to cache it.
 func (c *Client) post(ctx context.Context, ask Ask) ([]secret.Named, time.Duration, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -60,7 +60,7 @@ func (c *Client) post(ctx context.Context, ask Ask) ([]secret.Named, time.Durati
 	if err := checkStatus(res); err != nil {
 		return nil, 0, err
 	}
-	// One byte more than allowed shows that there is more.
+	// One more byte than allowed shows that the answer is too long.
 	raw, err := io.ReadAll(io.LimitReader(res.Body, MaxAnswer+1))
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -77,7 +77,7 @@ func (c *Client) post(ctx context.Context, ask Ask) ([]secret.Named, time.Durati
 	return values, c.ttl(res.Header), nil
 }
 
-// checkStatus reports an answer that is none.
+// checkStatus reports why an answer cannot be used.
 func checkStatus(res *http.Response) error {
 	switch {
 	case res.StatusCode >= 300 && res.StatusCode < 400:
@@ -94,7 +94,7 @@ func checkStatus(res *http.Response) error {
 	return nil
 }
 
-// ttl reads how long an answer may be kept.
+// ttl returns how long an answer may be cached.
 func (c *Client) ttl(h http.Header) time.Duration {
 	ttl := c.cfg.TTL
 	for _, part := range strings.Split(strings.Join(h.Values("Cache-Control"), ","), ",") {
@@ -105,7 +105,7 @@ func (c *Client) ttl(h http.Header) time.Duration {
 		case "max-age":
 			n, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31)
 			if err != nil {
-				return 0 // what cannot be read is not kept
+				return 0 // an unreadable age means not to cache
 			}
 			ttl = time.Duration(n) * time.Second
 		}
@@ -113,9 +113,9 @@ func (c *Client) ttl(h http.Header) time.Duration {
 	return min(ttl, MaxTTL)
 }
 
-// Parse reads an answer: one JSON object of texts and nulls. Names that are
-// reserved, given twice or not those of variables refuse the whole: half an
-// environment is none.
+// Parse reads an answer: one JSON object of texts and nulls. A name that is reserved,
+// duplicate or not that of a variable refuses the whole answer: half an environment is
+// useless.
 func Parse(raw []byte) ([]secret.Named, error) {
 	bad := func(why string) error { return failure("gave an answer that cannot be used: "+why, nil) }
 	tree, err := jsontree.Decode(raw, jsontree.Limits{Bytes: MaxAnswer, Depth: 1})

@@ -16,7 +16,7 @@ import (
 	"haft/internal/secret"
 )
 
-// Bounds of an answer and of what is in it.
+// Bounds of an answer and its fields.
 const (
 	maxAnswer = 1 << 20
 	maxToken  = 8 << 10
@@ -58,13 +58,13 @@ func (c *Client) check(a Ask) error {
 	return nil
 }
 
-// answer is what a server gave.
+// answer is the answer of a server.
 type answer struct {
 	access, refresh secret.Value
 	life            time.Duration // how long it is used
 }
 
-// exchange asks the server.
+// exchange sends the request to the server.
 func (c *Client) exchange(ctx context.Context, a Ask) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
@@ -96,7 +96,7 @@ func (c *Client) exchange(ctx context.Context, a Ask) (answer, error) {
 	hc.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, err := hc.Do(req)
 	if err != nil {
-		// The cause of a client holds the URL and never the body.
+		// Errors of an HTTP client contain the URL, and never the body.
 		return answer{}, unavailable(unreached(err), err)
 	}
 	defer resp.Body.Close() // only read
@@ -121,8 +121,8 @@ func unreached(err error) string {
 	return "the token endpoint cannot be reached"
 }
 
-// codes are the errors that RFC 6749 registers. Nothing else of a refusal is
-// repeated: it may hold what was sent.
+// codes are the errors that RFC 6749 registers. Nothing else of a refusal is repeated: it
+// may contain what was sent.
 var codes = map[string]string{
 	"invalid_request": "the request lacks something", "invalid_client": "the client or its secret is not accepted",
 	"invalid_grant":          "the refresh token is not accepted: it is over, withdrawn or of another client",
@@ -161,15 +161,15 @@ func read(status int, body []byte) (answer, error) {
 	return answer{access: secret.New(got.Access), refresh: secret.New(got.Refresh), life: life}, nil
 }
 
-// opaque reports whether a token is one: visible characters, not few and not many
-// (RFC 6749, A.12).
+// opaque reports whether a token has only visible characters and a sensible length (RFC
+// 6749, A.12).
 func opaque(token string) bool {
 	return len(token) >= 6 && len(token) <= maxToken &&
 		!strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// lifetime is how long a token is used: less than it is good for, since requests
-// take their time. Some servers write the number as text.
+// lifetime is how long a token is used: less than it is valid, since requests take time.
+// Some servers write the number as text.
 func lifetime(raw json.RawMessage) (time.Duration, error) {
 	text := strings.Trim(string(raw), `"`)
 	if text == "" || text == "null" {

@@ -12,46 +12,43 @@ import (
 	"haft/internal/secret"
 )
 
-// Bounds of what is kept, and for how long.
+// Bounds of the cached tokens.
 const (
-	maxKept  = 10_000
-	noExpiry = 5 * time.Minute // of tokens that do not say
-	longest  = 24 * time.Hour  // of those that say more
-	early    = 30 * time.Second
-	angry    = 5 * time.Second  // how long a refusal is believed
-	toKeep   = 10 * time.Second // for Rotated, whatever the exchange took
+	maxKept    = 10_000
+	noExpiry   = 5 * time.Minute // of tokens that do not say
+	longest    = 24 * time.Hour  // of those that say more
+	early      = 30 * time.Second
+	refusedFor = 5 * time.Second  // how long a refusal is cached
+	toKeep     = 10 * time.Second // for Rotated, whatever the exchange took
 )
 
 // Config has the settings of a client.
 type Config struct {
-	// HTTP sends requests; it is required. It decides where they may go.
+	// HTTP sends requests, and decides where they may go. It is required.
 	HTTP *http.Client
-	// Timeout bounds one exchange, and how long others are waited for before it; 0
-	// means 15 seconds.
+	// Timeout bounds one exchange, and the wait for others before it; 0 means 15 seconds.
 	Timeout time.Duration
 	// Insecure allows http.
 	Insecure bool
-	// Now tells the time; nil means [time.Now].
+	// Now returns the time; nil means [time.Now].
 	Now func() time.Time
 }
 
 // An Ask is a credential and how it is exchanged.
 type Ask struct {
 	secret.OAuth
-	// Client is the secret of the client; the zero value is that of a public one.
+	// Client is the secret of the client; the zero value means a public client.
 	Client secret.Value
 	// Refresh is the refresh token, where the grant has one.
 	Refresh secret.Value
-	// Rotated is told of the refresh token that a server gives in the place of
-	// another, Refresh or what came for it, before the exchange is over. nil means
-	// that nobody keeps it: it is used from memory. It is not part of what
-	// identifies an Ask.
+	// Rotated is called with the new refresh token that a server returns, and with the one
+	// that it replaces, before the exchange ends. If it is nil, the new one is only kept in
+	// memory. It is not part of the identity of an Ask.
 	Rotated func(ctx context.Context, prev, next secret.Value)
-	// Alone, where others use the same refresh token, waits until none of them does,
-	// and returns the one that is stored then, which may be another than Refresh.
-	// Done is called when the exchange is over and Rotated was told: that is
-	// [Config.Timeout] and 10 seconds later at most. It is not part of what identifies
-	// an Ask either.
+	// Alone waits until no other process uses the same refresh token, and returns the stored
+	// one, which may differ from Refresh. Done is called when the exchange has ended and
+	// Rotated has returned: at most [Config.Timeout] and 10 seconds later. It is not part of
+	// the identity of an Ask either. Nil means that there are no other processes.
 	Alone func(ctx context.Context) (stored secret.Value, done func(), err error)
 }
 
@@ -63,8 +60,7 @@ type Client struct {
 	kept map[[32]byte]*entry
 }
 
-// entry is what is known of one credential. What is in it is written by the one
-// who holds turn.
+// entry has the state of one credential. Only the goroutine that holds turn writes it.
 type entry struct {
 	turn    chan struct{}
 	token   secret.Value
@@ -84,7 +80,7 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg, kept: map[[32]byte]*entry{}}
 }
 
-// key identifies a credential without holding it.
+// key identifies a credential without containing it.
 func (a Ask) key() [32]byte {
 	h := sha256.New()
 	post := ""
@@ -99,7 +95,7 @@ func (a Ask) key() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// entry returns what is known of a credential.
+// entry returns the state of a credential.
 func (c *Client) entry(key [32]byte) *entry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -114,8 +110,8 @@ func (c *Client) entry(key [32]byte) *entry {
 	return e
 }
 
-// prune makes room: what is over goes, unless somebody is at it, and everything if
-// that is not enough. It holds mu.
+// prune removes expired entries that nobody uses, and all entries if that is not enough.
+// Precondition: mu is held.
 func (c *Client) prune() {
 	now := c.cfg.Now()
 	for key, e := range c.kept {
@@ -133,8 +129,8 @@ func (c *Client) prune() {
 	}
 }
 
-// Token returns an access token for a credential: the one that is there, if it is
-// good for a while, or a new one.
+// Token returns an access token for a credential: the cached one, if it is valid for a
+// while, or a new one.
 func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 	if err := c.check(a); err != nil {
 		return secret.Value{}, err
@@ -160,15 +156,15 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 		}
 		defer done()
 		if !stored.IsZero() && !stored.Equal(a.Refresh) {
-			own.Refresh = stored // somebody else got it in the place of ours
+			own.Refresh = stored // another process has replaced ours
 		}
 	}
-	// Who leaves does not end it: see the package comment. Nor does it have less time
-	// because it had to wait, or what comes for a token that is used up would be lost.
+	// A caller that leaves does not end the exchange: see the package comment. Time spent
+	// waiting does not count either: the successor of a used refresh token would be lost.
 	ctx = context.WithoutCancel(ctx)
 	got, err := c.exchange(ctx, own)
 	if err != nil {
-		e.token, e.err, e.until = secret.Value{}, err, c.cfg.Now().Add(angry)
+		e.token, e.err, e.until = secret.Value{}, err, c.cfg.Now().Add(refusedFor)
 		return secret.Value{}, err
 	}
 	e.token, e.err, e.until = got.access, nil, c.cfg.Now().Add(got.life)
@@ -178,15 +174,15 @@ func (c *Client) Token(ctx context.Context, a Ask) (secret.Value, error) {
 	return e.token, nil
 }
 
-// alone waits for others who use the same refresh token.
+// alone waits for other processes that use the same refresh token.
 func (c *Client) alone(ctx context.Context, a Ask) (stored secret.Value, done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer cancel()
 	return a.Alone(ctx)
 }
 
-// rotate remembers the refresh token that came in the place of another, also under
-// its own name: who reads the one that was kept finds the access token.
+// rotate remembers the new refresh token, also under its own key: a caller that reads the
+// stored one finds the access token.
 func (c *Client) rotate(ctx context.Context, e *entry, a Ask, got answer) {
 	e.refresh = got.refresh
 	next := a
@@ -196,7 +192,7 @@ func (c *Client) rotate(ctx context.Context, e *entry, a Ask, got answer) {
 	case other.turn <- struct{}{}:
 		other.token, other.err, other.until = e.token, nil, e.until
 		<-other.turn
-	default: // somebody exchanges it already
+	default: // it is being exchanged already
 	}
 	if a.Rotated != nil {
 		ctx, cancel := context.WithTimeout(ctx, toKeep)

@@ -1,7 +1,7 @@
 package supply
 
-// Places is places.
-func (c Config) Places(kind string) ([]string, error) { return c.places(kind) }
+// IndexHosts is hosts.
+func (c Config) IndexHosts(kind string) ([]string, error) { return c.hosts(kind) }
 
 // Imports is imports.
 func Imports(source string, names []string) []string { return imports(source, names) }

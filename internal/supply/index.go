@@ -13,21 +13,20 @@ import (
 	"haft/internal/layer"
 )
 
-// The hosts of the public indexes, and where they keep their files.
+// The hosts of the public indexes and of their files.
 var (
 	publicPip = []string{"pypi.org", "files.pythonhosted.org"}
 	publicNPM = []string{"registry.npmjs.org"}
 )
 
-// systemRoots are where systems keep the certificates that they trust.
+// systemRoots are the files of trusted certificates on various systems.
 var systemRoots = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
 	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // FromEnv reads from an environment where packages come from: HAFT_PIP_INDEX_URL,
-// HAFT_PIP_EXTRA_INDEX_URL, HAFT_NPM_REGISTRY, HAFT_WHEELS (directories, separated
-// like those of PATH), HAFT_INDEX_CA, HAFT_INDEX_PROXY, HAFT_INDEX_HOSTS (more
-// hosts that files come from), HAFT_OFFLINE and HAFT_INSTALLER. What is not set is
-// taken from the variables of pip and npm.
+// HAFT_PIP_EXTRA_INDEX_URL, HAFT_NPM_REGISTRY, HAFT_WHEELS (directories, separated as in
+// PATH), HAFT_INDEX_CA, HAFT_INDEX_PROXY, HAFT_INDEX_HOSTS (more hosts that serve files),
+// HAFT_OFFLINE and HAFT_INSTALLER. For unset ones, the variables of pip and npm are used.
 func FromEnv(env func(string) string) Config {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -73,12 +72,12 @@ func fields(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' || r == '\n' })
 }
 
-// places returns the hosts that an installer of a kind may reach, as rules for the
-// way out, with their ports.
-func (c Config) places(kind string) ([]string, error) {
-	urls, hosts := append([]string{c.Index.URL}, c.Index.Extra...), publicPip
+// hosts returns the hosts that an installer of a kind may reach, as network rules with
+// ports.
+func (c Config) hosts(kind string) ([]string, error) {
+	urls, public := append([]string{c.Index.URL}, c.Index.Extra...), publicPip
 	if kind == "npm" {
-		urls, hosts = []string{c.Index.Registry}, publicNPM
+		urls, public = []string{c.Index.Registry}, publicNPM
 	}
 	var list []string
 	for _, text := range urls {
@@ -98,29 +97,29 @@ func (c Config) places(kind string) ([]string, error) {
 		case u.Port() != "":
 			host += ":" + u.Port()
 		case slices.Contains(publicPip, host):
-			list = append(list, publicPip...) // its files are elsewhere
+			list = append(list, publicPip...) // its files are on another host
 		}
 		list = append(list, host)
 	}
 	if urls[0] == "" {
-		list = append(list, hosts...)
+		list = append(list, public...)
 	}
 	list = append(list, c.Hosts...)
 	slices.Sort(list)
 	return slices.Compact(list), nil
 }
 
-// outlet makes the way out of an installer's sandbox.
-func (c Config) outlet(kind string) (*egress.Proxy, error) {
-	places, err := c.places(kind)
+// proxy makes the proxy of the sandbox of an installer.
+func (c Config) proxy(kind string) (*egress.Proxy, error) {
+	hosts, err := c.hosts(kind)
 	if err != nil {
 		return nil, err
 	}
-	// The operator named these hosts, or left them at the public ones: whatever
-	// address the machine's name service has for them is meant.
+	// The operator named these hosts, or uses the public ones. So every address is allowed
+	// that the name service of the machine returns for them.
 	cfg := egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 	var rules egress.Rules
-	for _, p := range places {
+	for _, p := range hosts {
 		r, err := egress.ParseRule(p)
 		if err != nil {
 			return nil, err
@@ -138,7 +137,7 @@ func (c Config) outlet(kind string) (*egress.Proxy, error) {
 		Limits: egress.Limits{BytesDown: 16 << 30, Requests: 100_000}}), nil
 }
 
-// hidden are the texts of the configuration that nobody may see.
+// hidden returns the secret parts of the configuration.
 func (c Config) hidden() []string {
 	var list []string
 	for _, text := range append([]string{c.Index.URL, c.Index.Registry, c.Index.Proxy}, c.Index.Extra...) {

@@ -16,17 +16,17 @@ import (
 	"haft/sandbox"
 )
 
-// inside is where a sandbox has the directories of an installer.
+// inside is the path of the directories of an installer in its sandbox.
 const inside = "/build"
 
-// tool is an installer that was found, for one interpreter.
+// tool is an installer for one interpreter.
 type tool struct {
 	installer *layer.Installer
 	runtime   string // what layers are built for
 	digest    string // of the interpreter
 }
 
-// installer returns the installer of a kind, and what its layers are built for.
+// installer returns the installer of a kind, and the runtime that its layers are built for.
 func (s *Supply) installer(ctx context.Context, kind string, progress func(string)) (*layer.Installer, string, error) {
 	rt, err := s.find(ctx, map[string]haft.Kind{"pip": haft.KindPython, "npm": haft.KindJavaScript}[kind])
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Supply) confines(ctx context.Context) bool {
 	return err == nil && iso.Has(haft.ControlMountNS) && iso.Has(haft.ControlNetNS)
 }
 
-// equip names the programs of an installer, and returns what they need of the host.
+// equip finds the programs of an installer, and returns their mounts.
 func (s *Supply) equip(in *layer.Installer, kind string, rt *script.Runtime) ([]sandbox.Mount, error) {
 	var need []string
 	if kind == "npm" {
@@ -112,11 +112,11 @@ func (s *Supply) equip(in *layer.Installer, kind string, rt *script.Runtime) ([]
 	return mounts, nil
 }
 
-// bundledWheels is where Debian keeps the wheels that ensurepip installs.
+// bundledWheels is where Debian has the wheels that ensurepip installs.
 const bundledWheels = "/usr/share/python-wheels"
 
-// pipStart is the program that starts pip: that of the interpreter, or else the one
-// that comes with ensurepip, which can be run from its wheel.
+// pipStart is the program that starts pip: the pip of the interpreter, or else the wheel of
+// ensurepip, which can be run directly.
 func pipStart(paths []string) string {
 	return fmt.Sprintf(`
 import sys, os, glob, runpy
@@ -141,8 +141,8 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 `, pyList(paths), bundledWheels+"/pip-*.whl")
 }
 
-// pyList writes texts as a list of Python. Paths of the host come from its
-// interpreter; %q of Go is a literal of Python for what can be printed.
+// pyList writes texts as a Python list. Paths of the host come from its interpreter; %q of
+// Go is a Python literal for printable text.
 func pyList(list []string) string {
 	var quoted []string
 	for _, p := range list {
@@ -151,7 +151,7 @@ func pyList(list []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// lookPath returns the file of that name on the path, or "".
+// lookPath returns the path of a program, or "".
 func (s *Supply) lookPath(name string) string {
 	for _, dir := range filepath.SplitList(s.cfg.Path) {
 		file := filepath.Join(dir, name)
@@ -165,8 +165,8 @@ func (s *Supply) lookPath(name string) string {
 	return ""
 }
 
-// isScript reports whether a file is one for another program, such as the shims
-// of version managers, which find nothing in a sandbox.
+// isScript reports whether a file is a script, such as the shims of version managers, which
+// do not work in a sandbox.
 func isScript(file string) bool {
 	f, err := os.Open(file)
 	if err != nil {
@@ -178,7 +178,7 @@ func isScript(file string) bool {
 	return err != nil || string(head[:n]) == "#!"
 }
 
-// findNPM returns the program npm-cli.js and the directory that it needs.
+// findNPM returns the path of npm-cli.js, and the directory that it needs.
 func (s *Supply) findNPM(node string) (file, dir string) {
 	var list []string
 	for _, d := range filepath.SplitList(s.cfg.Path) {
@@ -203,7 +203,7 @@ func (s *Supply) findNPM(node string) (file, dir string) {
 	return "", ""
 }
 
-// runner returns what runs the commands of an installer.
+// runner returns a function that runs the commands of an installer.
 func (s *Supply) runner(kind string, confines bool, mounts []sandbox.Mount) layer.Run {
 	return func(ctx context.Context, c layer.Command) (sandbox.Exit, error) {
 		spec := c.Spec()
@@ -213,7 +213,7 @@ func (s *Supply) runner(kind string, confines bool, mounts []sandbox.Mount) laye
 			spec.Network = sandbox.NetworkFull // no code of a package runs: see installer
 		}
 		if confines && c.Network {
-			proxy, err := s.cfg.outlet(kind)
+			proxy, err := s.cfg.proxy(kind)
 			if err != nil {
 				return sandbox.Exit{}, err
 			}
@@ -229,7 +229,7 @@ func (s *Supply) runner(kind string, confines bool, mounts []sandbox.Mount) laye
 	}
 }
 
-// redactor takes the credentials of the index out of texts.
+// redactor returns a function that removes the credentials of the index from texts.
 func (s *Supply) redactor() func(string) string {
 	hidden := s.cfg.hidden()
 	return func(text string) string {
@@ -240,7 +240,7 @@ func (s *Supply) redactor() func(string) string {
 	}
 }
 
-// runtime asks an interpreter what layers are built for, or remembers it.
+// runtime asks an interpreter for the runtime that layers are built for, or remembers it.
 func (s *Supply) runtime(ctx context.Context, in *layer.Installer, kind, digest string) (string, error) {
 	name := fmt.Sprintf("runtime-%s-%s-%t", kind, digest, s.cfg.Scripts)
 	if text, ok := s.recall(name); ok {
@@ -254,14 +254,14 @@ func (s *Supply) runtime(ctx context.Context, in *layer.Installer, kind, digest 
 	return text, nil
 }
 
-// uvNeeds is what is fetched where uv is asked for and is not there.
+// uvNeeds is the requirement for uv, if it is configured and not installed.
 const uvNeeds = "uv>=0.5"
 
-// uvInside is where a sandbox has it. The layer's own path may be one that a sandbox
-// keeps for itself, such as below /tmp.
+// uvInside is the path of uv in a sandbox. The path of the layer may be one that a sandbox
+// uses itself, such as below /tmp.
 const uvInside = "/opt/haft/uv"
 
-// fetchUV installs uv into a layer, by pip, and has in use it.
+// fetchUV installs uv into a layer with pip, and makes in use it.
 func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime string, mounts []sandbox.Mount,
 	progress func(string)) error {
 	set, err := requirement.Parse("the installer", []string{uvNeeds}, nil)
@@ -270,7 +270,7 @@ func (s *Supply) fetchUV(ctx context.Context, in *layer.Installer, runtime strin
 	}
 	text, known := s.recall("uv-" + safeName(runtime))
 	if !known {
-		tell(progress, "fetching uv")
+		report(progress, "fetching uv")
 		if text, err = in.Resolve(ctx, "pip", set, progress); err != nil {
 			return err
 		}

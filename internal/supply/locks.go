@@ -16,40 +16,40 @@ import (
 	"haft/internal/requirement"
 )
 
-// A LockStore keeps texts about packages, by organisation and id.
+// A LockStore stores texts about packages, by organisation and id.
 type LockStore interface {
 	// PackageLock returns a text, or [haft.CodeNotFound].
 	PackageLock(ctx context.Context, org, id string) (string, error)
-	// PutPackageLock keeps a text, and returns the one that is kept: without renew that
-	// is the one that was there.
+	// PutPackageLock stores a text, and returns the stored one: without renew that is the
+	// text that was there before.
 	PutPackageLock(ctx context.Context, org, id, text string, renew bool, now time.Time) (string, error)
 }
 
-// A Locker keeps the locks of tools in the store, and gives calls their packages.
+// A Locker keeps the locks of tools in the store, and opens the packages of calls.
 //
-// What an organisation's set of requirements was resolved to is kept under
-// "set:DIGEST", and the lists of packages under "sha256:DIGEST". A version names
-// its lists. If its organisation's sandbox configuration asks for more than the
-// version was locked with, both are resolved together, once for the version, and
-// kept under "version:DIGEST".
+// The lock of a set of requirements is stored under "set:DIGEST", and lock files under
+// "sha256:DIGEST". A version names its lock files. If the sandbox configuration of its
+// organisation requires more than the version was locked with, both are resolved together,
+// once for the version, and stored under "version:DIGEST".
 type Locker struct {
 	Store  LockStore
 	Supply *Supply
-	// Shared returns what the sandbox configuration of an organisation asks for; nil
-	// means nothing.
+	// Shared returns the requirements in the sandbox configuration of an organisation; nil
+	// means none.
 	Shared func(ctx context.Context, org string) (haft.Requirements, error)
-	// Progress, if not nil, is told what goes on, and "" when it is over: for the person
-	// at the terminal.
+	// Progress, if not nil, is called with lines of progress, and with "" at the end: for the
+	// person at the terminal.
 	Progress func(line string)
 
 	mu    sync.Mutex
 	known map[string][]Lock // by what of a version they depend on
 }
 
-// maxKnown is how many locks are kept in memory.
+// maxKnown is the number of cached locks.
 const maxKnown = 512
 
-// needed returns all that a tool and its organisation ask for.
+// needed returns the requirements of a tool together with those of its organisation, and its
+// own.
 func needed(kind haft.Kind, needs, more haft.Requirements, source string) (all, own requirement.Set, err error) {
 	if own, err = requirement.Parse("the tool", needs.Pip, needs.NPM); err != nil {
 		return all, own, err
@@ -76,12 +76,12 @@ func needed(kind haft.Kind, needs, more haft.Requirements, source string) (all, 
 	return all, own, err
 }
 
-// scripted reports whether tools of a kind have packages.
+// scripted reports whether tools of a kind can have packages.
 func scripted(kind haft.Kind) bool {
 	return slices.Contains([]haft.Kind{haft.KindPython, haft.KindTypeScript, haft.KindJavaScript}, kind)
 }
 
-// Lock is what the registry locks drafts with.
+// Lock locks a draft for the registry.
 func (l *Locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error) {
 	if !scripted(d.Kind) {
 		return d.Needs, haft.Lock{}, nil
@@ -108,7 +108,8 @@ func (l *Locker) Lock(ctx context.Context, org string, d haft.Draft) (haft.Requi
 	return needs, lock, err
 }
 
-// progress returns what reports lines also to l.Progress, and what reports the end.
+// progress returns a function that reports lines to also and to l.Progress, and one that
+// reports the end.
 func (l *Locker) progress(also func(string)) (progress func(string), done func()) {
 	if l.Progress == nil {
 		return also, func() {}
@@ -127,7 +128,7 @@ func (l *Locker) progress(also func(string)) (progress func(string), done func()
 		}
 }
 
-// resolve returns the lock of a set that is kept under id, or finds and keeps it.
+// resolve returns the lock that is stored under id, or finds and stores it.
 func (l *Locker) resolve(ctx context.Context, org, id string, set requirement.Set, renew bool,
 	progress func(string)) (haft.Lock, error) {
 	var lock haft.Lock
@@ -167,7 +168,7 @@ func (l *Locker) resolve(ctx context.Context, org, id string, set requirement.Se
 	return lock, decodeLock(kept, &lock)
 }
 
-// decodeLock reads a lock as it is kept.
+// decodeLock reads a stored lock.
 func decodeLock(text string, lock *haft.Lock) error {
 	*lock = haft.Lock{}
 	if err := json.Unmarshal([]byte(text), lock); err != nil {
@@ -176,7 +177,7 @@ func decodeLock(text string, lock *haft.Lock) error {
 	return nil
 }
 
-// texts reads the lists of packages that a lock names.
+// texts reads the lock files that a lock names.
 func (l *Locker) texts(ctx context.Context, org string, lock haft.Lock) ([]Lock, error) {
 	var list []Lock
 	for _, e := range []Lock{{Kind: "pip", Text: []byte(lock.Pip)}, {Kind: "npm", Text: []byte(lock.NPM)}} {
@@ -211,7 +212,7 @@ func (l *Locker) Open(ctx context.Context, org string, v haft.Version, more haft
 	return l.Supply.Open(ctx, locks, v.Source, progress)
 }
 
-// Locks returns the locks that a version runs with now.
+// Locks returns the lock files that a version runs with now.
 func (l *Locker) Locks(ctx context.Context, org string, v haft.Version, more haft.Requirements,
 	progress func(string)) ([]Lock, error) {
 	plain := len(more.Pip)+len(more.NPM) == 0
@@ -241,8 +242,8 @@ func (l *Locker) Locks(ctx context.Context, org string, v haft.Version, more haf
 	return locks, nil
 }
 
-// lockOf returns the lock of a version: its own, or one for all that it and the
-// organisation ask for.
+// lockOf returns the lock of a version: its own, or one for its requirements together with
+// those of the organisation.
 func (l *Locker) lockOf(ctx context.Context, org string, v haft.Version, more haft.Requirements,
 	progress func(string)) (haft.Lock, error) {
 	if len(more.Pip)+len(more.NPM) == 0 && v.Lock != (haft.Lock{}) {
@@ -259,8 +260,8 @@ func (l *Locker) lockOf(ctx context.Context, org string, v haft.Version, more ha
 	return l.resolve(ctx, org, "version:"+hex.EncodeToString(sum[:]), all, false, progress)
 }
 
-// LayersOf returns what gives a source that is being registered with a lock its packages,
-// or nil if it needs none.
+// LayersOf returns a function that opens the packages of a source that is being registered
+// with a lock, or nil if it needs none.
 func (l *Locker) LayersOf(org string, lock haft.Lock,
 	source []byte) func(context.Context) ([]executor.Layer, error) {
 	if lock == (haft.Lock{}) {
@@ -277,7 +278,7 @@ func (l *Locker) LayersOf(org string, lock haft.Lock,
 		if err != nil {
 			return nil, err
 		}
-		// The supply itself keeps them for longer than a schema takes to be derived.
+		// The supply keeps them open for longer than deriving a schema takes.
 		release()
 		return layers, nil
 	}

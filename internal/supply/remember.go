@@ -16,15 +16,15 @@ import (
 	"haft/internal/requirement"
 )
 
-// safeName makes a name of a file of any text.
+// safeName makes a file name of any text.
 func safeName(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// LockOnce is Lock for callers that keep nothing themselves: what was found for a
-// set is found again, until renew is true. It is remembered beside the layers, for
-// the interpreter and the index that it was found with.
+// LockOnce is Lock for callers that store nothing: it remembers the locks of a set beside
+// the layers, for the interpreter and the index that they were found with. With renew it
+// finds them again.
 func (s *Supply) LockOnce(ctx context.Context, set requirement.Set, renew bool, progress func(string)) ([]Lock, error) {
 	var locks []Lock
 	for _, kind := range kinds(set) {
@@ -56,9 +56,8 @@ func (s *Supply) LockOnce(ctx context.Context, set requirement.Set, renew bool, 
 	return locks, nil
 }
 
-// Provide has the packages of a set installed for a source, and returns them, as
-// [Supply.Open] does. What was found for the set once is found again, until
-// renew is true.
+// Provide installs the packages of a set for a source and returns them, as [Supply.Open]
+// does. It remembers the locks of the set, as [Supply.LockOnce] does.
 func (s *Supply) Provide(ctx context.Context, set requirement.Set, source []byte, renew bool,
 	progress func(string)) ([]executor.Layer, func(), error) {
 	if set.Empty() {
@@ -71,8 +70,8 @@ func (s *Supply) Provide(ctx context.Context, set requirement.Set, source []byte
 	return s.Open(ctx, locks, string(source), progress)
 }
 
-// recall returns what was remembered under a name. The directory is ours, as the
-// layers are.
+// recall returns the text that was remembered under a name. The directory is trusted, like
+// the layers.
 func (s *Supply) recall(name string) ([]byte, bool) {
 	f, err := os.Open(filepath.Join(s.cfg.Dir, "known", name))
 	if err != nil {
@@ -83,8 +82,7 @@ func (s *Supply) recall(name string) ([]byte, bool) {
 	if err != nil || len(text) > requirement.MaxLock {
 		return nil, false
 	}
-	// The first line is the hash of the rest: a file that was cut short by a crash
-	// is none.
+	// The first line is the hash of the rest: a file that a crash cut short does not count.
 	sum, rest, ok := strings.Cut(string(text), "\n")
 	if want := sha256.Sum256([]byte(rest)); !ok || sum != hex.EncodeToString(want[:]) {
 		return nil, false
@@ -92,7 +90,7 @@ func (s *Supply) recall(name string) ([]byte, bool) {
 	return []byte(rest), true
 }
 
-// remember keeps a text. If that fails it is found out again the next time.
+// remember stores a text. If that fails, the next process finds it out again.
 func (s *Supply) remember(name string, text []byte) {
 	dir := filepath.Join(s.cfg.Dir, "known")
 	err := os.MkdirAll(dir, 0o700)

@@ -18,38 +18,38 @@ import (
 	"haft/sandbox"
 )
 
-// Config says where packages come from and where they are kept. Dir is required.
+// Config says where packages come from and where layers are stored. Dir is required.
 type Config struct {
-	// Dir is where layers are kept. It is made when it is needed first.
+	// Dir is the directory of the layers. It is made at first use.
 	Dir   string
 	Index layer.Index
-	// Hosts are more hosts that files of the index come from, as network rules.
+	// Hosts are more hosts that serve files of the index, as network rules.
 	Hosts []string
 	// Installer is "auto", "uv" or "pip"; "" means auto.
 	Installer string
-	// Source lets packages be built from source, and Scripts lets npm packages run
-	// their scripts: both run code of the packages, in the sandbox.
+	// Source allows packages to be built from source, and Scripts allows npm packages to run
+	// their scripts. Both run code of the packages, in the sandbox.
 	Source, Scripts bool
-	// Limits are those of each step; zero fields are what installing takes.
+	// Limits bound each step of an installation; zero fields get defaults.
 	Limits haft.Limits
-	// Verify compares all files of a layer with their hashes before its first use
-	// in this process, instead of their sizes.
+	// Verify compares all files of a layer with their hashes before its first use in this
+	// process. Without it only sizes are compared.
 	Verify bool
-	// MaxBytes is how much all layers together should take: after a build those
-	// that are not used give way. 0 means 20 GiB.
+	// MaxBytes is the intended size of all layers together: after a build, unused layers are
+	// removed. 0 means 20 GiB.
 	MaxBytes int64
 	// Need refuses to install with less isolation than this.
 	Need sandbox.Need
-	// Path is where installers are looked for, in the form of $PATH.
+	// Path is the search path for installers, in the form of $PATH.
 	Path string
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }
 
-// defaultMaxBytes is what layers may take together if nobody says.
+// defaultMaxBytes is the default of [Config.MaxBytes].
 const defaultMaxBytes = 20 << 30
 
-// spare is how long a layer is kept though there is no room, after its last use.
+// spare is how long an unused layer is kept even if all layers together are too large.
 const spare = time.Hour
 
 // A Finder finds interpreters, as [script.Finder.Find] does for one configuration.
@@ -75,7 +75,7 @@ type Supply struct {
 
 	mu    sync.Mutex
 	tools map[string]*tool // by kind
-	kept  map[string]*kept // layers that are open, by digest
+	kept  map[string]*kept // open layers, by digest
 }
 
 // New returns a supply that installs in provider.
@@ -139,8 +139,8 @@ func kinds(set requirement.Set) []string {
 	return list
 }
 
-// Lock finds the exact packages for what is needed. Progress, if not nil, is told
-// what goes on, in lines.
+// Lock finds the exact packages for a set of requirements. Progress, if not nil, is called
+// with lines of progress.
 func (s *Supply) Lock(ctx context.Context, set requirement.Set, progress func(string)) ([]Lock, error) {
 	var locks []Lock
 	for _, kind := range kinds(set) {
@@ -148,7 +148,7 @@ func (s *Supply) Lock(ctx context.Context, set requirement.Set, progress func(st
 		if err != nil {
 			return nil, err
 		}
-		tell(progress, "finding the exact packages ("+kind+")")
+		report(progress, "finding the exact packages ("+kind+")")
 		text, err := in.Resolve(ctx, kind, set, progress)
 		if err != nil {
 			return nil, err
@@ -158,15 +158,15 @@ func (s *Supply) Lock(ctx context.Context, set requirement.Set, progress func(st
 	return locks, nil
 }
 
-// tell passes a line on, if anybody listens.
-func tell(progress func(string), line string) {
+// report passes a line to progress, if it is not nil.
+func report(progress func(string), line string) {
 	if progress != nil {
 		progress(line)
 	}
 }
 
-// Open returns the layers of locks, installed if they are not there. Source is the
-// tool's, for what it imports. Release gives them back, when the call has ended.
+// Open returns the layers of locks, and installs missing ones. Source is that of the tool,
+// for its imports. Release gives the layers back when the call has ended.
 func (s *Supply) Open(ctx context.Context, locks []Lock, source string,
 	progress func(string)) (list []executor.Layer, release func(), err error) {
 	var done []func()
@@ -217,23 +217,23 @@ func (s *Supply) Ready(locks []Lock) bool {
 	})
 }
 
-// want names the layer of a lock.
+// want identifies the layer of a lock.
 func (l Lock) want(runtime string) layer.Want {
 	return layer.Want{Kind: l.Kind, Runtime: runtime, Lock: l.Text}
 }
 
-// kept is a layer that stays open for a while after its last use: longer than
-// sandboxes are kept ready, so that those can be replaced without a call.
+// kept is a layer that stays open for a while after its last use. That is longer than
+// sandboxes stay idle, so that those can be replaced without a call.
 type kept struct {
 	layer *layer.Layer
 	names []string // what can be imported from it
 	idle  *time.Timer
 }
 
-// keepFor is how long a layer stays open without being used.
+// keepFor is how long an unused layer stays open.
 const keepFor = 15 * time.Minute
 
-// open returns a layer, for one use, and the modules in it.
+// open returns a layer for one use, and its modules.
 func (s *Supply) open(ctx context.Context, lock Lock, progress func(string)) (*layer.Layer, []string, error) {
 	in, runtime, err := s.installer(ctx, lock.Kind, progress)
 	if err != nil {
@@ -266,7 +266,7 @@ func (s *Supply) open(ctx context.Context, lock Lock, progress func(string)) (*l
 	return l, names, nil
 }
 
-// held returns a layer that is open already, for one more use, or nil.
+// held returns an open layer for one more use, or nil.
 func (s *Supply) held(digest string) (*layer.Layer, []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -287,7 +287,7 @@ func (s *Supply) keep(digest string, l *layer.Layer, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.kept == nil || s.kept[digest] != nil {
-		return // closed, or another was quicker
+		return // closed, or another goroutine was faster
 	}
 	own, ok := l.Hold()
 	if !ok {
@@ -305,7 +305,7 @@ func (s *Supply) keep(digest string, l *layer.Layer, names []string) {
 	s.kept[digest] = k
 }
 
-// tidy makes room, if there is too little.
+// tidy removes unused layers if all together are too large.
 func (s *Supply) tidy(ctx context.Context, st *layer.Store) {
 	swept, err := st.GC(ctx, s.cfg.MaxBytes, spare)
 	if err != nil {
@@ -318,11 +318,11 @@ func (s *Supply) tidy(ctx context.Context, st *layer.Store) {
 	}
 }
 
-// moduleNames lists what Python can import from a directory.
+// moduleNames lists the modules that Python can import from a directory.
 func moduleNames(dir string) []string {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return nil // nothing is imported ahead, no more
+		return nil // then no module is imported ahead
 	}
 	var list []string
 	for _, e := range entries {
@@ -335,11 +335,11 @@ func moduleNames(dir string) []string {
 	return list
 }
 
-// maxSource is how much of a source is looked at for imports.
+// maxSource is how much of a source is searched for imports.
 const maxSource = 64 << 10
 
-// imports lists the modules that a source imports, in lines that begin with it,
-// from packages that are called like one of names.
+// imports lists the modules in import statements at the beginning of a line, if their
+// package is in names.
 func imports(source string, names []string) []string {
 	var list []string
 	add := func(module string) {
@@ -366,7 +366,7 @@ func imports(source string, names []string) []string {
 	return list
 }
 
-// identifier reports whether a text is names of modules with dots between them.
+// identifier reports whether a text is a dotted name of a module.
 func identifier(text string) bool {
 	for part := range strings.SplitSeq(text, ".") {
 		if part == "" || strings.Trim(part, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" {
@@ -376,5 +376,5 @@ func identifier(text string) bool {
 	return true
 }
 
-// Dir is where the layers are.
+// Dir is the directory of the layers.
 func (s *Supply) Dir() string { return s.cfg.Dir }

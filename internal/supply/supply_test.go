@@ -26,7 +26,7 @@ func TestFromEnv(t *testing.T) {
 	if diff := cmp.Diff([]string{dir}, c.Index.Wheels); diff != "" {
 		t.Errorf("wheels (-want +got):\n%s", diff)
 	}
-	places, err := c.Places("pip")
+	places, err := c.IndexHosts("pip")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,13 @@ func TestFromEnv(t *testing.T) {
 	if diff := cmp.Diff(want, places); diff != "" {
 		t.Errorf("places (-want +got):\n%s", diff)
 	}
-	public, err := supply.Config{}.Places("npm")
+	public, err := supply.Config{}.IndexHosts("npm")
 	if err != nil || fmt.Sprint(public) != "[registry.npmjs.org]" {
 		t.Errorf("public npm: %v, %v", public, err)
 	}
 	for _, bad := range []string{"file:///etc/passwd", "ftp://x.example.com", "https://", "%zz"} {
 		c.Index.URL = bad
-		if _, err := c.Places("pip"); err == nil {
+		if _, err := c.IndexHosts("pip"); err == nil {
 			t.Errorf("an index %q is accepted", bad)
 		}
 	}
