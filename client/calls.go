@@ -1,13 +1,12 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
 	"net/http"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"haft"
@@ -47,12 +46,14 @@ func body(c haft.Call) (callBody, error) {
 	}, nil
 }
 
-// trace is the header that continues a trace.
-func trace(parent string) http.Header {
-	if parent == "" {
-		return nil
+// post is the request that makes a call.
+func post(call haft.Call, body callBody) query {
+	q := query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: body,
+		again: call.IdempotencyKey != "", result: true}
+	if call.Trace != "" {
+		q.header = http.Header{"Traceparent": {call.Trace}}
 	}
-	return http.Header{"Traceparent": {parent}}
+	return q
 }
 
 // Call implements [haft.Caller]. The id of c counts for nothing: the server gives
@@ -62,18 +63,7 @@ func (c *Client) Call(ctx context.Context, call haft.Call) (*haft.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	return c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b,
-		header: trace(call.Trace), again: call.IdempotencyKey != ""})
-}
-
-// called reads the result of a call.
-func (c *Client) called(ctx context.Context, q query) (*haft.Result, error) {
-	q.result = true
-	res := &haft.Result{}
-	if err := c.read(ctx, q, res); err != nil {
-		return nil, err
-	}
-	return res, nil
+	return get[haft.Result](ctx, c, post(call, b))
 }
 
 // Submit implements [haft.Caller].
@@ -83,8 +73,7 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 		return nil, err
 	}
 	b.Wait = new(bool)
-	res, err := c.called(ctx, query{method: http.MethodPost, path: "/v1/calls", as: call.Principal, body: b,
-		header: trace(call.Trace), again: call.IdempotencyKey != ""})
+	res, err := get[haft.Result](ctx, c, post(call, b))
 	if err != nil {
 		return nil, err
 	}
@@ -109,12 +98,9 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 
 // Cancel implements [haft.Caller].
 func (c *Client) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
-	at, err := part("call", string(id))
-	if err != nil {
-		return err
-	}
 	// Cancelling a call twice changes nothing.
-	return c.read(ctx, query{method: http.MethodPost, path: "/v1/calls" + at + "/cancel", as: p, again: true}, nil)
+	return c.read(ctx, query{method: http.MethodPost, path: "/v1/calls", item: &item{"call", string(id), "/cancel"},
+		as: p, again: true}, nil)
 }
 
 // Batch implements [haft.Planner]. All calls are on behalf of one principal, but
@@ -124,7 +110,8 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 		return []*haft.Result{}, nil
 	}
 	list := make([]callBody, len(calls))
-	again := true
+	q := post(calls[0], callBody{})
+	q.path, q.as, q.result = "/v1/calls/batch", haft.Principal{}, false
 	for i, call := range calls {
 		b, err := body(call)
 		if err != nil {
@@ -134,14 +121,13 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 			return nil, err
 		}
 		list[i] = b
-		again = again && call.IdempotencyKey != ""
+		q.again = q.again && call.IdempotencyKey != ""
 	}
-	var out struct {
+	q.body = map[string]any{"calls": list}
+	out, err := get[struct {
 		Results []*haft.Result `json:"results"`
-	}
-	q := query{method: http.MethodPost, path: "/v1/calls/batch", body: map[string]any{"calls": list},
-		header: trace(calls[0].Trace), again: again}
-	if err := c.read(ctx, q, &out); err != nil {
+	}](ctx, c, q)
+	if err != nil {
 		return nil, err
 	}
 	if len(out.Results) != len(calls) {
@@ -153,39 +139,22 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 
 // Run implements [haft.Planner].
 func (c *Client) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	return fetched[haft.Chain](ctx, c, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan})
+	return get[haft.Chain](ctx, c, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan})
 }
 
 // Chain implements [haft.Planner].
 func (c *Client) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
-	at, err := part("chain", string(id))
-	if err != nil {
-		return nil, err
-	}
-	return fetched[haft.Chain](ctx, c, query{path: "/v1/chains" + at, as: p})
+	return get[haft.Chain](ctx, c, query{path: "/v1/chains", item: &item{"chain", string(id), ""}, as: p})
+}
+
+// record is the request for a call.
+func record(p haft.Principal, id haft.CallID) query {
+	return query{path: "/v1/calls", item: &item{"call", string(id), ""}, as: p}
 }
 
 // Record implements [haft.CallHistory].
 func (c *Client) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	return c.record(ctx, p, id, 0)
-}
-
-// record looks at a call, and waits so long for its end.
-func (c *Client) record(ctx context.Context, p haft.Principal, id haft.CallID,
-	wait time.Duration) (*haft.Record, error) {
-	at, err := part("call", string(id))
-	if err != nil {
-		return nil, err
-	}
-	q := query{path: "/v1/calls" + at, as: p}
-	if wait > 0 {
-		q.values = url.Values{"wait": {strconv.FormatFloat(wait.Seconds(), 'f', 3, 64)}}
-	}
-	out := &haft.Record{}
-	if err := c.read(ctx, q, out); err != nil {
-		return nil, err
-	}
-	return out, nil
+	return get[haft.Record](ctx, c, record(p, id))
 }
 
 // oneWait is how long one request waits for the end of a call: less than what
@@ -194,8 +163,10 @@ const oneWait = 50 * time.Second
 
 // Wait returns the result of a call when it has ended or waits for a person.
 func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	q := record(p, id)
+	q.values = params("wait", strconv.FormatFloat(oneWait.Seconds(), 'f', 3, 64))
 	for {
-		r, err := c.record(ctx, p, id, oneWait)
+		r, err := get[haft.Record](ctx, c, q)
 		if err != nil {
 			return nil, err
 		}
@@ -212,52 +183,16 @@ func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 
 // Records implements [haft.CallHistory].
 func (c *Client) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
-	v := url.Values{}
-	set(v, "user", f.User)
-	set(v, "agent", f.Agent)
-	set(v, "tool", f.Tool)
-	set(v, "turn", f.Turn)
-	set(v, "parent", string(f.Parent))
-	set(v, "chain", string(f.Chain))
-	if f.Oldest {
-		v.Set("sort", "created")
-	}
-	set(v, "before", string(f.Before))
-	setTime(v, "since", f.Since)
-	setTime(v, "until", f.Until)
-	statuses := make([]string, len(f.Status))
-	for i, s := range f.Status {
-		statuses[i] = string(s)
-	}
-	set(v, "status", strings.Join(statuses, ","))
-	limit := f.Limit
-	if limit <= 0 {
-		limit = 50
-	}
-	return list[haft.Record](ctx, c, query{path: "/v1/calls", values: v, as: p}, limit)
-}
-
-// set adds a value that is not empty.
-func set(v url.Values, name, text string) {
-	if text != "" {
-		v.Set(name, text)
-	}
-}
-
-// setTime adds a time that is one.
-func setTime(v url.Values, name string, t time.Time) {
-	if !t.IsZero() {
-		v.Set(name, t.UTC().Format(time.RFC3339Nano))
-	}
+	return list[haft.Record](ctx, c, query{path: "/v1/calls", as: p, values: params("user", f.User, "agent", f.Agent,
+		"tool", f.Tool, "turn", f.Turn, "parent", string(f.Parent), "chain", string(f.Chain),
+		"sort", yes(f.Oldest, "created"), "before", string(f.Before), "since", instant(f.Since),
+		"until", instant(f.Until), "status", commas(f.Status))}, cmp.Or(max(f.Limit, 0), 50))
 }
 
 // Replay implements [haft.CallHistory].
 func (c *Client) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	at, err := part("call", string(id))
-	if err != nil {
-		return nil, err
-	}
-	return c.called(ctx, query{method: http.MethodPost, path: "/v1/calls" + at + "/replay", as: p})
+	return get[haft.Result](ctx, c, query{method: http.MethodPost, path: "/v1/calls",
+		item: &item{"call", string(id), "/replay"}, as: p, result: true})
 }
 
 // Explain says what the rules would decide about a call, and why: JSON as the

@@ -9,10 +9,9 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"math/rand/v2"
-	"net/url"
 	"strconv"
-	"strings"
 	"time"
 
 	"haft"
@@ -33,36 +32,25 @@ var errEnough = errors.New("enough")
 // on after the last event.
 func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
 	error] {
-	v := url.Values{}
-	set(v, "call", string(f.Call))
-	set(v, "user", f.User)
-	set(v, "agent", f.Agent)
-	set(v, "tool", f.Tool)
-	types := make([]string, len(f.Types))
-	for i, t := range f.Types {
-		types[i] = string(t)
-	}
-	set(v, "type", strings.Join(types, ","))
-	return c.watch(ctx, query{path: "/v1/events", as: p, values: v}, after, false)
+	return c.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(f.Call), "user", f.User,
+		"agent", f.Agent, "tool", f.Tool, "type", commas(f.Types))}, after, false)
 }
 
 // WatchCall yields the events of one call after the one with that cursor, 0
 // meaning from the first on, until it has ended.
 func (c *Client) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
 	error] {
-	if _, err := part("call", string(id)); err != nil {
-		return failed[haft.Event](err)
+	if id == "" {
+		return func(yield func(haft.Event, error) bool) {
+			yield(haft.Event{}, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such call"})
+		}
 	}
-	return c.watch(ctx, query{path: "/v1/events", as: p, values: url.Values{"call": {string(id)}}}, after, true)
+	return c.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(id))}, after, true)
 }
 
 // EventsOf lists the events of one call that have happened.
 func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {
-	at, err := part("call", string(id))
-	if err != nil {
-		return failed[haft.Event](err)
-	}
-	return list[haft.Event](ctx, c, query{path: "/v1/calls" + at + "/events", as: p}, 0)
+	return list[haft.Event](ctx, c, query{path: "/v1/calls", item: &item{"call", string(id), "/events"}, as: p}, 0)
 }
 
 // watch follows a stream over all cuts. Once ends it with the end of a call.
@@ -108,11 +96,8 @@ const lively = 20 * time.Second
 func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (heard bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	values := url.Values{}
-	for name, v := range q.values {
-		values[name] = v
-	}
-	values.Set("after", strconv.FormatInt(*at, 10))
+	values := params("after", strconv.FormatInt(*at, 10))
+	maps.Copy(values, q.values)
 	q.values = values
 	res, err := c.send(ctx, q)
 	if err != nil {

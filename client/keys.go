@@ -4,7 +4,6 @@ import (
 	"context"
 	"iter"
 	"net/http"
-	"net/url"
 	"time"
 
 	"haft"
@@ -23,16 +22,10 @@ type Secret struct {
 	Updated time.Time       `json:"updated_at"`
 }
 
-// secretAt is where a secret is: of the organisation, or of an agent.
-func secretAt(agent, name string) (string, url.Values, error) {
-	at, err := part("secret", name)
-	return "/v1/secrets" + at, ofAgent(agent), err
-}
-
-func ofAgent(agent string) url.Values {
-	v := url.Values{}
-	set(v, "agent", agent)
-	return v
+// secretQuery is a request about a secret of the organisation, or of an agent.
+func secretQuery(p haft.Principal, method, agent, name string) query {
+	return query{method: method, path: "/v1/secrets", item: &item{"secret", name, ""}, values: params("agent", agent),
+		as: p}
 }
 
 // PutSecret stores a variable for all calls of the organisation, or for those of
@@ -44,20 +37,18 @@ func (c *Client) PutSecret(ctx context.Context, p haft.Principal, agent, name, v
 // BindSecret stores a variable, and where it may go: nil means where the one that
 // is there may, and no hosts means everywhere.
 func (c *Client) BindSecret(ctx context.Context, p haft.Principal, agent, name, value string, b *secret.Binding) error {
-	at, of, err := secretAt(agent, name)
-	if err != nil {
-		return err
-	}
-	return c.read(ctx, query{method: http.MethodPut, path: at, values: of, as: p, again: true, body: struct {
+	q := secretQuery(p, http.MethodPut, agent, name)
+	q.again, q.body = true, struct {
 		Value string          `json:"value"`
 		Bound *secret.Binding `json:"bound,omitempty"`
-	}{value, b}}, nil)
+	}{value, b}
+	return c.read(ctx, q, nil)
 }
 
 // Secrets says which variables are stored for the organisation, or for one agent.
 func (c *Client) Secrets(ctx context.Context, p haft.Principal, agent string) ([]Secret, error) {
 	var all []Secret
-	for s, err := range list[Secret](ctx, c, query{path: "/v1/secrets", values: ofAgent(agent), as: p}, 0) {
+	for s, err := range list[Secret](ctx, c, query{path: "/v1/secrets", values: params("agent", agent), as: p}, 0) {
 		if err != nil {
 			return nil, err
 		}
@@ -68,11 +59,7 @@ func (c *Client) Secrets(ctx context.Context, p haft.Principal, agent string) ([
 
 // RemoveSecret removes a stored variable.
 func (c *Client) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
-	at, of, err := secretAt(agent, name)
-	if err != nil {
-		return err
-	}
-	return c.read(ctx, query{method: http.MethodDelete, path: at, values: of, as: p}, nil)
+	return c.read(ctx, secretQuery(p, http.MethodDelete, agent, name), nil)
 }
 
 // issued is a key with its text, which is shown once.
@@ -106,35 +93,23 @@ func (c *Client) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key,
 // overlap.
 func (c *Client) RotateKey(ctx context.Context, p haft.Principal, id string,
 	overlap haft.Millis) (auth.Key, string, error) {
-	at, err := part("key", id)
-	if err != nil {
-		return auth.Key{}, "", err
-	}
 	var out issued
-	err = c.read(ctx, query{method: http.MethodPost, path: "/v1/keys" + at + "/rotate", as: p, body: struct {
-		Overlap haft.Millis `json:"overlap_ms,omitempty"`
-	}{overlap}}, &out)
+	err := c.read(ctx, query{method: http.MethodPost, path: "/v1/keys", item: &item{"key", id, "/rotate"}, as: p,
+		body: struct {
+			Overlap haft.Millis `json:"overlap_ms,omitempty"`
+		}{overlap}}, &out)
 	return out.Key, out.Secret, err
 }
 
 // DisableKey refuses a key from now on, and keeps it.
-func (c *Client) DisableKey(ctx context.Context, p haft.Principal, id string) (auth.Key, error) {
-	at, err := part("key", id)
-	if err != nil {
-		return auth.Key{}, err
-	}
-	yes := true
-	var out auth.Key
-	err = c.read(ctx, query{method: http.MethodPatch, path: "/v1/keys" + at, as: p,
-		body: auth.KeyState{Disabled: &yes}}, &out)
-	return out, err
+func (c *Client) DisableKey(ctx context.Context, p haft.Principal, id string) (k auth.Key, err error) {
+	disabled := true
+	err = c.read(ctx, query{method: http.MethodPatch, path: "/v1/keys", item: &item{"key", id, ""}, as: p,
+		body: auth.KeyState{Disabled: &disabled}}, &k)
+	return k, err
 }
 
 // RemoveKey removes a key. It is refused from then on.
 func (c *Client) RemoveKey(ctx context.Context, p haft.Principal, id string) error {
-	at, err := part("key", id)
-	if err != nil {
-		return err
-	}
-	return c.read(ctx, query{method: http.MethodDelete, path: "/v1/keys" + at, as: p}, nil)
+	return c.remove(ctx, p, "/v1/keys", "key", id, "")
 }

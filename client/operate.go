@@ -16,6 +16,11 @@ import (
 	"haft"
 )
 
+var (
+	_ haft.Meter    = (*Client)(nil)
+	_ haft.Retainer = (*Client)(nil)
+)
+
 // CancelAll implements [haft.Operator].
 func (c *Client) CancelAll(ctx context.Context, p haft.Principal, of haft.Principal) (int, error) {
 	if of.Org != "" {
@@ -71,7 +76,7 @@ func (c *Client) Policy(ctx context.Context, p haft.Principal, server bool) (*ha
 func (c *Client) PutPolicy(ctx context.Context, p haft.Principal, server bool,
 	next haft.PolicyText) (*haft.PolicyText, error) {
 	kept, err := c.policy(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, header: match(next.If),
-		raw: append([]byte{}, next.Text...), kind: "application/yaml", again: next.If == ""})
+		yaml: append([]byte{}, next.Text...), again: next.If == ""})
 	if err != nil {
 		return nil, err
 	}
@@ -98,43 +103,27 @@ func (c *Client) policy(ctx context.Context, q query) (*haft.PolicyText, error) 
 	return &p, nil
 }
 
-// auditValues are the parameters of a filter.
-func auditValues(f haft.AuditFilter) url.Values {
-	v := url.Values{}
-	set(v, "kind", f.Kind)
-	set(v, "user", f.User)
-	set(v, "agent", f.Agent)
-	set(v, "tool", f.Tool)
-	set(v, "call", string(f.Call))
-	for name, t := range map[string]time.Time{"since": f.Since, "until": f.Until} {
-		if !t.IsZero() {
-			v.Set(name, t.Format(time.RFC3339Nano))
-		}
-	}
-	if f.Oldest {
-		v.Set("sort", "time")
-	}
-	return v
+// auditParams are the parameters of a filter.
+func auditParams(f haft.AuditFilter) url.Values {
+	return params("kind", f.Kind, "user", f.User, "agent", f.Agent, "tool", f.Tool, "call", string(f.Call),
+		"since", instant(f.Since), "until", instant(f.Until), "sort", yes(f.Oldest, "time"))
 }
 
 // ExportAudit writes the audit of the organisation, or what of it fits a filter, as
 // JSON lines. It is whole if there is no error.
 func (c *Client) ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error {
-	return c.copy(ctx, query{path: "/v1/audit", as: p, values: auditValues(f)}, w)
+	return c.copy(ctx, query{path: "/v1/audit", as: p, values: auditParams(f)}, w)
 }
 
 // Export implements [haft.Eraser].
 func (c *Client) Export(ctx context.Context, p haft.Principal, of haft.Subject, w io.Writer) error {
-	v := url.Values{}
-	set(v, "org", of.Org)
-	set(v, "user", of.User)
-	return c.copy(ctx, query{path: "/v1/export", as: p, values: v}, w)
+	return c.copy(ctx, query{path: "/v1/export", as: p, values: params("org", of.Org, "user", of.User)}, w)
 }
 
 // Erase implements [haft.Eraser].
 func (c *Client) Erase(ctx context.Context, p haft.Principal, of haft.Subject) (*haft.Erasure, error) {
 	of.Org = cmp.Or(of.Org, p.Org)
-	return fetched[haft.Erasure](ctx, c, query{method: http.MethodPost, path: "/v1/erase", as: p, body: of})
+	return get[haft.Erasure](ctx, c, query{method: http.MethodPost, path: "/v1/erase", as: p, body: of})
 }
 
 // copy writes the whole of an answer.
@@ -164,28 +153,60 @@ func (c *Client) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error
 // writes it.
 func (c *Client) AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[json.RawMessage,
 	error] {
-	return func(yield func(json.RawMessage, error) bool) {
-		v := auditValues(f)
-		for left := f.Limit; ; {
-			v.Set("limit", strconv.Itoa(most))
-			if f.Limit > 0 {
-				v.Set("limit", strconv.Itoa(min(left, most)))
-			}
-			var got page[json.RawMessage]
-			if err := c.read(ctx, query{path: "/v1/audit/entries", as: p, values: v}, &got); err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, e := range got.Data {
-				if left--; !yield(e, nil) || left == 0 {
-					return
-				}
-			}
-			// A page may be empty and not be the last; one that leads nowhere is.
-			if got.Next == "" || got.Next == v.Get("cursor") {
-				return
-			}
-			v.Set("cursor", got.Next)
-		}
+	return list[json.RawMessage](ctx, c, query{path: "/v1/audit/entries", as: p, values: auditParams(f)}, f.Limit)
+}
+
+// Approval implements [haft.Approver].
+func (c *Client) Approval(ctx context.Context, p haft.Principal, id haft.ApprovalID) (*haft.Approval, error) {
+	return get[haft.Approval](ctx, c, query{path: "/v1/approvals", item: &item{"request", string(id), ""}, as: p})
+}
+
+// Approvals implements [haft.Approver].
+func (c *Client) Approvals(ctx context.Context, p haft.Principal, f haft.ApprovalFilter) iter.Seq2[haft.Approval,
+	error] {
+	return list[haft.Approval](ctx, c, query{path: "/v1/approvals", as: p, values: params(
+		"state", cmp.Or(string(f.State), yes(f.Any, "any")), "tool", f.Tool, "user", f.User, "agent", f.Agent,
+		"after", instant(f.After), "after_id", yes(!f.After.IsZero(), string(f.AfterID)))}, f.Limit)
+}
+
+// Decide implements [haft.Approver].
+func (c *Client) Decide(ctx context.Context, p haft.Principal, id haft.ApprovalID,
+	a haft.Answer) (*haft.Approval, error) {
+	verb := "/deny"
+	answer := struct {
+		Reason string          `json:"reason,omitempty"`
+		Args   json.RawMessage `json:"args,omitempty"`
+	}{Reason: a.Reason}
+	if a.Approve {
+		verb, answer.Args = "/approve", a.Args
 	}
+	return get[haft.Approval](ctx, c, query{method: http.MethodPost, path: "/v1/approvals",
+		item: &item{"request", string(id), verb}, as: p, body: answer})
+}
+
+// Retention implements [haft.Retainer].
+func (c *Client) Retention(ctx context.Context, p haft.Principal, org string) (*haft.Kept, error) {
+	return get[haft.Kept](ctx, c, query{path: "/v1/retention", values: params("org", org), as: p})
+}
+
+// SetRetention implements [haft.Retainer].
+func (c *Client) SetRetention(ctx context.Context, p haft.Principal, org string, r haft.Retention) (*haft.Kept, error) {
+	return get[haft.Kept](ctx, c, query{method: http.MethodPut, path: "/v1/retention", values: params("org", org),
+		as: p, body: r})
+}
+
+// Usage implements [haft.Meter].
+func (c *Client) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery) ([]haft.UsageSum, error) {
+	limit := ""
+	if q.Limit > 0 {
+		limit = strconv.Itoa(q.Limit)
+	}
+	out, err := get[struct {
+		Data []haft.UsageSum `json:"data"`
+	}](ctx, c, query{path: "/v1/usage", as: p, values: params("tool", q.Tool, "user", q.User, "agent", q.Agent,
+		"from", instant(q.From), "until", instant(q.Until), "by", commas(q.By), "limit", limit)})
+	if err != nil {
+		return nil, err
+	}
+	return out.Data, nil
 }

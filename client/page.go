@@ -3,60 +3,47 @@ package client
 import (
 	"context"
 	"iter"
+	"maps"
 	"net/url"
 	"strconv"
 )
 
-// most is how many things one page has at most.
-const most = 1000
+// maxPage is how many objects one page has at most.
+const maxPage = 1000
 
-// A page is a part of a list.
-type page[T any] struct {
-	Data []T    `json:"data"`
-	Next string `json:"next_cursor"`
-}
-
-// list yields what the server lists at q, up to limit things; 0 means all. The
-// pages are fetched as they are needed.
+// list yields the objects that the server lists at q, up to limit of them; 0 means all. The
+// pages are fetched as they are needed. A page may be empty and not be the last.
 func list[T any](ctx context.Context, c *Client, q query, limit int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
-		left := limit
 		values := url.Values{}
-		for name, v := range q.values {
-			values[name] = v
-		}
+		maps.Copy(values, q.values)
 		ask := q
 		ask.values = values
-		for {
-			size := most
+		for left := limit; ; {
+			size := maxPage
 			if limit > 0 {
-				size = min(left, most)
+				size = min(left, maxPage)
 			}
 			values.Set("limit", strconv.Itoa(size))
-			var got page[T]
-			if err := c.read(ctx, ask, &got); err != nil {
+			page, err := get[struct {
+				Data []T    `json:"data"`
+				Next string `json:"next_cursor"`
+			}](ctx, c, ask)
+			if err != nil {
 				var none T
 				yield(none, err)
 				return
 			}
-			for _, item := range got.Data[:min(len(got.Data), size)] {
-				if !yield(item, nil) {
+			for _, object := range page.Data[:min(len(page.Data), size)] {
+				if !yield(object, nil) {
 					return
 				}
 			}
-			left -= len(got.Data)
-			if got.Next == "" || len(got.Data) == 0 || limit > 0 && left <= 0 {
+			left -= len(page.Data)
+			if page.Next == "" || page.Next == values.Get("cursor") || limit > 0 && left <= 0 {
 				return
 			}
-			values.Set("cursor", got.Next)
+			values.Set("cursor", page.Next)
 		}
-	}
-}
-
-// failed is a list that is an error.
-func failed[T any](err error) iter.Seq2[T, error] {
-	return func(yield func(T, error) bool) {
-		var none T
-		yield(none, err)
 	}
 }

@@ -2,16 +2,19 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"mime"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,15 +26,87 @@ import (
 // A query is one request to the server.
 type query struct {
 	method string // empty means GET
-	path   string // with its parts escaped
+	path   string // of a collection, such as /v1/tools
+	item   *item  // one object of the collection
 	values url.Values
 	as     haft.Principal
 	body   any    // to be sent as JSON
-	raw    []byte // or as it is
-	kind   string // media type of raw
+	yaml   []byte // or as it is
 	header http.Header
 	again  bool // does no harm twice, besides GET
 	result bool // is answered with the result of a call, also with 429
+}
+
+// An item names an object in a path.
+type item struct {
+	kind string // for an error
+	id   string
+	rest string // what follows the id in the path, such as /cancel
+}
+
+// target returns the escaped path. An id that would lead to another path names nothing that exists.
+func (q query) target() (string, error) {
+	if q.item == nil {
+		return q.path, nil
+	}
+	id := q.item.id
+	if id == "" || id == "." || id == ".." || strings.ContainsRune(id, 0) {
+		return "", &haft.Error{Code: haft.CodeNotFound, Message: "there is no such " + q.item.kind}
+	}
+	return q.path + "/" + url.PathEscape(id) + q.item.rest, nil
+}
+
+// params makes parameters of names and values, which alternate. An empty value is left out.
+func params(pairs ...string) url.Values {
+	v := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			v.Set(pairs[i], pairs[i+1])
+		}
+	}
+	return v
+}
+
+// instant writes a time as a parameter; zero is "".
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// yes writes a boolean as a parameter: text if it is true, and else "".
+func yes(b bool, text string) string {
+	if b {
+		return text
+	}
+	return ""
+}
+
+// either writes a boolean that may be left open as a parameter.
+func either(b *bool) string {
+	if b == nil {
+		return ""
+	}
+	return strconv.FormatBool(*b)
+}
+
+// commas joins texts by commas.
+func commas[T ~string](list []T) string {
+	var b strings.Builder
+	for i, v := range list {
+		b.WriteString(yes(i > 0, ",") + string(v))
+	}
+	return b.String()
+}
+
+// get sends a request whose answer is one object.
+func get[T any](ctx context.Context, c *Client, q query) (*T, error) {
+	out := new(T)
+	if err := c.read(ctx, q, out); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // match are the headers of a write on condition: "" means none. No revision has a
@@ -82,19 +157,22 @@ func (c *Client) read(ctx context.Context, q query, out any) error {
 // send sends a request, again where that is allowed and may help, and returns an
 // answer that is not a refusal. The caller closes its body.
 func (c *Client) send(ctx context.Context, q query) (*http.Response, error) {
+	at, err := q.target()
+	if err != nil {
+		return nil, err
+	}
 	agent, err := c.as(ctx, q.as)
 	if err != nil {
 		return nil, err
 	}
-	body := q.raw
+	body := q.yaml
 	if q.body != nil {
 		if body, err = json.Marshal(q.body); err != nil {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "what is to be sent is not JSON", Err: err}
 		}
-		q.kind = "application/json"
 	}
 	for try := 1; ; try++ {
-		res, err := c.once(ctx, q, agent, body)
+		res, err := c.once(ctx, q, at, agent, body)
 		if err == nil {
 			return res, nil
 		}
@@ -125,39 +203,27 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// once sends a request one time.
-func (c *Client) once(ctx context.Context, q query, agent string, body []byte) (*http.Response, error) {
+// once sends a request one time to an escaped path.
+func (c *Client) once(ctx context.Context, q query, at, agent string, body []byte) (*http.Response, error) {
 	u := *c.base
-	values := url.Values{}
-	for name, v := range q.values {
-		values[name] = v
-	}
-	set(values, "as", agent)
-	u.RawQuery = values.Encode()
-	// The path is escaped already, in parts.
-	target, err := url.ParseRequestURI(c.base.EscapedPath() + q.path)
+	target, err := url.ParseRequestURI(c.base.EscapedPath() + at)
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this cannot be part of an address", Err: err}
 	}
 	u.Path, u.RawPath = target.Path, target.RawPath
-	method := q.method
-	if method == "" {
-		method = http.MethodGet
-	}
-	var content io.Reader
-	if body != nil {
-		content = bytes.NewReader(body)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, u.String(), content)
+	values := params("as", agent)
+	maps.Copy(values, q.values)
+	u.RawQuery = values.Encode()
+	req, err := http.NewRequestWithContext(ctx, cmp.Or(q.method, http.MethodGet), u.String(), bytes.NewReader(body))
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this request cannot be sent", Err: err}
 	}
-	for name, values := range q.header {
-		req.Header[name] = values
-	}
+	maps.Copy(req.Header, q.header)
 	req.Header.Set("User-Agent", c.cfg.Name)
-	if q.kind != "" {
-		req.Header.Set("Content-Type", q.kind)
+	if q.body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	} else if q.yaml != nil {
+		req.Header.Set("Content-Type", "application/yaml")
 	}
 	switch key := c.key(); {
 	case c.cfg.Sign:
@@ -234,11 +300,7 @@ func (c *Client) refused(ctx context.Context, q query, res *http.Response) error
 			p = problem{}
 		}
 	}
-	known := false
-	for _, code := range haft.Codes() {
-		known = known || p.Code == code
-	}
-	if !known {
+	if !slices.Contains(haft.Codes(), p.Code) {
 		p = problem{Code: codeOf(res.StatusCode), Detail: foreign(res.StatusCode)}
 	}
 	e := &haft.Error{Code: p.Code, Message: p.Detail[:min(len(p.Detail), maxDetail)],
@@ -283,13 +345,4 @@ func foreign(status int) string {
 		return "the server sends elsewhere, which is not followed: give its last address"
 	}
 	return fmt.Sprintf("the answer is %d and not one of a Haft server: look whether the address is right", status)
-}
-
-// part is one part of a path. A text that would make another path of it names
-// nothing that there is.
-func part(kind, text string) (string, error) {
-	if text == "" || text == "." || text == ".." || strings.ContainsRune(text, 0) {
-		return "", &haft.Error{Code: haft.CodeNotFound, Message: "there is no such " + kind}
-	}
-	return "/" + url.PathEscape(text), nil
 }
