@@ -7,103 +7,112 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"haft"
 )
 
 // approvalsCommand answers requests that wait for a person.
-func approvalsCommand(std streams) *cobra.Command {
-	cmd := group("approvals", "Answer the calls that wait for a person", `  haft approvals
+func approvalsCommand(*profile) command {
+	var (
+		arguments argumentFlags
+		reason    string
+		noWait    bool
+	)
+	list := listFiltered(system.Approvals, &haft.ApprovalFilter{}, listing[haft.Approval]{
+		"REQUEST,TOOL,WHO ASKS,WHEN,EXPIRES,RULE,ARGUMENTS", func(a haft.Approval) []any {
+			return []any{cell{string(a.ID), bold}, a.Tool, who(a.Requester), since(a.Created), since(a.Expires), a.Rule,
+				string(a.Args)}
+		}, "nothing waits for a person"})
+	return command{
+		use: "approvals", short: "Answer the calls that wait for a person", run: list,
+		example: `  haft approvals
   haft approvals show a_…                    all that is agreed to
   haft approvals approve a_… --reason "checked with Ann"
   haft approvals approve a_… --args '{"path": "/tmp/x"}'    agree to other arguments
-  haft approvals deny a_… --reason "not on a Friday"`)
-	p := attach(cmd)
-	list := func(ctx context.Context, s *session, _ []string) error { return listApprovals(ctx, s) }
-	cmd.AddCommand(p.command(std, "list", "List the requests that wait", cobra.NoArgs, list), showApproval(p, std),
-		approve(p, std), deny(p, std))
-	cmd.RunE = p.command(std, "approvals", "", cobra.NoArgs, list).RunE
-	return cmd
-}
-
-// listApprovals prints the requests that wait.
-func listApprovals(ctx context.Context, s *session) error {
-	now := time.Now()
-	return printList(s, s.Approvals(ctx, s.p, haft.ApprovalFilter{}), "nothing waits for a person",
-		[]string{"REQUEST", "TOOL", "WHO ASKS", "WHEN", "EXPIRES", "RULE", "ARGUMENTS"},
-		func(tab *table, a haft.Approval) {
-			tab.row(cell{string(a.ID), bold}, a.Tool, who(a.Requester), ago(a.Created, now), ago(a.Expires, now),
-				a.Rule,
-				string(a.Args))
-		})
-}
-
-// showApproval prints everything that a person agrees to.
-func showApproval(p *persona, std streams) *cobra.Command {
-	return p.command(std, "show ID", "Show a request and all that it binds: arguments, environment, network, limits",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			id, err := requestOf(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			a, err := s.Approval(ctx, s.p, id)
-			if err != nil {
-				return noRequest(err)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, a)
-			}
-			printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool},
-				fact{"state", a.State}, fact{"who asks", who(a.Requester)},
-				fact{"rule", a.Rule}, fact{"expires", ago(a.Expires, time.Now())}, fact{"arguments", string(a.Args)})
-			if a.Terms == nil {
-				fmt.Fprintln(s.std.err,
-					"the request was made before everything was shown: refuse it if you do not know the rest")
-				return nil
-			}
-			printTerms(s, a.Terms)
-			return nil
-		})
-}
-
-// printTerms prints what changes the effect of a call besides its arguments.
-func printTerms(s *session, t *haft.Terms) {
-	variables := make([]string, len(t.Env))
-	for i, v := range t.Env {
-		variables[i] = v.String()
+  haft approvals deny a_… --reason "not on a Friday"`,
+		missing: "see what waits with: haft approvals",
+		subs: []command{
+			{use: "list", short: "List the requests that wait", run: list},
+			{use: "show ID", short: "Show a request and all that it binds: arguments, environment, network, limits",
+				run: func(ctx context.Context, s *session, args []string) error {
+					id, err := requestOf(ctx, s, args[0])
+					if err != nil {
+						return err
+					}
+					return showOne(system.Approval, printRequest)(ctx, s, []string{string(id)})
+				}},
+			{use: "approve ID", short: "Agree to a call, wait for it and print its result",
+				flags: []flag{
+					{&arguments.document, "args", "agree to these arguments instead: `JSON`, @FILE or -"},
+					{&reason, "reason", "why"},
+					{&noWait, "no-wait", "print the answer, not the result; the call runs before the command ends"},
+				},
+				run: func(ctx context.Context, s *session, args []string) (err error) {
+					answer := haft.Answer{Approve: true, Reason: reason}
+					if arguments.document != "" {
+						if answer.Args, err = arguments.read(s.in); err != nil {
+							return err
+						}
+					}
+					a, err := decide(ctx, s, args[0], answer)
+					if err != nil {
+						return err
+					}
+					s.Owe(s.p.Org, a.Call)
+					if noWait {
+						return printApproval(s, a)
+					}
+					return printOutcome(ctx, s, a)
+				}},
+			{use: "deny ID", short: "Refuse a call", flags: []flag{{&reason, "reason", "why; the caller is told"}},
+				run: func(ctx context.Context, s *session, args []string) error {
+					a, err := decide(ctx, s, args[0], haft.Answer{Reason: reason})
+					if err != nil {
+						return err
+					}
+					return printApproval(s, a)
+				}},
+		},
 	}
-	more := ""
+}
+
+// printRequest prints everything that a person agrees to.
+func printRequest(s *session, a *haft.Approval) {
+	printFacts(s.out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "who asks", who(a.Requester),
+		"rule", a.Rule, "expires", since(a.Expires), "arguments", string(a.Args))
+	t := a.Terms
+	if t == nil {
+		fmt.Fprintln(s.err, "the request was made before everything was shown: refuse it if you do not know the rest")
+		return
+	}
+	more, webhook := "", ""
 	if t.MoreEnv > 0 {
 		more = fmt.Sprintf("and %d more variables", t.MoreEnv)
 	}
-	webhook := ""
 	if t.Webhook {
 		webhook = "adds variables when the call runs"
 	}
-	needs := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
-	within := make([]string, len(t.Within))
-	for i, hosts := range t.Within {
-		within[i] = "[" + strings.Join(hosts, ", ") + "]"
-	}
-	printFacts(s.std.out, fact{"version", t.Digest}, fact{"environment", strings.Join(variables, ", ")}, fact{"", more},
-		fact{"credentials webhook", webhook}, fact{"packages", strings.Join(needs, ", ")},
-		fact{"network", strings.Join(t.Network, ", ")},
-		fact{"network within", strings.Join(within, " and ")}, fact{"sandbox", t.Sandbox},
-		fact{"isolation", t.MinIsolation},
-		fact{"time", t.Limits.Wall}, fact{"memory", t.Limits.Memory})
+	packages := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
+	within := joined(t.Within, " and ", func(hosts []string) string { return "[" + strings.Join(hosts, ", ") + "]" })
+	printFacts(s.out, "version", t.Digest, "environment", joined(t.Env, ", ", haft.Variable.String), "", more,
+		"credentials webhook", webhook, "packages", strings.Join(packages, ", "),
+		"network", strings.Join(t.Network, ", "), "network within", within, "sandbox", t.Sandbox,
+		"isolation", t.MinIsolation, "time", t.Limits.Wall, "memory", t.Limits.Memory)
 	if m := t.Server; m != nil {
-		mounts := make([]string, len(m.Mounts))
-		for i, d := range m.Mounts {
-			if mounts[i] = d.Dir; d.Writable {
-				mounts[i] += " (writable)"
-			}
-		}
-		printFacts(s.std.out, fact{"server", m.Name}, fact{"server url", m.URL},
-			fact{"server command", strings.Join(m.Command, " ")},
-			fact{"server mounts", strings.Join(mounts, ", ")}, fact{"server network", strings.Join(m.Network, ", ")})
+		mounts := joined(m.Mounts, ", ", func(d haft.MCPMount) string {
+			return d.Dir + map[bool]string{true: " (writable)"}[d.Writable]
+		})
+		printFacts(s.out, "server", m.Name, "server url", m.URL, "server command", strings.Join(m.Command, " "),
+			"server mounts", mounts, "server network", strings.Join(m.Network, ", "))
 	}
+}
+
+// joined joins the texts of a list.
+func joined[T any](list []T, separator string, text func(T) string) string {
+	texts := make([]string, len(list))
+	for i, v := range list {
+		texts[i] = text(v)
+	}
+	return strings.Join(texts, separator)
 }
 
 // requestOf finds the request of an id, which may also be that of its call.
@@ -112,138 +121,75 @@ func requestOf(ctx context.Context, s *session, id string) (haft.ApprovalID, err
 		return haft.ApprovalID(id), nil
 	}
 	for a, err := range s.Approvals(ctx, s.p, haft.ApprovalFilter{}) {
-		if err != nil {
-			return "", err
-		}
-		if a.Call == haft.CallID(id) {
-			return a.ID, nil
+		if err != nil || a.Call == haft.CallID(id) {
+			return a.ID, err
 		}
 	}
-	return "", noRequest(&haft.Error{Code: haft.CodeNotFound, Message: "this call does not wait for a person"})
+	return "", &haft.Error{Code: haft.CodeNotFound, Message: "this call does not wait for a person"}
 }
 
-// noRequest says what to do about a request that cannot be answered.
-func noRequest(err error) error {
+// decide answers a request.
+func decide(ctx context.Context, s *session, ref string, answer haft.Answer) (*haft.Approval, error) {
+	id, err := requestOf(ctx, s, ref)
+	if err != nil {
+		return nil, err
+	}
+	a, err := s.Decide(ctx, s.p, id, answer)
 	switch haft.CodeOf(err) {
-	case haft.CodeNotFound, haft.CodeConflict:
-		return advise(err, "see what waits with: haft approvals")
+	case haft.CodeConflict:
+		err = advise(err, "see what waits with: haft approvals")
 	case haft.CodeDenied:
-		return advise(err,
+		err = advise(err,
 			"see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
 	}
-	return err
+	return a, err
 }
 
-// approve agrees to a call.
-func approve(p *persona, std streams) *cobra.Command {
-	var (
-		edited, reason string
-		noWait         bool
-	)
-	cmd := p.command(std, "approve ID", "Agree to a call, wait for it and print its result", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			id, err := requestOf(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			answer := haft.Answer{Approve: true, Reason: reason}
-			if edited != "" {
-				if answer.Args, err = (runFlags{args: edited}).arguments(s.std.in); err != nil {
-					return err
-				}
-			}
-			a, err := s.Decide(ctx, s.p, id, answer)
-			if err != nil {
-				return noRequest(err)
-			}
-			s.Owe(s.p.Org, a.Call)
-			if noWait {
-				return printApproval(s, a)
-			}
-			return outcome(ctx, s, a)
-		})
-	cmd.Flags().StringVar(&edited, "args", "", "agree to these arguments instead: `JSON`, @FILE or -")
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().BoolVar(&noWait, "no-wait", false,
-		"print the answer, not the result; the call runs before the command ends")
-	return cmd
+// printApproval prints an answer.
+func printApproval(s *session, a *haft.Approval) error {
+	by := ""
+	if a.Approver != nil {
+		by = a.Approver.User
+	}
+	return s.print(a, func() {
+		printFacts(s.out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "by", by, "reason",
+			a.Reason)
+	})
 }
 
-// outcome waits for the call that was agreed to, and for its chain, and prints
-// what became of it.
-func outcome(ctx context.Context, s *session, a *haft.Approval) error {
+// printOutcome waits for the call that was agreed to, and for its chain, and prints the result.
+func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 	r, err := s.Record(ctx, s.p, a.Call)
 	if haft.CodeOf(err) == haft.CodeNotFound {
-		fmt.Fprintln(s.std.err, "the call goes on; its result is for those who may see it")
+		fmt.Fprintln(s.err, "the call goes on; its result is for those who may see it")
 		return printApproval(s, a)
 	}
 	if err != nil {
 		return err
 	}
-	res, err := s.waited(ctx, a.Call, a.ID, 0)
-	if err != nil {
-		return noCall(err)
+	res, err := s.waitFor(ctx, a.Call, a.ID, 0)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return advise(err, noSuchCall)
 	}
-	if r.Call.Chain == "" {
-		return s.result(res, false)
-	}
-	chain, err := s.chainAfter(ctx, r.Call.Chain, a.ID)
 	if err != nil {
 		return err
 	}
-	return printChain(s, chain)
-}
-
-// chainAfter waits until a chain has gone on from an approval as far as it goes.
-func (s *session) chainAfter(ctx context.Context, id haft.ChainID, given haft.ApprovalID) (*haft.Chain, error) {
+	if r.Call.Chain == "" {
+		return s.printCall(res, false)
+	}
 	asks := func(step haft.StepResult) bool {
-		return step.State == haft.StepRunning && step.Result != nil && step.Result.Approval == given
+		return step.State == haft.StepRunning && step.Result != nil && step.Result.Approval == a.ID
 	}
 	for {
-		c, err := s.Chain(ctx, s.p, id)
+		c, err := s.Chain(ctx, s.p, r.Call.Chain)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if c.Status.Final() || c.Status == haft.StatusPending && !slices.ContainsFunc(c.Steps, asks) {
-			return c, nil
+			return printChain(s, c)
 		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, fmt.Errorf("wait for chain %s: %w", id, context.Cause(ctx))
+		if pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("wait for chain %s: %w", c.ID, context.Cause(ctx))
 		}
 	}
-}
-
-// deny refuses a call.
-func deny(p *persona, std streams) *cobra.Command {
-	var reason string
-	cmd := p.command(std, "deny ID", "Refuse a call", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			id, err := requestOf(ctx, s, args[0])
-			if err != nil {
-				return err
-			}
-			a, err := s.Decide(ctx, s.p, id, haft.Answer{Reason: reason})
-			if err != nil {
-				return noRequest(err)
-			}
-			return printApproval(s, a)
-		})
-	cmd.Flags().StringVar(&reason, "reason", "", "why; the caller is told")
-	return cmd
-}
-
-// printApproval prints an answer.
-func printApproval(s *session, a *haft.Approval) error {
-	if s.as.json {
-		return printJSON(s.std.out, a)
-	}
-	by := ""
-	if a.Approver != nil {
-		by = a.Approver.User
-	}
-	printFacts(s.std.out, fact{"request", a.ID}, fact{"call", a.Call}, fact{"tool", a.Tool}, fact{"state", a.State},
-		fact{"by", by}, fact{"reason", a.Reason})
-	return nil
 }

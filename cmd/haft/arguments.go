@@ -12,30 +12,31 @@ import (
 	"haft/schema"
 )
 
-// arguments puts --args and --arg together.
-func (f runFlags) arguments(in io.Reader) ([]byte, error) {
-	var text []byte
-	var err error
-	switch {
-	case f.args == "-":
-		text, err = io.ReadAll(io.LimitReader(in, schema.MaxBytes+1))
-	case strings.HasPrefix(f.args, "@"):
-		text, err = readBounded(f.args[1:], schema.MaxBytes)
-	default:
-		text = []byte(f.args)
+// argumentFlags are the flags that have the arguments of a call.
+type argumentFlags struct {
+	document string   // --args
+	pairs    []string // --arg
+}
+
+func (f *argumentFlags) flags() []flag {
+	return []flag{
+		{&f.document, "args", "the arguments as `JSON`, @FILE, or - for standard input"},
+		{&f.pairs, "arg", "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text"},
 	}
-	if err != nil {
-		return nil, usage(fmt.Errorf("read the arguments: %w", err))
-	}
-	if len(f.arg) == 0 {
-		return text, nil
+}
+
+// read puts --args and --arg together.
+func (f argumentFlags) read(in io.Reader) ([]byte, error) {
+	text, err := readGiven(in, f.document)
+	if err != nil || len(f.pairs) == 0 {
+		return text, err
 	}
 	args, err := schema.ReadArguments(text)
 	if err != nil {
 		return nil, err
 	}
-	for _, a := range f.arg {
-		name, v, ok := strings.Cut(a, "=")
+	for _, pair := range f.pairs {
+		name, v, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
 			return nil, usage(errors.New("--arg is NAME=VALUE"))
 		}
@@ -53,8 +54,8 @@ func argument(v string) any {
 }
 
 // asDeclared makes text of each --arg that reads as JSON but whose parameter takes
-// text and nothing of that kind: a postal code is no number.
-func (f runFlags) asDeclared(args []byte, params *schema.Object) ([]byte, error) {
+// text and not the type of that JSON: a postal code is not a number.
+func (f argumentFlags) asDeclared(args []byte, params *schema.Object) ([]byte, error) {
 	if params == nil || !f.ambiguous() {
 		return args, nil
 	}
@@ -63,8 +64,8 @@ func (f runFlags) asDeclared(args []byte, params *schema.Object) ([]byte, error)
 		return args, nil // the call says what is wrong with them
 	}
 	properties := params.Object("properties")
-	for _, a := range f.arg {
-		name, v, _ := strings.Cut(a, "=")
+	for _, pair := range f.pairs {
+		name, v, _ := strings.Cut(pair, "=")
 		if properties != nil && takesText(properties.Object(name), argument(v)) {
 			tree.Set(name, v)
 		}
@@ -73,9 +74,9 @@ func (f runFlags) asDeclared(args []byte, params *schema.Object) ([]byte, error)
 }
 
 // ambiguous reports whether an --arg may mean text or something else.
-func (f runFlags) ambiguous() bool {
-	return slices.ContainsFunc(f.arg, func(a string) bool {
-		_, v, _ := strings.Cut(a, "=")
+func (f argumentFlags) ambiguous() bool {
+	return slices.ContainsFunc(f.pairs, func(pair string) bool {
+		_, v, _ := strings.Cut(pair, "=")
 		_, text := argument(v).(string)
 		return !text
 	})
@@ -83,9 +84,6 @@ func (f runFlags) ambiguous() bool {
 
 // takesText reports whether a parameter declares text, and not the type of v.
 func takesText(s *schema.Object, v any) bool {
-	if _, is := v.(string); is {
-		return false
-	}
 	types := declaredTypes(s)
 	return slices.Contains(types, "string") && !slices.ContainsFunc(typesOf(v),
 		func(t string) bool { return slices.Contains(types, t) })
@@ -102,11 +100,9 @@ func declaredTypes(s *schema.Object) []string {
 			types = append(types, name)
 		}
 	}
-	for _, list := range []string{"anyOf", "oneOf"} {
-		for _, alternative := range s.Array(list) {
-			if o, ok := alternative.(*schema.Object); ok {
-				types = append(types, declaredTypes(o)...)
-			}
+	for _, alternative := range slices.Concat(s.Array("anyOf"), s.Array("oneOf")) {
+		if o, ok := alternative.(*schema.Object); ok {
+			types = append(types, declaredTypes(o)...)
 		}
 	}
 	return types
@@ -126,22 +122,23 @@ func typesOf(v any) []string {
 	case *schema.Object:
 		return []string{"object"}
 	}
-	return nil
+	return []string{"string"}
 }
 
-// declared is asDeclared for a tool that is kept. What cannot be looked up is left
-// as it is: the call says why.
-func (f runFlags) declared(ctx context.Context, s *session, name string, args []byte) ([]byte, error) {
-	if !f.ambiguous() {
-		return args, nil
+// readFor reads the arguments of a call of a kept tool. If the tool cannot be looked up they are
+// left as they are: the call says why.
+func (f argumentFlags) readFor(ctx context.Context, s *session, tool string) ([]byte, error) {
+	args, err := f.read(s.in)
+	if err != nil || !f.ambiguous() {
+		return args, err
 	}
-	t, err := s.Tool(ctx, s.p, name)
+	t, err := s.Tool(ctx, s.p, tool)
 	if err != nil {
 		return args, nil
 	}
 	params, err := schema.Decode(t.Version.Parameters)
 	if err != nil {
-		return nil, fmt.Errorf("read the schema of %s: %w", name, err)
+		return nil, fmt.Errorf("read the schema of %s: %w", tool, err)
 	}
 	object, _ := params.(*schema.Object)
 	return f.asDeclared(args, object)

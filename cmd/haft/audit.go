@@ -8,11 +8,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"path/filepath"
-
-	"github.com/spf13/cobra"
+	"slices"
+	"time"
 
 	"haft"
 	"haft/internal/audit"
@@ -20,288 +19,304 @@ import (
 )
 
 // auditCommand proves what was done.
-func auditCommand(std streams) *cobra.Command {
-	cmd := group("audit", "Prove what was done: verify, export and show the audit log", `  haft audit verify
+func auditCommand(p *profile) command {
+	p.evidence = true
+	var (
+		f             auditFilter
+		head          string
+		keyFile, file string
+	)
+	f.Limit = 20
+	marks := flag{&head, "head",
+		"a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote"}
+	return command{
+		use: "audit", short: "Prove what was done: verify, export and show the audit log",
+		example: `  haft audit verify
   haft audit show --kind call.refused --since 3d
   haft audit export -o audit.jsonl
   haft audit key > audit.pem
   haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store
-  haft audit verify --head sink.jsonl                   against checkpoints that were kept elsewhere`)
-	p := attach(cmd)
-	p.evidence = true
-	cmd.AddCommand(auditVerify(p, std), auditExport(p, std), auditVerifyFile(p, std), auditShow(p, std),
-		auditKey(p, std))
-	return cmd
+  haft audit verify --head sink.jsonl                   against checkpoints that were kept elsewhere`,
+		subs: []command{
+			{use: "verify", short: "Say whether the audit log is what was written; exit code 1 if it is not",
+				flags: []flag{marks}, run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+					return verifyAudit(ctx, s, head)
+				})},
+			{use: "export", short: "Write the audit log with its signatures, for haft audit verify-file",
+				flags: append(f.flags(),
+					flag{&file, "output,o", "the `FILE` to write; standard output if it is not given"}),
+				run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+					return exportAudit(ctx, s, &f, file)
+				})},
+			{use: "verify-file FILE", short: "Say whether an export is what was written; exit code 1 if it is not",
+				flags: []flag{{&keyFile, "key",
+					"a `PEM` file with the public keys to trust; that of the data directory if it is not given"}, marks},
+				plain: func(ctx context.Context, p *profile, args []string) error {
+					return verifyExport(ctx, p, args[0], keyFile, head)
+				}},
+			{use: "show", aliases: []string{"list"},
+				short: "List entries of the audit log: the last, or with --oldest the first",
+				flags: append(f.flags(), flag{&f.Limit, "limit", "the most to list"},
+					flag{&f.Oldest, "oldest", "the first instead of the last"}),
+				run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+					return showAudit(ctx, s, &f)
+				})},
+			{use: "key", short: "Print the public key with which exports are verified", plain: printAuditKey},
+		},
+	}
 }
 
-// auditOnly refuses those who may not read the log of their organisation.
-func auditOnly(s *session) error {
-	return advise(authority.Rules{}.Authorize(s.p, haft.AuditRead, authority.Resource{}),
-		"work as an administrator with --role admin")
+// forAuditors refuses those who may not read the log of their organisation.
+func forAuditors(do work) work {
+	return func(ctx context.Context, s *session, args []string) error {
+		if err := (authority.Rules{}).Authorize(s.p, haft.AuditRead, authority.Resource{}); err != nil {
+			return advise(err, "work as an administrator with --role admin")
+		}
+		return do(ctx, s, args)
+	}
 }
 
-// auditVerify verifies the log in the store.
-func auditVerify(p *persona, std streams) *cobra.Command {
-	var head string
-	cmd := p.command(std, "verify", "Say whether the audit log is what was written; exit code 1 if it is not",
-		cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			if err := auditOnly(s); err != nil {
-				return err
-			}
-			var marks []audit.Mark
-			if head != "" {
-				text, err := s.AuditKeys(ctx, s.p)
-				if err != nil {
-					return err
-				}
-				keys, err := audit.ParseKeys(text)
-				if err != nil {
-					return err
-				}
-				if marks, err = readMarks(head, s.p.Org, keys); err != nil {
-					return err
-				}
-			}
-			rep, err := s.VerifyAudit(ctx, s.p, marks)
-			if err != nil {
-				return err
-			}
-			return printAudit(std, p.json, rep)
-		})
-	headFlag(cmd, &head)
-	return cmd
+// verifyAudit verifies the log in the store.
+func verifyAudit(ctx context.Context, s *session, head string) error {
+	var marks []audit.Mark
+	if head != "" {
+		text, err := s.AuditKeys(ctx, s.p)
+		if err != nil {
+			return err
+		}
+		keys, err := audit.ParseKeys(text)
+		if err != nil {
+			return err
+		}
+		if marks, err = readMarks(head, s.p.Org, keys); err != nil {
+			return err
+		}
+	}
+	rep, err := s.VerifyAudit(ctx, s.p, marks)
+	if err != nil {
+		return err
+	}
+	return printAudit(s.profile, s.out, rep)
 }
 
-// headFlag is for what is known of a log from elsewhere.
-func headFlag(cmd *cobra.Command, head *string) {
-	cmd.Flags().StringVar(head, "head", "",
-		"a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote")
-}
-
-// readMarks reads what is known of a log from elsewhere.
-func readMarks(name, org string, keys audit.Keys) (marks []audit.Mark, err error) {
+// readMarks reads what is known of a log from elsewhere. No file means nothing.
+func readMarks(name, org string, keys audit.Keys) ([]audit.Mark, error) {
+	if name == "" {
+		return nil, nil
+	}
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, usage(fmt.Errorf("read the heads: %w", err))
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
+	defer f.Close()
 	return audit.ReadMarks(f, org, keys)
 }
 
-// printAudit prints what was found in a log, and fails if it is not sound.
-func printAudit(std streams, asJSON bool, rep audit.Report) error {
-	if asJSON {
-		if err := printJSON(std.out, struct {
-			Sound bool `json:"sound"`
-			audit.Report
-		}{rep.Sound(), rep}); err != nil {
-			return err
-		}
-	} else {
-		w := std.out
-		if rep.Sound() {
-			fmt.Fprintf(w, "%s: %d entries of %s, each linked to the one before; %s\n", paint(w, green, "sound"),
-				rep.Entries, rep.Head.Org, signedText(rep))
-		} else {
-			fmt.Fprintf(w, "%s: the audit log of %s is not what was written\n", paint(w, red, "broken"), rep.Head.Org)
-		}
-		for _, problem := range rep.Problems {
-			fmt.Fprintln(w, "  "+problem.String())
-		}
-		for _, warning := range rep.Warnings {
-			fmt.Fprintln(w, "  "+paint(w, yellow, "odd:"), warning.String())
-		}
-		if rep.Unlisted > 0 {
-			fmt.Fprintf(w, "  and %d more\n", rep.Unlisted)
-		}
+// printAudit prints the report on a log, and fails if the log is not sound.
+func printAudit(p *profile, w io.Writer, rep audit.Report) error {
+	document := struct {
+		Sound bool `json:"sound"`
+		audit.Report
+	}{rep.Sound(), rep}
+	if err := p.print(document, func() { printAuditReport(w, rep) }); err != nil {
+		return err
 	}
 	if !rep.Sound() {
-		return &exit{code: exitTool}
+		return exitWith(exitTool)
 	}
 	return nil
 }
 
-// signedText says how far signatures vouch for a log.
-func signedText(rep audit.Report) string {
-	switch {
-	case rep.Signed == 0:
-		return "no signature vouches for them, so the end may have been cut off"
-	case rep.Signed == rep.Head.Seq:
-		return "a signature vouches for all of them"
+// printAuditReport prints the report on a log for people.
+func printAuditReport(w io.Writer, rep audit.Report) {
+	if rep.Sound() {
+		signed := fmt.Sprintf("a signature vouches for them up to entry %d", rep.Signed)
+		switch rep.Signed {
+		case 0:
+			signed = "no signature vouches for them, so the end may have been cut off"
+		case rep.Head.Seq:
+			signed = "a signature vouches for all of them"
+		}
+		fmt.Fprintf(w, "%s: %d entries of %s, each linked to the one before; %s\n", paint(w, green, "sound"),
+			rep.Entries, rep.Head.Org, signed)
+	} else {
+		fmt.Fprintf(w, "%s: the audit log of %s is not what was written\n", paint(w, red, "broken"), rep.Head.Org)
 	}
-	return fmt.Sprintf("a signature vouches for them up to entry %d", rep.Signed)
+	for _, problem := range rep.Problems {
+		fmt.Fprintln(w, "  "+problem.String())
+	}
+	for _, warning := range rep.Warnings {
+		fmt.Fprintln(w, "  "+paint(w, yellow, "odd:"), warning.String())
+	}
+	if rep.Unlisted > 0 {
+		fmt.Fprintf(w, "  and %d more\n", rep.Unlisted)
+	}
 }
 
-// signer reads the key that signs the log, or nil where there is none.
-func (p *persona) signer() (*audit.Signer, error) {
-	dir, err := p.dir()
+// exportAudit writes the log, or the entries of it that a filter selects.
+func exportAudit(ctx context.Context, s *session, which *auditFilter, name string) error {
+	f, err := which.read(ctx, s)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	pem, err := readBounded(filepath.Join(dir, "audit.key"), 64<<10)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, usage(fmt.Errorf("read the key of the audit log: %w", err))
-	}
-	return audit.ParseSigner(pem)
-}
-
-// auditExport writes the log to a file.
-func auditExport(p *persona, std streams) *cobra.Command {
-	var out string
-	var which auditFlags
-	cmd := p.command(std, "export", "Write the audit log with its signatures, for haft audit verify-file", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) (err error) {
-			if err := auditOnly(s); err != nil {
-				return err
-			}
-			f, err := which.filter(ctx, s)
-			if err != nil {
-				return err
-			}
-			f.Oldest = true
-			var w io.Writer = std.out
-			if out != "" {
-				file, err := os.OpenFile(out, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-				if err != nil {
-					return usage(fmt.Errorf("write the export: %w", err))
-				}
-				defer func() { err = errors.Join(err, file.Close()) }()
-				w = file
-			}
-			b := bufio.NewWriter(w)
-			if f.Narrow() {
-				n, err := writeEntries(b, s.FindAudit(ctx, s.p, f))
-				if err = errors.Join(err, b.Flush()); err != nil {
-					return err
-				}
-				fmt.Fprintf(std.err,
-					"%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
-				return nil
-			}
+	f.Oldest, f.Limit = true, 0
+	return s.withOutput(name, func(w io.Writer) error {
+		b := bufio.NewWriter(w)
+		if !f.Narrow() {
 			rep, err := s.ExportAudit(ctx, s.p, b)
 			if err = errors.Join(err, b.Flush()); err != nil {
 				return err
 			}
-			words := std
-			words.out = std.err
-			return printAudit(words, false, rep)
-		})
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FILE` to write; standard output if it is not given")
-	which.add(cmd)
-	return cmd
-}
-
-// writeEntries writes entries as JSON lines, and counts them.
-func writeEntries(w io.Writer, list iter.Seq2[audit.Entry, error]) (n int, err error) {
-	out := json.NewEncoder(w)
-	out.SetEscapeHTML(false)
-	for e, err := range list {
-		if err == nil {
-			err = out.Encode(e)
+			people := *s.profile
+			people.json = false
+			return printAudit(&people, s.err, rep)
 		}
-		if err != nil {
-			return n, err
+		n, out := 0, json.NewEncoder(b)
+		out.SetEscapeHTML(false)
+		for e, err := range s.FindAudit(ctx, s.p, f) {
+			if err == nil {
+				err = out.Encode(e)
+			}
+			if err != nil {
+				return errors.Join(err, b.Flush())
+			}
+			n++
 		}
-		n++
-	}
-	return n, nil
-}
-
-// auditVerifyFile verifies an export, without a store.
-func auditVerifyFile(p *persona, std streams) *cobra.Command {
-	var keyFile, head string
-	cmd := &cobra.Command{
-		Use: "verify-file FILE", Short: "Say whether an export is what was written; exit code 1 if it is not",
-		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
-		RunE: func(c *cobra.Command, args []string) error {
-			keys, err := p.keys(c.Context(), std, keyFile)
-			if err != nil {
-				return err
-			}
-			var marks []audit.Mark
-			if head != "" {
-				if marks, err = readMarks(head, p.org, keys); err != nil {
-					return err
-				}
-			}
-			f, err := os.Open(args[0])
-			if err != nil {
-				return usage(fmt.Errorf("read the export: %w", err))
-			}
-			defer f.Close()
-			rep, err := audit.Read(f, p.org, keys, marks, nil)
-			if haft.CodeOf(err) == haft.CodeInvalid {
-				report(std.err, err)
-				return &exit{code: exitTool}
-			}
-			if err != nil {
-				return err
-			}
-			return printAudit(std, p.json, rep)
-		},
-	}
-	cmd.Flags().StringVar(&keyFile, "key", "",
-		"a `PEM` file with the public keys to trust; that of the data directory if it is not given")
-	headFlag(cmd, &head)
-	return cmd
-}
-
-// keys returns the public keys to trust: those of a file, of the server, or of the
-// data directory.
-func (p *persona) keys(ctx context.Context, std streams, name string) (audit.Keys, error) {
-	if name == "" && p.remote() {
-		var keys audit.Keys
-		err := p.do(ctx, std, func(ctx context.Context, s *session) error {
-			text, err := s.AuditKeys(ctx, s.p)
-			if err != nil {
-				return err
-			}
-			keys, err = audit.ParseKeys(text)
+		if err := b.Flush(); err != nil {
 			return err
-		})
-		return keys, err
+		}
+		fmt.Fprintf(s.err, "%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
+		return nil
+	})
+}
+
+// verifyExport verifies an export, without a store.
+func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) error {
+	keys, err := p.auditKeys(ctx, keyFile)
+	if err != nil {
+		return err
 	}
-	if name != "" {
-		text, err := readBounded(name, 1<<20)
+	marks, err := readMarks(head, p.org, keys)
+	if err != nil {
+		return err
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return usage(fmt.Errorf("read the export: %w", err))
+	}
+	defer f.Close()
+	rep, err := audit.ReadMarked(f, p.org, keys, marks, nil)
+	if haft.CodeOf(err) == haft.CodeInvalid {
+		report(p.err, err)
+		return exitWith(exitTool)
+	}
+	if err != nil {
+		return err
+	}
+	return printAudit(p, p.out, rep)
+}
+
+// auditKeys returns the public keys to trust: those of a file, of the server, or of the
+// data directory.
+func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, err error) {
+	if file != "" {
+		text, err := readBounded(file, 1<<20)
 		if err != nil {
 			return nil, usage(fmt.Errorf("read the keys: %w", err))
 		}
 		return audit.ParseKeys(text)
 	}
-	s, err := p.signer()
+	if p.remote() {
+		err := p.do(ctx, func(ctx context.Context, s *session) error {
+			text, err := s.AuditKeys(ctx, s.p)
+			if err == nil {
+				keys, err = audit.ParseKeys(text)
+			}
+			return err
+		})
+		return keys, err
+	}
+	dir, err := p.dir()
 	if err != nil {
 		return nil, err
 	}
-	if s == nil {
+	text, err := readBounded(filepath.Join(dir, "audit.key"), 64<<10)
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft " +
 			"audit key prints it where the log was written"))
 	}
-	return audit.MakeKeys(s.Public()), nil
+	if err != nil {
+		return nil, usage(fmt.Errorf("read the key of the audit log: %w", err))
+	}
+	signer, err := audit.ParseSigner(text)
+	if err != nil {
+		return nil, err
+	}
+	return audit.MakeKeys(signer.Public()), nil
 }
 
-// auditKey prints the public key.
-func auditKey(p *persona, std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "key", Short: "Print the public key with which exports are verified",
-		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
-		RunE: func(c *cobra.Command, _ []string) error {
-			keys, err := p.keys(c.Context(), std, "")
-			if err != nil {
-				return err
-			}
-			text, err := keys.PEM()
-			if err != nil {
-				return err
-			}
-			if p.json {
-				return printJSON(std.out, map[string]string{"pem": string(text)})
-			}
-			fmt.Fprint(std.out, string(text))
-			return nil
-		},
+// printAuditKey prints the public key.
+func printAuditKey(ctx context.Context, p *profile, _ []string) error {
+	keys, err := p.auditKeys(ctx, "")
+	if err != nil {
+		return err
 	}
+	text, err := keys.PEM()
+	if err != nil {
+		return err
+	}
+	return p.print(map[string]string{"pem": string(text)}, func() { fmt.Fprint(p.out, string(text)) })
+}
+
+// An auditFilter says which entries of the log are meant.
+type auditFilter struct {
+	haft.AuditFilter
+	since, until string
+}
+
+func (a *auditFilter) flags() []flag {
+	return []flag{
+		{&a.Kind, "kind", "only of a kind, such as call.refused"},
+		{&a.User, "of-user", "only what a user did"},
+		{&a.Agent, "of-agent", "only what an agent did"},
+		{&a.Tool, "tool", "only of a tool"},
+		{&a.Call, "call", "only of the call with that `ID`"},
+		{&a.since, "since", "only since a `TIME`: 90s, 2h, 3d, or 2006-01-02T15:04:05Z"},
+		{&a.until, "until", "only before a `TIME`"},
+	}
+}
+
+// read returns the filter of the flags.
+func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter, err error) {
+	f, now := a.AuditFilter, time.Now()
+	if f.Since, err = parseSince(a.since, now); err == nil {
+		f.Until, err = parseSince(a.until, now)
+	}
+	if local, ok := s.system.(*embedded); !ok || local.Engine != nil { // else there is only the store
+		f.Agent = s.agentID(ctx, f.Agent)
+	}
+	return f, err
+}
+
+// showAudit lists entries.
+func showAudit(ctx context.Context, s *session, which *auditFilter) error {
+	if which.Limit < 1 || which.Limit > 10_000 {
+		return usage(errors.New("--limit is between 1 and 10000"))
+	}
+	f, err := which.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	list, err := collect(s.FindAudit(ctx, s.p, f))
+	if err != nil {
+		return err
+	}
+	if !f.Oldest {
+		slices.Reverse(list) // the last are read last
+	}
+	return s.print(list, func() {
+		printTable(s.out, list, listing[audit.Entry]{"SEQ,WHEN,KIND,WHO,TOOL,CALL,BODY", func(e audit.Entry) []any {
+			return []any{e.Seq, since(e.Time), cell{e.Kind, cyan}, who(e.Actor), e.Tool, e.Call, string(e.Body)}
+		}, "nothing of that was done yet"})
+	})
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bytes"
-	"flag"
+	goflag "flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -24,7 +24,7 @@ import (
 	"haft/internal/auth"
 )
 
-var update = flag.Bool("update", false, "rewrite the table of docs/authority.md")
+var update = goflag.Bool("update", false, "rewrite the table of docs/authority.md")
 
 // An entryAnswer says what holds for a kind of entry point.
 type entryAnswer struct {

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,136 +9,110 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"haft"
 	"haft/internal/engine"
 	"haft/policy"
-	"haft/schema"
 )
 
 // callFlags are the flags of haft call.
 type callFlags struct {
-	runFlags
-	async, dry    bool
-	wait          time.Duration
-	key, turn     string
-	version       int
-	digest, trace string
-	batch, plan   string
+	argumentFlags
+	call        haft.Call // what the flags say of it
+	env         []string
+	async, dry  bool
+	wait        time.Duration
+	version     int
+	batch, plan string
 }
 
-// callCommand calls a kept tool.
-func callCommand(std streams) *cobra.Command {
-	cmd := makeCall(nil, std)
-	return cmd
-}
-
-// makeCall makes haft call, and haft tool call, which shares its persona with the
-// commands beside it.
-func makeCall(p *persona, std streams) *cobra.Command {
+// callCommand calls a kept tool. It is haft call and haft tool call.
+func callCommand(*profile) command {
 	var f callFlags
-	cmd := &cobra.Command{
-		Use:   "call NAME",
-		Short: "Call a tool through the whole pipeline: checked, limited, approved, recorded",
-		Long: `Call a registered tool. The value goes to stdout, everything else to stderr; with
+	c := &f.call
+	return command{
+		use:   "call NAME",
+		short: "Call a tool through the whole pipeline: checked, limited, approved, recorded",
+		long: `Call a registered tool. The value goes to stdout, everything else to stderr; with
 --json the whole result goes to stdout as one object. Exit codes are those of haft
 run; a call that waits for a person is 4.`,
-		Example: `  haft call forecast --arg city=Oslo
+		example: `  haft call forecast --arg city=Oslo
   haft call forecast --args @args.json --key order-17 --json
   haft call pay --arg amount=3 --dry-run          would it be allowed, and why?
   haft call --batch @calls.json                   [{"tool": …, "args": …}, …]
   haft call --plan @plan.json                     {"steps": [{"id": …, "tool": …, "args": …}, …]}`,
+		missing: noSuchTool,
+		flags: append(f.argumentFlags.flags(), []flag{
+			{&f.env, "env", "a variable for the tool, `K=V`"},
+			{&f.async, "async", "print the id as soon as the call is acknowledged; it runs before the command ends"},
+			{&f.wait, "wait", "with --async: wait so long for the result, also for an approval"},
+			{&c.Limits.Wall, "timeout", "how long the run may take; that of the tool if it is not given"},
+			{(*size)(&c.Limits.Memory), "memory", "how much memory it may use; that of the tool if it is not given"},
+			{&c.IdempotencyKey, "key", "an idempotency key: the same key and arguments give the same result"},
+			{&c.Turn, "turn", "the turn of the agent, which its tool rules look back at"},
+			{&f.version, "version", "the `NUMBER` of the version to call"},
+			{&c.Digest, "digest", "the digest of the version to call"},
+			{&c.Trace, "trace", "a W3C traceparent that the call continues"},
+			{&f.dry, "dry-run", "say whether the call would be allowed and fits, and run nothing"},
+			{&f.batch, "batch", "several calls: a JSON array in `@FILE`"},
+			{&f.plan, "plan", "a chain of calls: a plan in `@FILE`"},
+		}...),
+		check: f.check,
+		plain: func(ctx context.Context, p *profile, args []string) error {
+			p.asIf = f.dry
+			return p.do(ctx, func(ctx context.Context, s *session) error {
+				switch {
+				case f.batch != "":
+					return f.makeBatch(ctx, s)
+				case f.plan != "":
+					return f.runPlan(ctx, s)
+				}
+				return f.makeCall(ctx, s, args[0])
+			})
+		},
 	}
-	if p == nil {
-		p = attach(cmd)
-	}
-	cmd.Args = func(_ *cobra.Command, args []string) error {
-		many := f.batch != "" || f.plan != ""
-		switch {
-		case f.batch != "" && f.plan != "":
-			return usage(errors.New("--batch and --plan do not go together"))
-		case many && len(args) > 0:
-			return usage(errors.New("the tools are named in the file: leave NAME out"))
-		case !many && len(args) != 1:
-			return usage(errors.New("name one tool: haft call NAME; see which there are with haft tool list"))
-		}
-		return nil
-	}
-	cmd.RunE = func(c *cobra.Command, args []string) error {
-		f.json, p.asIf = p.json, f.dry
-		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
-			switch {
-			case f.batch != "":
-				return callBatch(ctx, s, f)
-			case f.plan != "":
-				return callPlan(ctx, s, f)
-			}
-			return callOne(ctx, s, args[0], f)
-		})
-	}
-	f.declare(cmd)
-	return cmd
 }
 
-// declare adds the flags.
-func (f *callFlags) declare(cmd *cobra.Command) {
-	fl := cmd.Flags()
-	fl.StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or - for standard input")
-	fl.StringArrayVar(&f.arg, "arg", nil,
-		"one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text")
-	fl.StringArrayVar(&f.env, "env", nil, "a variable for the tool, `K=V`")
-	fl.BoolVar(&f.async, "async", false,
-		"print the id as soon as the call is acknowledged; it runs before the command ends")
-	fl.DurationVar(&f.wait, "wait", 0, "with --async: wait so long for the result, also for an approval")
-	fl.DurationVar(&f.timeout, "timeout", 0, "how long the run may take; that of the tool if it is not given")
-	fl.Var(&f.memory, "memory", "how much memory it may use; that of the tool if it is not given")
-	fl.StringVar(&f.key, "key", "", "an idempotency key: the same key and arguments give the same result")
-	fl.StringVar(&f.turn, "turn", "", "the turn of the agent, which its tool rules look back at")
-	fl.IntVar(&f.version, "version", 0, "the `NUMBER` of the version to call")
-	fl.StringVar(&f.digest, "digest", "", "the digest of the version to call")
-	fl.StringVar(&f.trace, "trace", "", "a W3C traceparent that the call continues")
-	fl.BoolVar(&f.dry, "dry-run", false, "say whether the call would be allowed and fits, and run nothing")
-	fl.StringVar(&f.batch, "batch", "", "several calls: a JSON array in `@FILE`")
-	fl.StringVar(&f.plan, "plan", "", "a chain of calls: a plan in `@FILE`")
+// check checks the arguments of the command.
+func (f *callFlags) check(args []string) error {
+	many := f.batch != "" || f.plan != ""
+	switch {
+	case f.batch != "" && f.plan != "":
+		return usage(errors.New("--batch and --plan do not go together"))
+	case many && len(args) > 0:
+		return usage(errors.New("the tools are named in the file: leave NAME out"))
+	case !many && len(args) != 1:
+		return usage(errors.New("name one tool: haft call NAME; see which there are with haft tool list"))
+	}
+	return nil
 }
 
-// call makes the call that the flags describe.
-func (f callFlags) call(ctx context.Context, s *session, name string) (haft.Call, error) {
-	c := haft.Call{
-		ID: engine.NewCallID(), Tool: name, Principal: s.p, IdempotencyKey: f.key, Turn: f.turn, Digest: f.digest,
-		Trace:  f.trace,
-		Limits: haft.Limits{Wall: haft.Millis(f.timeout), Memory: int64(f.memory)},
+// read returns the call that the flags describe.
+func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.Call, err error) {
+	c = f.call
+	c.ID, c.Tool, c.Principal = engine.NewCallID(), name, s.p
+	if c.Limits.Wall < 0 {
+		return c, usage(errors.New("--timeout must be positive"))
 	}
-	if f.timeout < 0 {
-		return c, usage(errors.New("--timeout is more than nothing"))
-	}
-	var err error
-	if c.Args, err = f.arguments(s.std.in); err != nil {
+	if c.Args, err = f.readFor(ctx, s, name); err != nil {
 		return c, err
 	}
-	if c.Args, err = f.declared(ctx, s, name, c.Args); err != nil {
+	if c.Env, err = pairs("--env", f.env); err != nil || f.version == 0 {
 		return c, err
 	}
-	if c.Env, err = pairs("--env", f.env); err != nil {
-		return c, err
+	if c.Digest != "" {
+		return c, usage(errors.New("--version and --digest both name a version: give one"))
 	}
-	if f.version != 0 {
-		if f.digest != "" {
-			return c, usage(errors.New("--version and --digest both name a version: give one"))
-		}
-		v, err := versionOf(ctx, s, name, f.version)
-		if err != nil {
-			return c, err
-		}
+	v, err := versionOf(ctx, s, name, f.version)
+	if err == nil {
 		c.Digest = v.Digest
 	}
-	return c, nil
+	return c, err
 }
 
-// callOne makes one call and prints its result.
-func callOne(ctx context.Context, s *session, name string, f callFlags) error {
-	c, err := f.call(ctx, s, name)
+// makeCall makes one call and prints its result. It shows what the tool prints while it runs if a
+// person looks.
+func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error {
+	c, err := f.read(ctx, s, name)
 	if err != nil {
 		return err
 	}
@@ -147,30 +121,43 @@ func callOne(ctx context.Context, s *session, name string, f callFlags) error {
 		return explain(ctx, s, c)
 	case f.async || f.wait > 0:
 		return submit(ctx, s, c, f.wait)
+	case s.json || !isTerminal(s.err) || c.IdempotencyKey != "": // with a key it may be another call's result
+		res, err := s.Call(ctx, c)
+		if err != nil {
+			return err
+		}
+		return s.printCall(res, false)
 	}
-	res, shown, err := s.run(ctx, c)
+	res, shown, err := s.Stream(ctx, c, func(e haft.Event) {
+		var d struct {
+			Text string `json:"text"`
+		}
+		if e.Type == haft.EventOutput && json.Unmarshal(e.Data, &d) == nil {
+			fmt.Fprint(s.err, safe(s.err, d.Text))
+		}
+	})
 	if err != nil {
-		return noTool(err)
+		return err
 	}
-	return s.result(res, shown)
+	return s.printCall(res, shown)
 }
 
-// result prints a result. What the tool printed is shown unless it was while the
-// tool ran.
-func (s *session) result(res *haft.Result, shown bool) error {
-	if s.as.json {
-		return finish(s.std, res, true)
+// printCall prints the result of a call, with the output of the tool unless that was shown while
+// the tool ran.
+func (s *session) printCall(res *haft.Result, shown bool) error {
+	if s.json {
+		return printResult(s.profile, res)
 	}
-	w := s.std.err
+	w := s.err
 	if !shown {
 		fmt.Fprint(w, safe(w, res.Stdout), safe(w, res.Stderr))
 	}
 	if res.Status == haft.StatusPending {
 		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n",
 			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
-		return &exit{code: statusExits[res.Status]}
+		return exitWith(statusExits[res.Status])
 	}
-	err := finish(s.std, res, false)
+	err := printResult(s.profile, res)
 	if res.Error != nil && res.Error.RetryAfter > 0 {
 		fmt.Fprintf(w, "  next: try again in %s\n", res.Error.RetryAfter.D().Round(time.Millisecond))
 	}
@@ -180,41 +167,18 @@ func (s *session) result(res *haft.Result, shown bool) error {
 	return err
 }
 
-// run makes a call, and shows what its tool prints while it runs if a person looks.
-func (s *session) run(ctx context.Context, c haft.Call) (res *haft.Result, shown bool, err error) {
-	if s.as.json || !isTerminal(s.std.err) || c.IdempotencyKey != "" { // with a key it may be another call's result
-		res, err = s.Call(ctx, c)
-		return res, false, err
-	}
-	return s.Stream(ctx, c, func(e haft.Event) { printOutput(s.std, e) })
-}
-
-// outputData is what an event says about output.
-type outputData struct {
-	Stream string `json:"stream"`
-	Text   string `json:"text"`
-}
-
-// printOutput writes what a tool printed, if the event is about that.
-func printOutput(std streams, e haft.Event) {
-	var d outputData
-	if e.Type == haft.EventOutput && json.Unmarshal(e.Data, &d) == nil {
-		fmt.Fprint(std.err, safe(std.err, d.Text))
-	}
-}
-
 // submit has a call acknowledged, and waits for it as long as it is told to.
 func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) error {
 	rec, err := s.Submit(ctx, c)
 	if err != nil {
-		return noTool(err)
+		return err
 	}
 	s.Owe(rec.Call.Principal.Org, rec.Call.ID)
 	if wait > 0 && !rec.Status.Final() {
-		res, err := s.waited(ctx, rec.Call.ID, "", wait)
+		res, err := s.waitFor(ctx, rec.Call.ID, "", wait)
 		switch {
 		case err == nil:
-			return s.result(res, false)
+			return s.printCall(res, false)
 		case !errors.Is(err, context.DeadlineExceeded):
 			return err
 		}
@@ -223,19 +187,17 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 		}
 	}
 	if rec.Status.Final() && rec.Result != nil {
-		return s.result(rec.Result, false)
+		return s.printCall(rec.Result, false)
 	}
-	if s.as.json {
-		return printJSON(s.std.out, rec)
-	}
-	fmt.Fprintln(s.std.out, rec.Call.ID)
-	fmt.Fprintf(s.std.err, "%s; see what becomes of it with: haft calls show %s\n", rec.Status, rec.Call.ID)
-	return nil
+	return s.print(rec, func() {
+		fmt.Fprintln(s.out, rec.Call.ID)
+		fmt.Fprintf(s.err, "%s; see what becomes of it with: haft calls show %s\n", rec.Status, rec.Call.ID)
+	})
 }
 
-// waited waits until a call has ended, or waits for another approval than the one
+// waitFor waits until a call has ended, or waits for another approval than the one
 // that was given, and returns its result.
-func (s *session) waited(ctx context.Context, id haft.CallID, given haft.ApprovalID,
+func (s *session) waitFor(ctx context.Context, id haft.CallID, given haft.ApprovalID,
 	most time.Duration) (*haft.Result, error) {
 	if most > 0 {
 		var cancel context.CancelFunc
@@ -252,40 +214,32 @@ func (s *session) waited(ctx context.Context, id haft.CallID, given haft.Approva
 		case res.Status.Final() || given != "" && res.Approval != given:
 			return res, nil
 		}
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
-		}
+		pause(ctx, wait)
 	}
 }
 
-// explain says what would become of a call.
+// explain says what the rules decide about a call.
 func explain(ctx context.Context, s *session, c haft.Call) error {
 	d, err := s.Explain(ctx, c)
 	if err != nil {
-		return noTool(err)
+		return err
 	}
-	if s.as.json {
-		if err := printJSON(s.std.out, d); err != nil {
-			return err
-		}
-	} else {
-		printDecision(s, d)
+	if err := s.print(d, func() { printDecision(s, d) }); err != nil {
+		return err
 	}
-	if d.Effect != policy.Allow && d.Effect != policy.NeedsApproval {
-		if len(d.Problems) > 0 {
-			fmt.Fprintln(s.std.err, "  next: rules look at arguments: give those of the call with --args or --arg")
-		}
-		return &exit{code: exitDenied}
+	if d.Effect == policy.Allow || d.Effect == policy.NeedsApproval {
+		return nil
 	}
-	return nil
+	if len(d.Problems) > 0 {
+		fmt.Fprintln(s.err, "  next: rules look at arguments: give those of the call with --args or --arg")
+	}
+	return exitWith(exitDenied)
 }
 
 // printDecision explains a decision to a person.
 func printDecision(s *session, d policy.Decision) {
-	w := s.std.out
 	for i, line := range strings.Split(strings.TrimRight(d.String(), "\n"), "\n") {
-		shade := colour(0)
+		var shade colour
 		switch {
 		case i == 0 && d.Effect == policy.Allow:
 			shade = green
@@ -296,79 +250,43 @@ func printDecision(s *session, d policy.Decision) {
 		case strings.HasPrefix(line, "- "):
 			shade = dim
 		}
-		line = safe(w, line)
-		if shade != 0 {
-			line = paint(w, shade, line)
-		}
-		fmt.Fprintln(w, line)
+		fmt.Fprintln(s.out, cell{safe(s.out, line), shade}.paint(s.out))
 	}
 }
 
-// readJSONFile reads a document of @FILE, - or as it stands into v, with no field
-// that is not known.
-func readJSONFile(s *session, flag, text string, v any) error {
-	raw, err := runFlags{args: text}.arguments(s.std.in)
-	if err != nil {
-		return err
+// makeBatch makes several calls and prints their results in order.
+func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
+	var list []struct {
+		Tool   string            `json:"tool"`
+		Args   json.RawMessage   `json:"args"`
+		Env    map[string]string `json:"env"`
+		Digest string            `json:"digest"`
+		Key    string            `json:"idempotency_key"`
 	}
-	if _, err := schema.Decode(raw); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: flag + " cannot be read: " + err.Error(), Err: err}
-	}
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(v); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid,
-			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
-	}
-	return nil
-}
-
-// A wanted is one call of a batch.
-type wanted struct {
-	Tool   string            `json:"tool"`
-	Args   json.RawMessage   `json:"args"`
-	Env    map[string]string `json:"env"`
-	Digest string            `json:"digest"`
-	Key    string            `json:"idempotency_key"`
-}
-
-// callBatch makes several calls and prints their results in order.
-func callBatch(ctx context.Context, s *session, f callFlags) error {
-	var list []wanted
-	if err := readJSONFile(s, "--batch", f.batch, &list); err != nil {
+	if err := readDocument(s.in, "--batch", f.batch, &list); err != nil {
 		return err
 	}
 	calls := make([]haft.Call, len(list))
-	for i, w := range list {
-		calls[i] = haft.Call{ID: engine.NewCallID(), Tool: w.Tool, Args: w.Args, Env: w.Env, Digest: w.Digest,
-			IdempotencyKey: w.Key, Principal: s.p, Turn: f.turn}
+	for i, c := range list {
+		calls[i] = haft.Call{ID: engine.NewCallID(), Tool: c.Tool, Args: c.Args, Env: c.Env, Digest: c.Digest,
+			IdempotencyKey: c.Key, Principal: s.p, Turn: f.call.Turn}
 	}
 	results, err := s.Batch(ctx, calls)
 	if err != nil {
 		return err
 	}
-	code := exitOK
+	code, i := exitOK, 0
 	for _, res := range results {
-		if c := statusExits[res.Status]; code == exitOK {
-			code = c
-		}
+		code = cmp.Or(code, statusExits[res.Status])
 	}
-	if s.as.json {
-		if err := printJSON(s.std.out, results); err != nil {
-			return err
-		}
-	} else {
-		tab := newTable(s.std.out, "#", "CALL", "TOOL", "STATUS", "TOOK", "RESULT")
-		for i, res := range results {
-			tab.row(i+1, res.Call, res.Tool, statusCell(res.Status), res.Timeline.Total.D().Round(100*time.Microsecond),
-				outcomeText(res))
-		}
-		tab.print("there were no calls in the batch")
-	}
-	if code != exitOK {
-		return &exit{code: code}
-	}
-	return nil
+	err = s.print(results, func() {
+		printTable(s.out, results, listing[*haft.Result]{"#,CALL,TOOL,STATUS,TOOK,RESULT", func(r *haft.Result) []any {
+			i++
+			return []any{i, r.Call, r.Tool, statusCell(r.Status), r.Timeline.Total.D().Round(100 * time.Microsecond),
+				outcomeText(r)}
+		}, "there were no calls in the batch"})
+	})
+	return cmp.Or(err, exitWith(code))
 }
 
 // outcomeText is the value of a result, or why there is none.
@@ -379,15 +297,15 @@ func outcomeText(res *haft.Result) string {
 	case res.Error != nil:
 		return res.Error.Message
 	case res.Status == haft.StatusPending:
-		return "next: haft approvals approve " + or(string(res.Approval), string(res.Call))
+		return "next: haft approvals approve " + cmp.Or(string(res.Approval), string(res.Call))
 	}
 	return string(res.Value)
 }
 
-// callPlan runs a chain and prints where it stands.
-func callPlan(ctx context.Context, s *session, f callFlags) error {
+// runPlan runs a chain and prints its steps.
+func (f *callFlags) runPlan(ctx context.Context, s *session) error {
 	var plan haft.Plan
-	if err := readJSONFile(s, "--plan", f.plan, &plan); err != nil {
+	if err := readDocument(s.in, "--plan", f.plan, &plan); err != nil {
 		return err
 	}
 	c, err := s.Run(ctx, s.p, plan)
@@ -397,30 +315,21 @@ func callPlan(ctx context.Context, s *session, f callFlags) error {
 	return printChain(s, c)
 }
 
-// printChain prints where a chain stands, and returns its exit code as an error.
+// printChain prints the steps of a chain, and returns its exit code as an error.
 func printChain(s *session, c *haft.Chain) error {
-	if s.as.json {
-		if err := printJSON(s.std.out, c); err != nil {
-			return err
-		}
-	} else {
-		w := s.std.out
-		tab := newTable(w, "STEP", "STATE", "STATUS", "CALL", "RESULT")
-		for _, st := range c.Steps {
-			var status cell
-			if st.Result != nil {
-				status = statusCell(st.Result.Status)
-			}
-			tab.row(st.ID, st.State, status, st.Call, or(st.Reason, outcomeText(st.Result)))
-		}
-		tab.print("the plan has no steps")
-		fmt.Fprintf(s.std.err, "chain %s: %s\n", c.ID, c.Status)
+	err := s.print(c, func() {
+		printTable(s.out, c.Steps, listing[haft.StepResult]{
+			"STEP,STATE,STATUS,CALL,RESULT", func(st haft.StepResult) []any {
+				var status cell
+				if st.Result != nil {
+					status = statusCell(st.Result.Status)
+				}
+				return []any{st.ID, st.State, status, st.Call, cmp.Or(st.Reason, outcomeText(st.Result))}
+			}, "the plan has no steps"})
+		fmt.Fprintf(s.err, "chain %s: %s\n", c.ID, c.Status)
 		if c.Error != nil {
-			fmt.Fprintln(s.std.err, safe(s.std.err, c.Error.Message))
+			fmt.Fprintln(s.err, safe(s.err, c.Error.Message))
 		}
-	}
-	if code := statusExits[c.Status]; code != exitOK {
-		return &exit{code: code}
-	}
-	return nil
+	})
+	return cmp.Or(err, exitWith(statusExits[c.Status]))
 }

@@ -108,7 +108,7 @@ func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
 	tab.row("ä", "a\x1b[31mb\nc")
 	tab.row("longer", cell{strings.Repeat("x", 100), red})
 	tab.print("nothing")
-	want := "NAME    TEXT\nä       a\\x1b[31mb c\nlonger  " + strings.Repeat("x", widest-1) + "…\n"
+	want := "NAME    TEXT\nä       a\\x1b[31mb c\nlonger  " + strings.Repeat("x", maxCell-1) + "…\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("the table differs (-want +got):\n%s", diff)
 	}
@@ -137,9 +137,9 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-func TestPersona_roles_are_replaced_not_added(t *testing.T) {
+func TestProfile_roles_are_replaced_not_added(t *testing.T) {
 	t.Setenv("HAFT_ROLES", "")
-	p := &persona{org: "local", user: "ann"}
+	p := &profile{org: "local", user: "ann"}
 	if got := p.principal().Roles; !cmp.Equal(got, []string{haft.RoleAdmin, haft.RoleApprover}) {
 		t.Errorf("the local operator has the roles %v", got)
 	}
@@ -154,8 +154,9 @@ func TestPersona_roles_are_replaced_not_added(t *testing.T) {
 }
 
 func TestCommands_are_found_by_their_names(t *testing.T) {
-	for name, c := range commands() {
-		if got := c(streams{}).Name(); got != name {
+	for name, describe := range commands() {
+		p := &profile{}
+		if got := describe(p).build(p).Name(); got != name {
 			t.Errorf("the command %s is listed as %s", got, name)
 		}
 	}

@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"os"
-
-	"github.com/spf13/cobra"
+	"slices"
+	"strconv"
+	"strings"
 
 	"haft"
 	"haft/app"
+	"haft/sandbox/sandboxtest"
 )
 
 // remedies say how to get a control that is missing.
@@ -38,35 +41,30 @@ var remedies = map[haft.Control]string{
 	haft.ControlKernel:  "the gvisor sandbox has one",
 }
 
-// doctorCommand tells what this machine can promise.
-func doctorCommand(std streams) *cobra.Command {
-	var (
-		attack, asJSON bool
-		name           string
-		reduced        bool
-	)
-	cmd := &cobra.Command{
-		Use:   "doctor",
-		Short: "Tell what this machine can promise, found by trying",
-		Args:  func(c *cobra.Command, args []string) error { return usageArgs(cobra.NoArgs(c, args)) },
-		RunE: func(c *cobra.Command, _ []string) error {
+// doctorCommand says what this machine can promise.
+func doctorCommand(p *profile) command {
+	attack, name := false, "auto"
+	return command{
+		alone: true,
+		use:   "doctor", short: "Tell what this machine can promise, found by trying",
+		flags: []flag{
+			{&attack, "attack", "run the hostile programs on this machine's kernel and grade it"},
+			reducedFlag(&p.reduced), {&p.json, "json", "print one JSON object"},
+			{&name, "sandbox", "the sandbox: auto, local or process"},
+		},
+		plain: func(ctx context.Context, p *profile, _ []string) error {
 			// The attacks grade what there is, and are no tools.
-			a, err := app.Open(c.Context(), app.Config{Sandbox: name, AllowReduced: reduced || attack})
+			a, err := app.Open(ctx, app.Config{Sandbox: name, AllowReduced: p.reduced || attack})
 			if err != nil {
 				return err
 			}
 			defer a.Close()
 			if attack {
-				return runAttacks(c.Context(), a, std, asJSON)
+				return runAttacks(ctx, a, p)
 			}
-			return examine(c.Context(), a, std, asJSON, reduced)
+			return examine(ctx, a, p)
 		},
 	}
-	cmd.Flags().BoolVar(&attack, "attack", false, "run the hostile programs on this machine's kernel and grade it")
-	allowReduced(cmd.Flags(), &reduced)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().StringVar(&name, "sandbox", "auto", "the sandbox: auto, local or process")
-	return cmd
 }
 
 // A checkup is what the doctor found.
@@ -86,14 +84,14 @@ type foundRuntime struct {
 }
 
 // examine tries every control and looks for the interpreters.
-func examine(ctx context.Context, a *app.App, std streams, asJSON, reduced bool) error {
+func examine(ctx context.Context, a *app.App, p *profile) error {
 	provider, name := a.Provider()
 	iso, err := provider.Isolation(ctx)
 	if err != nil {
 		return fmt.Errorf("try the sandbox: %w", err)
 	}
 	in := findHostKind("", os.Getenv("container"))
-	found := checkup{Provider: name, Isolation: iso, Mode: modeOf(name, iso, in, reduced)}
+	found := checkup{Provider: name, Isolation: iso, Mode: modeOf(name, iso, in, p.reduced)}
 	for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript, haft.KindBash} {
 		r := foundRuntime{Kind: kind}
 		if rt, err := a.Runtime(ctx, kind); err != nil {
@@ -103,11 +101,7 @@ func examine(ctx context.Context, a *app.App, std streams, asJSON, reduced bool)
 		}
 		found.Runtimes = append(found.Runtimes, r)
 	}
-	if asJSON {
-		return printJSON(std.out, found)
-	}
-	printCheckup(std.out, found)
-	return nil
+	return p.print(found, func() { printCheckup(p.out, found) })
 }
 
 // printCheckup writes what was found for a person.
@@ -134,4 +128,149 @@ func printCheckup(w io.Writer, c checkup) {
 		}
 		fmt.Fprintf(w, "  %s %-11s %s  %s\n", paint(w, green, "yes"), r.Kind, r.Version, paint(w, dim, r.Path))
 	}
+}
+
+// shades are the colours of the verdicts.
+var shades = map[sandboxtest.Verdict]colour{
+	sandboxtest.Held: green, sandboxtest.Stated: cyan, sandboxtest.Broken: red, sandboxtest.Skipped: yellow,
+}
+
+// runAttacks runs the conformance suite of sandboxes on this machine and prints the grade. A
+// broken promise is exit code 1.
+func runAttacks(ctx context.Context, a *app.App, p *profile) error {
+	provider, name := a.Provider()
+	total, done := len(sandboxtest.Cases()), 0
+	count := map[sandboxtest.Verdict]int{}
+	rep, err := sandboxtest.Grade(ctx, provider, func(r sandboxtest.Row) {
+		done++
+		count[r.Verdict]++
+		if p.json {
+			return
+		}
+		line := fmt.Sprintf("%3d/%d %-8s %-12s %s", done, total, r.Verdict, r.Group,
+			strings.ReplaceAll(r.Name, "_", " "))
+		fmt.Fprintln(p.out, paint(p.out, shades[r.Verdict], line))
+		if r.Detail != "" && r.Verdict != sandboxtest.Held {
+			fmt.Fprintln(p.out, "          "+safe(p.out, r.Detail))
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("attack: %w", err)
+	}
+	err = p.print(rep, func() {
+		counts := joined(slices.Sorted(maps.Keys(count)), ", ", func(v sandboxtest.Verdict) string {
+			return fmt.Sprintf("%d %s", count[v], v)
+		})
+		fmt.Fprintf(p.out, "\nsandbox %s, isolation %s: %s\ngrade %s\n", name, rep.Isolation.Level, counts,
+			paint(p.out, bold, rep.Grade))
+	})
+	if err == nil && count[sandboxtest.Broken] > 0 {
+		return exitWith(exitTool)
+	}
+	return err
+}
+
+// reducedVar allows the reduced mode for every command.
+const reducedVar = "HAFT_ALLOW_REDUCED"
+
+// reducedFlag is the flag by which an operator allows tools to run without
+// namespaces. A variable that is not a boolean allows nothing.
+func reducedFlag(to *bool) flag {
+	allowed, err := strconv.ParseBool(os.Getenv(reducedVar))
+	*to = err == nil && allowed
+	return flag{to, "allow-reduced",
+		"also run tools where there are no namespaces, with less isolation: haft doctor tells ($" + reducedVar + ")"}
+}
+
+// A hostKind is what Haft runs in.
+type hostKind string
+
+const (
+	onMachine   hostKind = "machine"
+	inPodman    hostKind = "podman"
+	inDocker    hostKind = "docker"
+	inContainer hostKind = "container"
+)
+
+// findHostKind returns what Haft runs in, by the files that runtimes leave below root
+// and the variable that they set.
+func findHostKind(root, variable string) hostKind {
+	exists := func(name string) bool {
+		_, err := os.Stat(root + name)
+		return err == nil
+	}
+	switch {
+	case exists("/run/.containerenv") || variable == "podman":
+		return inPodman
+	case exists("/.dockerenv") || variable == "docker":
+		return inDocker
+	case variable != "":
+		return inContainer
+	}
+	return onMachine
+}
+
+// containerFlags are the flags of container runtimes with which Haft has namespaces, as in
+// docs/deploy.md.
+func containerFlags(p hostKind) string {
+	if p == inPodman {
+		return "podman run --security-opt unmask=ALL --security-opt seccomp=deploy/seccomp.json …"
+	}
+	return "docker run --security-opt seccomp=deploy/seccomp.json --security-opt apparmor=unconfined " +
+		"--security-opt systempaths=unconfined …"
+}
+
+// A mode says how tools are confined here, why, and what to change.
+type mode struct {
+	Name    string   `json:"name"`
+	In      hostKind `json:"in"`
+	Allowed bool     `json:"allowed"`
+	Why     string   `json:"why,omitempty"`
+	Change  []string `json:"change,omitempty"`
+}
+
+// modeOf describes the isolation that a provider gives on a host. allowed says that
+// the operator allows the reduced mode.
+func modeOf(provider string, iso haft.Isolation, in hostKind, allowed bool) mode {
+	m := mode{Name: string(iso.Level), In: in, Allowed: true}
+	if provider != "local" || iso.Level != haft.LevelReduced {
+		return m
+	}
+	m.Allowed = allowed
+	for _, c := range []haft.Control{haft.ControlUserNS, haft.ControlRoot, haft.ControlSeccomp, haft.ControlNoNewPriv} {
+		if i := slices.IndexFunc(iso.Missing, func(g haft.Gap) bool { return g.Control == c }); i >= 0 {
+			m.Why = fmt.Sprintf("no %s: %s", c, iso.Missing[i].Reason)
+			break
+		}
+	}
+	if in == onMachine {
+		m.Change = append(m.Change, "give Haft namespaces: "+remedies[haft.ControlUserNS])
+	} else {
+		m.Change = append(m.Change, "give the container namespaces: "+containerFlags(in)+
+			"  (docs/deploy.md says why that is safe)")
+	}
+	if !allowed {
+		m.Change = append(m.Change, "or allow less isolation: haft … --allow-reduced, or "+reducedVar+"=1")
+	}
+	m.Change = append(m.Change, "or use another sandbox: --sandbox; process runs tools without isolation")
+	return m
+}
+
+// printMode writes a mode for a person.
+func printMode(w io.Writer, m mode) {
+	if m.Name != string(haft.LevelReduced) {
+		return
+	}
+	where, state := "on this machine", "tools are refused until the operator allows it"
+	if m.In != onMachine {
+		where = "in this container"
+	}
+	if m.Allowed {
+		state = "the operator allows it"
+	}
+	fmt.Fprintf(w, "mode reduced %s: %s\n  why: %s\n", where, state, m.Why)
+	for _, c := range m.Change {
+		fmt.Fprintf(w, "  change: %s\n", c)
+	}
+	fmt.Fprintln(w)
 }

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
-
-	"github.com/spf13/cobra"
 
 	"haft"
 	"haft/app"
@@ -20,40 +17,58 @@ import (
 )
 
 // envCommand keeps installed packages.
-func envCommand(std streams) *cobra.Command {
-	cmd := group("env", "Keep environments: the installed packages that tools share", `  haft env list
+func envCommand(*profile) command {
+	var (
+		verify, upgrade bool
+		files, list     []string
+		most            size
+		unused          time.Duration
+	)
+	return command{
+		use: "env", short: "Keep environments: the installed packages that tools share",
+		example: `  haft env list
   haft env show 3f2a                            what is in it
   haft env build chart                          install what a tool needs, before its first call
   haft env build --requirements requirements.txt
-  haft env gc --max-size 5GiB --unused-for 24h`)
-	p := attach(cmd)
-	cmd.AddCommand(envList(p, std), envShow(p, std), envBuild(p, std), envGC(p, std))
-	return cmd
-}
-
-// place is a directory with environments, and who uses them.
-type place struct {
-	name string
-	dir  string
-}
-
-// places are those of kept tools, and of haft run.
-func places(p *persona) ([]place, error) {
-	if p.remote() {
-		return nil, usage(errors.New("environments are on the machine that runs the tools: use haft env there"))
+  haft env gc --max-size 5GiB --unused-for 24h`,
+		subs: []command{
+			{use: "list", short: "List environments, the one used last first", plain: listEnvironments},
+			{use: "show ID", short: "Show the packages of an environment, by the beginning of its id",
+				flags:   []flag{{&verify, "verify", "compare all files with their hashes"}},
+				missing: "see which there are with: haft env list",
+				plain: func(ctx context.Context, p *profile, args []string) error {
+					return showEnvironment(ctx, p, args[0], verify)
+				}},
+			{use: "build [TOOL…]", short: "Install what tools need, or what a file names for haft run",
+				flags: []flag{
+					{&files, "requirements", "a `FILE` that names packages: requirements.txt, pyproject.toml or " +
+						"package.json; may be given again"},
+					{&list, "requirement", "a `PACKAGE`; one of npm is written npm:NAME; may be given again"},
+					{&upgrade, "upgrade", "find the newest packages that fit, instead of those of the last time"},
+				},
+				missing: noSuchTool,
+				plain: func(ctx context.Context, p *profile, tools []string) error {
+					named := len(files)+len(list) > 0
+					if len(tools) == 0 && !named {
+						return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
+					}
+					if named {
+						if err := buildForRun(ctx, p, files, list, upgrade); err != nil || len(tools) == 0 {
+							return err
+						}
+					}
+					return p.do(ctx, func(ctx context.Context, s *session) error { return buildTools(ctx, s, tools) })
+				}},
+			{use: "gc", short: "Remove environments that nobody uses, those unused longest first",
+				flags: []flag{
+					{&most, "max-size", "remove until no more than this is left; everything if it is not given"},
+					{&unused, "unused-for", "spare those that were used within this time"},
+				},
+				plain: func(ctx context.Context, p *profile, _ []string) error {
+					return removeEnvironments(ctx, p, int64(most), unused)
+				}},
+		},
 	}
-	dir, err := p.dir()
-	if err != nil {
-		return nil, err
-	}
-	list := []place{{"tools", filepath.Join(dir, "layers")}}
-	if cache, err := app.CacheDir(); err == nil {
-		list = append(list, place{"run", filepath.Join(cache, "layers")})
-	}
-	return slices.DeleteFunc(list, func(p place) bool {
-		_, err := os.Stat(p.dir)
-		return err != nil
-	}), nil
 }
 
 // environment is one that is listed.
@@ -63,155 +78,112 @@ type environment struct {
 	For string `json:"for"`
 }
 
-// eachStore opens the environments of every place in turn. Other processes may use
-// them meanwhile.
-func eachStore(p *persona, work func(place, *layer.Store) error) error {
-	all, err := places(p)
+// eachStore opens the environments of kept tools and those of haft run in turn. Other processes
+// may use them meanwhile.
+func eachStore(p *profile, work func(owner string, st *layer.Store) error) error {
+	if p.remote() {
+		return usage(errors.New("environments are on the machine that runs the tools: use haft env there"))
+	}
+	dir, err := p.dir()
 	if err != nil {
 		return err
 	}
-	for _, pl := range all {
-		st, err := layer.Open(layer.Config{Dir: pl.dir, Quick: true})
+	stores := [][2]string{{"tools", dir}}
+	if cache, err := app.CacheDir(); err == nil {
+		stores = append(stores, [2]string{"run", cache})
+	}
+	for _, at := range stores {
+		dir := filepath.Join(at[1], "layers")
+		if _, err := os.Stat(dir); err != nil {
+			continue
+		}
+		st, err := layer.Open(layer.Config{Dir: dir, Quick: true})
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(work(pl, st), st.Close()); err != nil {
+		if err := errors.Join(work(at[0], st), st.Close()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// envCmd makes a command on environments.
-func envCmd(use, short string, args cobra.PositionalArgs,
-	work func(ctx context.Context, args []string) error) *cobra.Command {
-	return &cobra.Command{
-		Use: use, Short: short,
-		Args: func(c *cobra.Command, list []string) error { return usageArgs(args(c, list)) },
-		RunE: func(c *cobra.Command, list []string) error { return work(c.Context(), list) },
+// listEnvironments lists environments.
+func listEnvironments(ctx context.Context, p *profile, _ []string) error {
+	all := []environment{}
+	err := eachStore(p, func(owner string, st *layer.Store) error {
+		list, err := st.List(ctx)
+		for _, i := range list {
+			all = append(all, environment{i, owner})
+		}
+		return err
+	})
+	if err != nil {
+		return err
 	}
+	return p.print(all, func() {
+		if len(all) == 0 {
+			fmt.Fprintln(p.err, "there are no environments yet")
+			return
+		}
+		printTable(p.out, all, listing[environment]{"ID,KIND,FOR,SIZE,FILES,LAST USE,RUNTIME", environmentRow, ""})
+	})
 }
 
-// envList lists environments.
-func envList(p *persona, std streams) *cobra.Command {
-	return envCmd("list", "List environments, the one used last first", cobra.NoArgs,
-		func(ctx context.Context, _ []string) error {
-			all := []environment{}
-			err := eachStore(p, func(pl place, st *layer.Store) error {
-				list, err := st.List(ctx)
-				for _, i := range list {
-					all = append(all, environment{i, pl.name})
-				}
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			if p.json {
-				return printJSON(std.out, all)
-			}
-			if len(all) == 0 {
-				fmt.Fprintln(std.err, "there are no environments yet")
-				return nil
-			}
-			t := newTable(std.out, "ID", "KIND", "FOR", "SIZE", "FILES", "LAST USE", "RUNTIME")
-			for _, e := range all {
-				kind := e.Kind
-				if kind == "" {
-					kind = "damaged"
-				}
-				used := e.LastUse.Format(time.DateTime)
-				if e.InUse {
-					used = "in use"
-				}
-				t.row(e.Digest[:12], kind, e.For, mebibytes(e.Bytes), e.Files, used, e.Runtime)
-			}
-			t.print("there are no environments yet")
-			return nil
-		})
+// environmentRow is the line of an environment in a list. One whose description cannot be read has
+// no kind.
+func environmentRow(e environment) []any {
+	kind, used := e.Kind, e.LastUse.Format(time.DateTime)
+	if kind == "" {
+		kind = "damaged"
+	}
+	if e.InUse {
+		used = "in use"
+	}
+	return []any{e.Digest[:12], kind, e.For, mebibytes(e.Bytes), e.Files, used, e.Runtime}
 }
 
 // mebibytes writes a size for people.
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
-// envShow shows one environment.
-func envShow(p *persona, std streams) *cobra.Command {
-	verify := false
-	cmd := envCmd("show ID", "Show the packages of an environment, by the beginning of its id", cobra.ExactArgs(1),
-		func(ctx context.Context, args []string) error {
-			found := false
-			err := eachStore(p, func(pl place, st *layer.Store) error {
-				info, lock, err := st.Show(ctx, args[0])
-				if haft.CodeOf(err) == haft.CodeNotFound || found {
-					return nil
-				}
-				if err != nil {
-					return err
-				}
-				found = true
-				if verify {
-					if err := st.Verify(ctx, info.Digest); err != nil {
-						return err
-					}
-				}
-				return showEnvironment(std, p.json, environment{info, pl.name}, lock)
-			})
-			if err == nil && !found {
-				return advise(&haft.Error{Code: haft.CodeNotFound, Message: "there is no such environment"},
-					"see which there are with: haft env list")
-			}
+// showEnvironment shows the first environment whose id begins so.
+func showEnvironment(ctx context.Context, p *profile, id string, verify bool) error {
+	found := false
+	err := eachStore(p, func(owner string, st *layer.Store) error {
+		info, lock, err := st.Show(ctx, id)
+		if haft.CodeOf(err) == haft.CodeNotFound || found {
+			return nil
+		}
+		if found = err == nil; found && verify {
+			err = st.Verify(ctx, info.Digest)
+		}
+		if err != nil {
 			return err
-		})
-	cmd.Flags().BoolVar(&verify, "verify", false, "compare all files with their hashes")
-	return cmd
-}
-
-// showEnvironment prints one environment and its lock.
-func showEnvironment(std streams, asJSON bool, e environment, lock []byte) error {
-	if asJSON {
-		return printJSON(std.out, struct {
-			environment
-			Lock string `json:"lock"`
-		}{e, string(lock)})
+		}
+		return printEnvironment(p, environment{info, owner}, string(lock))
+	})
+	if err == nil && !found {
+		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such environment"}
 	}
-	printFacts(std.out, fact{"id", cell{e.Digest, bold}}, fact{"kind", e.Kind}, fact{"for", e.For},
-		fact{"runtime", e.Runtime},
-		fact{"size", fmt.Sprintf("%s, %d files", mebibytes(e.Bytes), e.Files)},
-		fact{"made", e.Created.Format(time.DateTime) + " in " + e.Took.D().Round(time.Millisecond).String()},
-		fact{"last use", e.LastUse.Format(time.DateTime)})
-	fmt.Fprintln(std.out, "lock:")
-	_, err := fmt.Fprintln(std.out, strings.TrimRight(string(lock), "\n"))
 	return err
 }
 
-// envBuild installs packages ahead of their use.
-func envBuild(p *persona, std streams) *cobra.Command {
-	var files, list []string
-	upgrade := false
-	cmd := envCmd("build [TOOL…]", "Install what tools need, or what a file names for haft run", cobra.ArbitraryArgs,
-		func(ctx context.Context, tools []string) error {
-			if len(tools) == 0 && len(files)+len(list) == 0 {
-				return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
-			}
-			if len(files)+len(list) > 0 {
-				if err := buildForRun(ctx, std, files, list, upgrade, p.reduced); err != nil {
-					return err
-				}
-			}
-			if len(tools) == 0 {
-				return nil
-			}
-			return p.do(ctx, std, func(ctx context.Context, s *session) error { return buildTools(ctx, s, tools) })
-		})
-	f := cmd.Flags()
-	f.StringArrayVar(&files, "requirements", nil,
-		"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again")
-	f.StringArrayVar(&list, "requirement", nil, "a `PACKAGE`; one of npm is written npm:NAME; may be given again")
-	f.BoolVar(&upgrade, "upgrade", false, "find the newest packages that fit, instead of those of the last time")
-	return cmd
+// printEnvironment prints one environment and its lock.
+func printEnvironment(p *profile, e environment, lock string) error {
+	return p.print(struct {
+		environment
+		Lock string `json:"lock"`
+	}{e, lock}, func() {
+		printFacts(p.out, "id", cell{e.Digest, bold}, "kind", e.Kind, "for", e.For, "runtime", e.Runtime,
+			"size", fmt.Sprintf("%s, %d files", mebibytes(e.Bytes), e.Files),
+			"made", e.Created.Format(time.DateTime)+" in "+e.Took.D().Round(time.Millisecond).String(),
+			"last use", e.LastUse.Format(time.DateTime))
+		fmt.Fprintln(p.out, "lock:")
+		fmt.Fprintln(p.out, strings.TrimRight(lock, "\n"))
+	})
 }
 
-// buildTools installs what kept tools need.
+// buildTools installs the packages of kept tools.
 func buildTools(ctx context.Context, s *session, tools []string) error {
 	local, ok := s.system.(*embedded)
 	if !ok {
@@ -220,82 +192,64 @@ func buildTools(ctx context.Context, s *session, tools []string) error {
 	for _, name := range tools {
 		v, err := local.Build(ctx, s.p, name)
 		if err != nil {
-			return noTool(err)
+			return err
 		}
 		word := "ready    "
 		if v.Lock == (haft.Lock{}) {
 			word = "needs none"
 		}
-		fmt.Fprintf(s.std.out, "%s %s\n", paint(s.std.out, green, word), safe(s.std.out, name))
+		fmt.Fprintf(s.out, "%s %s\n", paint(s.out, green, word), safe(s.out, name))
 	}
 	return nil
 }
 
 // buildForRun installs packages where haft run finds them.
-func buildForRun(ctx context.Context, std streams, files, list []string, upgrade, reduced bool) error {
-	n := needs(haft.KindPython, list)
+func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade bool) error {
+	n := requirementList(haft.KindPython, list)
 	set, err := requirement.Parse("the command line", n.Pip, n.NPM)
 	if err != nil {
 		return err
 	}
-	sets := []requirement.Set{set}
-	for _, name := range files {
-		s, err := readNeeds(name)
-		if err != nil {
-			return err
-		}
-		sets = append(sets, s)
-	}
-	if set, err = requirement.Merge(sets...); err != nil {
+	if set, err = readRequirements(files, set); err != nil {
 		return err
 	}
-	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: reduced})
+	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	said := newProgress(std.err)
-	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, said.line)
-	said.clear()
+	shown := newProgress(p.err)
+	layers, release, err := a.Provide(ctx, set, nil, upgrade, shown.line)
+	shown.line("")
 	if err != nil {
 		return err
 	}
 	defer release()
 	for _, l := range layers {
-		fmt.Fprintf(std.out, "%s %s\n", paint(std.out, green, "ready    "), l.Digest[:12])
+		fmt.Fprintf(p.out, "%s %s\n", paint(p.out, green, "ready    "), l.Digest[:12])
 	}
 	return nil
 }
 
-// envGC removes environments.
-func envGC(p *persona, std streams) *cobra.Command {
-	var most size
-	var unused time.Duration
-	cmd := envCmd("gc", "Remove environments that nobody uses, those unused longest first", cobra.NoArgs,
-		func(ctx context.Context, _ []string) error {
-			type done struct {
-				For   string `json:"for"`
-				Count int    `json:"removed"`
-				Bytes int64  `json:"bytes"`
-				Left  int64  `json:"left"`
-				InUse int    `json:"in_use"`
-			}
-			all := []done{}
-			err := eachStore(p, func(pl place, st *layer.Store) error {
-				swept, err := st.GC(ctx, int64(most), unused)
-				all = append(all, done{pl.name, len(swept.Removed), swept.Bytes, swept.Left, swept.InUse})
-				return err
-			})
-			if p.json {
-				return errors.Join(printJSON(std.out, all), err)
-			}
-			for _, d := range all {
-				fmt.Fprintf(std.out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count,
-					mebibytes(d.Bytes), mebibytes(d.Left), d.InUse)
-			}
-			return err
-		})
-	cmd.Flags().Var(&most, "max-size", "remove until no more than this is left; everything if it is not given")
-	cmd.Flags().DurationVar(&unused, "unused-for", 0, "spare those that were used within this time")
-	return cmd
+// removeEnvironments removes environments until at most so many bytes are left.
+func removeEnvironments(ctx context.Context, p *profile, most int64, unused time.Duration) error {
+	type removed struct {
+		For   string `json:"for"`
+		Count int    `json:"removed"`
+		Bytes int64  `json:"bytes"`
+		Left  int64  `json:"left"`
+		InUse int    `json:"in_use"`
+	}
+	all := []removed{}
+	err := eachStore(p, func(owner string, st *layer.Store) error {
+		swept, err := st.GC(ctx, most, unused)
+		all = append(all, removed{owner, len(swept.Removed), swept.Bytes, swept.Left, swept.InUse})
+		return err
+	})
+	return errors.Join(err, p.print(all, func() {
+		for _, d := range all {
+			fmt.Fprintf(p.out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count,
+				mebibytes(d.Bytes), mebibytes(d.Left), d.InUse)
+		}
+	}))
 }

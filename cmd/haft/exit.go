@@ -52,14 +52,14 @@ var codeExits = map[haft.Code]int{
 	haft.CodeInternal:        exitInternal,
 }
 
-// An exit is an error with an exit code of its own. A nil Err prints nothing,
-// because everything is said already.
+// An exit is an error with an exit code of its own. One without err prints nothing,
+// because the command has printed everything.
 type exit struct {
 	code int
 	err  error
 }
 
-// Error returns the cause, or the code where everything is said already.
+// Error returns the cause, or the code if there is none.
 func (e *exit) Error() string {
 	if e.err == nil {
 		return fmt.Sprintf("exit code %d", e.code)
@@ -72,6 +72,39 @@ func (e *exit) Unwrap() error { return e.err }
 
 // usage marks err as a wrong command line.
 func usage(err error) error { return &exit{exitUsage, err} }
+
+// exitWith ends a command that has printed everything with a code.
+func exitWith(code int) error {
+	if code == exitOK {
+		return nil
+	}
+	return &exit{code: code}
+}
+
+// An advised is an error with what to do next.
+type advised struct {
+	error
+	next string
+}
+
+// Unwrap returns the error.
+func (a *advised) Unwrap() error { return a.error }
+
+// advise adds what to do next, which is printed on a line of its own.
+func advise(err error, next string) error {
+	if err == nil {
+		return nil
+	}
+	return &advised{err, next}
+}
+
+// nextStep returns what to do about an error, or "".
+func nextStep(err error) string {
+	if a, ok := errors.AsType[*advised](err); ok {
+		return a.next
+	}
+	return ""
+}
 
 // exitCode returns the exit code for err.
 func exitCode(err error) int {
@@ -90,8 +123,8 @@ func exitCode(err error) int {
 	return exitInternal
 }
 
-// errorText returns what a person at the terminal is told about err: everything,
-// because the command runs as that person.
+// errorText returns everything that is known about err, because the command runs as
+// the person who reads it. It is empty if the command has printed it.
 func errorText(err error) string {
 	if e, ok := errors.AsType[*exit](err); ok && e.err == nil {
 		return ""

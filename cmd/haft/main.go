@@ -1,6 +1,7 @@
 // Command haft runs the tools that AI agents call.
 //
-// It is flags, output and exit codes; package app is the program.
+// It is flags, output and exit codes; package app is the program. Every command is an entry of a
+// table (see command), and works on a system, which is in this process or a server (see system).
 package main
 
 import (
@@ -9,6 +10,8 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -23,7 +26,7 @@ var version = "dev"
 func main() {
 	local.Init() // does not return in a process that is a sandbox's init
 
-	short()
+	tuneForShortCommand()
 	ctx := untilSignal()
 	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
 }
@@ -34,6 +37,35 @@ func untilSignal() context.Context {
 	ctx, restore := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, restore)
 	return ctx
+}
+
+// The Go runtime collects garbage when the heap has doubled, or at 4 MB. The heap of Haft is
+// small, so that happens while a short command still starts, and dozens of times a second in a
+// server.
+const (
+	// shortPercent lets the heap of a short command grow to 36 MB first.
+	shortPercent = 800
+	// ballastSize is memory that is never touched, and so never resident: with it the heap of a
+	// server grows by that much before a collection.
+	ballastSize = 32 << 20
+)
+
+// tuneForShortCommand sets the collector for a command that ends soon. $GOGC overrides it.
+func tuneForShortCommand() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(shortPercent)
+	}
+}
+
+// tuneForServer sets the collector for a command that runs for long, until the function that it
+// returns is called. $GOGC overrides it.
+func tuneForServer() func() {
+	if os.Getenv("GOGC") != "" {
+		return func() {}
+	}
+	ballast := make([]byte, ballastSize)
+	debug.SetGCPercent(100)
+	return func() { runtime.KeepAlive(ballast) }
 }
 
 // streams are where a command reads and writes.
@@ -58,21 +90,20 @@ func run(ctx context.Context, args []string, std streams) int {
 	return exitCode(err)
 }
 
-// commands are what haft can do.
-func commands() map[string]func(streams) *cobra.Command {
-	return map[string]func(streams) *cobra.Command{
+// commands lists the commands of haft by their names.
+func commands() map[string]func(*profile) command {
+	return map[string]func(*profile) command{
 		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand,
-		"serve": serveCommand,
-		"tool":  toolCommand, "call": callCommand, "calls": callsCommand, "approvals": approvalsCommand,
-		"policy": policyCommand, "audit": auditCommand, "restore": restoreCommand, "backup": backupCommand,
-		"export": exportCommand, "erase": eraseCommand, "agent": agentCommand, "secret": secretCommand,
-		"key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand, "mcp": mcpCommand,
-		"env": envCommand,
+		"serve": serveCommand, "tool": toolCommand, "call": callCommand, "calls": callsCommand,
+		"approvals": approvalsCommand, "policy": policyCommand, "audit": auditCommand, "restore": restoreCommand,
+		"backup": backupCommand, "export": exportCommand, "erase": eraseCommand, "agent": agentCommand,
+		"secret": secretCommand, "key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand,
+		"mcp": mcpCommand, "env": envCommand,
 	}
 }
 
 // newRoot makes the command tree, or only the branch that the first word of the
-// command line names: all their flags take a millisecond.
+// command line names: to declare the flags of all branches takes a millisecond.
 func newRoot(std streams, first string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "haft",
@@ -98,11 +129,11 @@ is checked, confined, limited and fast.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	all := commands()
 	if one := all[first]; one != nil {
-		root.AddCommand(one(std))
-		return root
+		all = map[string]func(*profile) command{first: one}
 	}
-	for _, c := range all {
-		root.AddCommand(c(std)) // shown in alphabetical order
+	for _, describe := range all {
+		p := &profile{streams: std}
+		root.AddCommand(describe(p).build(p)) // shown in alphabetical order
 	}
 	return root
 }

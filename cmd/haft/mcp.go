@@ -5,90 +5,76 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/spf13/cobra"
-
 	"haft"
 	"haft/server/mcpserver"
 )
 
 // mcpCommand is Haft as an MCP server on stdio.
-func mcpCommand(std streams) *cobra.Command {
+func mcpCommand(*profile) command {
 	var tags []string
 	var lazy int
 	var tokens bool
-	cmd := &cobra.Command{
-		Use: "mcp", Short: "Be an MCP server on stdin and stdout, for Claude, Cursor, VS Code and others",
-		Long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that is kept
+	return command{
+		use: "mcp", short: "Be an MCP server on stdin and stdout, for Claude, Cursor, VS Code and others",
+		long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that is kept
 here becomes a tool of the client, and every call of it is checked, confined,
 limited and recorded. If there are many tools, two stand for all of them:
 find_tools and call_tool. What is wrong is said on stderr.`,
-		Example: `  haft mcp                                   all tools that are kept here
+		example: `  haft mcp                                   all tools that are kept here
   haft mcp --agent support                   what the agent may call
   haft mcp --server https://haft.example.com the tools of a server
   haft mcp --tokens                          what listing them costs, and end`,
-		Args: func(c *cobra.Command, list []string) error { return usageArgs(cobra.NoArgs(c, list)) },
-	}
-	p := attach(cmd)
-	f := cmd.Flags()
-	f.StringArrayVar(&tags, "tag", nil, "only tools with this `TAG`; may be given again: one is enough")
-	f.IntVar(&lazy, "lazy", 0,
-		"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)")
-	f.BoolVar(&tokens, "tokens", false,
-		"print what listing the tools takes of a model's context, server by server, and end")
-	cmd.RunE = func(c *cobra.Command, _ []string) error {
-		defer long()()
-		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
-			if tokens {
-				return s.tokens(ctx, tags)
+		flags: []flag{
+			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
+			{&lazy, "lazy", "from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
+			{&tokens, "tokens", "print what listing the tools takes of a model's context, server by server, and end"},
+		},
+		run: func(ctx context.Context, s *session, _ []string) error {
+			defer tuneForServer()()
+			caller, err := s.mcpCaller(ctx, tags)
+			if err != nil {
+				return err
 			}
-			return s.mcp(ctx, tags, lazy)
-		})
+			if tokens {
+				return s.printTokens(ctx, caller)
+			}
+			return s.serveMCP(ctx, caller, lazy)
+		},
 	}
-	return cmd
 }
 
-// caller is who speaks MCP: the persona, behind whom a person sits who may answer
-// what its agent asks for.
-func (s *session) caller(ctx context.Context, tags []string) (mcpserver.Caller, error) {
-	who := mcpserver.Caller{Principal: s.p, Tags: tags, Artifacts: true}
+// mcpCaller returns who calls tools over MCP: the principal of the session, whose person may
+// approve calls of the agent.
+func (s *session) mcpCaller(ctx context.Context, tags []string) (mcpserver.Caller, error) {
 	person := s.p
 	person.Agent = ""
-	who.Person = person
+	caller := mcpserver.Caller{Principal: s.p, Person: person, Tags: tags, Artifacts: true}
 	if s.p.Agent != "" {
 		a, err := s.Agent(ctx, person, s.p.Agent)
 		if err != nil {
-			return who, err
+			return caller, err
 		}
-		who.Principal.Agent = string(a.ID)
+		caller.Principal.Agent = string(a.ID)
 	}
-	return who, nil
+	return caller, nil
 }
 
-// mcp speaks MCP until the client leaves.
-func (s *session) mcp(ctx context.Context, tags []string, lazy int) error {
-	who, err := s.caller(ctx, tags)
+// serveMCP speaks MCP until the client leaves.
+func (s *session) serveMCP(ctx context.Context, caller mcpserver.Caller, lazy int) error {
+	logger := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	server, err := mcpserver.New(s.system, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream,
+		Lazy: lazy, Logger: logger})
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(s.std.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	door, err := mcpserver.New(s.system, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream, Lazy: lazy,
-		Logger: logger})
-	if err != nil {
-		return err
-	}
-	err = door.Run(ctx, who, s.std.in, s.std.out)
-	return errors.Join(err, door.Close())
+	return errors.Join(server.Run(ctx, caller, s.in, s.out), server.Close())
 }
 
-// tokens prints what listing the tools takes.
-func (s *session) tokens(ctx context.Context, tags []string) error {
-	who, err := s.caller(ctx, tags)
-	if err != nil {
-		return err
-	}
+// printTokens prints how much of a model's context the list of tools takes.
+func (s *session) printTokens(ctx context.Context, caller mcpserver.Caller) error {
 	groups, err := mcpserver.Groups(func(yield func(haft.Tool, error) bool) {
-		for t, err := range s.Tools(ctx, who.Principal, haft.ToolFilter{}) {
-			if (err != nil || who.Has(t)) && !yield(t, err) {
+		for t, err := range s.Tools(ctx, caller.Principal, haft.ToolFilter{}) {
+			if (err != nil || caller.Has(t)) && !yield(t, err) {
 				return
 			}
 		}
@@ -96,16 +82,14 @@ func (s *session) tokens(ctx context.Context, tags []string) error {
 	if err != nil {
 		return err
 	}
-	if s.as.json {
-		return printJSON(s.std.out, groups)
-	}
-	all := mcpserver.Group{}
-	t := newTable(s.std.out, "server", "tools", "tokens (estimated)")
-	for _, g := range groups {
-		t.row(g.Server, g.Tools, g.Tokens)
-		all.Tools, all.Tokens = all.Tools+g.Tools, all.Tokens+g.Tokens
-	}
-	t.row("all", all.Tools, all.Tokens)
-	t.print("there are no tools")
-	return nil
+	return s.print(groups, func() {
+		all := mcpserver.Group{Server: "all"}
+		for _, g := range groups {
+			all.Tools, all.Tokens = all.Tools+g.Tools, all.Tokens+g.Tokens
+		}
+		printTable(s.out, append(groups, all), listing[mcpserver.Group]{
+			"server,tools,tokens (estimated)", func(g mcpserver.Group) []any {
+				return []any{g.Server, g.Tools, g.Tokens}
+			}, ""})
+	})
 }

@@ -14,52 +14,107 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
-
 	"haft"
 )
 
 // mcpServerCommand keeps upstream MCP servers.
-func mcpServerCommand(std streams) *cobra.Command {
-	cmd := group("mcp-server", "Use the tools of MCP servers: commands in a sandbox, or addresses",
-		`  haft mcp-server add time -- uvx mcp-server-time
+func mcpServerCommand(*profile) command {
+	var (
+		f      mcpFlags
+		accept bool
+		only   []string
+	)
+	listen := "127.0.0.1:0"
+	return command{
+		use: "mcp-server", short: "Use the tools of MCP servers: commands in a sandbox, or addresses",
+		example: `  haft mcp-server add time -- uvx mcp-server-time
   haft mcp-server add files --mount ./docs -- npx -y @modelcontextprotocol/server-filesystem "$PWD/docs"
   haft mcp-server add wiki --url https://mcp.example.com/mcp --header 'Authorization=Bearer {{ WIKI_TOKEN }}'
   haft mcp-server login wiki               agree in a browser, where the server wants that
-  haft call time__get_current_time --arg timezone=Europe/Oslo`)
-	p := attach(cmd)
-	cmd.AddCommand(mcpAdd(p, std), mcpList(p, std), mcpShow(p, std), mcpRefresh(p, std), mcpLogin(p, std),
-		mcpRemove(p, std), mcpImport(p, std))
-	return cmd
-}
-
-// noServer says what to do about a server that is not there.
-func noServer(err error) error {
-	if haft.CodeOf(err) != haft.CodeNotFound {
-		return err
+  haft call time__get_current_time --arg timezone=Europe/Oslo`,
+		missing: "see which there are with: haft mcp-server list",
+		subs: []command{
+			{use: "add NAME [-- COMMAND…]", short: "Add a server and its tools, which are then called NAME__TOOL",
+				flags: f.flags(),
+				run: func(ctx context.Context, s *session, args []string) error {
+					server, err := f.read(args[0], args[1:])
+					if err != nil {
+						return err
+					}
+					change, err := s.PutMCPServer(ctx, s.p, server)
+					if err != nil {
+						return err
+					}
+					return s.print(change, func() { printServerChange(s, change) })
+				}},
+			{use: "list", short: "List servers", run: listAll(system.MCPServerList, listing[haft.MCPServer]{
+				"NAME,TRANSPORT,WHERE,TOOLS,STATE,LISTED", func(m haft.MCPServer) []any {
+					return []any{cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m),
+						since(m.State.Listed)}
+				}, "there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND"})},
+			{use: "show NAME", short: "Show a server, without the values of headers and variables",
+				run: showOne(system.MCPServer, printServer)},
+			{use: "refresh NAME", short: "List the tools of a server again; what is new or changed waits for review",
+				flags: []flag{{&accept, "accept", "accept what is new or changed without looking at it"}},
+				run: func(ctx context.Context, s *session, args []string) error {
+					change, err := s.RefreshMCPServer(ctx, s.p, args[0], accept)
+					if err != nil {
+						return err
+					}
+					return s.print(change, func() { printServerChange(s, change) })
+				}},
+			{use: "login NAME", short: "Agree, in a browser, that Haft acts for you at a server",
+				flags: []flag{{&listen, "listen", "the `ADDRESS` on this machine to which the browser comes back"}},
+				run: func(ctx context.Context, s *session, args []string) error {
+					return login(ctx, s, args[0], listen)
+				}},
+			{use: "rm NAME", short: "Remove a server with its tools and credentials",
+				run: removeOne(system.RemoveMCPServer, "removed ", "")},
+			{use: "import FILE", short: "Add the servers of a file with mcpServers, as desktop clients have it",
+				flags: []flag{{&only, "only", "the `NAME` of a server to add; may be given again"}},
+				run: func(ctx context.Context, s *session, args []string) error {
+					return importServers(ctx, s, args[0], only)
+				}},
+		},
 	}
-	return advise(err, "see which there are with: haft mcp-server list")
 }
 
 // mcpFlags say what a server is.
 type mcpFlags struct {
-	url, transport        string
+	server                haft.MCPServer
 	headers, env, network []string
-	mounts, pip, npm      []string
-	clientID, secret      string
-	scopes                []string
-	connect, call         time.Duration
-	memory                size
+	mounts                []string
+	oauth                 haft.MCPOAuth
+	scopes                commaList
 }
 
-// server makes a server of the flags and a command.
-func (f mcpFlags) server(name string, command []string) (haft.MCPServer, error) {
-	s := haft.MCPServer{Name: name, URL: f.url, Transport: haft.MCPTransport(f.transport), Command: command,
-		Requirements: haft.Requirements{Pip: f.pip, NPM: f.npm}}
-	if (f.url == "") == (len(command) == 0) {
+func (f *mcpFlags) flags() []flag {
+	s := &f.server
+	return []flag{
+		{&s.URL, "url", "the `URL` of a server that speaks HTTP"},
+		{&s.Transport, "transport", "stdio, http or sse; guessed if empty"},
+		{&f.headers, "header", "a header `NAME=VALUE` of every request; {{ VAR }} stands for a variable of the call"},
+		{&f.env, "env", "a variable `K=V` of the command; {{ VAR }} stands for a variable of the call"},
+		{&f.network, "network", "`HOST`s that the command may reach; none by default"},
+		{&f.mounts, "mount", "a directory `DIR[:INSIDE][:rw]` that the command sees, read-only without :rw"},
+		{&s.Requirements.Pip, "pip", "a Python `PACKAGE` that the command needs"},
+		{&s.Requirements.NPM, "npm", "an npm `PACKAGE` that the command needs"},
+		{&f.oauth.ClientID, "client-id", "the `ID` of a client that is registered at the server"},
+		{&f.oauth.ClientSecret, "client-secret", "its `SECRET`"},
+		{&f.scopes, "scope", "a `SCOPE` to ask for at a login"},
+		{&s.Connect, "connect-timeout", "how long connecting may take (30s)"},
+		{&s.Limits.Wall, "timeout", "how long a call may take"},
+		{(*size)(&s.Limits.Memory), "memory", "memory of the command (1GiB)"},
+	}
+}
+
+// read makes a server of the flags and a command.
+func (f *mcpFlags) read(name string, command []string) (s haft.MCPServer, err error) {
+	s = f.server
+	s.Name, s.Command = name, command
+	if (s.URL == "") == (len(command) == 0) {
 		return s, usage(errors.New("a server is a command after --, or an address with --url"))
 	}
-	var err error
 	if s.Headers, err = pairs("--header", f.headers); err != nil {
 		return s, err
 	}
@@ -76,10 +131,9 @@ func (f mcpFlags) server(name string, command []string) (haft.MCPServer, error) 
 		}
 		s.Mounts = append(s.Mounts, mount)
 	}
-	if f.clientID != "" || f.secret != "" || len(f.scopes) > 0 {
-		s.OAuth = &haft.MCPOAuth{ClientID: f.clientID, ClientSecret: f.secret, Scopes: f.scopes}
+	if f.oauth.Scopes = f.scopes; f.oauth.ClientID != "" || f.oauth.ClientSecret != "" || len(f.scopes) > 0 {
+		s.OAuth = &f.oauth
 	}
-	s.Connect, s.Limits.Wall, s.Limits.Memory = haft.Millis(f.connect), haft.Millis(f.call), int64(f.memory)
 	return s, nil
 }
 
@@ -101,92 +155,34 @@ func readMount(text string) (haft.MCPMount, error) {
 	return m, nil
 }
 
-// mcpAdd adds a server.
-func mcpAdd(p *persona, std streams) *cobra.Command {
-	var f mcpFlags
-	cmd := p.command(std, "add NAME [-- COMMAND…]", "Add a server and its tools, which are then called NAME__TOOL",
-		cobra.MinimumNArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			server, err := f.server(args[0], args[1:])
-			if err != nil {
-				return err
-			}
-			change, err := s.PutMCPServer(ctx, s.p, server)
-			if err != nil {
-				return err
-			}
-			return tellServer(s, change)
-		})
-	fl := cmd.Flags()
-	fl.StringVar(&f.url, "url", "", "the `URL` of a server that speaks HTTP")
-	fl.StringVar(&f.transport, "transport", "", "stdio, http or sse; guessed if empty")
-	fl.StringArrayVar(&f.headers, "header", nil,
-		"a header `NAME=VALUE` of every request; {{ VAR }} stands for a variable of the call")
-	fl.StringArrayVar(&f.env, "env", nil,
-		"a variable `K=V` of the command; {{ VAR }} stands for a variable of the call")
-	fl.StringArrayVar(&f.network, "network", nil, "`HOST`s that the command may reach; none by default")
-	fl.StringArrayVar(&f.mounts, "mount", nil,
-		"a directory `DIR[:INSIDE][:rw]` that the command sees, read-only without :rw")
-	fl.StringArrayVar(&f.pip, "pip", nil, "a Python `PACKAGE` that the command needs")
-	fl.StringArrayVar(&f.npm, "npm", nil, "an npm `PACKAGE` that the command needs")
-	fl.StringVar(&f.clientID, "client-id", "", "the `ID` of a client that is registered at the server")
-	fl.StringVar(&f.secret, "client-secret", "", "its `SECRET`")
-	fl.StringSliceVar(&f.scopes, "scope", nil, "a `SCOPE` to ask for at a login")
-	fl.DurationVar(&f.connect, "connect-timeout", 0, "how long connecting may take (30s)")
-	fl.DurationVar(&f.call, "timeout", 0, "how long a call may take")
-	fl.Var(&f.memory, "memory", "memory of the command (1GiB)")
-	return cmd
-}
-
-// tellServer prints what became of a server.
-func tellServer(s *session, c *haft.MCPChange) error {
-	if s.as.json {
-		return printJSON(s.std.out, c)
-	}
-	say := func(word string, list []string) {
+// printServerChange prints how the tools of a server have changed.
+func printServerChange(s *session, c *haft.MCPChange) {
+	fmt.Fprintf(s.out, "%s: %d tools\n", c.Server.Name, c.Server.State.Tools)
+	for i, list := range [][]string{c.Added, c.Changed, c.Removed, c.Waiting} {
 		if len(list) > 0 {
-			fmt.Fprintf(s.std.out, "%s %s\n", word, strings.Join(list, " "))
+			word := []string{"added", "changed", "removed", "waiting for review"}[i]
+			fmt.Fprintf(s.out, "%s %s\n", word, strings.Join(list, " "))
 		}
 	}
-	fmt.Fprintf(s.std.out, "%s: %d tools\n", c.Server.Name, c.Server.State.Tools)
-	say("added", c.Added)
-	say("changed", c.Changed)
-	say("removed", c.Removed)
 	if len(c.Waiting) > 0 {
-		say("waiting for review", c.Waiting)
-		fmt.Fprintln(s.std.err,
+		fmt.Fprintln(s.err,
 			"  look at one with: haft tool show NAME, and accept it with: haft tool review NAME --accept")
 	}
-	tellInvalid(s, c.Server)
+	printInvalid(s, c.Server)
 	for _, w := range c.Warnings {
-		fmt.Fprintln(s.std.err, paint(s.std.err, yellow, "warning:"), safe(s.std.err, w))
+		fmt.Fprintln(s.err, paint(s.err, yellow, "warning:"), safe(s.err, w))
 	}
 	if c.Server.State.Login {
-		fmt.Fprintln(s.std.err, "  agree with: haft mcp-server login "+c.Server.Name)
+		fmt.Fprintln(s.err, "  agree with: haft mcp-server login "+c.Server.Name)
 	}
-	return nil
 }
 
-// tellInvalid prints the tools that cannot be called, and why.
-func tellInvalid(s *session, m haft.MCPServer) {
+// printInvalid prints the tools that cannot be called, and why.
+func printInvalid(s *session, m haft.MCPServer) {
 	for _, x := range m.State.Invalid {
-		fmt.Fprintf(s.std.out, "cannot be called: %s: %s\n", safe(s.std.out, x.Tool),
-			safe(s.std.out, strings.Join(x.Reasons, "; ")))
+		fmt.Fprintf(s.out, "cannot be called: %s: %s\n", safe(s.out, x.Tool),
+			safe(s.out, strings.Join(x.Reasons, "; ")))
 	}
-}
-
-// mcpList lists servers.
-func mcpList(p *persona, std streams) *cobra.Command {
-	return p.command(std, "list", "List servers", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			now := time.Now()
-			return printList(s, s.MCPServerList(ctx, s.p),
-				"there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND",
-				[]string{"NAME", "TRANSPORT", "WHERE", "TOOLS", "STATE", "LISTED"}, func(tab *table, m haft.MCPServer) {
-					tab.row(cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m),
-						ago(m.State.Listed, now))
-				})
-		})
 }
 
 // where says what a server is.
@@ -210,110 +206,44 @@ func serverState(m haft.MCPServer) cell {
 	return cell{"ready", green}
 }
 
-// mcpShow shows one server.
-func mcpShow(p *persona, std streams) *cobra.Command {
-	return p.command(std, "show NAME", "Show a server, without the values of headers and variables", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			m, err := s.MCPServer(ctx, s.p, args[0])
-			if err != nil {
-				return noServer(err)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, m)
-			}
-			var mounts []string
-			for _, x := range m.Mounts {
-				mounts = append(mounts, x.Dir+":"+x.Inside+map[bool]string{true: ":rw"}[x.Writable])
-			}
-			printFacts(s.std.out, fact{"name", cell{m.Name, bold}}, fact{"id", m.ID}, fact{"state", serverState(*m)},
-				fact{"transport", m.Transport}, fact{"where", where(*m)},
-				fact{"headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", ")},
-				fact{"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", ")},
-				fact{"network", strings.Join(m.Network, ", ")}, fact{"mounts", strings.Join(mounts, ", ")},
-				fact{"calls itself", m.State.Title},
-				fact{"protocol", m.State.Protocol}, fact{"tools", m.State.Tools}, fact{"error", m.State.Error},
-				fact{"changed", ago(m.Updated, time.Now())})
-			tellInvalid(s, *m)
-			return nil
-		})
+// printServer prints one server.
+func printServer(s *session, m *haft.MCPServer) {
+	mounts := joined(m.Mounts, ", ", func(x haft.MCPMount) string {
+		return x.Dir + ":" + x.Inside + map[bool]string{true: ":rw"}[x.Writable]
+	})
+	printFacts(s.out, "name", cell{m.Name, bold}, "id", m.ID, "state", serverState(*m), "transport", m.Transport,
+		"where", where(*m), "headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", "),
+		"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", "),
+		"network", strings.Join(m.Network, ", "), "mounts", mounts, "calls itself", m.State.Title,
+		"protocol", m.State.Protocol, "tools", m.State.Tools, "error", m.State.Error, "changed", since(m.Updated))
+	printInvalid(s, *m)
 }
 
-// mcpRefresh lists the tools of a server again.
-func mcpRefresh(p *persona, std streams) *cobra.Command {
-	var accept bool
-	cmd := p.command(std, "refresh NAME", "List the tools of a server again; what is new or changed waits for review",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			change, err := s.RefreshMCPServer(ctx, s.p, args[0], accept)
-			if err != nil {
-				return noServer(err)
-			}
-			return tellServer(s, change)
-		})
-	cmd.Flags().BoolVar(&accept, "accept", false, "accept what is new or changed without looking at it")
-	return cmd
-}
-
-// mcpRemove removes a server.
-func mcpRemove(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rm NAME", "Remove a server with its tools and credentials", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			if err := s.RemoveMCPServer(ctx, s.p, args[0], ""); err != nil {
-				return noServer(err)
-			}
-			return tell(s, map[string]string{"removed": args[0]}, "removed "+args[0])
-		})
-}
-
-// mcpImport adds the servers of a file as desktop clients have it.
-func mcpImport(p *persona, std streams) *cobra.Command {
-	var only []string
-	cmd := p.command(std, "import FILE", "Add the servers of a file with mcpServers, as desktop clients have it",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			servers, err := readServers(args[0])
-			if err != nil {
-				return err
-			}
-			var changes []haft.MCPChange
-			for _, m := range servers {
-				if len(only) > 0 && !slices.Contains(only, m.Name) {
-					continue
-				}
-				change, err := s.PutMCPServer(ctx, s.p, m)
-				if err != nil {
-					return fmt.Errorf("%s: %w", m.Name, err)
-				}
-				changes = append(changes, *change)
-				if !s.as.json {
-					if err := tellServer(s, change); err != nil {
-						return err
-					}
-				}
-			}
-			if s.as.json {
-				return printJSON(s.std.out, changes)
-			}
-			return nil
-		})
-	cmd.Flags().StringArrayVar(&only, "only", nil, "the `NAME` of a server to add; may be given again")
-	return cmd
+// importServers adds the servers of a file as desktop clients have it.
+func importServers(ctx context.Context, s *session, file string, only []string) error {
+	servers, err := readServers(file)
+	if err != nil {
+		return err
+	}
+	var changes []haft.MCPChange
+	for _, m := range servers {
+		if len(only) > 0 && !slices.Contains(only, m.Name) {
+			continue
+		}
+		change, err := s.PutMCPServer(ctx, s.p, m)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
+		}
+		changes = append(changes, *change)
+		if !s.json {
+			printServerChange(s, change)
+		}
+	}
+	return s.print(changes, func() {})
 }
 
 // loginTime is how long a person has.
 const loginTime = 10 * time.Minute
-
-// mcpLogin lets a person agree.
-func mcpLogin(p *persona, std streams) *cobra.Command {
-	var redirect string
-	cmd := p.command(std, "login NAME", "Agree, in a browser, that Haft acts for you at a server", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			return login(ctx, s, args[0], redirect)
-		})
-	cmd.Flags().StringVar(&redirect, "listen", "127.0.0.1:0",
-		"the `ADDRESS` on this machine to which the browser comes back")
-	return cmd
-}
 
 // login prints the link, waits for the browser to come back and ends the login.
 func login(ctx context.Context, s *session, name, listen string) error {
@@ -353,13 +283,13 @@ func login(ctx context.Context, s *session, name, listen string) error {
 	}()
 	link, err := s.LoginMCPServer(ctx, s.p, name, "http://"+ln.Addr().String()+"/callback")
 	if err != nil {
-		return noServer(err)
+		return err
 	}
 	if link == "" {
-		return tell(s, map[string]any{"server": name, "login": false}, name+" wants no login")
+		return s.printLine(map[string]any{"server": name, "login": false}, name+" wants no login")
 	}
-	fmt.Fprintln(s.std.err, "open this in a browser:")
-	fmt.Fprintln(s.std.err, "  "+safe(s.std.err, link))
+	fmt.Fprintln(s.err, "open this in a browser:")
+	fmt.Fprintln(s.err, "  "+safe(s.err, link))
 	select {
 	case a := <-answers:
 		if err := s.FinishMCPLogin(ctx, s.p, a); err != nil {
@@ -368,8 +298,8 @@ func login(ctx context.Context, s *session, name, listen string) error {
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the browser: %w", context.Cause(ctx))
 	}
-	if change, err := s.RefreshMCPServer(ctx, s.p, name, false); err == nil && !s.as.json {
-		fmt.Fprintf(s.std.err, "%s has %d tools\n", name, change.Server.State.Tools)
+	if change, err := s.RefreshMCPServer(ctx, s.p, name, false); err == nil && !s.json {
+		fmt.Fprintf(s.err, "%s has %d tools\n", name, change.Server.State.Tools)
 	}
-	return tell(s, map[string]any{"server": name, "login": true}, "logged in at "+name)
+	return s.printLine(map[string]any{"server": name, "login": true}, "logged in at "+name)
 }

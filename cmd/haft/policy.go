@@ -6,69 +6,84 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"strings"
-
-	"github.com/spf13/cobra"
 
 	"haft"
 	"haft/policy"
 )
 
 // policyCommand keeps the rules.
-func policyCommand(std streams) *cobra.Command {
-	cmd := group("policy", "Keep the rules: who may call what, how often, and who must agree",
-		`  haft policy check rules.yaml
+func policyCommand(*profile) command {
+	var (
+		server    bool
+		arguments argumentFlags
+		call      haft.Call
+	)
+	whole := flag{&server, "server-policy", "the document of the whole server, not of the organisation"}
+	return command{
+		use: "policy", short: "Keep the rules: who may call what, how often, and who must agree",
+		example: `  haft policy check rules.yaml
   haft policy set rules.yaml
-  haft policy explain delete_file --args '{"path": "/etc"}' --user ann --role reader`)
-	p := attach(cmd)
-	cmd.AddCommand(policyShow(p, std), policySet(p, std), policyCheck(p, std), policyExplain(p, std))
-	return cmd
+  haft policy explain delete_file --args '{"path": "/etc"}' --user ann --role reader`,
+		subs: []command{
+			{use: "show", short: "Print the document", flags: []flag{whole},
+				run: func(ctx context.Context, s *session, _ []string) error { return showPolicy(ctx, s, server) }},
+			{use: "set FILE", short: "Replace the document; it holds from the next call on", flags: []flag{whole},
+				run: func(ctx context.Context, s *session, args []string) error {
+					return setPolicy(ctx, s, server, args[0])
+				}},
+			{use: "check FILE", short: "Say whether a document is right, and keep nothing", plain: checkPolicy},
+			{use: "explain TOOL", short: "Say what the rules decide about a call, and why; exit code 4 if they deny it",
+				long: `Say what is decided about a call, by the very code that decides about one that is made:
+the tool and its roles, the agent and its tool rules, and the rules of server and
+organisation, each with the reason why it matched or not. On whose behalf is said by
+--user, --role, --agent and --org.`,
+				flags: append(arguments.flags(),
+					flag{&call.Digest, "digest", "the digest of the version; the current one if it is not given"},
+					flag{&call.Turn, "turn", "the turn of the agent, which its tool rules look back at"}),
+				missing: noSuchTool,
+				plain: func(ctx context.Context, p *profile, args []string) error {
+					p.asIf = true
+					return p.do(ctx, func(ctx context.Context, s *session) (err error) {
+						call.Tool, call.Principal = args[0], s.p
+						if call.Args, err = arguments.readFor(ctx, s, call.Tool); err == nil {
+							err = explain(ctx, s, call)
+						}
+						if haft.CodeOf(err) == haft.CodeInvalid {
+							return advise(err, "rules look at arguments: give those of the call with --args or --arg")
+						}
+						return err
+					})
+				}},
+		},
+	}
 }
 
-// serverFlag says that the document of the whole server is meant.
-func serverFlag(cmd *cobra.Command, to *bool) *cobra.Command {
-	cmd.Flags().BoolVar(to, "server-policy", false, "the document of the whole server, not of the organisation")
-	return cmd
-}
-
-// policyShow prints the document.
-func policyShow(p *persona, std streams) *cobra.Command {
-	var server bool
-	return serverFlag(p.command(std, "show", "Print the document", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			kept, err := s.Policy(ctx, s.p, server)
-			if haft.CodeOf(err) == haft.CodeNotFound {
-				kept, err = &haft.PolicyText{}, nil
-			}
-			if err != nil {
-				return err
-			}
-			text := kept.Text
-			if s.as.json {
-				return printJSON(s.std.out, map[string]any{"server": server, "set": len(text) > 0,
-					"text": string(text)})
-			}
-			if len(text) == 0 {
-				fmt.Fprintln(s.std.err,
-					"none is set: administrators may call every tool, and nobody else any\n  next: haft policy "+
-						"set FILE")
-				return nil
-			}
-			fmt.Fprint(s.std.out, safe(s.std.out, string(text)))
-			return nil
-		}), &server)
+// showPolicy prints the document.
+func showPolicy(ctx context.Context, s *session, server bool) error {
+	kept, err := s.Policy(ctx, s.p, server)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		kept, err = &haft.PolicyText{}, nil
+	}
+	if err != nil {
+		return err
+	}
+	text := string(kept.Text)
+	return s.print(map[string]any{"server": server, "set": text != "", "text": text}, func() {
+		if text == "" {
+			fmt.Fprintln(s.err,
+				"none is set: administrators may call every tool, and nobody else any\n  next: haft policy set FILE")
+		}
+		fmt.Fprint(s.out, safe(s.out, text))
+	})
 }
 
 // readPolicy reads a document from a file or from standard input.
-func readPolicy(std streams, name string) ([]byte, error) {
+func readPolicy(in io.Reader, name string) (text []byte, err error) {
 	if name == "-" {
-		text, err := io.ReadAll(io.LimitReader(std.in, policy.MaxDocument+1))
-		if err != nil {
-			return nil, usage(fmt.Errorf("read the policy: %w", err))
-		}
-		return text, nil
+		text, err = io.ReadAll(io.LimitReader(in, policy.MaxDocument+1))
+	} else {
+		text, err = readBounded(name, policy.MaxDocument)
 	}
-	text, err := readBounded(name, policy.MaxDocument)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage(fmt.Errorf("%s: there is no such file", name))
 	}
@@ -78,8 +93,8 @@ func readPolicy(std streams, name string) ([]byte, error) {
 	return text, nil
 }
 
-// badPolicy names the file before the line.
-func badPolicy(name string, err error) error {
+// policyError names the file before the line.
+func policyError(name string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok && e.Code == haft.CodeInvalid {
 		return advise(&haft.Error{Code: e.Code, Message: name + ": " + e.Message, Err: e.Err},
 			"mend the line and try again with: haft policy check "+name)
@@ -87,79 +102,32 @@ func badPolicy(name string, err error) error {
 	return err
 }
 
-// policySet replaces the document.
-func policySet(p *persona, std streams) *cobra.Command {
-	var server bool
-	return serverFlag(p.command(std, "set FILE", "Replace the document; it holds from the next call on",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			text, err := readPolicy(std, args[0])
-			if err != nil {
-				return err
-			}
-			if _, err := s.PutPolicy(ctx, s.p, server, haft.PolicyText{Text: text}); err != nil {
-				return badPolicy(args[0], err)
-			}
-			whose := "of the organisation " + s.p.Org
-			if server {
-				whose = "of the server"
-			}
-			return tell(s, map[string]any{"server": server, "set": true}, "the policy "+whose+" holds from now on")
-		}), &server)
-}
-
-// policyCheck compiles a document and keeps nothing.
-func policyCheck(p *persona, std streams) *cobra.Command {
-	return &cobra.Command{
-		Use: "check FILE", Short: "Say whether a document is right, and keep nothing",
-		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
-		RunE: func(_ *cobra.Command, args []string) error {
-			text, err := readPolicy(std, args[0])
-			if err != nil {
-				return err
-			}
-			compiled, err := policy.Compile(text)
-			if err != nil {
-				return badPolicy(args[0], err)
-			}
-			if p.json {
-				return printJSON(std.out, map[string]string{"digest": compiled.Digest()})
-			}
-			fmt.Fprintln(std.out, paint(std.out, green, "right"), shortDigest(compiled.Digest()))
-			return nil
-		},
+// setPolicy replaces the document.
+func setPolicy(ctx context.Context, s *session, server bool, name string) error {
+	text, err := readPolicy(s.in, name)
+	if err != nil {
+		return err
 	}
+	if _, err := s.PutPolicy(ctx, s.p, server, haft.PolicyText{Text: text}); err != nil {
+		return policyError(name, err)
+	}
+	owner := "of the organisation " + s.p.Org
+	if server {
+		owner = "of the server"
+	}
+	return s.printLine(map[string]any{"server": server, "set": true}, "the policy "+owner+" holds from now on")
 }
 
-// policyExplain answers "why?".
-func policyExplain(p *persona, std streams) *cobra.Command {
-	var f runFlags
-	var digest, turn string
-	cmd := p.command(std, "explain TOOL",
-		"Say what the rules decide about a call, and why; exit code 4 if they deny it", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			raw, err := f.arguments(s.std.in)
-			if err != nil {
-				return err
-			}
-			if raw, err = f.declared(ctx, s, args[0], raw); err != nil {
-				return err
-			}
-			err = explain(ctx, s, haft.Call{Tool: args[0], Args: raw, Principal: s.p, Digest: digest, Turn: turn})
-			if haft.CodeOf(err) == haft.CodeInvalid {
-				return advise(err, "rules look at arguments: give those of the call with --args or --arg")
-			}
-			return err
-		})
-	cmd.PreRun = func(*cobra.Command, []string) { p.asIf = true }
-	cmd.Long = strings.TrimSpace(`
-Say what is decided about a call, by the very code that decides about one that is made:
-the tool and its roles, the agent and its tool rules, and the rules of server and
-organisation, each with the reason why it matched or not. On whose behalf is said by
---user, --role, --agent and --org.`)
-	cmd.Flags().StringVar(&f.args, "args", "", "the arguments as `JSON`, @FILE, or -")
-	cmd.Flags().StringArrayVar(&f.arg, "arg", nil, "one argument, `NAME=VALUE`")
-	cmd.Flags().StringVar(&digest, "digest", "", "the digest of the version; the current one if it is not given")
-	cmd.Flags().StringVar(&turn, "turn", "", "the turn of the agent, which its tool rules look back at")
-	return cmd
+// checkPolicy compiles a document and keeps nothing.
+func checkPolicy(_ context.Context, p *profile, args []string) error {
+	text, err := readPolicy(p.in, args[0])
+	if err != nil {
+		return err
+	}
+	compiled, err := policy.Compile(text)
+	if err != nil {
+		return policyError(args[0], err)
+	}
+	return p.printLine(map[string]string{"digest": compiled.Digest()},
+		paint(p.out, green, "right")+" "+shortDigest(compiled.Digest()))
 }

@@ -2,81 +2,135 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
-
-	"github.com/spf13/cobra"
 
 	"haft"
 	"haft/app"
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
+// schemaFlags are the flags of haft schema.
+type schemaFlags struct {
+	format               string
+	strict, check, loose bool
+}
+
 // schemaCommand shows the schema of a tool.
-func schemaCommand(std streams) *cobra.Command {
-	var (
-		format               string
-		strict, check, loose bool
-		reduced              bool
-	)
-	names := make([]string, 0, len(schema.Forms()))
-	for _, f := range schema.Forms() {
-		names = append(names, string(f))
-	}
-	cmd := &cobra.Command{
-		Use:   "schema FILE[:FUNCTION]",
-		Short: "Show the schema that a model sees, without running the code",
-		Long: `Show the schema that a model sees. FILE is a tool (.py, .ts, .js, .sh), whose code is
+func schemaCommand(p *profile) command {
+	f := schemaFlags{format: "json"}
+	return command{
+		alone: true,
+		use:   "schema FILE[:FUNCTION]",
+		short: "Show the schema that a model sees, without running the code",
+		long: `Show the schema that a model sees. FILE is a tool (.py, .ts, .js, .sh), whose code is
 not run, or a schema (.json), bare or in the form of a vendor.`,
-		Example: `  haft schema weather.py
+		example: `  haft schema weather.py
   haft schema weather.py:forecast --format openai --strict
   haft schema weather.ts --check
   haft schema given.json --check            a schema from elsewhere`,
-		Args: func(c *cobra.Command, args []string) error { return usageArgs(cobra.ExactArgs(1)(c, args)) },
-		RunE: func(c *cobra.Command, args []string) error {
-			form, err := schema.ParseForm(format)
-			if err != nil {
-				return usage(err)
-			}
-			if isSchemaFile(args[0]) {
-				return showGiven(std, args[0], form, strict, check)
-			}
-			src, err := readSource(args[0])
-			if err != nil {
-				return err
-			}
-			a, err := app.Open(c.Context(), app.Config{AllowReduced: reduced})
-			if err != nil {
-				return err
-			}
-			defer a.Close()
-			sig, err := a.Derive(c.Context(), src, schema.Options{Function: src.Function, DescriptionsOptional: loose})
-			if err != nil {
-				return err
-			}
-			if check {
-				return printHealth(std.out, sig.Signature)
-			}
-			return printSchema(std.out, sig.Signature, form, strict)
+		flags: []flag{
+			reducedFlag(&p.reduced),
+			{&f.format, "format", "the form: " + joined(schema.Forms(), ", ", func(f schema.Form) string {
+				return string(f)
+			})},
+			{&f.strict, "strict", "the vendor's strict form, where it has one"},
+			{&f.check, "check", "say whether vendors accept the schema; exit code 3 if none does"},
+			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},
 		},
+		plain: func(ctx context.Context, p *profile, args []string) error { return f.show(ctx, p, args[0]) },
 	}
-	f := cmd.Flags()
-	allowReduced(f, &reduced)
-	f.StringVar(&format, "format", "json", "the form: "+strings.Join(names, ", "))
-	f.BoolVar(&strict, "strict", false, "the vendor's strict form, where it has one")
-	f.BoolVar(&check, "check", false, "say whether vendors accept the schema; exit code 3 if none does")
-	f.BoolVar(&loose, "descriptions-optional", false, "accept functions and parameters without documentation")
-	return cmd
 }
 
-// usageArgs marks a complaint about arguments as a wrong command line.
-func usageArgs(err error) error {
-	if err == nil {
-		return nil
+// show prints the schema of a file, or whether vendors accept it.
+func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
+	form, err := schema.ParseForm(f.format)
+	if err != nil {
+		return usage(err)
 	}
-	return usage(err)
+	var sig *schema.Signature
+	var health haft.SchemaHealth
+	if strings.EqualFold(filepath.Ext(ref), ".json") {
+		if sig, err = readSchema(ref); err != nil {
+			return err
+		}
+		health = schema.Health(sig.Parameters)
+		if !f.check {
+			sig, err = schema.FromArgsSchema(sig.Name, sig.Description, sig.Parameters)
+		}
+	} else if sig, err = f.derive(ctx, p, ref); err == nil {
+		// Vendors are given the closed schema: one from code says nothing about other properties.
+		parameters := sig.Parameters
+		if strict, ok := schema.Strict(parameters); ok {
+			parameters = strict
+		}
+		health = schema.Health(parameters)
+	}
+	if err != nil {
+		return err
+	}
+	if f.check {
+		return printHealth(p.out, sig.Name, health)
+	}
+	return printSchema(p.out, sig, form, f.strict)
+}
+
+// derive derives the schema of a tool.
+func (f schemaFlags) derive(ctx context.Context, p *profile, ref string) (*schema.Signature, error) {
+	src, err := readSource(ref)
+	if err != nil {
+		return nil, err
+	}
+	a, err := app.Open(ctx, app.Config{AllowReduced: p.reduced})
+	if err != nil {
+		return nil, err
+	}
+	defer a.Close()
+	derived, err := a.Derive(ctx, src, schema.Options{Function: src.Function, DescriptionsOptional: f.loose})
+	if err != nil {
+		return nil, err
+	}
+	return derived.Signature, nil
+}
+
+// readSchema reads a schema that was written by hand or by another program: a tool
+// in the form of a vendor, or a bare schema of arguments. Its parameters are as
+// they stand in the file.
+func readSchema(name string) (*schema.Signature, error) {
+	text, err := readBounded(name, schema.MaxBytes)
+	if err != nil {
+		return nil, usage(fmt.Errorf("read the schema: %w", err))
+	}
+	tree, err := schema.Decode(text)
+	if err != nil {
+		se, _ := errors.AsType[*schema.SyntaxError](err)
+		line, column := jsontree.Position(text, se.Offset)
+		return nil, &schema.SourceError{Line: line, Column: column, Message: se.Message}
+	}
+	sig := &schema.Signature{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
+	o, ok := tree.(*schema.Object)
+	if !ok {
+		return nil, &schema.SourceError{Line: 1, Column: 1, Message: "a schema of arguments is an object"}
+	}
+	if f := o.Object("function"); f != nil {
+		o = f // the form of chat completions
+	}
+	sig.Parameters = o
+	for _, key := range []string{"parameters", "input_schema", "inputSchema"} {
+		if p := o.Object(key); p != nil {
+			sig.Parameters, sig.Description = p, o.String("description")
+			if n := o.String("name"); n != "" {
+				sig.Name = n
+			}
+		}
+	}
+	return sig, nil
 }
 
 // printSchema writes a signature in the form that was asked for.
@@ -93,19 +147,8 @@ func printSchema(w io.Writer, sig *schema.Signature, form schema.Form, strict bo
 	return nil
 }
 
-// printHealth writes the verdict on a schema and its reasons. It is about what
-// vendors are given: a schema from code says nothing about other properties, and
-// is closed for strict mode.
-func printHealth(w io.Writer, sig *schema.Signature) error {
-	parameters := sig.Parameters
-	if strict, ok := schema.Strict(parameters); ok {
-		parameters = strict
-	}
-	return printVerdict(w, sig.Name, schema.Health(parameters))
-}
-
-// printVerdict writes a verdict and its reasons.
-func printVerdict(w io.Writer, name string, h haft.SchemaHealth) error {
+// printHealth writes whether vendors accept a schema, and why not.
+func printHealth(w io.Writer, name string, h haft.SchemaHealth) error {
 	shade := map[haft.HealthStatus]colour{haft.HealthStrict: green, haft.HealthNonStrict: yellow,
 		haft.HealthInvalid: red}[h.Status]
 	fmt.Fprintln(w, paint(w, shade, string(h.Status)), name)
@@ -113,7 +156,7 @@ func printVerdict(w io.Writer, name string, h haft.SchemaHealth) error {
 		fmt.Fprintln(w, "  "+safe(w, r.String()))
 	}
 	if h.Status == haft.HealthInvalid {
-		return &exit{code: exitValidation}
+		return exitWith(exitValidation)
 	}
 	return nil
 }

@@ -2,184 +2,229 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
-	"haft"
+	"haft/app"
+	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
 )
 
 // secretCommand keeps secrets.
-func secretCommand(std streams) *cobra.Command {
-	cmd := group("secret", "Keep secrets: variables that tools are given and nobody sees",
-		`  haft secret set API_KEY < key.txt               for every call of the organisation
+func secretCommand(*profile) command {
+	var (
+		set    secretFlags
+		rotate app.RotateConfig
+	)
+	return command{
+		use: "secret", short: "Keep secrets: variables that tools are given and nobody sees",
+		example: `  haft secret set API_KEY < key.txt               for every call of the organisation
   haft secret set API_KEY --agent helper          for the calls of one agent
   haft secret set API_KEY --host api.example.com --header Authorization --prefix 'Bearer ' < key.txt
                                                   for requests to that host: tools never have it
   haft secret list
-  haft secret rotate                              encrypt everything with a new key`)
-	p := attach(cmd)
-	cmd.AddCommand(secretSet(p, std), secretList(p, std), secretRemove(p, std), secretRotate(p, std))
-	return cmd
+  haft secret rotate                              encrypt everything with a new key`,
+		missing: "see which there are with: haft secret list [--agent NAME], and haft agent list",
+		subs: []command{
+			{use: "set NAME", short: "Store a secret, from standard input or a file; it cannot be read back",
+				flags: set.flags(), run: set.store},
+			{use: "list", short: "List secrets, without their values", run: listSecrets},
+			{use: "rm NAME", short: "Remove a secret",
+				run: func(ctx context.Context, s *session, args []string) error {
+					agent, owner := secretOwner(s)
+					if err := s.RemoveSecret(ctx, s.p, agent, args[0]); err != nil {
+						return err
+					}
+					return s.printLine(map[string]string{"removed": args[0], "agent": agent},
+						args[0]+" is removed from "+owner)
+				}},
+			{use: "rotate", short: "Encrypt all secrets with a new key; may be stopped and repeated",
+				flags: []flag{
+					{&rotate.MasterKeyFile, "master-key-file",
+						"the `FILE` of a new master key, which is made if it is not there"},
+					{&rotate.Forget, "forget",
+						"drop old data keys also from a shared database; no other haft may be starting calls"},
+				},
+				run: func(ctx context.Context, s *session, _ []string) error { return rotateSecrets(ctx, s, rotate) }},
+		},
+	}
 }
 
-// target returns whose secrets cmd is about: those of the agent that a flag names,
-// or those of the organisation, whoever $HAFT_AGENT says acts.
-func target(cmd *cobra.Command, s *session) (agent, words string) {
-	agent, s.p.Agent = s.as.agent, ""
-	if !cmd.Flags().Changed("agent") || agent == "" {
+// secretOwner returns whose secrets the command is about: those of the agent that --agent names,
+// or those of the organisation. $HAFT_AGENT does not count.
+func secretOwner(s *session) (agent, words string) {
+	agent, s.p.Agent = s.agent, ""
+	if !s.given("agent") || agent == "" {
 		return "", "the organisation " + s.p.Org
 	}
 	return agent, "the agent " + agent
 }
 
-// noSecret says what to do about a secret or an agent that is not there.
-func noSecret(err error) error {
-	if haft.CodeOf(err) != haft.CodeNotFound {
+// listSecrets lists secrets.
+func listSecrets(ctx context.Context, s *session, _ []string) error {
+	agent, owner := secretOwner(s)
+	list, err := s.Secrets(ctx, s.p, agent)
+	if err != nil {
 		return err
 	}
-	return advise(err, "see which there are with: haft secret list [--agent NAME], and haft agent list")
+	return s.print(append([]engine.SecretInfo{}, list...), func() {
+		printTable(s.out, list, listing[engine.SecretInfo]{
+			"NAME,FINGERPRINT,CHANGED,GOES TO", func(i engine.SecretInfo) []any {
+				return []any{cell{i.Name, bold}, i.Fingerprint, since(i.Updated), i.Bound.String()}
+			}, "there are no secrets of " + owner + "; store one with: haft secret set NAME"})
+	})
 }
 
-// secretSet stores a secret.
-func secretSet(p *persona, std streams) *cobra.Command {
-	var value, file string
-	var bind bindFlags
-	var cmd *cobra.Command
-	cmd = p.command(std, "set NAME", "Store a secret, from standard input or a file; it cannot be read back",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			text, err := secretValue(s.std, cmd.Flags().Changed("value"), value, file)
-			if err != nil {
-				return err
-			}
-			to, text, err := bind.binding(text)
-			if err != nil {
-				return err
-			}
-			agent, words := target(cmd, s)
-			if err := s.BindSecret(ctx, s.p, agent, args[0], text, to); err != nil {
-				return noSecret(err)
-			}
-			if len(text.Reveal()) < secret.MinValue {
-				fmt.Fprintf(s.std.err, "note: a value of less than %d bytes is not removed from what tools print\n",
-					secret.MinValue)
-			}
-			return tell(s, map[string]string{"set": args[0], "agent": agent},
-				args[0]+" is set for "+words+"; the next call sees it")
-		})
-	cmd.Flags().StringVar(&value, "value", "", "the value; others on this machine can see it while the command runs")
-	bind.add(cmd)
-	cmd.Flags().StringVar(&file, "value-file", "", "the `FILE` with the value")
-	return cmd
+// rotateSecrets replaces the keys of secrets.
+func rotateSecrets(ctx context.Context, s *session, cfg app.RotateConfig) error {
+	done, err := s.RotateSecrets(ctx, s.p, cfg)
+	if err != nil {
+		return err
+	}
+	line := fmt.Sprintf("encrypted again: %d values, %d waiting calls, %d secrets of webhooks; old data "+
+		"keys dropped: %d", done.Values, done.Calls, done.Webhooks, done.Keys)
+	if done.Master {
+		line += "; the master key is replaced"
+	}
+	if done.Next != "" {
+		line += "\n  next: " + done.Next
+	}
+	return s.printLine(done, line)
 }
 
-// secretValue reads the value of a secret. A line break at its end is the
-// editor's, and not part of it.
-func secretValue(std streams, given bool, value, file string) (secret.Value, error) {
-	text := []byte(value)
-	var err error
-	switch in, ok := std.in.(*os.File); {
-	case given && file != "":
-		return secret.Value{}, usage(errors.New("give the value with --value or with --value-file, not both"))
+// secretFlags have the value of a secret and where it may go.
+type secretFlags struct {
+	value, file string
+	to          secret.Binding
+	oauth       secret.OAuth
+	clientFile  string
+	unbind      bool
+}
+
+func (b *secretFlags) flags() []flag {
+	return []flag{
+		{&b.value, "value", "the value; others on this machine can see it while the command runs"},
+		{&b.file, "value-file", "the `FILE` with the value"},
+		{&b.to.Hosts, "host", "a `HOST` that the secret goes to and nowhere else, as in --network, " +
+			"over https unless it begins with http://; tools get a placeholder; may be given again"},
+		{&b.to.Header, "header", "the `NAME` of the header it stands in"},
+		{&b.to.Prefix, "prefix", "what stands before it in the header, such as 'Bearer '"},
+		{&b.to.Query, "query", "the `NAME` of the parameter of the URL that it is"},
+		{&b.to.Basic, "basic", "it is the `user` or the password of basic authentication"},
+		{&b.unbind, "unbind", "let tools have it; the value has to be given again"},
+		{&b.oauth.TokenURL, "token-url", "exchange it for tokens of the OAuth server at this `URL`, and send those"},
+		{&b.oauth.Grant, "grant", "how: " + secret.GrantClient + " (the value is the client's secret) or " +
+			secret.GrantRefresh},
+		{&b.oauth.ClientID, "client-id", "the `ID` of the client"},
+		{&b.clientFile, "client-secret-file",
+			"the `FILE` with the secret of the client, where the value is a refresh token"},
+		{&b.oauth.Scope, "scope", "the scope to ask for"},
+		{&b.oauth.Audience, "audience", "the audience to ask for"},
+		{&b.oauth.Post, "client-post", "send the client's secret in the body and not as basic authentication"},
+	}
+}
+
+// store stores a secret.
+func (b *secretFlags) store(ctx context.Context, s *session, args []string) error {
+	text, err := b.read(s)
+	if err != nil {
+		return err
+	}
+	to, text, err := b.binding(text)
+	if err != nil {
+		return err
+	}
+	agent, owner := secretOwner(s)
+	if err := s.BindSecret(ctx, s.p, agent, args[0], text, to); err != nil {
+		return err
+	}
+	if len(text.Reveal()) < secret.MinValue {
+		fmt.Fprintf(s.err, "note: a value of less than %d bytes is not removed from what tools print\n",
+			secret.MinValue)
+	}
+	return s.printLine(map[string]string{"set": args[0], "agent": agent},
+		args[0]+" is set for "+owner+"; the next call sees it")
+}
+
+// read reads the value of a secret. A line break at the end of a file or of standard input is not
+// part of it.
+func (b *secretFlags) read(s *session) (none secret.Value, err error) {
+	given, text := s.given("value"), []byte(b.value)
+	switch in, _ := s.in.(*os.File); {
+	case given && b.file != "":
+		return none, usage(errors.New("give the value with --value or with --value-file, not both"))
 	case given:
-		fmt.Fprintln(std.err, "note: a value on the command line is seen by others on this machine and kept in the "+
+		fmt.Fprintln(s.err, "note: a value on the command line is seen by others on this machine and kept in the "+
 			"history of the shell; use standard input or --value-file")
-	case file != "":
-		text, err = readBounded(file, keeper.MaxValue+2)
-	case ok && term.IsTerminal(int(in.Fd())):
-		fmt.Fprint(std.err, "the value (it is not shown): ")
+	case b.file != "":
+		text, err = readBounded(b.file, keeper.MaxValue+2)
+	case isTerminal(s.in):
+		fmt.Fprint(s.err, "the value (it is not shown): ")
 		text, err = term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(std.err)
+		fmt.Fprintln(s.err)
 	default:
-		text, err = io.ReadAll(io.LimitReader(std.in, keeper.MaxValue+3))
+		text, err = io.ReadAll(io.LimitReader(s.in, keeper.MaxValue+3))
 	}
 	if err != nil {
-		return secret.Value{}, usage(fmt.Errorf("read the value: %w", err))
+		return none, usage(fmt.Errorf("read the value: %w", err))
 	}
 	if !given {
 		text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	}
 	if len(text) == 0 {
-		return secret.Value{},
-			usage(errors.New("the value is empty: give it on standard input or with --value-file; to remove a " +
-				"secret: haft secret rm NAME"))
+		return none, usage(errors.New("the value is empty: give it on standard input or with --value-file; to remove " +
+			"a secret: haft secret rm NAME"))
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
-		return secret.Value{}, usage(errors.New("the value holds NUL, which no variable can"))
+		return none, usage(errors.New("the value holds NUL, which no variable can"))
 	}
 	return secret.New(string(text)), nil
 }
 
-// secretList lists secrets.
-func secretList(p *persona, std streams) *cobra.Command {
-	var cmd *cobra.Command
-	cmd = p.command(std, "list", "List secrets, without their values", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			agent, words := target(cmd, s)
-			list, err := s.Secrets(ctx, s.p, agent)
-			if err != nil {
-				return noSecret(err)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, append([]secret.Info{}, list...))
-			}
-			now := time.Now()
-			tab := newTable(s.std.out, "NAME", "FINGERPRINT", "CHANGED", "GOES TO")
-			for _, i := range list {
-				tab.row(cell{i.Name, bold}, i.Fingerprint, ago(i.Updated, now), i.Bound.String())
-			}
-			tab.print("there are no secrets of " + words + "; store one with: haft secret set NAME")
-			return nil
-		})
-	return cmd
-}
-
-// secretRemove removes a secret.
-func secretRemove(p *persona, std streams) *cobra.Command {
-	var cmd *cobra.Command
-	cmd = p.command(std, "rm NAME", "Remove a secret", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			agent, words := target(cmd, s)
-			if err := s.RemoveSecret(ctx, s.p, agent, args[0]); err != nil {
-				return noSecret(err)
-			}
-			return tell(s, map[string]string{"removed": args[0], "agent": agent}, args[0]+" is removed from "+words)
-		})
-	return cmd
-}
-
-// secretRotate replaces keys.
-func secretRotate(p *persona, std streams) *cobra.Command {
-	var cfg vault.RotateConfig
-	cmd := p.command(std, "rotate", "Encrypt all secrets with a new key; may be stopped and repeated", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			done, err := s.RotateSecrets(ctx, s.p, cfg)
-			if err != nil {
-				return err
-			}
-			words := fmt.Sprintf("encrypted again: %d values, %d waiting calls, %d secrets of webhooks; old data "+
-				"keys dropped: %d", done.Values, done.Calls, done.Webhooks, done.Keys)
-			if done.Master {
-				words += "; the master key is replaced"
-			}
-			if done.Next != "" {
-				words += "\n  next: " + done.Next
-			}
-			return tell(s, done, words)
-		})
-	cmd.Flags().StringVar(&cfg.MasterKeyFile, "master-key-file", "",
-		"the `FILE` of a new master key, which is made if it is not there")
-	cmd.Flags().BoolVar(&cfg.Forget, "forget", false,
-		"drop old data keys also from a shared database; no other haft may be starting calls")
-	return cmd
+// binding returns where the flags say that the secret goes, and the value to store. A nil binding
+// leaves a secret bound as it is.
+func (b *secretFlags) binding(v secret.Value) (*secret.Binding, secret.Value, error) {
+	to := b.to
+	exchanged := b.oauth != (secret.OAuth{}) || b.clientFile != ""
+	placed := to.Header != "" || to.Prefix != "" || to.Query != "" || to.Basic != ""
+	switch {
+	case b.unbind && (len(to.Hosts) > 0 || placed || exchanged):
+		return nil, v, usage(errors.New("--unbind goes with none of the flags that bind"))
+	case b.unbind:
+		return &secret.Binding{}, v, nil
+	case len(to.Hosts) == 0 && (placed || exchanged):
+		return nil, v, usage(errors.New("say with --host where the secret goes"))
+	case len(to.Hosts) == 0:
+		return nil, v, nil
+	case !placed && !exchanged:
+		return nil, v, usage(errors.New("say where in a request the secret stands: --header Authorization " +
+			"--prefix 'Bearer ', --query NAME or --basic password"))
+	case !placed:
+		to.Header, to.Prefix = "Authorization", "Bearer " // RFC 6750
+	}
+	if !exchanged {
+		return &to, v, nil
+	}
+	b.oauth.Grant = cmp.Or(b.oauth.Grant, secret.GrantClient)
+	to.OAuth = &b.oauth
+	if b.clientFile == "" {
+		return &to, v, nil
+	}
+	if b.oauth.Grant != secret.GrantRefresh {
+		return nil, v, usage(errors.New("--client-secret-file goes with --grant " + secret.GrantRefresh))
+	}
+	text, err := readBounded(b.clientFile, keeper.MaxValue)
+	if err != nil {
+		return nil, v, usage(err)
+	}
+	v, err = b.oauth.Join(secret.New(string(bytes.TrimRight(text, "\r\n"))), v)
+	return &to, v, err
 }

@@ -1,16 +1,21 @@
 package main
 
 import (
-	"cmp"
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
+	"reflect"
 	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/spf13/pflag"
-
+	"haft/app"
 	"haft/internal/auth"
 	"haft/server"
 )
@@ -26,46 +31,49 @@ type bounds struct {
 	backlog             int
 }
 
-func (b *bounds) add(f *pflag.FlagSet) {
-	b.body, b.header = 8<<20, 32<<10
-	f.Var(&b.body, "max-body", "the most bytes that the body of a request has")
-	f.Var(&b.header, "max-header", "the most bytes that the headers of a request have")
-	f.IntVar(&b.connections, "max-connections", 8192,
-		"the most connections at once; a new one takes the place of one on which nobody speaks")
-	f.IntVar(&b.perSource, "max-connections-per-source", 0,
-		"the most connections of one address, or of a /64 of IPv6, and the most requests at once of one that a "+
-			"--proxy names; 0 means a quarter of --max-connections")
-	f.IntVar(&b.silent, "max-silent-per-source", 64,
-		"the most connections of one address that bring no request for over a second")
-	f.IntVar(&b.reserve, "operator-connections", 16,
-		"further connections on which only operators are served when all others are in use")
-	f.IntVar(&b.streams, "max-streams", 256, "the most streams of events that one credential has open")
-	f.IntVar(&b.orgStreams, "max-org-streams", 2048, "the most streams of events that one organisation has open")
-	f.IntVar(&b.backlog, "max-backlog", 20_000, "the most accepted calls of one organisation, and the most chains, "+
-		"that have not ended; ten times as many of all")
-	f.DurationVar(&b.readTime, "read-timeout", 15*time.Second,
-		"how long headers, and then the body, may take to arrive")
-	f.DurationVar(&b.writeTime, "write-timeout", 30*time.Second, "how long each write of an answer may take")
+func (b *bounds) flags() []flag {
+	*b = bounds{body: 8 << 20, header: 32 << 10, connections: 8192, silent: 64, reserve: 16, streams: 256,
+		orgStreams: 2048, backlog: 20_000, readTime: 15 * time.Second, writeTime: 30 * time.Second}
+	return []flag{
+		{&b.body, "max-body", "the most bytes that the body of a request has"},
+		{&b.header, "max-header", "the most bytes that the headers of a request have"},
+		{&b.connections, "max-connections",
+			"the most connections at once; a new one takes the place of one on which nobody speaks"},
+		{&b.perSource, "max-connections-per-source", "the most connections of one address, or of a /64 of IPv6, and " +
+			"the most requests at once of one that a --proxy names; 0 means a quarter of --max-connections"},
+		{&b.silent, "max-silent-per-source",
+			"the most connections of one address that bring no request for over a second"},
+		{&b.reserve, "operator-connections",
+			"further connections on which only operators are served when all others are in use"},
+		{&b.streams, "max-streams", "the most streams of events that one credential has open"},
+		{&b.orgStreams, "max-org-streams", "the most streams of events that one organisation has open"},
+		{&b.backlog, "max-backlog", "the most accepted calls of one organisation, and the most chains, that have not " +
+			"ended; ten times as many of all"},
+		{&b.readTime, "read-timeout", "how long headers, and then the body, may take to arrive"},
+		{&b.writeTime, "write-timeout", "how long each write of an answer may take"},
+	}
 }
 
-// set puts the bounds into a configuration. None of them can be taken away.
+// set puts the bounds into a configuration. Each has a largest value, so that none can be switched
+// off.
 func (b *bounds) set(c *server.Config) error {
-	switch {
-	case b.body < 1<<10 || b.body > 1<<30:
-		return usage(errors.New("--max-body is between 1KiB and 1GiB"))
-	case b.header < 1<<10 || b.header > 1<<20:
-		return usage(errors.New("--max-header is between 1KiB and 1MiB"))
-	case b.connections < 1 || b.connections > 1<<20:
-		return usage(errors.New("--max-connections is between 1 and 1048576"))
-	case b.perSource < 0 || b.perSource > 1<<20 || b.silent < 1 || b.silent > 1<<20 || b.reserve < 1 ||
-		b.reserve > 1<<16:
-		return usage(errors.New("--max-connections-per-source is between 0 and 1048576, --max-silent-per-source " +
-			"between 1 and 1048576, --operator-connections between 1 and 65536"))
-	case b.streams < 1 || b.streams > 1<<20 || b.orgStreams < 1 || b.orgStreams > 1<<20:
-		return usage(errors.New("--max-streams and --max-org-streams are between 1 and 1048576"))
-	case b.backlog < 1 || b.backlog > 1<<20:
-		return usage(errors.New("--max-backlog is between 1 and 1048576"))
-	case b.readTime < time.Second || b.readTime > time.Hour || b.writeTime < time.Second || b.writeTime > time.Hour:
+	for _, r := range []struct {
+		flag               string
+		value, least, most int64
+	}{
+		{"max-body", int64(b.body), 1 << 10, 1 << 30}, {"max-header", int64(b.header), 1 << 10, 1 << 20},
+		{"max-connections", int64(b.connections), 1, 1 << 20},
+		{"max-connections-per-source", int64(b.perSource), 0, 1 << 20},
+		{"max-silent-per-source", int64(b.silent), 1, 1 << 20},
+		{"operator-connections", int64(b.reserve), 1, 1 << 16},
+		{"max-streams", int64(b.streams), 1, 1 << 20}, {"max-org-streams", int64(b.orgStreams), 1, 1 << 20},
+		{"max-backlog", int64(b.backlog), 1, 1 << 20},
+	} {
+		if r.value < r.least || r.value > r.most {
+			return usage(fmt.Errorf("--%s is between %d and %d", r.flag, r.least, r.most))
+		}
+	}
+	if min(b.readTime, b.writeTime) < time.Second || max(b.readTime, b.writeTime) > time.Hour {
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
 	c.MaxBody, c.MaxHeader, c.Connections = int64(b.body), int(b.header), b.connections
@@ -75,78 +83,45 @@ func (b *bounds) set(c *server.Config) error {
 	return nil
 }
 
-// oidcFlags say whose tokens are believed besides keys. Each has a variable too, such
-// as HAFT_OIDC_ISSUER of --oidc-issuer, whose lists have commas.
+// oidcFlags say whose tokens are believed besides keys. The environment sets each of them too.
 type oidcFlags struct {
-	url, keys, org        string
-	audience, orgs, roles []string
-	scope                 []string
-	claims                auth.Claims
-	prefix                string
+	issuer auth.Issuer
+	roles  []string
 }
 
-func (o *oidcFlags) add(f *pflag.FlagSet) {
-	text := func(to *string, name, what string) {
-		f.StringVar(to, name, "", what+" ($"+variable(name)+")")
-	}
-	list := func(to *[]string, name, what string) {
-		f.StringArrayVar(to, name, nil, what+"; may be given again ($"+variable(name)+")")
-	}
-	text(&o.url, "oidc-issuer", "the `URL` of an OpenID Connect issuer whose tokens are believed")
-	list(&o.audience, "oidc-audience", "a `NAME` that the issuer knows this server by")
-	text(&o.keys, "oidc-keys", "the `URL` of the issuer's keys, if discovery does not find it")
-	text(&o.org, "oidc-org", "the organisation of all the issuer's users")
-	text(&o.claims.Org, "oidc-org-claim", "or the `CLAIM` that names the organisation, such as org or /tenant/name")
-	list(&o.orgs, "oidc-orgs", "with --oidc-org-claim: an `ORG` that the issuer may name; * means every one")
-	text(&o.claims.User, "oidc-user-claim", "the `CLAIM` that names the user; sub if it is left out")
-	text(&o.prefix, "oidc-user-prefix", "what goes before the name of the user")
-	text(&o.claims.Agent, "oidc-agent-claim", "the `CLAIM` that names an agent")
-	text(&o.claims.Roles, "oidc-roles-claim", "the `CLAIM` that has the roles, such as /realm_access/roles")
-	list(&o.roles, "oidc-role",
-		"`THEIRS=OURS`: which role of ours one of the issuer's stands for; others count for nothing")
-	text(&o.claims.Scope, "oidc-scope-claim", "the `CLAIM` that has the scope; a token without it may do nothing")
-	list(&o.scope, "oidc-scope", "what all tokens of the issuer are confined to, as of an API key")
-}
-
-// variable is the name of a flag in the environment.
-func variable(flag string) string {
-	return "HAFT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
-// fromEnv fills in what no flag said.
-func (o *oidcFlags) fromEnv() {
-	for name, to := range map[string]*string{
-		"oidc-issuer": &o.url, "oidc-keys": &o.keys, "oidc-org": &o.org, "oidc-org-claim": &o.claims.Org,
-		"oidc-user-claim":  &o.claims.User,
-		"oidc-user-prefix": &o.prefix, "oidc-agent-claim": &o.claims.Agent, "oidc-roles-claim": &o.claims.Roles,
-		"oidc-scope-claim": &o.claims.Scope,
-	} {
-		*to = cmp.Or(*to, os.Getenv(variable(name)))
-	}
-	for name, to := range map[string]*[]string{"oidc-audience": &o.audience, "oidc-orgs": &o.orgs,
-		"oidc-role": &o.roles, "oidc-scope": &o.scope} {
-		if *to == nil {
-			*to = strings.FieldsFunc(os.Getenv(variable(name)), func(r rune) bool { return r == ',' })
-		}
+func (o *oidcFlags) flags() []flag {
+	i := &o.issuer
+	return []flag{
+		{&i.URL, "oidc-issuer", "the `URL` of an OpenID Connect issuer whose tokens are believed"},
+		{&i.Audience, "oidc-audience", "a `NAME` that the issuer knows this server by; may be given again"},
+		{&i.Keys, "oidc-keys", "the `URL` of the issuer's keys, if discovery does not find it"},
+		{&i.Org, "oidc-org", "the organisation of all the issuer's users"},
+		{&i.Claims.Org, "oidc-org-claim", "or the `CLAIM` that names the organisation, such as org or /tenant/name"},
+		{&i.Orgs, "oidc-orgs",
+			"with --oidc-org-claim: an `ORG` that the issuer may name; * means every one; may be given again"},
+		{&i.Claims.User, "oidc-user-claim", "the `CLAIM` that names the user; sub if it is left out"},
+		{&i.UserPrefix, "oidc-user-prefix", "what goes before the name of the user"},
+		{&i.Claims.Agent, "oidc-agent-claim", "the `CLAIM` that names an agent"},
+		{&i.Claims.Roles, "oidc-roles-claim", "the `CLAIM` that has the roles, such as /realm_access/roles"},
+		{&o.roles, "oidc-role", "`THEIRS=OURS`: which role of ours one of the issuer's stands for; others count for " +
+			"nothing; may be given again"},
+		{&i.Claims.Scope, "oidc-scope-claim", "the `CLAIM` that has the scope; a token without it may do nothing"},
+		{&i.Scope, "oidc-scope",
+			"what all tokens of the issuer are confined to, as of an API key; may be given again"},
 	}
 }
 
 // issuers returns those that the flags name: one or none. Whether it can be believed
 // is decided where it is opened.
 func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
-	o.fromEnv()
-	if o.url == "" {
-		if o.keys+o.org+o.prefix != "" || o.claims != (auth.Claims{}) ||
-			len(o.audience)+len(o.orgs)+len(o.roles)+len(o.scope) > 0 {
+	i := o.issuer
+	if i.URL == "" {
+		if !reflect.ValueOf(*o).IsZero() {
 			return nil, usage(errors.New("what is said of OpenID Connect is of --oidc-issuer, which is missing"))
 		}
 		return nil, nil
 	}
-	i := auth.Issuer{URL: o.url, Audience: o.audience, Keys: o.keys, Org: o.org, Orgs: o.orgs, Claims: o.claims,
-		UserPrefix: o.prefix, Roles: map[string]string{}}
-	if len(o.scope) > 0 {
-		i.Scope = o.scope
-	}
+	i.Roles = map[string]string{}
 	for _, pair := range o.roles {
 		theirs, ours, ok := strings.Cut(pair, "=")
 		if !ok || theirs == "" || ours == "" {
@@ -173,4 +148,91 @@ func issuerClient() *http.Client {
 			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 2,
 		},
 	}
+}
+
+// A certificate is the pair of --tls-cert and --tls-key, which can be read again while
+// the server runs.
+type certificate struct {
+	cert, key string // their files
+	pair      atomic.Pointer[tls.Certificate]
+}
+
+// load reads both files. A pair that cannot be used changes nothing.
+func (c *certificate) load() error {
+	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
+	if err != nil {
+		return fmt.Errorf("read the certificate: %w", err)
+	}
+	c.pair.Store(&pair)
+	return nil
+}
+
+// config serves the pair that was loaded last.
+func (c *certificate) config() *tls.Config {
+	return &tls.Config{MinVersion: tls.VersionTLS12,
+		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+			return c.pair.Load(), nil
+		}}
+}
+
+// reload reads again, on SIGHUP, what is not in the store: the certificate and the keys
+// of issuers. Rules, keys and secrets are in the store, where changes hold at once.
+func (s *serveFlags) reload(log *slog.Logger, sys *app.Server) {
+	if s.tls != nil {
+		if err := s.tls.load(); err != nil {
+			log.Error("the certificate was not reloaded; the old one stays", "err", err)
+		} else {
+			leaf := s.tls.pair.Load().Leaf
+			log.Info("the certificate was reloaded", "file", s.tls.cert, "serial", leaf.SerialNumber.Text(16),
+				"expires", leaf.NotAfter)
+		}
+	}
+	for _, url := range sys.Auth.RefetchKeys() {
+		log.Info("the keys of the issuer are fetched again with the next token", "issuer", url)
+	}
+	log.Info("reloaded")
+}
+
+// sameSignal is how soon after the first signal another one is the same: timeout(1) and
+// some supervisors send it to the process and then to its group.
+const sameSignal = 500 * time.Millisecond
+
+// stop ends a server after the first signal: readiness goes down while everything is
+// still answered, so that load balancers send elsewhere; then the listener closes, and
+// calls in flight get the rest of --drain. A second signal ends both waits at once. The
+// caller closes sys, which hands over the calls that have not ended. Again has the signals,
+// also the first: whoever listened only from now on could be killed by the same signal.
+func (s *serveFlags) stop(ctx context.Context, log *slog.Logger, sys *app.Server, again chan os.Signal) error {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	told := time.Now()
+	go func() {
+		for {
+			select {
+			case <-again:
+				if time.Since(told) < sameSignal {
+					continue
+				}
+				log.Warn("told to stop again: calls in flight are ended now; the next signal kills the server")
+				signal.Stop(again) // main has restored the default, which is to die
+				cancel()
+			case <-ctx.Done():
+			}
+			return
+		}
+	}()
+	log.Info("stopping: not ready any more", "ready_wait", s.readyWait, "drain", s.drain)
+	s.notifyManager(ctx, log, "STOPPING=1\nSTATUS=waiting for calls to end")
+	sys.HTTP.Leave()
+	select {
+	case <-time.After(s.readyWait):
+	case <-ctx.Done():
+	}
+	log.Info("stopping: the listener closes")
+	end, stopWaiting := context.WithTimeout(ctx, s.drain)
+	defer stopWaiting()
+	// What waits is others' from now on. Shutdown comes before Drain, which refuses calls,
+	// also those that a call in flight makes.
+	sys.Engine.HandOver(end)
+	return errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end))
 }

@@ -104,17 +104,17 @@ func TestScript_server(t *testing.T) {
 // startServer starts a server as haft serve does, but for an API that hands out
 // keys.
 func startServer(ctx context.Context, data string) (at string, stop func(), err error) {
-	door := &keyDoor{}
+	issuer := &keyIssuer{}
 	cfg := app.ServerConfig{}
 	cfg.Data = data
 	cfg.HTTP.Version = version
-	cfg.HTTP.Mounts = map[string]http.Handler{"GET /test/key": door}
+	cfg.HTTP.Mounts = map[string]http.Handler{"GET /test/key": issuer}
 	cfg.AllowReduced = true // what a machine gives is what is tried
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
 		return "", nil, err
 	}
-	door.sys = sys
+	issuer.sys = sys
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,12 +131,12 @@ func startServer(ctx context.Context, data string) (at string, stop func(), err 
 	}, nil
 }
 
-// A keyDoor hands out a key for whoever one says to be. It is what makes a persona
+// A keyIssuer hands out a key for whoever one says to be. It is what makes a profile
 // of flags and environment one that a server knows.
-type keyDoor struct{ sys *app.Server }
+type keyIssuer struct{ sys *app.Server }
 
 // ServeHTTP implements http.Handler.
-func (d *keyDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (d *keyIssuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var p haft.Principal
 	if err := json.Unmarshal([]byte(r.FormValue("for")), &p); err != nil {
 		http.Error(w, err.Error(), http.StatusBadRequest)
@@ -155,7 +155,7 @@ func (d *keyDoor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, token.Reveal())
 }
 
-// impersonate sets HAFT_SERVER and HAFT_KEY for the persona of a command line, if
+// impersonate sets HAFT_SERVER and HAFT_KEY for the profile of a command line, if
 // the script runs on a server.
 func impersonate(ctx context.Context, args []string) error {
 	at := os.Getenv("HAFT_TEST_SERVER")
@@ -176,7 +176,7 @@ func impersonate(ctx context.Context, args []string) error {
 		p.User, p.Agent, p.Roles = os.Getenv("HAFT_USER"), "", []string{haft.RoleAdmin, haft.RoleApprover}
 	}
 	if p.User == "" {
-		p.User = (&persona{}).principal().User
+		p.User = (&profile{}).principal().User
 	}
 	if p.Org == "" || slices.Contains(args, "--org=") {
 		p.Org = "local" // there is no key of nobody

@@ -1,92 +1,113 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"haft"
 	"haft/internal/registry"
 	"haft/schema"
 )
 
+// noSuchTool is what to do about a tool that does not exist.
+const noSuchTool = "see which there are with: haft tool list --all"
+
 // toolCommand keeps tools.
-func toolCommand(std streams) *cobra.Command {
-	cmd := group("tool", "Keep tools: register, list, show, roll back, review", `  haft tool add weather.py
+func toolCommand(p *profile) command {
+	var (
+		filter  haft.ToolFilter
+		shown   showFlags
+		review  reviewFlags
+		upgrade bool
+	)
+	return command{
+		use: "tool", short: "Keep tools: register, list, show, roll back, review",
+		example: `  haft tool add weather.py
   haft tool list --tag weather
   haft tool show forecast --format openai --strict
-  haft tool rollback forecast`)
-	p := attach(cmd)
-	cmd.AddCommand(
-		toolAdd(p, std), toolList(p, std), toolSearch(p, std), toolShow(p, std), toolVersions(p, std),
-		toolRollback(p, std),
-		toolSwitch(p, std, "enable", "Let a tool be called again", false),
-		toolSwitch(p, std, "disable", "Refuse calls of a tool, and keep its history", true),
-		toolReview(p, std), toolLock(p, std), toolExport(p, std), toolRemove(p, std), makeCall(p, std),
-	)
-	return cmd
-}
-
-// noTool says what to do about a tool that is not there.
-func noTool(err error) error {
-	if haft.CodeOf(err) != haft.CodeNotFound {
-		return err
+  haft tool rollback forecast`,
+		missing: noSuchTool,
+		subs: []command{
+			addCommand(),
+			{use: "list", short: "List tools",
+				flags: []flag{
+					{&filter.Category, "category", "only those of a category"},
+					{&filter.Tag, "tag", "only those with a tag"},
+					{&filter.Kind, "kind", "only those of a kind: python, typescript, javascript, bash or builtin"},
+					{&filter.Search, "search", "only those with these words, the best first"},
+					{&filter.Limit, "limit", "the most to list"},
+					{&filter.Disabled, "all", "also those that are disabled"},
+				},
+				run: func(ctx context.Context, s *session, _ []string) error { return listTools(ctx, s, filter) }},
+			{use: "search TEXT…", short: "Find tools by words of their name, description, tags and category",
+				run: func(ctx context.Context, s *session, args []string) error {
+					return listTools(ctx, s, haft.ToolFilter{Search: strings.Join(args, " ")})
+				}},
+			{use: "show NAME", short: "Show a tool, or the form of it that a model vendor takes",
+				flags: []flag{
+					{&shown.number, "version", "a `NUMBER`; the current one if it is not given"},
+					{&shown.format, "format",
+						"the schema in the form of openai, openai-responses, anthropic, gemini, mcp or json"},
+					{&shown.strict, "strict", "the vendor's strict form, where it has one"},
+				},
+				run: shown.show},
+			{use: "versions NAME", short: "List the versions of a tool, newest first", run: listVersions},
+			{use: "rollback NAME [VERSION]",
+				short: "Call an older version from now on: the one before, or that of a number", run: rollBack},
+			{use: "enable NAME", short: "Let a tool be called again", run: switchTool("enabled", false)},
+			{use: "disable NAME", short: "Refuse calls of a tool, and keep its history",
+				run: switchTool("disabled", true)},
+			{use: "review NAME --accept|--refuse", short: "Accept or refuse a version in which something was found",
+				flags: []flag{
+					{&review.accept, "accept", "the version may be called"},
+					{&review.refuse, "refuse", "the version may never be called"},
+					{&review.reason, "reason", "why"},
+					{&review.number, "version", "the `NUMBER` of the version; the newest that waits if it is not given"},
+				},
+				run: review.answer},
+			{use: "lock NAME", short: "Show the exact packages that a tool runs with, or find newer ones",
+				long: `A version of a tool always runs with the same packages. lock shows which they are;
+with --upgrade it finds the newest that fit the tool's requirements, and makes a new
+version if there are any.`,
+				flags: []flag{{&upgrade, "upgrade", "find the newest packages that fit, and make a version with them"}},
+				run: func(ctx context.Context, s *session, args []string) error {
+					if upgrade {
+						return upgradeTool(ctx, s, args[0])
+					}
+					return showLock(ctx, s, args[0])
+				}},
+			{use: "export DIR", run: exportTools,
+				short: "Write the current versions of all tools into a directory, for haft tool add DIR"},
+			{use: "rm NAME…", short: "Remove tools with their versions; calls and audit stay", run: removeTools},
+			callCommand(p),
+		},
 	}
-	return advise(err, "see which there are with: haft tool list --all")
 }
 
-// toolList lists tools.
-func toolList(p *persona, std streams) *cobra.Command {
-	var f haft.ToolFilter
-	var kind string
-	cmd := p.command(std, "list", "List tools", cobra.NoArgs, func(ctx context.Context, s *session, _ []string) error {
-		f.Kind = haft.Kind(kind)
-		if kind != "" && !known(haft.Kinds(), f.Kind) {
-			return usage(fmt.Errorf("--kind is one of %v", haft.Kinds()))
-		}
-		return listTools(ctx, s, f)
-	})
-	fl := cmd.Flags()
-	fl.StringVar(&f.Category, "category", "", "only those of a category")
-	fl.StringVar(&f.Tag, "tag", "", "only those with a tag")
-	fl.StringVar(&kind, "kind", "", "only those of a kind: python, typescript, javascript, bash or builtin")
-	fl.StringVar(&f.Search, "search", "", "only those with these words, the best first")
-	fl.IntVar(&f.Limit, "limit", 0, "the most to list")
-	fl.BoolVar(&f.Disabled, "all", false, "also those that are disabled")
-	return cmd
-}
-
-// toolSearch finds tools.
-func toolSearch(p *persona, std streams) *cobra.Command {
-	return p.command(std, "search TEXT…", "Find tools by words of their name, description, tags and category",
-		cobra.MinimumNArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			return listTools(ctx, s, haft.ToolFilter{Search: strings.Join(args, " ")})
-		})
-}
-
-// listTools prints the tools that fit f.
+// listTools lists the tools that a filter selects.
 func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
-	now := time.Now()
-	return printList(s, s.Tools(ctx, s.p, f), "there are no such tools; register one with: haft tool add FILE",
-		[]string{"NAME", "KIND", "VERSION", "STATE", "CATEGORY", "TAGS", "CHANGED", "DESCRIPTION"},
-		func(tab *table, t haft.Tool) {
+	if f.Kind != "" && !slices.Contains(haft.Kinds(), f.Kind) {
+		return usage(fmt.Errorf("--kind is one of %v", haft.Kinds()))
+	}
+	return printList(s.profile, s.Tools(ctx, s.p, f), listing[haft.Tool]{
+		"NAME,KIND,VERSION,STATE,CATEGORY,TAGS,CHANGED,DESCRIPTION", func(t haft.Tool) []any {
 			changed := "with haft"
 			if t.Version.Kind != haft.KindBuiltin {
-				changed = ago(t.Updated, now)
+				changed = since(t.Updated)
 			}
-			tab.row(cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolStateCell(t), t.Category,
-				strings.Join(t.Tags, " "), changed,
-				firstSentence(t.Version.Description))
-		})
+			description, _, _ := strings.Cut(strings.TrimSpace(t.Version.Description), "\n")
+			return []any{cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolState(t), t.Category,
+				strings.Join(t.Tags, " "), changed, description}
+		}, "there are no such tools; register one with: haft tool add FILE"})
 }
 
-// toolStateCell says whether a tool can be called.
-func toolStateCell(t haft.Tool) cell {
+// toolState says whether a tool can be called.
+func toolState(t haft.Tool) cell {
 	switch {
 	case t.Disabled:
 		return cell{"disabled", yellow}
@@ -98,53 +119,37 @@ func toolStateCell(t haft.Tool) cell {
 	return cell{"ready", green}
 }
 
-// firstSentence is enough of a description for a list.
-func firstSentence(text string) string {
-	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
-	return text
+// showFlags say in which form a tool is shown.
+type showFlags struct {
+	number int
+	format string
+	strict bool
 }
 
-// toolShow shows one tool.
-func toolShow(p *persona, std streams) *cobra.Command {
-	var (
-		number int
-		format string
-		strict bool
-	)
-	cmd := p.command(std, "show NAME", "Show a tool, or the form of it that a model vendor takes", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			t, err := s.Tool(ctx, s.p, args[0])
-			if err != nil {
-				return noTool(err)
-			}
-			if number != 0 {
-				v, err := versionOf(ctx, s, args[0], number)
-				if err != nil {
-					return err
-				}
-				t.Version = *v
-			}
-			if format != "" {
-				return showForm(s, t, format, strict)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, t)
-			}
-			printTool(s, t)
-			return nil
-		})
-	cmd.Flags().IntVar(&number, "version", 0, "a `NUMBER`; the current one if it is not given")
-	cmd.Flags().StringVar(&format, "format", "",
-		"the schema in the form of openai, openai-responses, anthropic, gemini, mcp or json")
-	cmd.Flags().BoolVar(&strict, "strict", false, "the vendor's strict form, where it has one")
-	return cmd
+// show shows one tool.
+func (f *showFlags) show(ctx context.Context, s *session, args []string) error {
+	t, err := s.Tool(ctx, s.p, args[0])
+	if err != nil {
+		return err
+	}
+	if f.number != 0 {
+		v, err := versionOf(ctx, s, args[0], f.number)
+		if err != nil {
+			return err
+		}
+		t.Version = *v
+	}
+	if f.format != "" {
+		return showForm(s, t, f.format, f.strict)
+	}
+	return s.print(t, func() { printTool(s, t) })
 }
 
 // versionOf finds the version of a number.
 func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.Version, error) {
 	for v, err := range s.Versions(ctx, s.p, ref) {
 		if err != nil {
-			return nil, noTool(err)
+			return nil, err
 		}
 		if v.Number == number {
 			return &v, nil
@@ -175,50 +180,42 @@ func showForm(s *session, t *haft.Tool, format string, strict bool) error {
 		}
 		*part.to, _ = tree.(*schema.Object) // a schema that is only true says nothing
 	}
-	return printSchema(s.std.out, sig, form, strict)
+	return printSchema(s.out, sig, form, strict)
 }
 
 // printTool shows a tool to a person.
 func printTool(s *session, t *haft.Tool) {
-	w, v, now := s.std.out, t.Version, time.Now()
+	v := t.Version
 	health := cell{string(v.Health.Status), green}
 	if v.Health.Status == haft.HealthNonStrict {
 		health.shade = yellow
 	}
-	state := toolStateCell(*t)
-	facts := []fact{
-		{"name", cell{t.Name, bold}}, {"id", t.ID}, {"state", state}, {"kind", v.Kind}, {"version", v.Number},
-		{"digest", v.Digest},
-		{"category", t.Category}, {"tags", strings.Join(t.Tags, ", ")}, {"description", v.Description},
-		{"function", v.Function},
-		{"parameters", string(v.Parameters)}, {"returns", string(v.Returns)}, {"schema", health},
-		{"settings", settingsText(v.Settings)},
-		{"requirements", strings.Join(append(v.Requirements.Pip, v.Requirements.NPM...), ", ")},
-	}
+	registered, review := "", ""
 	if v.Kind != haft.KindBuiltin {
-		facts = append(facts,
-			fact{"registered", strings.TrimSpace(ago(v.Created, now) + " by " + or(v.Author, "nobody in particular"))})
+		registered = since(v.Created) + " by " + cmp.Or(v.Author, "nobody in particular")
 	}
 	if r := v.Review; r.State != haft.ReviewNone {
-		text := string(r.State)
+		review = string(r.State)
 		if r.By != "" {
-			text += " by " + r.By + ", " + ago(r.At, now)
+			review += " by " + r.By + ", " + since(r.At)
 		}
 		if r.Reason != "" {
-			text += ": " + r.Reason
+			review += ": " + r.Reason
 		}
-		facts = append(facts, fact{"review", text})
 	}
-	printFacts(w, facts...)
-	if len(v.Review.Findings) == 0 {
-		return
+	printFacts(s.out, "name", cell{t.Name, bold}, "id", t.ID, "state", toolState(*t), "kind", v.Kind,
+		"version", v.Number, "digest", v.Digest, "category", t.Category, "tags", strings.Join(t.Tags, ", "),
+		"description", v.Description, "function", v.Function, "parameters", string(v.Parameters),
+		"returns", string(v.Returns), "schema", health, "settings", settingsText(v.Settings),
+		"requirements", strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
+		"registered", registered, "review", review)
+	if len(v.Review.Findings) > 0 {
+		fmt.Fprintln(s.out)
+		printTable(s.out, v.Review.Findings, listing[haft.Finding]{
+			"LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
+				return []any{f.Line, severityCell(f.Severity), f.Rule, f.Message}
+			}, ""})
 	}
-	fmt.Fprintln(w)
-	tab := newTable(w, "LINE", "SEVERITY", "RULE", "FINDING")
-	for _, f := range v.Review.Findings {
-		tab.row(f.Line, severityCell(f.Severity), f.Rule, f.Message)
-	}
-	tab.print("")
 }
 
 // severityCell is a severity in its colour.
@@ -233,61 +230,48 @@ func severityCell(s haft.Severity) cell {
 	return cell{string(s), shade}
 }
 
-// toolVersions lists the versions of a tool.
-func toolVersions(p *persona, std streams) *cobra.Command {
-	return p.command(std, "versions NAME", "List the versions of a tool, newest first", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			t, err := s.Tool(ctx, s.p, args[0])
-			if err != nil {
-				return noTool(err)
+// listVersions lists the versions of a tool.
+func listVersions(ctx context.Context, s *session, args []string) error {
+	t, err := s.Tool(ctx, s.p, args[0])
+	if err != nil {
+		return err
+	}
+	return printList(s.profile, s.Versions(ctx, s.p, args[0]), listing[haft.Version]{
+		",VERSION,DIGEST,REVIEW,FINDINGS,AUTHOR,REGISTERED", func(v haft.Version) []any {
+			mark := ""
+			if v.Number == t.Version.Number {
+				mark = "*"
 			}
-			now := time.Now()
-			return printList(s, s.Versions(ctx, s.p, args[0]), "the tool has no versions",
-				[]string{"", "VERSION", "DIGEST", "REVIEW", "FINDINGS", "AUTHOR", "REGISTERED"},
-				func(tab *table, v haft.Version) {
-					mark := ""
-					if v.Number == t.Version.Number {
-						mark = "*"
-					}
-					tab.row(cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings),
-						v.Author, ago(v.Created, now))
-				})
-		})
+			return []any{cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings),
+				v.Author, since(v.Created)}
+		}, "the tool has no versions"})
 }
 
-// toolRollback makes another version the current one.
-func toolRollback(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rollback NAME [VERSION]",
-		"Call an older version from now on: the one before, or that of a number", cobra.RangeArgs(1, 2),
-		func(ctx context.Context, s *session, args []string) error {
-			number := 0
-			if len(args) == 2 {
-				if _, err := fmt.Sscanf(args[1], "%d", &number); err != nil || number < 1 {
-					return usage(errors.New("VERSION is a number: see haft tool versions " + args[0]))
-				}
-			} else {
-				before, err := versionBefore(ctx, s, args[0])
-				if err != nil {
-					return err
-				}
-				number = before
-			}
-			t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Version: &number})
-			if err != nil {
-				if haft.CodeOf(err) == haft.CodeNotFound {
-					return advise(err, "see which versions it has with: haft tool versions "+args[0])
-				}
-				return err
-			}
-			return tellTool(s, t, fmt.Sprintf("calls of %s run version %d from now on", t.Name, t.Version.Number))
-		})
+// rollBack makes another version the current one.
+func rollBack(ctx context.Context, s *session, args []string) (err error) {
+	number := 0
+	if len(args) == 2 {
+		if number, err = strconv.Atoi(args[1]); err != nil || number < 1 {
+			return usage(errors.New("VERSION is a number: see haft tool versions " + args[0]))
+		}
+	} else if number, err = versionBefore(ctx, s, args[0]); err != nil {
+		return err
+	}
+	t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Version: &number})
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return advise(err, "see which versions it has with: haft tool versions "+args[0])
+	}
+	if err != nil {
+		return err
+	}
+	return s.printLine(t, fmt.Sprintf("calls of %s run version %d from now on", t.Name, t.Version.Number))
 }
 
 // versionBefore finds the newest version before the current one that may run.
 func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
 	t, err := s.Tool(ctx, s.p, ref)
 	if err != nil {
-		return 0, noTool(err)
+		return 0, err
 	}
 	for v, err := range s.Versions(ctx, s.p, ref) {
 		if err != nil {
@@ -302,108 +286,118 @@ func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
 		"see which versions it has with: haft tool versions "+ref)
 }
 
-// tellTool prints a tool that was changed.
-func tellTool(s *session, t *haft.Tool, words string) error {
-	if s.as.json {
-		return printJSON(s.std.out, t)
+// switchTool enables or disables a tool.
+func switchTool(word string, disabled bool) work {
+	return func(ctx context.Context, s *session, args []string) error {
+		t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Disabled: &disabled})
+		if err != nil {
+			return err
+		}
+		return s.printLine(t, t.Name+" is "+word)
 	}
-	fmt.Fprintln(s.std.out, words)
+}
+
+// reviewFlags answer for a version that waits.
+type reviewFlags struct {
+	accept, refuse bool
+	reason         string
+	number         int
+}
+
+// answer accepts or refuses a version.
+func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) error {
+	if f.accept == f.refuse {
+		return usage(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
+			args[0] + " --version N"))
+	}
+	state := haft.ToolState{Review: &haft.Answer{Approve: f.accept, Reason: f.reason}}
+	if f.number != 0 {
+		state.Version = &f.number
+	}
+	t, err := s.SetTool(ctx, s.p, args[0], state)
+	if haft.CodeOf(err) == haft.CodeDenied {
+		return advise(err, "ask another administrator to look: haft tool review "+args[0]+" --accept --user NAME")
+	}
+	if err != nil {
+		return err
+	}
+	word := "refused"
+	if f.accept {
+		word = "accepted"
+	}
+	return s.printLine(t, fmt.Sprintf("%s: %s; calls run version %d", t.Name, word, t.Version.Number))
+}
+
+// exportTools writes tools into a directory.
+func exportTools(ctx context.Context, s *session, args []string) error {
+	tools, err := collect(s.Tools(ctx, s.p, haft.ToolFilter{Disabled: true}))
+	if err != nil {
+		return err
+	}
+	written, err := registry.WriteDir(args[0], tools)
+	if err != nil {
+		return advise(err, "name a directory that can be written")
+	}
+	return s.print(append([]string{}, written...), func() {
+		for _, name := range written {
+			fmt.Fprintln(s.out, name)
+		}
+		fmt.Fprintf(s.err, "%d tools written; built-in tools are part of haft\n", len(written))
+	})
+}
+
+// removeTools removes tools.
+func removeTools(ctx context.Context, s *session, args []string) error {
+	for _, name := range args {
+		if err := s.RemoveTool(ctx, s.p, name, ""); err != nil {
+			return err
+		}
+		if !s.json {
+			fmt.Fprintln(s.out, "removed", name)
+		}
+	}
+	return s.print(args, func() {})
+}
+
+// showLock prints the lists of packages.
+func showLock(ctx context.Context, s *session, ref string) error {
+	local, ok := s.system.(*embedded)
+	if !ok {
+		return usage(errors.New("a server shows which locks a version has (haft tool show --json), and not their " +
+			"lists: use haft tool lock where the data is"))
+	}
+	lists, err := local.Locked(ctx, s.p, ref)
+	if err != nil {
+		return err
+	}
+	return s.print(lists, func() {
+		if len(lists) == 0 {
+			fmt.Fprintln(s.err, "it needs no packages")
+		}
+		for _, kind := range []string{"pip", "npm"} {
+			if text := lists[kind]; text != "" {
+				fmt.Fprintln(s.out, strings.TrimRight(text, "\n"))
+			}
+		}
+	})
+}
+
+// upgradeTool makes a version with newer packages.
+func upgradeTool(ctx context.Context, s *session, ref string) error {
+	t, err := s.Tool(ctx, s.p, ref)
+	if err != nil {
+		return err
+	}
+	d := registry.DraftOf(*t)
+	d.Relock, d.If = true, t.Version.Digest
+	change, err := s.PutTool(ctx, s.p, d)
+	if err != nil {
+		return err
+	}
+	if s.json {
+		return printJSON(s.out, change)
+	}
+	installPackages(ctx, s, change)
+	printAdded(s.streams, added{Change: change})
 	return nil
-}
-
-// toolSwitch enables or disables a tool.
-func toolSwitch(p *persona, std streams, name, short string, disabled bool) *cobra.Command {
-	return p.command(std, name+" NAME", short, cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Disabled: &disabled})
-			if err != nil {
-				return noTool(err)
-			}
-			return tellTool(s, t, t.Name+" is "+name+"d")
-		})
-}
-
-// toolReview answers for a version that waits.
-func toolReview(p *persona, std streams) *cobra.Command {
-	var (
-		accept, refuse bool
-		reason         string
-		number         int
-	)
-	cmd := p.command(std, "review NAME --accept|--refuse", "Accept or refuse a version in which something was found",
-		cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			if accept == refuse {
-				return usage(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
-					args[0] + " --version N"))
-			}
-			state := haft.ToolState{Review: &haft.Answer{Approve: accept, Reason: reason}}
-			if number != 0 {
-				state.Version = &number
-			}
-			t, err := s.SetTool(ctx, s.p, args[0], state)
-			if haft.CodeOf(err) == haft.CodeDenied {
-				return advise(err, "ask another administrator to look: haft tool review "+args[0]+
-					" --accept --user NAME")
-			}
-			if err != nil {
-				return noTool(err)
-			}
-			word := "refused"
-			if accept {
-				word = "accepted"
-			}
-			return tellTool(s, t, fmt.Sprintf("%s: %s; calls run version %d", t.Name, word, t.Version.Number))
-		})
-	cmd.Flags().BoolVar(&accept, "accept", false, "the version may be called")
-	cmd.Flags().BoolVar(&refuse, "refuse", false, "the version may never be called")
-	cmd.Flags().StringVar(&reason, "reason", "", "why")
-	cmd.Flags().IntVar(&number, "version", 0, "the `NUMBER` of the version; the newest that waits if it is not given")
-	return cmd
-}
-
-// toolExport writes tools into a directory.
-func toolExport(p *persona, std streams) *cobra.Command {
-	return p.command(std, "export DIR",
-		"Write the current versions of all tools into a directory, for haft tool add DIR", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			var tools []haft.Tool
-			for t, err := range s.Tools(ctx, s.p, haft.ToolFilter{Disabled: true}) {
-				if err != nil {
-					return err
-				}
-				tools = append(tools, t)
-			}
-			written, err := registry.WriteDir(args[0], tools)
-			if err != nil {
-				return advise(err, "name a directory that can be written")
-			}
-			if s.as.json {
-				return printJSON(s.std.out, append([]string{}, written...))
-			}
-			for _, name := range written {
-				fmt.Fprintln(s.std.out, name)
-			}
-			fmt.Fprintf(s.std.err, "%d tools written; built-in tools are part of haft\n", len(written))
-			return nil
-		})
-}
-
-// toolRemove removes tools.
-func toolRemove(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rm NAME…", "Remove tools with their versions; calls and audit stay", cobra.MinimumNArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			for _, name := range args {
-				if err := s.RemoveTool(ctx, s.p, name, ""); err != nil {
-					return noTool(err)
-				}
-				if !s.as.json {
-					fmt.Fprintln(s.std.out, "removed", name)
-				}
-			}
-			if s.as.json {
-				return printJSON(s.std.out, args)
-			}
-			return nil
-		})
 }

@@ -1,17 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
-	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"haft"
 	"haft/internal/registry"
@@ -46,65 +48,127 @@ func asFailed(err error) *failed {
 	return f
 }
 
-// toolAdd registers files and directories.
-func toolAdd(p *persona, std streams) *cobra.Command {
+// addCommand registers files and directories.
+func addCommand() command {
 	var (
-		d     draftFlags
+		a     adder
 		watch bool
 	)
-	cmd := p.command(std, "add FILE[:FUNCTION]|DIR…",
-		"Register tools: a new one, or a new version of the one of that name", cobra.MinimumNArgs(1), nil)
-	cmd.Long = `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
+	return command{
+		use: "add FILE[:FUNCTION]|DIR…", short: "Register tools: a new one, or a new version of the one of that name",
+		long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
 Beside weather.py there may be weather.tool.json with settings; flags win over it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
-is run. A source in which something grave is found waits for haft tool review.`
-	cmd.Example = `  haft tool add weather.py --tag weather --timeout 5s
+is run. A source in which something grave is found waits for haft tool review.`,
+		example: `  haft tool add weather.py --tag weather --timeout 5s
   haft tool add tools/ --watch             register again whenever a file changes
-  haft tool add pay.py --requires-approval --rate 10/m`
-	d.add(cmd)
-	cmd.Flags().BoolVar(&watch, "watch", false, "register again whenever a file of the DIR changes, until interrupted")
-	cmd.RunE = func(c *cobra.Command, args []string) error {
-		if watch && (len(args) != 1 || !isDir(args[0])) {
-			return usage(errors.New("--watch is for one directory"))
-		}
-		if watch && p.json {
-			return usage(errors.New("--watch never ends, and --json prints one document: leave one out"))
-		}
-		if d.name != "" && (len(args) > 1 || isDir(args[0])) {
-			return usage(errors.New("--name is for one file"))
-		}
-		if watch {
-			return watchTools(c.Context(), std, args[0], p, &adder{flags: &d, cmd: cmd})
-		}
-		return p.do(c.Context(), std, func(ctx context.Context, s *session) error {
-			return (&adder{s: s, flags: &d, cmd: cmd}).all(ctx, args)
-		})
+  haft tool add pay.py --requires-approval --rate 10/m`,
+		flags: append(a.flags(),
+			flag{&watch, "watch", "register again whenever a file of the DIR changes, until interrupted"}),
+		plain: func(ctx context.Context, p *profile, args []string) error {
+			switch {
+			case watch && (len(args) != 1 || !isDir(args[0])):
+				return usage(errors.New("--watch is for one directory"))
+			case watch && p.json:
+				return usage(errors.New("--watch never ends, and --json prints one document: leave one out"))
+			case a.draft.Name != "" && (len(args) > 1 || isDir(args[0])):
+				return usage(errors.New("--name is for one file"))
+			case watch:
+				return a.watch(ctx, p, args[0])
+			}
+			return p.do(ctx, func(ctx context.Context, s *session) error { return a.addAll(ctx, s, args) })
+		},
 	}
-	return cmd
 }
 
-// isDir reports whether name is a directory.
-func isDir(name string) bool {
-	info, err := os.Stat(name)
-	return err == nil && info.IsDir()
-}
-
-// An adder registers what it finds.
+// An adder registers the tools of files, with the settings of its flags.
 type adder struct {
-	s     *session
-	flags *draftFlags
-	cmd   *cobra.Command
-	done  []added
+	draft        haft.Draft // with the flags that were given
+	requirements []string
+	files        []string
+	done         []added
 }
 
-// all registers files and directories, tells what became of each, and fails if
+// flags are those that say something about a tool.
+func (a *adder) flags() []flag {
+	return append(draftFlags(&a.draft),
+		flag{&a.requirements, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
+		flag{&a.files, "requirements",
+			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"})
+}
+
+// draftFlags are flags that set fields of a draft.
+func draftFlags(d *haft.Draft) []flag {
+	s := &d.Settings
+	return []flag{
+		{&d.Name, "name", "what the tool is called; that of the function if empty"},
+		{&d.Description, "description", "what it does; the documentation of the function if empty"},
+		{&d.Category, "category", "a category"},
+		{&d.Tags, "tag", "a tag; may be given again"},
+		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
+		{(*size)(&s.Limits.Memory), "memory", "how much memory it may use"},
+		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
+		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
+		{&s.Roles, "for-role", "a role of which callers must have one; may be given again"},
+		{&s.RequiresApproval, "requires-approval", "a person has to agree to every call"},
+		{&s.Parallel, "parallel", "calls of one batch may run beside each other"},
+		{&s.Idempotent, "idempotent", "it may run twice where nobody knows whether the first run happened"},
+		{&s.Cacheable, "cacheable", "equal arguments give equal values"},
+		{&s.CacheFor, "cache-for", "how long values are kept (1h)"},
+		{&s.Retry.Tries, "retry", "how often it is tried in all, where a failure may pass"},
+		{(*rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m or N/h, with :BURST"},
+		{&s.Concurrency, "concurrency", "how many calls of it may run at once"},
+		{&s.MinIsolation, "min-isolation", "refuse to run it with less: reduced, namespaces, kernel or machine"},
+		{&s.Sandbox, "sandbox", "the sandbox it runs in"},
+		{&s.Fallback, "fallback", "a `TOOL` that answers when this one has failed"},
+		{&s.Output.Type, "output", "read what it gives back as json, text, number, boolean or list"},
+		{&s.Output.Validators, "validator", "an `EXPR` over value that must be true; may be given again"},
+		{&s.Output.MaxChars, "max-chars", "cut values that are longer"},
+		{&d.New, "new", "refuse to add a version to a tool that exists"},
+	}
+}
+
+// apply sets the fields of a draft whose flags are on the command line. The others keep what the
+// file and its settings say.
+func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
+	var from, to pflag.FlagSet
+	chosen := a.draft
+	declare(&from, draftFlags(&chosen))
+	declare(&to, draftFlags(d))
+	var err error
+	from.VisitAll(func(f *pflag.Flag) {
+		if !given(f.Name) {
+			return
+		}
+		value := to.Lookup(f.Name).Value
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			err = errors.Join(err, value.(pflag.SliceValue).Replace(list.GetSlice()))
+			return
+		}
+		err = errors.Join(err, value.Set(f.Value.String()))
+	})
+	if err != nil {
+		return usage(err)
+	}
+	if given("requirement") {
+		d.Needs = requirementList(d.Kind, a.requirements)
+	}
+	set, err := readRequirements(a.files)
+	if err != nil {
+		return err
+	}
+	addRequirements(d, set)
+	return nil
+}
+
+// addAll registers files and directories, prints the outcome of each, and fails if
 // one did.
-func (a *adder) all(ctx context.Context, names []string) error {
+func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 	many := len(names) > 1
 	for _, name := range names {
 		if !isDir(name) {
 			draft, err := readTool(name)
-			a.one(ctx, name, draft, err)
+			a.add(ctx, s, name, draft, err)
 			continue
 		}
 		many = true
@@ -115,82 +179,91 @@ func (a *adder) all(ctx context.Context, names []string) error {
 		if len(found) == 0 {
 			return usage(fmt.Errorf("%s: there are no .py, .ts, .js or .sh files in it", name))
 		}
-		a.found(ctx, name, found)
+		a.addFound(ctx, s, name, found)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	return a.conclude(many)
+	code, summary := a.summary()
+	err := s.print(a.done, func() {
+		if many {
+			fmt.Fprintln(s.out, summary)
+		}
+	})
+	return cmp.Or(err, exitWith(code))
 }
 
-// found registers what was found in a directory, with the packages that its files
-// name.
-func (a *adder) found(ctx context.Context, dir string, found []registry.Found) {
-	more, err := dirNeeds(dir)
+// addFound registers the tools of a directory, with the packages that files of the directory name.
+func (a *adder) addFound(ctx context.Context, s *session, dir string, found []registry.Found) {
+	set, err := dirRequirements(dir)
 	for _, f := range found {
-		if f.Err == nil {
-			f.Err = err
-		}
-		addNeeds(&f.Draft, more)
-		a.one(ctx, filepath.Join(dir, filepath.FromSlash(f.Path)), f.Draft, f.Err)
+		addRequirements(&f.Draft, set)
+		a.add(ctx, s, filepath.Join(dir, filepath.FromSlash(f.Path)), f.Draft, cmp.Or(f.Err, err))
 	}
 }
 
-// one registers a draft and tells what became of it.
-func (a *adder) one(ctx context.Context, file string, draft haft.Draft, err error) {
+// add registers a draft and prints the outcome.
+func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Draft, err error) {
 	r := added{File: file, err: err}
 	if r.err == nil {
-		r.err = a.flags.apply(a.cmd, &draft)
+		r.err = a.apply(s.given, &draft)
 	}
 	if r.err == nil {
-		r.Change, r.err = a.s.PutTool(ctx, a.s.p, draft)
+		r.Change, r.err = s.PutTool(ctx, s.p, draft)
 	}
 	if r.err == nil {
-		a.build(ctx, r.Change)
-	}
-	if r.err != nil {
+		installPackages(ctx, s, r.Change)
+	} else {
 		r.Error = asFailed(r.err)
 	}
 	a.done = append(a.done, r)
-	if !a.s.as.json {
-		a.tell(r)
+	if !s.json {
+		printAdded(s.streams, r)
 	}
 }
 
-// build has the packages of a tool installed now, so that its first call need not
-// wait. With a server that is the server's.
-func (a *adder) build(ctx context.Context, c *haft.Change) {
-	local, ok := a.s.system.(*embedded)
+// installPackages installs the packages of a tool now, so that its first call need not
+// wait. A server does that itself.
+func installPackages(ctx context.Context, s *session, c *haft.Change) {
+	local, ok := s.system.(*embedded)
 	if !ok || c.Waiting > 0 || c.Tool.Version.Lock == (haft.Lock{}) {
 		return
 	}
-	if _, err := local.Build(ctx, a.s.p, string(c.Tool.ID)); err != nil {
+	if _, err := local.Build(ctx, s.p, string(c.Tool.ID)); err != nil {
 		c.Warnings = append(c.Warnings, "its packages are not installed, which its first call tries again: "+
 			haft.MessageOf(err))
 	}
 }
 
-// tell prints what became of one file.
-func (a *adder) tell(r added) {
-	w := a.s.std.out
+// outcome says in a word what has happened to a file.
+func (r added) outcome() (word string, shade colour) {
+	switch {
+	case r.err != nil:
+		return "failed", red
+	case r.Change.Waiting > 0:
+		return "waiting", yellow
+	case r.Change.Created:
+		return "created", green
+	case r.Change.Same:
+		return "unchanged", dim
+	}
+	return "updated", green
+}
+
+// printAdded prints the outcome of one file.
+func printAdded(std streams, r added) {
+	w := std.out
 	if r.err != nil {
-		w = a.s.std.err
-		fmt.Fprintf(w, "%s %s: %s\n", paint(w, red, "failed   "), safe(w, r.File), safe(w, r.err.Error()))
+		w = std.err
+	}
+	word, shade := r.outcome()
+	fmt.Fprint(w, paint(w, shade, fmt.Sprintf("%-9s", word)), " ")
+	if r.err != nil {
+		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, r.err.Error()))
 		return
 	}
-	c := r.Change
-	t := c.Tool
-	word, shade := "updated  ", green
-	switch {
-	case c.Waiting > 0:
-		word, shade = "waiting  ", yellow
-	case c.Created:
-		word = "created  "
-	case c.Same:
-		word, shade = "unchanged", dim
-	}
-	fmt.Fprintf(w, "%s %s version %d, %s, %s\n", paint(w, shade, word), t.Name, t.Version.Number, t.Version.Kind,
-		shortDigest(t.Version.Digest))
+	c, t := r.Change, r.Change.Tool
+	fmt.Fprintf(w, "%s version %d, %s, %s\n", t.Name, t.Version.Number, t.Version.Kind, shortDigest(t.Version.Digest))
 	for _, change := range c.Schema {
 		fmt.Fprintln(w, "  "+paint(w, cyan, "schema:"), safe(w, change))
 	}
@@ -203,72 +276,40 @@ func (a *adder) tell(r added) {
 	}
 }
 
-// conclude prints the end of the list, and fails with the first error.
-func (a *adder) conclude(many bool) error {
-	bad := 0
-	code := exitOK
+// summary counts the outcomes, and returns the exit code of the first failure.
+func (a *adder) summary() (code int, text string) {
+	count := map[string]int{}
 	for _, r := range a.done {
-		if r.err == nil {
-			continue
-		}
-		if bad++; code == exitOK {
-			code = exitCode(r.err)
+		word, _ := r.outcome()
+		if count[word]++; r.err != nil {
+			code = cmp.Or(code, exitCode(r.err))
 		}
 	}
-	switch {
-	case a.s.as.json:
-		if err := printJSON(a.s.std.out, a.done); err != nil {
-			return err
-		}
-	case many:
-		fmt.Fprintln(a.s.std.out, a.summary(bad))
+	text = fmt.Sprintf("%d files: %d created, %d updated, %d unchanged", len(a.done), count["created"],
+		count["updated"], count["unchanged"])
+	if n := count["waiting"]; n > 0 {
+		text += fmt.Sprintf(", %d waiting for review", n)
 	}
-	if bad > 0 {
-		return &exit{code: code}
+	if n := count["failed"]; n > 0 {
+		text += fmt.Sprintf(", %d failed", n)
 	}
-	return nil
+	return code, text
 }
 
-// summary counts what became of the files.
-func (a *adder) summary(bad int) string {
-	var created, updated, same, waiting int
-	for _, r := range a.done {
-		switch {
-		case r.err != nil:
-		case r.Change.Waiting > 0:
-			waiting++
-		case r.Change.Created:
-			created++
-		case r.Change.Same:
-			same++
-		default:
-			updated++
-		}
-	}
-	text := fmt.Sprintf("%d files: %d created, %d updated, %d unchanged", len(a.done), created, updated, same)
-	if waiting > 0 {
-		text += fmt.Sprintf(", %d waiting for review", waiting)
-	}
-	if bad > 0 {
-		text += fmt.Sprintf(", %d failed", bad)
-	}
-	return text
-}
-
-// watchTools registers what is in a directory, and then what changes. The system is
+// watch registers the tools of a directory, and then those that change. The system is
 // open only while something is registered, so that other commands can work in
 // between.
-func watchTools(ctx context.Context, std streams, dir string, p *persona, a *adder) error {
+func (a *adder) watch(ctx context.Context, p *profile, dir string) error {
 	return registry.Watch(ctx, dir, func(found []registry.Found) {
-		err := p.do(ctx, std, func(ctx context.Context, s *session) error {
-			a.s, a.done = s, nil
-			a.found(ctx, dir, found)
+		err := p.do(ctx, func(ctx context.Context, s *session) error {
+			a.done = nil
+			a.addFound(ctx, s, dir, found)
 			return nil
 		})
 		if err != nil && ctx.Err() == nil {
-			report(std.err, err)
+			report(p.err, err)
 		}
-		fmt.Fprintln(std.err, paint(std.err, dim, "watching "+dir+"; Ctrl-C ends it"))
+		fmt.Fprintln(p.err, paint(p.err, dim, "watching "+dir+"; Ctrl-C ends it"))
 	})
 }
 
@@ -318,4 +359,80 @@ func nameless(kind haft.Kind, source string) bool {
 		return defaultExport().MatchString(source)
 	}
 	return false
+}
+
+// A rate is a flag for how often a tool may be called.
+type rate haft.Rate
+
+// String implements [pflag.Value].
+func (r *rate) String() string {
+	if *r == (rate{}) {
+		return ""
+	}
+	text := strconv.FormatFloat(r.PerSecond, 'g', -1, 64) + "/s"
+	if r.Burst > 0 {
+		text += ":" + strconv.Itoa(r.Burst)
+	}
+	return text
+}
+
+// Type is what the help calls the value.
+func (r *rate) Type() string { return "string" }
+
+// Set reads a rate.
+func (r *rate) Set(text string) error {
+	parsed, err := parseRate(text)
+	if err == nil {
+		*r = rate(parsed)
+	}
+	return err
+}
+
+// parseRate reads N/s, N/m or N/h, with :BURST behind it.
+func parseRate(text string) (haft.Rate, error) {
+	wrong := errors.New("a rate is N/s, N/m or N/h, with :BURST behind it where so many may come at once")
+	text, burst, bursts := strings.Cut(text, ":")
+	count, unit, ok := strings.Cut(text, "/")
+	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	n, err := strconv.ParseFloat(count, 64)
+	if !ok || per == 0 || err != nil || !(n > 0 && n < 1e9) {
+		return haft.Rate{}, wrong
+	}
+	r := haft.Rate{PerSecond: n / per}
+	if bursts {
+		if r.Burst, err = strconv.Atoi(burst); err != nil || r.Burst < 1 {
+			return haft.Rate{}, wrong
+		}
+	}
+	return r, nil
+}
+
+// settingsText says in a line how a version is run, as far as it is not the
+// default.
+func settingsText(s haft.Settings) string {
+	var parts []string
+	add := func(yes bool, format string, args ...any) {
+		if yes {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add(s.RequiresApproval, "requires approval")
+	add(s.Limits.Wall > 0, "timeout %s", s.Limits.Wall)
+	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
+	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
+	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
+	add(len(s.Roles) > 0, "for roles %s", strings.Join(s.Roles, " "))
+	add(s.Parallel, "parallel")
+	add(s.Idempotent, "idempotent")
+	add(s.Cacheable, "cacheable")
+	add(s.Retry.Tries > 1, "%d tries", s.Retry.Tries)
+	add(s.Rate.PerSecond > 0, "rate %.3g/s", s.Rate.PerSecond)
+	add(s.Concurrency > 0, "concurrency %d", s.Concurrency)
+	add(s.MinIsolation != "", "isolation %s", s.MinIsolation)
+	add(s.Sandbox != "", "sandbox %s", s.Sandbox)
+	add(s.Fallback != "", "fallback %s", s.Fallback)
+	add(s.Output.Type != "", "output %s", s.Output.Type)
+	add(len(s.Output.Validators) > 0, "%d validators", len(s.Output.Validators))
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
 }

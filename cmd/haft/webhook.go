@@ -4,99 +4,98 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"time"
-
-	"github.com/spf13/cobra"
 
 	"haft"
 )
 
 // webhookCommand keeps webhooks.
-func webhookCommand(std streams) *cobra.Command {
-	cmd := group("webhook", "Have events sent to an address, signed and in order",
-		`  haft webhook add https://example.com/in --type tool_completed
-  haft webhook list
-  haft webhook dead ID                            what could not be delivered
-  haft webhook redeliver ID [LETTER]`)
-	p := attach(cmd)
-	cmd.AddCommand(webhookAdd(p, std), webhookList(p, std), webhookRemove(p, std), webhookDead(p, std),
-		webhookRedeliver(p, std))
-	return cmd
-}
-
-// noWebhook says what to do about a webhook that is not there.
-func noWebhook(err error) error {
-	if haft.CodeOf(err) != haft.CodeNotFound {
-		return err
-	}
-	return advise(err, "see which there are with: haft webhook list")
-}
-
-// webhookAdd adds a webhook.
-func webhookAdd(p *persona, std streams) *cobra.Command {
+func webhookCommand(*profile) command {
 	var w haft.Webhook
 	var types []string
-	cmd := p.command(std, "add URL", "Send events to an address from now on; its secret is printed once",
-		cobra.ExactArgs(1), func(ctx context.Context, s *session, args []string) error {
-			w.URL = args[0]
-			for _, t := range types {
-				w.Types = append(w.Types, haft.EventType(t))
-			}
-			kept, secret, err := s.PutWebhook(ctx, s.p, w)
-			if err != nil {
-				return err
-			}
-			if s.as.json {
-				return printJSON(s.std.out, struct {
-					haft.Webhook
-					Secret string `json:"secret"`
-				}{*kept, secret})
-			}
-			printFacts(s.std.err, fact{"webhook", cell{string(kept.ID), bold}}, fact{"address", kept.URL},
-				fact{"events", wants(*kept)})
-			fmt.Fprintln(s.std.err, "the secret, by which the receiver knows us, is shown this once:")
-			if _, err := fmt.Fprintln(s.std.out, secret); err != nil {
-				return advise(fmt.Errorf("show the secret of webhook %s, which is kept: %w", kept.ID, err),
-					"remove it and add another: haft webhook rm "+string(kept.ID))
-			}
-			return nil
-		})
-	f := cmd.Flags()
-	f.StringVar(&w.Description, "description", "", "what it is for")
-	f.StringArrayVar(&types, "type", nil, "a type of events, such as tool_completed; may be given again")
-	f.StringArrayVar(&w.Tools, "for-tool", nil, "the name of a tool; may be given again")
-	f.StringArrayVar(&w.Agents, "for-agent", nil, "the id of an agent; may be given again")
-	f.StringArrayVar(&w.Users, "for-user", nil, "a user; may be given again")
-	return cmd
+	return command{
+		use: "webhook", short: "Have events sent to an address, signed and in order",
+		example: `  haft webhook add https://example.com/in --type tool_completed
+  haft webhook list
+  haft webhook dead ID                            what could not be delivered
+  haft webhook redeliver ID [LETTER]`,
+		missing: "see which there are with: haft webhook list",
+		subs: []command{
+			{use: "add URL", short: "Send events to an address from now on; its secret is printed once",
+				flags: []flag{
+					{&w.Description, "description", "what it is for"},
+					{&types, "type", "a type of events, such as tool_completed; may be given again"},
+					{&w.Tools, "for-tool", "the name of a tool; may be given again"},
+					{&w.Agents, "for-agent", "the id of an agent; may be given again"},
+					{&w.Users, "for-user", "a user; may be given again"},
+				},
+				run: func(ctx context.Context, s *session, args []string) error {
+					w.URL = args[0]
+					for _, t := range types {
+						w.Types = append(w.Types, haft.EventType(t))
+					}
+					return addWebhook(ctx, s, w)
+				}},
+			{use: "list", short: "List webhooks, and how their deliveries go",
+				run: listAll(system.WebhookList, listing[haft.Webhook]{
+					"ID,ADDRESS,STATE,EVENTS,DELIVERED", func(w haft.Webhook) []any {
+						return []any{cell{string(w.ID), bold}, w.URL, webhookState(w), eventsText(w),
+							since(w.Delivered)}
+					}, "there are no webhooks; add one with: haft webhook add URL"})},
+			{use: "rm ID", short: "Remove a webhook with its dead letters",
+				run: removeOne(system.RemoveWebhook, "webhook ", " is removed")},
+			{use: "dead ID", short: "List what a webhook could not be sent",
+				run: func(ctx context.Context, s *session, args []string) error {
+					return printList(s.profile, s.DeadLetters(ctx, s.p, haft.WebhookID(args[0])),
+						listing[haft.DeadLetter]{"ID,EVENT,CALL,TRIES,DIED,WHY", func(l haft.DeadLetter) []any {
+							return []any{cell{l.ID, bold}, l.Event.Type, l.Event.Call, l.Tries, since(l.Died),
+								l.Failure}
+						}, "there are no dead letters"})
+				}},
+			{use: "redeliver ID [LETTER]", short: "Send dead letters again, now: one, or all until one fails",
+				run: func(ctx context.Context, s *session, args []string) error {
+					n, err := s.Redeliver(ctx, s.p, haft.WebhookID(args[0]), append(args, "")[1])
+					if err != nil {
+						return err
+					}
+					return s.printLine(map[string]int{"delivered": n}, fmt.Sprintf("%d delivered", n))
+				}},
+		},
+	}
 }
 
-// wants says which events a webhook is for.
-func wants(w haft.Webhook) string {
+// addWebhook adds a webhook and prints its secret.
+func addWebhook(ctx context.Context, s *session, w haft.Webhook) error {
+	kept, secret, err := s.PutWebhook(ctx, s.p, w)
+	if err != nil {
+		return err
+	}
+	err = printSecret(s, struct {
+		haft.Webhook
+		Secret string `json:"secret"`
+	}{*kept, secret}, secret, "the secret, by which the receiver knows us, is shown this once:",
+		"webhook", cell{string(kept.ID), bold}, "address", kept.URL, "events", eventsText(*kept))
+	if err != nil {
+		return advise(fmt.Errorf("show the secret of webhook %s, which is kept: %w", kept.ID, err),
+			"remove it and add another: haft webhook rm "+string(kept.ID))
+	}
+	return nil
+}
+
+// eventsText says which events a webhook is for.
+func eventsText(w haft.Webhook) string {
 	var parts []string
 	for _, t := range w.Types {
 		parts = append(parts, string(t))
 	}
-	for what, list := range map[string][]string{"tools ": w.Tools, "agents ": w.Agents, "users ": w.Users} {
+	for i, list := range [][]string{w.Tools, w.Agents, w.Users} {
 		if len(list) > 0 {
-			parts = append(parts, what+strings.Join(list, ", "))
+			parts = append(parts, []string{"tools ", "agents ", "users "}[i]+strings.Join(list, ", "))
 		}
 	}
 	if len(parts) == 0 {
 		return "all"
 	}
 	return strings.Join(parts, " ")
-}
-
-// webhookList lists webhooks.
-func webhookList(p *persona, std streams) *cobra.Command {
-	return p.command(std, "list", "List webhooks, and how their deliveries go", cobra.NoArgs,
-		func(ctx context.Context, s *session, _ []string) error {
-			now := time.Now()
-			return printList(s, s.WebhookList(ctx, s.p), "there are no webhooks; add one with: haft webhook add URL",
-				[]string{"ID", "ADDRESS", "STATE", "EVENTS", "DELIVERED"}, func(tab *table, w haft.Webhook) {
-					tab.row(cell{string(w.ID), bold}, w.URL, webhookState(w), wants(w), ago(w.Delivered, now))
-				})
-		})
 }
 
 // webhookState says how a webhook goes.
@@ -110,56 +109,4 @@ func webhookState(w haft.Webhook) cell {
 		return cell{"failing: " + w.Failure, yellow}
 	}
 	return cell{"good", green}
-}
-
-// webhookRemove removes a webhook.
-func webhookRemove(p *persona, std streams) *cobra.Command {
-	return p.command(std, "rm ID", "Remove a webhook with its dead letters", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			if err := s.RemoveWebhook(ctx, s.p, haft.WebhookID(args[0]), ""); err != nil {
-				return noWebhook(err)
-			}
-			return tell(s, map[string]string{"removed": args[0]}, "webhook "+args[0]+" is removed")
-		})
-}
-
-// webhookDead lists what could not be delivered.
-func webhookDead(p *persona, std streams) *cobra.Command {
-	return p.command(std, "dead ID", "List what a webhook could not be sent", cobra.ExactArgs(1),
-		func(ctx context.Context, s *session, args []string) error {
-			letters := []haft.DeadLetter{}
-			for l, err := range s.DeadLetters(ctx, s.p, haft.WebhookID(args[0])) {
-				if err != nil {
-					return noWebhook(err)
-				}
-				letters = append(letters, l)
-			}
-			if s.as.json {
-				return printJSON(s.std.out, letters)
-			}
-			now := time.Now()
-			tab := newTable(s.std.out, "ID", "EVENT", "CALL", "TRIES", "DIED", "WHY")
-			for _, l := range letters {
-				tab.row(cell{l.ID, bold}, string(l.Event.Type), string(l.Event.Call), l.Tries, ago(l.Died, now),
-					l.Failure)
-			}
-			tab.print("there are no dead letters")
-			return nil
-		})
-}
-
-// webhookRedeliver sends dead letters again.
-func webhookRedeliver(p *persona, std streams) *cobra.Command {
-	return p.command(std, "redeliver ID [LETTER]", "Send dead letters again, now: one, or all until one fails",
-		cobra.RangeArgs(1, 2), func(ctx context.Context, s *session, args []string) error {
-			letter := ""
-			if len(args) == 2 {
-				letter = args[1]
-			}
-			n, err := s.Redeliver(ctx, s.p, haft.WebhookID(args[0]), letter)
-			if err != nil {
-				return noWebhook(err)
-			}
-			return tell(s, map[string]int{"delivered": n}, fmt.Sprintf("%d delivered", n))
-		})
 }

@@ -1,0 +1,262 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/app"
+)
+
+// backupCommand copies a data directory.
+func backupCommand(*profile) command {
+	var cfg app.BackupConfig
+	return command{
+		use: "backup DIR", short: "Copy the data directory, also of a running server, into an empty directory",
+		long: `backup writes a copy of the database, of one moment, and of the keys into DIR, which is
+made or is empty. A server may be running: the copy has everything that it acknowledged
+before. It works where the data is, for whoever may read the data directory. The copy
+holds the keys, in files that nobody else can read: keep it as safe as the data
+directory. Packages (layers) are left out: they are installed again.
+
+With --database only the files are copied; copy the Postgres with pg_dump afterwards.
+
+Exit codes: 0 done; 2 used wrongly; 3 DIR is not empty, or others can write to it; 70 it
+cannot be copied. Then nothing is left in DIR.`,
+		example: `  haft backup /backup/monday --data /var/lib/haft
+  haft restore /backup/monday --data /var/lib/haft-new`,
+		flags: []flag{{&cfg.NoMasterKey, "without-master-key",
+			"leave out master.key: without it nobody can read the secrets in the copy"}},
+		plain: func(ctx context.Context, p *profile, args []string) (err error) {
+			if p.remote() {
+				return usage(errors.New("backup works where the data is, and not on a server"))
+			}
+			if cfg.Data, err = p.dir(); err != nil {
+				return err
+			}
+			cfg.To, cfg.FilesOnly = args[0], p.database != ""
+			made, err := app.Backup(ctx, cfg)
+			if err != nil {
+				return err
+			}
+			for _, name := range made {
+				fmt.Fprintln(p.out, name)
+			}
+			if cfg.FilesOnly {
+				fmt.Fprintln(p.err, "the database is not in it: copy it now with pg_dump")
+			}
+			return nil
+		},
+	}
+}
+
+// restoreFlags are the flags of restore.
+type restoreFlags struct {
+	accept, yes bool
+	sink        string
+}
+
+// restoreCommand copies a backup back, or goes on with a database that is older than what was
+// signed.
+func restoreCommand(*profile) command {
+	var r restoreFlags
+	return command{
+		use:   "restore {FROM | --accept-loss}",
+		short: "Put back a backup, or go on with an older database and write into the audit log what was lost",
+		long: `restore FROM copies a backup that haft backup made into a data directory that is empty
+or not there yet, and verifies the audit log in it.
+
+restore --accept-loss is for a data directory whose database was put back on purpose, so that it does
+not have what audit.head says was signed last. It says which entries of the audit log
+are lost, asks, writes an entry audit.restored for each organisation that lost some,
+signs it, and writes audit.head anew. It is also for one in which files are missing, or
+are not those that belong there: redo.log after a crash, haft.db, audit.key, digest.key
+or auth.key. It says which, asks, writes an entry audit.restored, and goes on without
+them; a log or key that is of no use is kept as NAME.lost. No server may be running.
+With nothing lost it changes nothing.
+
+Exit codes: 0 done, or nothing to do; 1 not confirmed; 2 used wrongly; 3 something else
+uses the database.`,
+		example: `  haft restore /backup/monday --data /var/lib/haft
+  haft restore --accept-loss --data /var/lib/haft
+  haft restore --accept-loss --yes --data /var/lib/haft --database postgres://…`,
+		flags: []flag{
+			{&r.accept, "accept-loss", "say that what is lost may be lost; needed"},
+			{&r.yes, "yes", "do not ask"},
+			{&r.sink, "audit-sink", "the `FILE` of the audit sink, if it knows more than audit.head"},
+		},
+		env: []string{"audit-sink"},
+		plain: func(ctx context.Context, p *profile, args []string) error {
+			if len(args) == 1 {
+				return r.copyBackup(ctx, p, args[0])
+			}
+			return r.acceptLoss(ctx, p)
+		},
+	}
+}
+
+// copyBackup copies a backup into an empty data directory.
+func (r restoreFlags) copyBackup(ctx context.Context, p *profile, from string) error {
+	if p.remote() || p.database != "" {
+		return usage(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and " +
+			"copy the files of the backup"))
+	}
+	if r.accept {
+		return usage(errors.New("restore needs FROM or --accept-loss, and not both"))
+	}
+	dir, err := p.dir()
+	if err != nil {
+		return err
+	}
+	entries, err := app.PutBack(ctx, from, dir, p.principal())
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(p.out, "put back: %d entries of the audit log verified\n", entries)
+	return nil
+}
+
+// acceptLoss goes on without what is lost.
+func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
+	if p.remote() {
+		return usage(errors.New("restore works where the data is, and not on a server"))
+	}
+	if !r.accept {
+		return usage(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries " +
+			"of the audit log"))
+	}
+	dir, err := p.dir()
+	if err != nil {
+		return err
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return usage(fmt.Errorf("look at the data directory: %w", err))
+	}
+	// A server keeps the directory: there is nothing to wait for.
+	cfg := app.ServiceConfig{Data: dir, Database: p.database, Wait: 200 * time.Millisecond, AuditSink: r.sink}
+	accepted, asked := false, false
+	err = app.Restore(ctx, cfg, p.principal(), func(loss app.Loss) (_ bool, err error) {
+		asked = true
+		accepted, err = r.confirm(p, loss)
+		return accepted, err
+	})
+	switch {
+	case err != nil:
+		return err
+	case !asked:
+		fmt.Fprintln(p.out,
+			"nothing is lost: no file is missing, and the database continues the audit log that was signed last")
+	case !accepted:
+		fmt.Fprintln(p.err, "nothing was changed")
+		return exitWith(exitTool)
+	default:
+		fmt.Fprintln(p.out, "accepted: the audit log says so, and is signed from here on")
+	}
+	return nil
+}
+
+// confirm says what is lost, and asks.
+func (r restoreFlags) confirm(p *profile, loss app.Loss) (bool, error) {
+	if err := printLoss(p, loss); err != nil || r.yes {
+		return r.yes, err
+	}
+	if !isTerminal(p.in) {
+		return false, usage(errors.New("nobody can be asked here: look at what is lost, and give --yes"))
+	}
+	fmt.Fprint(p.err, "Go on without that? Type yes: ")
+	answer, err := bufio.NewReader(p.in).ReadString('\n')
+	if err != nil {
+		return false, nil //nolint:nilerr // no answer means no
+	}
+	return strings.TrimSpace(answer) == "yes", nil
+}
+
+// printLoss prints what is lost.
+func printLoss(p *profile, loss app.Loss) error {
+	plan := loss.Audit
+	if plan == nil {
+		return p.print(map[string]any{"files": loss.Files}, func() {
+			for _, file := range loss.Files {
+				fmt.Fprintln(p.out, safe(p.out, file))
+			}
+		})
+	}
+	return p.print(plan, func() {
+		if plan.Signed == 0 {
+			fmt.Fprintln(p.out, "nothing says what was signed last, so nobody knows what is lost")
+		} else {
+			fmt.Fprintf(p.out, "signed last: checkpoint %d; last in the database: checkpoint %d\n", plan.Signed,
+				plan.Have)
+		}
+		for _, l := range plan.Losses {
+			fmt.Fprintln(p.out, "  "+safe(p.out, l.String()))
+		}
+	})
+}
+
+// subjectFlags say whose data is meant.
+func subjectFlags(of *haft.Subject) []flag {
+	return []flag{
+		{&of.User, "of-user", "one `USER`; else the whole organisation"},
+		{&of.Org, "of", "another `ORGANISATION`, for the operator of the server"},
+	}
+}
+
+// exportCommand writes what is kept of an organisation or a user.
+func exportCommand(*profile) command {
+	var of haft.Subject
+	var file string
+	return command{
+		use: "export", short: "Write what is kept of an organisation or a user, as JSON lines",
+		long: `Write what is kept of an organisation, or of one user of it: calls with their events and
+chains, approvals, API keys without their secrets, entries of the audit log and usage; of an
+organisation also its agents, tools, MCP servers, webhooks and sandbox configurations. Each line is {"type": …, "data": …}. Values of secrets are not in it.`,
+		example: `  haft export -o acme.jsonl --org acme
+  haft export --of-user ann -o ann.jsonl`,
+		flags: append(subjectFlags(&of),
+			flag{&file, "output,o", "the `FILE` to write to; standard output if it is left out"}),
+		run: func(ctx context.Context, s *session, _ []string) error {
+			return s.withOutput(file, func(w io.Writer) error {
+				b := bufio.NewWriter(w)
+				return errors.Join(s.Export(ctx, s.p, of, b), b.Flush())
+			})
+		},
+	}
+}
+
+// eraseCommand removes what is kept of an organisation or a user.
+func eraseCommand(*profile) command {
+	var of haft.Subject
+	var yes bool
+	return command{
+		use: "erase", short: "Erase what is kept of an organisation or a user, for good",
+		long: `Erase what is kept of an organisation, or of one user of it. Calls are cancelled first.
+Entries of the audit log lose their content, and haft audit verify still verifies the log
+and says that they were erased. What somebody managed or approved loses its content only
+if the operator of the server erases. What was used stays counted, under no name. Backups
+are beyond its reach.`,
+		example: `  haft erase --of-user ann --yes
+  haft erase --of acme --yes               the whole organisation, by the operator`,
+		flags: append(subjectFlags(&of), flag{&yes, "yes", "erase it"}),
+		run: func(ctx context.Context, s *session, _ []string) error {
+			if !yes {
+				return usage(errors.New("what is erased cannot be had again: export it with haft export, and " +
+					"give --yes"))
+			}
+			of.Org = cmp.Or(of.Org, s.p.Org)
+			done, err := s.Erase(ctx, s.p, of)
+			if err != nil {
+				return err
+			}
+			return s.printLine(done, fmt.Sprintf("erased: %d calls were cancelled, %d entries of the audit log lost "+
+				"their content (%s)", done.Cancelled, done.Entries, done.ID))
+		},
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/app"
+	"haft/internal/requirement"
+)
+
+// isNode reports whether tools of a kind use npm packages.
+func isNode(kind haft.Kind) bool { return kind == haft.KindTypeScript || kind == haft.KindJavaScript }
+
+// requirementsOf returns the packages that a source and files of requirements name.
+func requirementsOf(src app.Source, files []string) (set requirement.Set, err error) {
+	var own requirement.Set
+	if src.Kind == haft.KindPython {
+		if own, _, err = requirement.ReadScript(src.Name+".py", string(src.Text)); err != nil {
+			return set, err
+		}
+	}
+	if set, err = readRequirements(files, own); err != nil {
+		return set, err
+	}
+	switch {
+	case len(set.Pip) > 0 && src.Kind != haft.KindPython:
+		return set, usage(errors.New("the requirements name Python packages, and the tool is no Python"))
+	case len(set.NPM) > 0 && !isNode(src.Kind):
+		return set, usage(errors.New("the requirements name npm packages, and the tool is no TypeScript or JavaScript"))
+	}
+	return set, nil
+}
+
+// readRequirements reads files that name packages, and adds their packages to those of sets.
+func readRequirements(files []string, sets ...requirement.Set) (all requirement.Set, err error) {
+	for _, name := range files {
+		text, err := readBounded(name, requirement.MaxFile)
+		if err != nil {
+			return all, usage(fmt.Errorf("read the requirements: %w", err))
+		}
+		var set requirement.Set
+		switch origin := filepath.Base(name); strings.ToLower(filepath.Ext(name)) {
+		case ".toml":
+			set, err = requirement.ReadPyproject(origin, text)
+		case ".json":
+			set, err = requirement.ReadPackageJSON(origin, text)
+		default:
+			set, err = requirement.ReadRequirements(origin, string(text))
+		}
+		if err != nil {
+			return all, err
+		}
+		sets = append(sets, set)
+	}
+	return requirement.Merge(sets...)
+}
+
+// dirRequirements reads the files of a directory that name packages for all tools in it.
+func dirRequirements(dir string) (requirement.Set, error) {
+	var files []string
+	for _, name := range []string{"requirements.txt", "pyproject.toml", "package.json"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	return readRequirements(files)
+}
+
+// addRequirements gives a draft the packages of a set that are of its language.
+func addRequirements(d *haft.Draft, set requirement.Set) {
+	pip, npm := set.Strings()
+	switch {
+	case d.Kind == haft.KindPython:
+		d.Needs.Pip = slices.Concat(d.Needs.Pip, pip)
+	case isNode(d.Kind):
+		d.Needs.NPM = slices.Concat(d.Needs.NPM, npm)
+	}
+}
+
+// requirementList sorts packages by the installer: those with the prefix npm: or pip:, and others
+// by the kind of the tool.
+func requirementList(kind haft.Kind, list []string) haft.Requirements {
+	var n haft.Requirements
+	for _, r := range list {
+		name, npm := strings.CutPrefix(r, "npm:")
+		name, pip := strings.CutPrefix(name, "pip:")
+		if npm || !pip && isNode(kind) {
+			n.NPM = append(n.NPM, name)
+		} else {
+			n.Pip = append(n.Pip, name)
+		}
+	}
+	return n
+}
