@@ -16,6 +16,9 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/backend"
+	"haft/internal/flagvalue"
+	"haft/internal/toolfile"
 )
 
 // auditCommand proves what was done.
@@ -220,7 +223,7 @@ func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) e
 // data directory.
 func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, err error) {
 	if file != "" {
-		text, err := readBounded(file, 1<<20)
+		text, err := toolfile.ReadBounded(file, 1<<20)
 		if err != nil {
 			return nil, usage(fmt.Errorf("read the keys: %w", err))
 		}
@@ -240,7 +243,7 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 	if err != nil {
 		return nil, err
 	}
-	text, err := readBounded(filepath.Join(dir, "audit.key"), 64<<10)
+	text, err := toolfile.ReadBounded(filepath.Join(dir, "audit.key"), 64<<10)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft " +
 			"audit key prints it where the log was written"))
@@ -289,13 +292,16 @@ func (a *auditFilter) flags() []flag {
 // read returns the filter of the flags.
 func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter, err error) {
 	f, now := a.AuditFilter, time.Now()
-	if f.Since, err = parseSince(a.since, now); err == nil {
-		f.Until, err = parseSince(a.until, now)
+	if f.Since, err = flagvalue.ParseSince(a.since, now); err == nil {
+		f.Until, err = flagvalue.ParseSince(a.until, now)
 	}
-	if local, ok := s.system.(*embedded); !ok || local.Engine != nil { // else there is only the store
+	if err != nil {
+		return f, usage(err)
+	}
+	if local, ok := s.system.(*backend.Local); !ok || local.Engine != nil { // else there is only the store
 		f.Agent = s.agentID(ctx, f.Agent)
 	}
-	return f, err
+	return f, nil
 }
 
 // showAudit lists entries.

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"haft/internal/bench"
@@ -50,53 +47,11 @@ func benchCommand(p *profile) command {
 				return fmt.Errorf("measure: %w", err)
 			}
 			if chart != "" {
-				if err := writeChart(chart, rep); err != nil {
+				if err := rep.WriteChart(chart); err != nil {
 					return err
 				}
 			}
-			return p.print(rep, func() { printReport(p.out, rep) })
+			return p.print(rep, func() { rep.Print(p.out) })
 		},
-	}
-}
-
-// writeChart writes the picture of a report.
-func writeChart(name string, rep *bench.Report) error {
-	var b bytes.Buffer
-	if err := bench.Chart(&b, "One call of a Python tool — "+rep.Machine, rep.Samples); err != nil {
-		return fmt.Errorf("draw the chart: %w", err)
-	}
-	if err := os.WriteFile(name, b.Bytes(), 0o644); err != nil {
-		return fmt.Errorf("write the chart: %w", err)
-	}
-	return nil
-}
-
-// printReport writes a report as two tables in Markdown, which is readable as it
-// is.
-func printReport(w io.Writer, rep *bench.Report) {
-	fmt.Fprintf(w, "Measured on %s.\n\n", rep.Machine)
-	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(t, "| one call\t| p50\t| p95\t| p99\t| runs\t|")
-	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|")
-	for _, s := range rep.Samples {
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %s\t| %d\t|\n", s.Name, round(s.Quantile(.5)), round(s.Quantile(.95)),
-			round(s.Quantile(.99)), len(s.Times))
-	}
-	_ = t.Flush() // it fails only where w does, as the lines above
-	fmt.Fprintln(w)
-	fmt.Fprintln(t, "| promise\t| ours\t| beside\t| ratio\t| must\t| aim\t| reached\t|")
-	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
-	for _, r := range rep.Rows {
-		sign := "≤"
-		if r.AtLeast {
-			sign = "≥"
-		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %.3g\t| %s %.3g\t| %s %.3g\t| %s\t|\n", r.What, r.Ours, r.Theirs, r.Ratio,
-			sign, r.Must, sign, r.Aim, r.Verdict())
-	}
-	_ = t.Flush()
-	fmt.Fprintln(w)
-	for _, n := range rep.Notes {
-		fmt.Fprintln(w, "- "+n)
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/engine"
+	"haft/internal/flagvalue"
 	"haft/policy"
 )
 
@@ -46,7 +47,7 @@ run; a call that waits for a person is 4.`,
 			{&f.async, "async", "print the id as soon as the call is acknowledged; it runs before the command ends"},
 			{&f.wait, "wait", "with --async: wait so long for the result, also for an approval"},
 			{&c.Limits.Wall, "timeout", "how long the run may take; that of the tool if it is not given"},
-			{(*size)(&c.Limits.Memory), "memory", "how much memory it may use; that of the tool if it is not given"},
+			{(*flagvalue.Size)(&c.Limits.Memory), "memory", "how much memory it may use; that of the tool if it is not given"},
 			{&c.IdempotencyKey, "key", "an idempotency key: the same key and arguments give the same result"},
 			{&c.Turn, "turn", "the turn of the agent, which its tool rules look back at"},
 			{&f.version, "version", "the `NUMBER` of the version to call"},
@@ -215,6 +216,14 @@ func (s *session) waitFor(ctx context.Context, id haft.CallID, given haft.Approv
 			return res, nil
 		}
 		pause(ctx, wait)
+	}
+}
+
+// pause waits, or until ctx ends.
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/flagvalue"
 )
 
 // noSuchCall is what to do about a call that does not exist.
@@ -126,8 +127,8 @@ func (f *callFilter) read(ctx context.Context, s *session) (which haft.CallFilte
 		}
 		which.Status = append(which.Status, haft.Status(text))
 	}
-	if which.Since, err = parseSince(f.since, time.Now()); err != nil {
-		return which, err
+	if which.Since, err = flagvalue.ParseSince(f.since, time.Now()); err != nil {
+		return which, usage(err)
 	}
 	which.Agent = s.agentID(ctx, which.Agent)
 	return which, nil

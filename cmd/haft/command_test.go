@@ -53,39 +53,6 @@ func TestCommands_that_are_not_there_are_usage_errors(t *testing.T) {
 	}
 }
 
-func TestParseRate(t *testing.T) {
-	for text, want := range map[string]haft.Rate{
-		"5/s": {PerSecond: 5}, "30/m": {PerSecond: .5}, "3600/h:7": {PerSecond: 1, Burst: 7}, "0.5/s": {PerSecond: .5},
-	} {
-		if got, err := parseRate(text); err != nil || got != want {
-			t.Errorf("parseRate(%q) = %v, %v; want %v", text, got, err, want)
-		}
-	}
-	for _, bad := range []string{"", "5", "5/", "5/d", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x",
-		"1e300/s"} {
-		if got, err := parseRate(bad); err == nil {
-			t.Errorf("parseRate(%q) = %v, want an error", bad, got)
-		}
-	}
-}
-
-func TestParseSince(t *testing.T) {
-	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	for text, want := range map[string]time.Time{
-		"": {}, "90s": now.Add(-90 * time.Second), "2h": now.Add(-2 * time.Hour), "3d": now.Add(-72 * time.Hour),
-		"2026-03-01T00:00:00Z": time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC),
-	} {
-		if got, err := parseSince(text, now); err != nil || !got.Equal(want) {
-			t.Errorf("parseSince(%q) = %v, %v; want %v", text, got, err, want)
-		}
-	}
-	for _, bad := range []string{"yesterday", "-2h", "d", "9999999999h", "2026-03-01"} {
-		if got, err := parseSince(bad, now); err == nil || exitCode(err) != exitUsage {
-			t.Errorf("parseSince(%q) = %v, %v; want a usage error", bad, got, err)
-		}
-	}
-}
-
 func TestAgo(t *testing.T) {
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for d, want := range map[time.Duration]string{

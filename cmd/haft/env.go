@@ -11,9 +11,11 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/flagvalue"
 	"haft/internal/layer"
 	"haft/internal/requirement"
 	"haft/internal/supply"
+	"haft/internal/toolfile"
 )
 
 // envCommand keeps installed packages.
@@ -21,7 +23,7 @@ func envCommand(*profile) command {
 	var (
 		verify, upgrade bool
 		files, list     []string
-		most            size
+		most            flagvalue.Size
 		unused          time.Duration
 	)
 	return command{
@@ -185,9 +187,9 @@ func printEnvironment(p *profile, e environment, lock string) error {
 
 // buildTools installs the packages of kept tools.
 func buildTools(ctx context.Context, s *session, tools []string) error {
-	local, ok := s.system.(*embedded)
-	if !ok {
-		return usage(errors.New("a server installs packages itself, at the first call"))
+	local, err := s.local("a server installs packages itself, at the first call")
+	if err != nil {
+		return err
 	}
 	for _, name := range tools {
 		v, err := local.Build(ctx, s.p, name)
@@ -205,12 +207,12 @@ func buildTools(ctx context.Context, s *session, tools []string) error {
 
 // buildForRun installs packages where haft run finds them.
 func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade bool) error {
-	n := requirementList(haft.KindPython, list)
+	n := toolfile.SplitRequirements(haft.KindPython, list)
 	set, err := requirement.Parse("the command line", n.Pip, n.NPM)
 	if err != nil {
 		return err
 	}
-	if set, err = readRequirements(files, set); err != nil {
+	if set, err = toolfile.ReadRequirements(files, set); err != nil {
 		return err
 	}
 	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced})

@@ -5,6 +5,9 @@ import (
 	"fmt"
 
 	"haft"
+	"haft/client"
+	"haft/internal/backend"
+	"haft/internal/toolfile"
 	"haft/schema"
 )
 
@@ -114,10 +117,19 @@ func exitCode(err error) int {
 	if e, ok := errors.AsType[*exit](err); ok {
 		return e.code
 	}
-	if _, ok := errors.AsType[*schema.SourceError](err); ok {
+	_, wrongFile := errors.AsType[*toolfile.Error](err)
+	_, wrongSource := errors.AsType[*schema.SourceError](err)
+	_, coded := errors.AsType[*haft.Error](err)
+	switch {
+	case wrongFile:
+		return exitUsage
+	case errors.Is(err, backend.ErrCancelled):
+		return exitCancelled
+	case errors.Is(err, client.ErrMaybeDone):
+		return exitUnknown
+	case wrongSource:
 		return exitValidation
-	}
-	if _, ok := errors.AsType[*haft.Error](err); ok {
+	case coded:
 		return codeExits[haft.CodeOf(err)]
 	}
 	return exitInternal

@@ -4,16 +4,16 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"haft"
+	"haft/internal/bench"
+	"haft/internal/flagvalue"
 )
 
 // A tally counts the calls of one tool by their outcome.
@@ -94,7 +94,7 @@ func (f *callFilter) count(ctx context.Context, s *session, _ []string) error {
 			"TOOL,CALLS,SUCCEEDED,FAILED,REFUSED,OPEN,USERS,P50,P95", func(t *tally) []any {
 				return []any{cell{t.Tool, bold}, t.Calls, cell{strconv.Itoa(t.Succeeded), green},
 					cell{strconv.Itoa(t.Failed), red}, cell{strconv.Itoa(t.Refused), yellow}, t.Open, t.Users,
-					round(t.P50.D()), round(t.P95.D())}
+					bench.Round(t.P50.D()), bench.Round(t.P95.D())}
 			}, "there are no such calls"})
 	})
 }
@@ -198,92 +198,14 @@ func printComparison(s *session, c comparison) {
 	}
 }
 
-// unbounded is the value of a bound that does not bound.
-const unbounded = "none"
-
-// An age is a flag for how long something is kept, such as 90d.
-type age haft.Millis
-
-// String implements [pflag.Value].
-func (a *age) String() string { return ageText(haft.Millis(*a)) }
-
-// Type is what the help calls the value.
-func (a *age) Type() string { return "age" }
-
-// Set reads an age.
-func (a *age) Set(text string) error {
-	if text == unbounded {
-		*a = -age(time.Millisecond)
-		return nil
-	}
-	if days, ok := strings.CutSuffix(text, "d"); ok {
-		if n, err := strconv.Atoi(days); err == nil && n > 0 && n < 36500 {
-			*a = age(time.Duration(n) * 24 * time.Hour)
-			return nil
-		}
-	}
-	if d, err := time.ParseDuration(text); err == nil && d > 0 {
-		*a = age(d)
-		return nil
-	}
-	return errors.New("an age is written 90d or 12h, or none for no bound")
-}
-
-// ageText writes an age in days, if it is whole days.
-func ageText(m haft.Millis) string {
-	switch d := m.D(); {
-	case m == 0:
-		return ""
-	case m < 0:
-		return unbounded
-	case d%(24*time.Hour) == 0:
-		return fmt.Sprintf("%dd", d/(24*time.Hour))
-	default:
-		return d.String()
-	}
-}
-
-// A number is a flag for how many of something are kept.
-type number int64
-
-// String implements [pflag.Value].
-func (n *number) String() string { return numberText(int64(*n)) }
-
-// Type is what the help calls the value.
-func (n *number) Type() string { return "count" }
-
-// Set reads a number.
-func (n *number) Set(text string) error {
-	if text == unbounded {
-		*n = -1
-		return nil
-	}
-	got, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || got <= 0 || got > math.MaxInt32 {
-		return errors.New("a count is a positive number, or none for no bound")
-	}
-	*n = number(got)
-	return nil
-}
-
-func numberText(n int64) string {
-	switch {
-	case n == 0:
-		return ""
-	case n < 0:
-		return unbounded
-	}
-	return strconv.FormatInt(n, 10)
-}
-
 // retentionFlags are the flags for a retention, each with a prefix.
 func retentionFlags(r *haft.Retention, prefix string) []flag {
 	return []flag{
-		{(*age)(&r.Refused), prefix + "refused", "prune calls that were refused after this `AGE`"},
-		{(*number)(&r.RefusedCount), prefix + "refused-count",
+		{(*flagvalue.Age)(&r.Refused), prefix + "refused", "prune calls that were refused after this `AGE`"},
+		{(*flagvalue.Count)(&r.RefusedCount), prefix + "refused-count",
 			"keep the newest `N` refused calls of each status of an organisation"},
-		{(*age)(&r.Calls), prefix + "calls", "prune calls that have ended after this `AGE`; a day at least"},
-		{(*number)(&r.CallsCount), prefix + "calls-count", "keep the newest `N` calls of an organisation"},
+		{(*flagvalue.Age)(&r.Calls), prefix + "calls", "prune calls that have ended after this `AGE`; a day at least"},
+		{(*flagvalue.Count)(&r.CallsCount), prefix + "calls-count", "keep the newest `N` calls of an organisation"},
 	}
 }
 
@@ -302,7 +224,7 @@ func setRetention(ctx context.Context, s *session, org string, r haft.Retention)
 	return s.print(k, func() {
 		tab := newTable(s.out, "WHAT", "NOW", "AGE", "COUNT", "MOST")
 		row := func(what string, now int64, age, mostAge haft.Millis, count, most int64) {
-			tab.row(what, now, ageText(age), numberText(count), ageText(mostAge)+", "+numberText(most))
+			tab.row(what, now, flagvalue.AgeText(age), flagvalue.CountText(count), flagvalue.AgeText(mostAge)+", "+flagvalue.CountText(most))
 		}
 		row("refused", k.Refused, k.Retention.Refused, k.Most.Refused, k.Retention.RefusedCount, k.Most.RefusedCount)
 		row("calls", k.Calls, k.Retention.Calls, k.Most.Calls, k.Retention.CallsCount, k.Most.CallsCount)

@@ -15,6 +15,9 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/flagvalue"
+	"haft/internal/mcpfile"
+	"haft/internal/toolfile"
 )
 
 // mcpServerCommand keeps upstream MCP servers.
@@ -104,7 +107,7 @@ func (f *mcpFlags) flags() []flag {
 		{&f.scopes, "scope", "a `SCOPE` to ask for at a login"},
 		{&s.Connect, "connect-timeout", "how long connecting may take (30s)"},
 		{&s.Limits.Wall, "timeout", "how long a call may take"},
-		{(*size)(&s.Limits.Memory), "memory", "memory of the command (1GiB)"},
+		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "memory of the command (1GiB)"},
 	}
 }
 
@@ -219,11 +222,18 @@ func printServer(s *session, m *haft.MCPServer) {
 	printInvalid(s, *m)
 }
 
+// maxServersFile bounds a file of servers.
+const maxServersFile = 1 << 20
+
 // importServers adds the servers of a file as desktop clients have it.
 func importServers(ctx context.Context, s *session, file string, only []string) error {
-	servers, err := readServers(file)
+	raw, err := toolfile.ReadBounded(file, maxServersFile)
 	if err != nil {
-		return err
+		return usage(fmt.Errorf("read the servers: %w", err))
+	}
+	servers, err := mcpfile.Parse(raw)
+	if err != nil {
+		return usage(fmt.Errorf("%s: %w", file, err))
 	}
 	var changes []haft.MCPChange
 	for _, m := range servers {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"haft"
+	"haft/internal/toolfile"
 	"haft/policy"
 )
 
@@ -82,7 +83,7 @@ func readPolicy(in io.Reader, name string) (text []byte, err error) {
 	if name == "-" {
 		text, err = io.ReadAll(io.LimitReader(in, policy.MaxDocument+1))
 	} else {
-		text, err = readBounded(name, policy.MaxDocument)
+		text, err = toolfile.ReadBounded(name, policy.MaxDocument)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, usage(fmt.Errorf("%s: there is no such file", name))

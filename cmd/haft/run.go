@@ -14,9 +14,9 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor"
-	"haft/internal/egress"
+	"haft/internal/flagvalue"
 	"haft/internal/supply"
-	"haft/internal/toolsource"
+	"haft/internal/toolfile"
 	"haft/sandbox"
 	"haft/schema"
 )
@@ -26,7 +26,7 @@ type runFlags struct {
 	argumentFlags
 	env, files, requirements, ranges []string
 	timeout                          time.Duration
-	memory                           size
+	memory                           flagvalue.Size
 	network, sandbox, python         string
 	isolation                        haft.Level
 	output                           haft.OutputType
@@ -72,7 +72,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 
 // run runs the tool of ref and prints its result.
 func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
-	src, err := readSource(ref)
+	src, err := toolfile.ReadSource(ref)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
-	packages, err := requirementsOf(src, f.requirements)
+	packages, err := toolfile.Requirements(src, f.requirements)
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 	if f.output != "" && !slices.Contains(haft.OutputTypes(), f.output) {
 		return r, usage(fmt.Errorf("--output is one of %v", haft.OutputTypes()))
 	}
-	r.Files, err = readFiles(f.files)
+	r.Files, err = toolfile.ReadFiles(f.files)
 	return r, err
 }
 

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -12,7 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
-	"haft/internal/jsontree"
+	"haft/internal/toolfile"
 	"haft/schema"
 )
 
@@ -57,7 +56,7 @@ func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
 	var sig *schema.Signature
 	var health haft.SchemaHealth
 	if strings.EqualFold(filepath.Ext(ref), ".json") {
-		if sig, err = readSchema(ref); err != nil {
+		if sig, err = toolfile.ReadSchema(ref); err != nil {
 			return err
 		}
 		health = schema.Health(sig.Parameters)
@@ -83,7 +82,7 @@ func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
 
 // derive derives the schema of a tool.
 func (f schemaFlags) derive(ctx context.Context, p *profile, ref string) (*schema.Signature, error) {
-	src, err := readSource(ref)
+	src, err := toolfile.ReadSource(ref)
 	if err != nil {
 		return nil, err
 	}
@@ -97,40 +96,6 @@ func (f schemaFlags) derive(ctx context.Context, p *profile, ref string) (*schem
 		return nil, err
 	}
 	return derived.Signature, nil
-}
-
-// readSchema reads a schema that was written by hand or by another program: a tool
-// in the form of a vendor, or a bare schema of arguments. Its parameters are as
-// they stand in the file.
-func readSchema(name string) (*schema.Signature, error) {
-	text, err := readBounded(name, schema.MaxBytes)
-	if err != nil {
-		return nil, usage(fmt.Errorf("read the schema: %w", err))
-	}
-	tree, err := schema.Decode(text)
-	if err != nil {
-		se, _ := errors.AsType[*schema.SyntaxError](err)
-		line, column := jsontree.Position(text, se.Offset)
-		return nil, &schema.SourceError{Line: line, Column: column, Message: se.Message}
-	}
-	sig := &schema.Signature{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
-	o, ok := tree.(*schema.Object)
-	if !ok {
-		return nil, &schema.SourceError{Line: 1, Column: 1, Message: "a schema of arguments is an object"}
-	}
-	if f := o.Object("function"); f != nil {
-		o = f // the form of chat completions
-	}
-	sig.Parameters = o
-	for _, key := range []string{"parameters", "input_schema", "inputSchema"} {
-		if p := o.Object(key); p != nil {
-			sig.Parameters, sig.Description = p, o.String("description")
-			if n := o.String("name"); n != "" {
-				sig.Name = n
-			}
-		}
-	}
-	return sig, nil
 }
 
 // printSchema writes a signature in the form that was asked for.

@@ -195,22 +195,6 @@ func TestExits_cover_every_status_and_code(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
-	for text, want := range map[string]size{"512MiB": 512 << 20, "1G": 1 << 30, "10": 10, "3MB": 3e6,
-		"7 KiB": 7 << 10} {
-		var s size
-		if err := s.Set(text); err != nil || s != want {
-			t.Errorf("size %q is %d, %v; want %d", text, s, err, want)
-		}
-	}
-	for _, bad := range []string{"", "MiB", "-1", "0", "1TiB", "9999999999GiB", "1.5G"} {
-		var s size
-		if err := s.Set(bad); err == nil {
-			t.Errorf("size %q is read as %d", bad, s)
-		}
-	}
-}
-
 func TestEscape_makes_control_characters_visible(t *testing.T) {
 	got := escape("a\x1b]0;title\x07b\u202ec\nd\te\u200b")
 	want := `a\x1b]0;title\ab\u202ec` + "\nd\te" + `\u200b`

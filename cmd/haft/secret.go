@@ -15,7 +15,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
-	"haft/internal/secret/vault"
+	"haft/internal/toolfile"
 )
 
 // secretCommand keeps secrets.
@@ -85,7 +85,11 @@ func listSecrets(ctx context.Context, s *session, _ []string) error {
 
 // rotateSecrets replaces the keys of secrets.
 func rotateSecrets(ctx context.Context, s *session, cfg app.RotateConfig) error {
-	done, err := s.RotateSecrets(ctx, s.p, cfg)
+	local, err := s.local("the keys of secrets are where the server keeps its data: rotate them there, with --data")
+	if err != nil {
+		return err
+	}
+	done, err := local.RotateSecrets(ctx, s.p, cfg)
 	if err != nil {
 		return err
 	}
@@ -165,7 +169,7 @@ func (b *secretFlags) read(s *session) (none secret.Value, err error) {
 		fmt.Fprintln(s.err, "note: a value on the command line is seen by others on this machine and kept in the "+
 			"history of the shell; use standard input or --value-file")
 	case b.file != "":
-		text, err = readBounded(b.file, keeper.MaxValue+2)
+		text, err = toolfile.ReadBounded(b.file, keeper.MaxValue+2)
 	case isTerminal(s.in):
 		fmt.Fprint(s.err, "the value (it is not shown): ")
 		text, err = term.ReadPassword(int(in.Fd()))
@@ -221,7 +225,7 @@ func (b *secretFlags) binding(v secret.Value) (*secret.Binding, secret.Value, er
 	if b.oauth.Grant != secret.GrantRefresh {
 		return nil, v, usage(errors.New("--client-secret-file goes with --grant " + secret.GrantRefresh))
 	}
-	text, err := readBounded(b.clientFile, keeper.MaxValue)
+	text, err := toolfile.ReadBounded(b.clientFile, keeper.MaxValue)
 	if err != nil {
 		return nil, v, usage(err)
 	}

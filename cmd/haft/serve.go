@@ -18,28 +18,23 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/flagvalue"
 	"haft/internal/supply"
 )
 
 // serveFlags are the flags of serve.
 type serveFlags struct {
+	cfg              app.ServerConfig // flags set its fields where they can
 	addr             string
-	hosts, origins   []string
 	proxies, ranges  []string
 	tlsCert, tlsKey  string
-	pipIndex, npmReg string
+	pipIndex, npmReg string // the environment may hold credentials, which no default may show
 	wheels           []string
-	offline, source  bool
 	drain, readyWait time.Duration
-	takeover         time.Duration
-	requireUser      bool
-	noRedoLog        bool
 	logFormat, level string
-	sink             string
-	bounds           bounds
+	header           flagvalue.Size
 	oidc             oidcFlags
 	tls              *certificate // nil without TLS
-	keep             haft.Retention
 }
 
 // serveCommand answers requests over HTTP.
@@ -73,20 +68,21 @@ SIGHUP reads the certificate, its key and the keys of issuers again.`,
 }
 
 func (s *serveFlags) flags(p *profile) []flag {
-	s.addr, s.logFormat, s.level, p.org = "127.0.0.1:7717", "text", "info", "local"
-	s.drain, s.takeover, p.lockWait = 30*time.Second, 20*time.Second, defaultLockWait
+	s.addr, s.logFormat, s.level, s.cfg.Operators = "127.0.0.1:7717", "text", "info", "local"
+	c := &s.cfg
+	s.drain, c.Engine.DeadAfter, c.Wait = 30*time.Second, 20*time.Second, defaultLockWait
 	if !isTerminal(p.out) { // a person at a terminal sends no requests through a load balancer
 		s.readyWait = 5 * time.Second
 	}
-	s.requireUser, s.noRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
-	s.keep = haft.DefaultRetention()
+	c.Auth.RequireUser, c.NoRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
+	c.Engine.Retention, c.Packages = haft.DefaultRetention(), supply.FromEnv(os.Getenv)
 	return slices.Concat([]flag{
 		{&s.addr, "addr", "the `ADDRESS` to listen on; port 0 takes a free one"},
 		{&p.data, "data", "the `DIR` of the embedded store and of keys ($HAFT_DATA)"},
-		{&p.database, "database", "the `URL` of a Postgres"},
-		{&p.org, "org", "the organisation whose administrators run the server"},
-		{&s.hosts, "host", "a `NAME` by which the server is reached, instead of the loopback names; may be given again"},
-		{&s.origins, "origin", "the `ORIGIN` of another page that may send requests; may be given again"},
+		{&c.Database, "database", "the `URL` of a Postgres"},
+		{&c.Operators, "org", "the organisation whose administrators run the server"},
+		{&c.HTTP.Hosts, "host", "a `NAME` by which the server is reached, instead of the loopback names; may be given again"},
+		{&c.HTTP.Origins, "origin", "the `ORIGIN` of another page that may send requests; may be given again"},
 		{&s.proxies, "proxy", "a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again"},
 		{&s.ranges, "allow-range", "a `RANGE` of addresses that are not public and that tools may reach all the same " +
 			"($HAFT_ALLOW_RANGES); may be given again"},
@@ -97,23 +93,23 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&s.npmReg, "npm-registry", "the `URL` of the npm registry ($HAFT_NPM_REGISTRY)"},
 		{&s.wheels, "wheels",
 			"a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)"},
-		{&s.offline, "offline", "ask no package index ($HAFT_OFFLINE)"},
-		{&s.source, "build-from-source",
+		{&c.Packages.Index.Offline, "offline", "ask no package index ($HAFT_OFFLINE)"},
+		{&c.Packages.Source, "build-from-source",
 			"also install packages that have to be built, which runs their code in the sandbox"},
-		reducedFlag(&p.reduced),
-		{&s.requireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
+		reducedFlag(&c.AllowReduced),
+		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
 		{&s.readyWait, "ready-wait", "how long to answer on after a signal to stop, while /readyz says 503, before " +
 			"the listener closes; 0 on a terminal"},
 		{&s.drain, "drain", "how long calls may then take to end; a second signal ends them at once"},
-		{&s.takeover, "takeover",
+		{&c.Engine.DeadAfter, "takeover",
 			"how long a server may be silent before others that share its database take its calls over"},
-		{&s.noRedoLog, "no-redo-log",
+		{&c.NoRedoLog, "no-redo-log",
 			"write to the embedded database itself, without a log in front: calls take longer ($HAFT_NO_REDO_LOG)"},
-		{&p.lockWait, "lock-wait", "how long to wait for another haft that uses the directory"},
-		{&s.sink, "audit-sink", "the `FILE` or https URL that gets a copy of every checkpoint of the audit log"},
+		{&c.Wait, "lock-wait", "how long to wait for another haft that uses the directory"},
+		{&c.AuditSink, "audit-sink", "the `FILE` or https URL that gets a copy of every checkpoint of the audit log"},
 		{&s.logFormat, "log", "how to write the log to stderr: text, json or none"},
 		{&s.level, "log-level", "what to log: debug, info, warn or error"},
-	}, s.bounds.flags(), s.oidc.flags(), retentionFlags(&s.keep, "keep-"))
+	}, s.bounds(), s.oidc.flags(), retentionFlags(&c.Engine.Retention, "keep-"))
 }
 
 // logger makes what writes the log.
@@ -133,8 +129,9 @@ func (s *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	return nil, usage(errors.New("--log is text, json or none"))
 }
 
-// config reads the flags.
+// config checks the flags and sets the other fields of the configuration.
 func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
+	cfg = s.cfg
 	if cfg.Logger, err = s.logger(p.err); err != nil {
 		return cfg, err
 	}
@@ -144,26 +141,28 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 	if cfg.Data, err = p.dir(); err != nil {
 		return cfg, err
 	}
-	cfg.Database, cfg.Wait, cfg.Operators, cfg.AuditSink = p.database, p.lockWait, p.org, s.sink
-	if err := s.keep.Check(); err != nil {
+	keep := cfg.Engine.Retention
+	if err := keep.Check(); err != nil {
 		return cfg, usage(err)
 	}
-	cfg.Manage.Retention = s.keep
-	if s.takeover < time.Second {
+	if cfg.Engine.DeadAfter < time.Second {
 		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be " +
 			"given up"))
 	}
-	cfg.Engine.Backlog, cfg.Engine.BacklogAll = s.bounds.backlog, 10*s.bounds.backlog
-	cfg.Engine.DeadAfter, cfg.Engine.Beat = s.takeover, s.takeover/5
+	cfg.Engine.BacklogAll, cfg.Engine.Beat = 10*cfg.Engine.Backlog, cfg.Engine.DeadAfter/5
 	cfg.Logger.Info("calls that have ended are pruned, see haft calls retention; --keep-calls none and the like "+
-		"keep them",
-		"refused", ageText(s.keep.Refused), "refused_count", numberText(s.keep.RefusedCount), "calls",
-		ageText(s.keep.Calls), "calls_count", numberText(s.keep.CallsCount))
-	cfg.Auth.RequireUser, cfg.NoRedoLog = s.requireUser, s.noRedoLog
-	cfg.Packages = s.packages()
-	cfg.AllowReduced = p.reduced
-	cfg.HTTP.Version, cfg.HTTP.Hosts, cfg.HTTP.Origins = version, s.hosts, s.origins
-	if err := s.bounds.set(&cfg.HTTP); err != nil {
+		"keep them", "refused", flagvalue.AgeText(keep.Refused),
+		"refused_count", flagvalue.CountText(keep.RefusedCount),
+		"calls", flagvalue.AgeText(keep.Calls), "calls_count", flagvalue.CountText(keep.CallsCount))
+	cfg.HTTP.Version, cfg.HTTP.MaxHeader, cfg.Packages.Verify = version, int(s.header), true
+	index := &cfg.Packages.Index
+	index.URL, index.Registry = cmp.Or(s.pipIndex, index.URL), cmp.Or(s.npmReg, index.Registry)
+	for _, w := range s.wheels {
+		if abs, err := filepath.Abs(w); err == nil {
+			index.Wheels = append(index.Wheels, abs)
+		}
+	}
+	if err := s.checkBounds(); err != nil {
 		return cfg, err
 	}
 	if cfg.Auth.Issuers, err = s.oidc.issuers(); err != nil {
@@ -188,20 +187,6 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		cfg.HTTP.TLS = s.tls.config()
 	}
 	return cfg, nil
-}
-
-// packages says where packages come from.
-func (s *serveFlags) packages() supply.Config {
-	c := supply.FromEnv(os.Getenv)
-	c.Verify, c.Source = true, s.source
-	c.Index.Offline = c.Index.Offline || s.offline
-	c.Index.URL, c.Index.Registry = cmp.Or(s.pipIndex, c.Index.URL), cmp.Or(s.npmReg, c.Index.Registry)
-	for _, w := range s.wheels {
-		if abs, err := filepath.Abs(w); err == nil {
-			c.Index.Wheels = append(c.Index.Wheels, abs)
-		}
-	}
-	return c
 }
 
 // run serves until ctx ends, and then stops: see stop.
@@ -279,7 +264,7 @@ func (s *serveFlags) greet(ctx context.Context, p *profile, sys *app.Server, at 
 	provider, name := sys.App.Provider()
 	if iso, err := provider.Isolation(ctx); err == nil {
 		fmt.Fprintf(p.out, "sandbox %s: isolation %s\n", name, iso.Level)
-		if iso.Level == haft.LevelReduced && !p.reduced {
+		if iso.Level == haft.LevelReduced && !s.cfg.AllowReduced {
 			fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
 				"tools that need the sandbox are refused, because it is reduced: haft doctor says why; "+
 					"--allow-reduced allows it")
@@ -289,7 +274,7 @@ func (s *serveFlags) greet(ctx context.Context, p *profile, sys *app.Server, at 
 		fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
 			"others can reach this address and there is no TLS: keys can be read on the way")
 	}
-	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && len(s.hosts) == 0 {
+	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && len(s.cfg.HTTP.Hosts) == 0 {
 		fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
 			"without --host only requests to loopback names are answered")
 	}

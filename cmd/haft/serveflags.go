@@ -17,69 +17,57 @@ import (
 
 	"haft/app"
 	"haft/internal/auth"
-	"haft/server"
+	"haft/internal/flagvalue"
 )
 
-// bounds are those on what the server takes from outside.
-type bounds struct {
-	body, header        size
-	connections         int
-	perSource, silent   int
-	reserve             int
-	streams, orgStreams int
-	readTime, writeTime time.Duration
-	backlog             int
-}
-
-func (b *bounds) flags() []flag {
-	*b = bounds{body: 8 << 20, header: 32 << 10, connections: 8192, silent: 64, reserve: 16, streams: 256,
-		orgStreams: 2048, backlog: 20_000, readTime: 15 * time.Second, writeTime: 30 * time.Second}
+// bounds are the flags that bound what the server takes from outside.
+func (s *serveFlags) bounds() []flag {
+	h := &s.cfg.HTTP
+	s.header, h.MaxBody, h.Connections, h.Silent, h.Reserve = 32<<10, 8<<20, 8192, 64, 16
+	h.Streams, h.OrgStreams, h.ReadTimeout, h.WriteTimeout = 256, 2048, 15*time.Second, 30*time.Second
+	s.cfg.Engine.Backlog = 20_000
 	return []flag{
-		{&b.body, "max-body", "the most bytes that the body of a request has"},
-		{&b.header, "max-header", "the most bytes that the headers of a request have"},
-		{&b.connections, "max-connections",
+		{(*flagvalue.Size)(&h.MaxBody), "max-body", "the most bytes that the body of a request has"},
+		{&s.header, "max-header", "the most bytes that the headers of a request have"},
+		{&h.Connections, "max-connections",
 			"the most connections at once; a new one takes the place of one on which nobody speaks"},
-		{&b.perSource, "max-connections-per-source", "the most connections of one address, or of a /64 of IPv6, and " +
+		{&h.PerSource, "max-connections-per-source", "the most connections of one address, or of a /64 of IPv6, and " +
 			"the most requests at once of one that a --proxy names; 0 means a quarter of --max-connections"},
-		{&b.silent, "max-silent-per-source",
+		{&h.Silent, "max-silent-per-source",
 			"the most connections of one address that bring no request for over a second"},
-		{&b.reserve, "operator-connections",
+		{&h.Reserve, "operator-connections",
 			"further connections on which only operators are served when all others are in use"},
-		{&b.streams, "max-streams", "the most streams of events that one credential has open"},
-		{&b.orgStreams, "max-org-streams", "the most streams of events that one organisation has open"},
-		{&b.backlog, "max-backlog", "the most accepted calls of one organisation, and the most chains, that have not " +
-			"ended; ten times as many of all"},
-		{&b.readTime, "read-timeout", "how long headers, and then the body, may take to arrive"},
-		{&b.writeTime, "write-timeout", "how long each write of an answer may take"},
+		{&h.Streams, "max-streams", "the most streams of events that one credential has open"},
+		{&h.OrgStreams, "max-org-streams", "the most streams of events that one organisation has open"},
+		{&s.cfg.Engine.Backlog, "max-backlog", "the most accepted calls of one organisation, and the most chains, " +
+			"that have not ended; ten times as many of all"},
+		{&h.ReadTimeout, "read-timeout", "how long headers, and then the body, may take to arrive"},
+		{&h.WriteTimeout, "write-timeout", "how long each write of an answer may take"},
 	}
 }
 
-// set puts the bounds into a configuration. Each has a largest value, so that none can be switched
-// off.
-func (b *bounds) set(c *server.Config) error {
+// checkBounds checks the bounds. Each has a largest value, so that none can be switched off.
+func (s *serveFlags) checkBounds() error {
+	h := s.cfg.HTTP
 	for _, r := range []struct {
 		flag               string
 		value, least, most int64
 	}{
-		{"max-body", int64(b.body), 1 << 10, 1 << 30}, {"max-header", int64(b.header), 1 << 10, 1 << 20},
-		{"max-connections", int64(b.connections), 1, 1 << 20},
-		{"max-connections-per-source", int64(b.perSource), 0, 1 << 20},
-		{"max-silent-per-source", int64(b.silent), 1, 1 << 20},
-		{"operator-connections", int64(b.reserve), 1, 1 << 16},
-		{"max-streams", int64(b.streams), 1, 1 << 20}, {"max-org-streams", int64(b.orgStreams), 1, 1 << 20},
-		{"max-backlog", int64(b.backlog), 1, 1 << 20},
+		{"max-body", h.MaxBody, 1 << 10, 1 << 30}, {"max-header", int64(s.header), 1 << 10, 1 << 20},
+		{"max-connections", int64(h.Connections), 1, 1 << 20},
+		{"max-connections-per-source", int64(h.PerSource), 0, 1 << 20},
+		{"max-silent-per-source", int64(h.Silent), 1, 1 << 20},
+		{"operator-connections", int64(h.Reserve), 1, 1 << 16},
+		{"max-streams", int64(h.Streams), 1, 1 << 20}, {"max-org-streams", int64(h.OrgStreams), 1, 1 << 20},
+		{"max-backlog", int64(s.cfg.Engine.Backlog), 1, 1 << 20},
 	} {
 		if r.value < r.least || r.value > r.most {
 			return usage(fmt.Errorf("--%s is between %d and %d", r.flag, r.least, r.most))
 		}
 	}
-	if min(b.readTime, b.writeTime) < time.Second || max(b.readTime, b.writeTime) > time.Hour {
+	if min(h.ReadTimeout, h.WriteTimeout) < time.Second || max(h.ReadTimeout, h.WriteTimeout) > time.Hour {
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
-	c.MaxBody, c.MaxHeader, c.Connections = int64(b.body), int(b.header), b.connections
-	c.PerSource, c.Silent, c.Reserve, c.Streams, c.OrgStreams = b.perSource, b.silent, b.reserve, b.streams,
-		b.orgStreams
-	c.ReadTimeout, c.WriteTimeout = b.readTime, b.writeTime
 	return nil
 }
 

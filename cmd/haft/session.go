@@ -14,7 +14,9 @@ import (
 	"haft"
 	"haft/app"
 	"haft/client"
+	"haft/internal/backend"
 	"haft/internal/supply"
+	"haft/internal/toolfile"
 )
 
 // A profile says who works where: the flags that every command on kept state has.
@@ -97,6 +99,9 @@ func (p *profile) remote() bool {
 	return p.server != "" && (p.given("server") || !p.given("data") && !p.given("database"))
 }
 
+// A system is in this process or a server.
+type system = backend.System
+
 // A session is an open system and who works with it.
 type session struct {
 	system
@@ -143,7 +148,7 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	s := &session{system: &embedded{Service: svc, dir: dir}, profile: p, p: p.principal()}
+	s := &session{system: &backend.Local{Service: svc, Dir: dir}, profile: p, p: p.principal()}
 	s.p.Agent = s.agentID(ctx, s.p.Agent)
 	return s, nil
 }
@@ -174,7 +179,7 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 	case haft.CodeUnavailable, haft.CodeNotFound:
 		err = advise(err, "look whether a Haft server is at "+p.server+"; start one with: haft serve")
 	}
-	s := &session{system: &remote{c}, profile: p}
+	s := &session{system: &backend.Remote{Client: c}, profile: p}
 	if err == nil {
 		s.p, err = p.keyPrincipal(self.Principal)
 	}
@@ -189,7 +194,7 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 func (p *profile) key() (string, error) {
 	text := os.Getenv("HAFT_KEY")
 	if p.keyFile != "" && (p.given("key-file") || text == "") {
-		raw, err := readBounded(p.keyFile, 64<<10)
+		raw, err := toolfile.ReadBounded(p.keyFile, 64<<10)
 		if err != nil {
 			return "", usage(fmt.Errorf("read the key: %w", err))
 		}
@@ -242,6 +247,14 @@ func (p *profile) keyPrincipal(own haft.Principal) (haft.Principal, error) {
 func sameSet(a, b []string) bool {
 	a, b = slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b))
 	return slices.Equal(slices.Compact(a), slices.Compact(b))
+}
+
+// local returns the system if it is in this process. Else it returns an error that says what to do.
+func (s *session) local(otherwise string) (*backend.Local, error) {
+	if l, ok := s.system.(*backend.Local); ok {
+		return l, nil
+	}
+	return nil, usage(errors.New(otherwise))
 }
 
 // agentID returns the id of an agent that is named by its name or id: records, limits

@@ -361,10 +361,10 @@ func removeTools(ctx context.Context, s *session, args []string) error {
 
 // showLock prints the lists of packages.
 func showLock(ctx context.Context, s *session, ref string) error {
-	local, ok := s.system.(*embedded)
-	if !ok {
-		return usage(errors.New("a server shows which locks a version has (haft tool show --json), and not their " +
-			"lists: use haft tool lock where the data is"))
+	local, err := s.local("a server shows which locks a version has (haft tool show --json), and not their " +
+		"lists: use haft tool lock where the data is")
+	if err != nil {
+		return err
 	}
 	lists, err := local.Locked(ctx, s.p, ref)
 	if err != nil {

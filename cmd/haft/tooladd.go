@@ -5,18 +5,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"path/filepath"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/internal/backend"
+	"haft/internal/flagvalue"
 	"haft/internal/registry"
+	"haft/internal/toolfile"
 	"haft/schema"
 )
 
@@ -67,11 +66,11 @@ is run. A source in which something grave is found waits for haft tool review.`,
 			flag{&watch, "watch", "register again whenever a file of the DIR changes, until interrupted"}),
 		plain: func(ctx context.Context, p *profile, args []string) error {
 			switch {
-			case watch && (len(args) != 1 || !isDir(args[0])):
+			case watch && (len(args) != 1 || !toolfile.IsDir(args[0])):
 				return usage(errors.New("--watch is for one directory"))
 			case watch && p.json:
 				return usage(errors.New("--watch never ends, and --json prints one document: leave one out"))
-			case a.draft.Name != "" && (len(args) > 1 || isDir(args[0])):
+			case a.draft.Name != "" && (len(args) > 1 || toolfile.IsDir(args[0])):
 				return usage(errors.New("--name is for one file"))
 			case watch:
 				return a.watch(ctx, p, args[0])
@@ -106,7 +105,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{&d.Category, "category", "a category"},
 		{&d.Tags, "tag", "a tag; may be given again"},
 		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
-		{(*size)(&s.Limits.Memory), "memory", "how much memory it may use"},
+		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
 		{&s.Roles, "for-role", "a role of which callers must have one; may be given again"},
@@ -116,7 +115,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{&s.Cacheable, "cacheable", "equal arguments give equal values"},
 		{&s.CacheFor, "cache-for", "how long values are kept (1h)"},
 		{&s.Retry.Tries, "retry", "how often it is tried in all, where a failure may pass"},
-		{(*rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m or N/h, with :BURST"},
+		{(*flagvalue.Rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m or N/h, with :BURST"},
 		{&s.Concurrency, "concurrency", "how many calls of it may run at once"},
 		{&s.MinIsolation, "min-isolation", "refuse to run it with less: reduced, namespaces, kernel or machine"},
 		{&s.Sandbox, "sandbox", "the sandbox it runs in"},
@@ -151,13 +150,13 @@ func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
 		return usage(err)
 	}
 	if given("requirement") {
-		d.Needs = requirementList(d.Kind, a.requirements)
+		d.Needs = toolfile.SplitRequirements(d.Kind, a.requirements)
 	}
-	set, err := readRequirements(a.files)
+	set, err := toolfile.ReadRequirements(a.files)
 	if err != nil {
 		return err
 	}
-	addRequirements(d, set)
+	toolfile.AddRequirements(d, set)
 	return nil
 }
 
@@ -166,8 +165,8 @@ func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
 func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 	many := len(names) > 1
 	for _, name := range names {
-		if !isDir(name) {
-			draft, err := readTool(name)
+		if !toolfile.IsDir(name) {
+			draft, err := toolfile.ReadDraft(name)
 			a.add(ctx, s, name, draft, err)
 			continue
 		}
@@ -195,9 +194,9 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 
 // addFound registers the tools of a directory, with the packages that files of the directory name.
 func (a *adder) addFound(ctx context.Context, s *session, dir string, found []registry.Found) {
-	set, err := dirRequirements(dir)
+	set, err := toolfile.DirRequirements(dir)
 	for _, f := range found {
-		addRequirements(&f.Draft, set)
+		toolfile.AddRequirements(&f.Draft, set)
 		a.add(ctx, s, filepath.Join(dir, filepath.FromSlash(f.Path)), f.Draft, cmp.Or(f.Err, err))
 	}
 }
@@ -225,7 +224,7 @@ func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Dra
 // installPackages installs the packages of a tool now, so that its first call need not
 // wait. A server does that itself.
 func installPackages(ctx context.Context, s *session, c *haft.Change) {
-	local, ok := s.system.(*embedded)
+	local, ok := s.system.(*backend.Local)
 	if !ok || c.Waiting > 0 || c.Tool.Version.Lock == (haft.Lock{}) {
 		return
 	}
@@ -311,100 +310,6 @@ func (a *adder) watch(ctx context.Context, p *profile, dir string) error {
 		}
 		fmt.Fprintln(p.err, paint(p.err, dim, "watching "+dir+"; Ctrl-C ends it"))
 	})
-}
-
-// readTool reads the draft of FILE[:FUNCTION], with what stands beside it.
-func readTool(ref string) (haft.Draft, error) {
-	src, err := readSource(ref)
-	if err != nil {
-		return haft.Draft{}, err
-	}
-	name, _ := splitRef(ref)
-	d := haft.Draft{}
-	side := strings.TrimSuffix(name, filepath.Ext(name)) + ".tool.json"
-	switch text, err := readBounded(side, registry.MaxSource); {
-	case err == nil:
-		if d, err = registry.ReadSidecar(text); err != nil {
-			return d, &haft.Error{Code: haft.CodeInvalid, Message: filepath.Base(side) + ": " + err.Error(), Err: err}
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return d, usage(fmt.Errorf("read what stands beside the tool: %w", err))
-	}
-	d.Kind, d.Source = src.Kind, string(src.Text)
-	if src.Function != "" {
-		d.Function = src.Function
-	}
-	if d.Name == "" && src.Function == "" && nameless(src.Kind, d.Source) {
-		d.Name = src.Name
-	}
-	return d, nil
-}
-
-var (
-	// shellName is how a script says what it is called.
-	shellName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^#[ \t]*tool:`) })
-	// defaultExport is one that has no name.
-	defaultExport = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
-	})
-)
-
-// nameless reports whether a source does not say what its tool is called, so that
-// it is called like its file.
-func nameless(kind haft.Kind, source string) bool {
-	switch kind {
-	case haft.KindBash:
-		return !shellName().MatchString(source)
-	case haft.KindTypeScript, haft.KindJavaScript:
-		return defaultExport().MatchString(source)
-	}
-	return false
-}
-
-// A rate is a flag for how often a tool may be called.
-type rate haft.Rate
-
-// String implements [pflag.Value].
-func (r *rate) String() string {
-	if *r == (rate{}) {
-		return ""
-	}
-	text := strconv.FormatFloat(r.PerSecond, 'g', -1, 64) + "/s"
-	if r.Burst > 0 {
-		text += ":" + strconv.Itoa(r.Burst)
-	}
-	return text
-}
-
-// Type is what the help calls the value.
-func (r *rate) Type() string { return "string" }
-
-// Set reads a rate.
-func (r *rate) Set(text string) error {
-	parsed, err := parseRate(text)
-	if err == nil {
-		*r = rate(parsed)
-	}
-	return err
-}
-
-// parseRate reads N/s, N/m or N/h, with :BURST behind it.
-func parseRate(text string) (haft.Rate, error) {
-	wrong := errors.New("a rate is N/s, N/m or N/h, with :BURST behind it where so many may come at once")
-	text, burst, bursts := strings.Cut(text, ":")
-	count, unit, ok := strings.Cut(text, "/")
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
-	n, err := strconv.ParseFloat(count, 64)
-	if !ok || per == 0 || err != nil || !(n > 0 && n < 1e9) {
-		return haft.Rate{}, wrong
-	}
-	r := haft.Rate{PerSecond: n / per}
-	if bursts {
-		if r.Burst, err = strconv.Atoi(burst); err != nil || r.Burst < 1 {
-			return haft.Rate{}, wrong
-		}
-	}
-	return r, nil
 }
 
 // settingsText says in a line how a version is run, as far as it is not the

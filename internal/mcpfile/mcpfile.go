@@ -1,4 +1,5 @@
-package main
+// Package mcpfile reads the files in which desktop clients list MCP servers.
+package mcpfile
 
 import (
 	"encoding/json"
@@ -12,9 +13,6 @@ import (
 
 	"haft"
 )
-
-// maxServersFile bounds a file of servers.
-const maxServersFile = 1 << 20
 
 // fileServer is a server as desktop clients write it: Claude, Cursor, VS Code and
 // others agree on most of it.
@@ -30,30 +28,21 @@ type fileServer struct {
 	Disabled  bool              `json:"disabled"`
 }
 
-// readServers reads the servers of a file, in the order of their names.
-func readServers(file string) ([]haft.MCPServer, error) {
-	raw, err := readBounded(file, maxServersFile)
-	if err != nil {
-		return nil, usage(fmt.Errorf("read the servers: %w", err))
-	}
-	return parseServers(raw)
-}
-
-// parseServers reads the text of such a file.
-func parseServers(raw []byte) ([]haft.MCPServer, error) {
+// Parse reads the servers of such a file, in the order of their names.
+func Parse(raw []byte) ([]haft.MCPServer, error) {
 	var doc struct {
 		MCPServers map[string]fileServer `json:"mcpServers"`
 		Servers    map[string]fileServer `json:"servers"` // of VS Code
 	}
 	if err := json.Unmarshal(raw, &doc); err != nil {
-		return nil, usage(fmt.Errorf("read the servers: it is not JSON with mcpServers: %w", err))
+		return nil, fmt.Errorf("it is not JSON with mcpServers: %w", err)
 	}
 	all := doc.MCPServers
 	if len(all) == 0 {
 		all = doc.Servers
 	}
 	if len(all) == 0 {
-		return nil, usage(errors.New("the file has no mcpServers"))
+		return nil, errors.New("it has no mcpServers")
 	}
 	var list []haft.MCPServer
 	taken := map[string]bool{}
@@ -74,7 +63,7 @@ func parseServers(raw []byte) ([]haft.MCPServer, error) {
 			s.Transport = haft.MCPHTTP
 		}
 		if taken[s.Name] {
-			return nil, usage(fmt.Errorf("two servers of the file would be called %s here", s.Name))
+			return nil, fmt.Errorf("two servers of the file would be called %s here", s.Name)
 		}
 		taken[s.Name] = true
 		list = append(list, s)

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"os"
@@ -63,7 +63,7 @@ func TestModeOf(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := modeOf(tt.provider, tt.iso, tt.in, tt.allowed)
 			var b strings.Builder
-			printMode(&b, m)
+			m.Print(&b)
 			for _, want := range tt.says {
 				if !strings.Contains(b.String(), want) {
 					t.Errorf("it does not say %q:\n%s", want, &b)

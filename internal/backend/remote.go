@@ -1,4 +1,4 @@
-package main
+package backend
 
 import (
 	"context"
@@ -17,31 +17,31 @@ import (
 	"haft/policy"
 )
 
-// remote is the system of a server.
-type remote struct{ *client.Client }
+// A Remote is the system of a server.
+type Remote struct{ *client.Client }
 
-var _ system = (*remote)(nil)
+var _ System = (*Remote)(nil)
 
-// End implements follower. The server goes on with what it has acknowledged.
-func (r *remote) End(context.Context) error { return r.Close() }
+// ErrCancelled is the error of a call whose caller no longer waits.
+var ErrCancelled = errors.New("the server was told to cancel the call")
 
-// Owe implements follower.
-func (r *remote) Owe(string, haft.CallID) {}
+// End implements [Follower]. The server goes on with what it has acknowledged.
+func (r *Remote) End(context.Context) error { return r.Close() }
 
-// Call implements haft.Caller. The server cancels a call that nobody waits for.
-func (r *remote) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+// Owe implements [Follower].
+func (r *Remote) Owe(string, haft.CallID) {}
+
+// Call implements [haft.Caller]. The server cancels a call that nobody waits for.
+func (r *Remote) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 	res, err := r.Client.Call(ctx, c)
-	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, &exit{exitCancelled, errors.New("the server was told to cancel the call")}
-	case errors.Is(err, client.ErrMaybeDone):
-		return nil, &exit{exitUnknown, err}
+	if err != nil && ctx.Err() != nil {
+		return nil, ErrCancelled
 	}
 	return res, err
 }
 
-// Stream implements follower.
-func (r *remote) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
+// Stream implements [Follower].
+func (r *Remote) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
 	rec, err := r.Submit(ctx, c)
 	if err != nil {
 		return nil, false, err
@@ -73,13 +73,13 @@ func (r *remote) Stream(ctx context.Context, c haft.Call, show func(haft.Event))
 	return res, shown, err
 }
 
-// WatchCall implements follower.
-func (r *remote) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {
+// WatchCall implements [Follower].
+func (r *Remote) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {
 	return r.Client.WatchCall(ctx, p, id, 0)
 }
 
-// Explain implements policies.
-func (r *remote) Explain(ctx context.Context, c haft.Call) (d policy.Decision, err error) {
+// Explain implements [Policies].
+func (r *Remote) Explain(ctx context.Context, c haft.Call) (d policy.Decision, err error) {
 	raw, err := r.Client.Explain(ctx, c)
 	if err != nil {
 		return d, err
@@ -96,18 +96,18 @@ func decodeAnswer(raw json.RawMessage, to any) error {
 	return nil
 }
 
-// ExportAudit implements auditLog. The export is verified while it arrives.
-func (r *remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error) {
+// ExportAudit implements [AuditLog]. The export is verified while it arrives.
+func (r *Remote) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) (audit.Report, error) {
 	return r.fetchAudit(ctx, p, w, nil)
 }
 
-// VerifyAudit implements auditLog.
-func (r *remote) VerifyAudit(ctx context.Context, p haft.Principal, marks []audit.Mark) (audit.Report, error) {
+// VerifyAudit implements [AuditLog].
+func (r *Remote) VerifyAudit(ctx context.Context, p haft.Principal, marks []audit.Mark) (audit.Report, error) {
 	return r.fetchAudit(ctx, p, io.Discard, marks)
 }
 
 // fetchAudit writes an export to w, and verifies it.
-func (r *remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
+func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 	marks []audit.Mark) (rep audit.Report, err error) {
 	text, err := r.AuditKeys(ctx, p)
 	if err != nil {
@@ -133,8 +133,8 @@ func (r *remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 	return rep, err
 }
 
-// FindAudit implements auditLog.
-func (r *remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {
+// FindAudit implements [AuditLog].
+func (r *Remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for raw, err := range r.AuditEntries(ctx, p, f) {
 			var e audit.Entry
@@ -148,24 +148,18 @@ func (r *remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFi
 	}
 }
 
-// BindSecret implements secrets.
-func (r *remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
+// BindSecret implements [Secrets].
+func (r *Remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
 	b *secret.Binding) error {
 	return r.Client.BindSecret(ctx, p, agent, name, v.Reveal(), b)
 }
 
-// Secrets implements secrets.
-func (r *remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error) {
+// Secrets implements [Secrets].
+func (r *Remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error) {
 	list, err := r.Client.Secrets(ctx, p, agent)
 	out := make([]secret.Info, len(list))
 	for i, s := range list {
 		out[i] = secret.Info(s)
 	}
 	return out, err
-}
-
-// RotateSecrets implements secrets.
-func (r *remote) RotateSecrets(context.Context, haft.Principal, app.RotateConfig) (app.Rotation, error) {
-	return app.Rotation{},
-		usage(errors.New("the keys of secrets are where the server keeps its data: rotate them there, with --data"))
 }

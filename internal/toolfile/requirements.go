@@ -1,4 +1,4 @@
-package main
+package toolfile
 
 import (
 	"errors"
@@ -17,32 +17,32 @@ import (
 // isNode reports whether tools of a kind use npm packages.
 func isNode(kind haft.Kind) bool { return kind == haft.KindTypeScript || kind == haft.KindJavaScript }
 
-// requirementsOf returns the packages that a source and files of requirements name.
-func requirementsOf(src app.Source, files []string) (set requirement.Set, err error) {
+// Requirements returns the packages that a source and files of requirements name.
+func Requirements(src app.Source, files []string) (set requirement.Set, err error) {
 	var own requirement.Set
 	if src.Kind == haft.KindPython {
 		if own, _, err = requirement.ReadScript(src.Name+".py", string(src.Text)); err != nil {
 			return set, err
 		}
 	}
-	if set, err = readRequirements(files, own); err != nil {
+	if set, err = ReadRequirements(files, own); err != nil {
 		return set, err
 	}
 	switch {
 	case len(set.Pip) > 0 && src.Kind != haft.KindPython:
-		return set, usage(errors.New("the requirements name Python packages, and the tool is no Python"))
+		return set, wrong(errors.New("the requirements name Python packages, and the tool is no Python"))
 	case len(set.NPM) > 0 && !isNode(src.Kind):
-		return set, usage(errors.New("the requirements name npm packages, and the tool is no TypeScript or JavaScript"))
+		return set, wrong(errors.New("the requirements name npm packages, and the tool is no TypeScript or JavaScript"))
 	}
 	return set, nil
 }
 
-// readRequirements reads files that name packages, and adds their packages to those of sets.
-func readRequirements(files []string, sets ...requirement.Set) (all requirement.Set, err error) {
+// ReadRequirements reads files that name packages, and adds their packages to those of sets.
+func ReadRequirements(files []string, sets ...requirement.Set) (all requirement.Set, err error) {
 	for _, name := range files {
-		text, err := readBounded(name, requirement.MaxFile)
+		text, err := ReadBounded(name, requirement.MaxFile)
 		if err != nil {
-			return all, usage(fmt.Errorf("read the requirements: %w", err))
+			return all, wrong(fmt.Errorf("read the requirements: %w", err))
 		}
 		var set requirement.Set
 		switch origin := filepath.Base(name); strings.ToLower(filepath.Ext(name)) {
@@ -61,19 +61,19 @@ func readRequirements(files []string, sets ...requirement.Set) (all requirement.
 	return requirement.Merge(sets...)
 }
 
-// dirRequirements reads the files of a directory that name packages for all tools in it.
-func dirRequirements(dir string) (requirement.Set, error) {
+// DirRequirements reads the files of a directory that name packages for all tools in it.
+func DirRequirements(dir string) (requirement.Set, error) {
 	var files []string
 	for _, name := range []string{"requirements.txt", "pyproject.toml", "package.json"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}
-	return readRequirements(files)
+	return ReadRequirements(files)
 }
 
-// addRequirements gives a draft the packages of a set that are of its language.
-func addRequirements(d *haft.Draft, set requirement.Set) {
+// AddRequirements gives a draft the packages of a set that are of its language.
+func AddRequirements(d *haft.Draft, set requirement.Set) {
 	pip, npm := set.Strings()
 	switch {
 	case d.Kind == haft.KindPython:
@@ -83,9 +83,9 @@ func addRequirements(d *haft.Draft, set requirement.Set) {
 	}
 }
 
-// requirementList sorts packages by the installer: those with the prefix npm: or pip:, and others
+// SplitRequirements sorts packages by the installer: those with the prefix npm: or pip:, and others
 // by the kind of the tool.
-func requirementList(kind haft.Kind, list []string) haft.Requirements {
+func SplitRequirements(kind haft.Kind, list []string) haft.Requirements {
 	var n haft.Requirements
 	for _, r := range list {
 		name, npm := strings.CutPrefix(r, "npm:")

@@ -1,4 +1,4 @@
-package main
+package mcpfile
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 	"haft"
 )
 
-func TestParseServers(t *testing.T) {
-	got, err := parseServers([]byte(`{"mcpServers": {
+func TestParse(t *testing.T) {
+	got, err := Parse([]byte(`{"mcpServers": {
 		"My Files!": {"command": "npx", "args": ["-y", "x"], "env": {"KEY": "${env:API_KEY}"}},
 		"9 lives": {"type": "sse", "url": "https://a.example/sse", "headers": {"Authorization": "Bearer ${input:my-token}"}, "disabled": true}
 	}, "other": 1}`))
@@ -28,16 +28,16 @@ func TestParseServers(t *testing.T) {
 		t.Errorf("the servers differ (-want +got):\n%s", d)
 	}
 	for _, bad := range []string{``, `[]`, `{}`, `{"mcpServers": {}}`, `{"mcpServers": {"a b": {}, "a-b": {}}}`} {
-		if _, err := parseServers([]byte(bad)); err == nil {
+		if _, err := Parse([]byte(bad)); err == nil {
 			t.Errorf("%s is read", bad)
 		}
 	}
 }
 
-func FuzzParseServers(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add(`{"mcpServers": {"a": {"command": "x"}}}`)
 	f.Fuzz(func(t *testing.T, text string) {
-		list, err := parseServers([]byte(text))
+		list, err := Parse([]byte(text))
 		if err != nil {
 			return
 		}

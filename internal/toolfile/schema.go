@@ -1,0 +1,45 @@
+package toolfile
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"haft/internal/jsontree"
+	"haft/schema"
+)
+
+// ReadSchema reads a schema that was written by hand or by another program: a tool
+// in the form of a vendor, or a bare schema of arguments. Its parameters are as
+// they stand in the file.
+func ReadSchema(name string) (*schema.Signature, error) {
+	text, err := ReadBounded(name, schema.MaxBytes)
+	if err != nil {
+		return nil, wrong(fmt.Errorf("read the schema: %w", err))
+	}
+	tree, err := schema.Decode(text)
+	if err != nil {
+		se, _ := errors.AsType[*schema.SyntaxError](err)
+		line, column := jsontree.Position(text, se.Offset)
+		return nil, &schema.SourceError{Line: line, Column: column, Message: se.Message}
+	}
+	sig := &schema.Signature{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name))}
+	o, ok := tree.(*schema.Object)
+	if !ok {
+		return nil, &schema.SourceError{Line: 1, Column: 1, Message: "a schema of arguments is an object"}
+	}
+	if f := o.Object("function"); f != nil {
+		o = f // the form of chat completions
+	}
+	sig.Parameters = o
+	for _, key := range []string{"parameters", "input_schema", "inputSchema"} {
+		if p := o.Object(key); p != nil {
+			sig.Parameters, sig.Description = p, o.String("description")
+			if n := o.String("name"); n != "" {
+				sig.Name = n
+			}
+		}
+	}
+	return sig, nil
+}

@@ -1,0 +1,205 @@
+// Package toolfile reads the files that people hand to haft: tools, their requirements and the
+// files that tools are given.
+package toolfile
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/app"
+	"haft/internal/registry"
+	"haft/sandbox"
+	"haft/schema"
+)
+
+// An Error says that a file cannot be read, or is not what was asked for.
+type Error struct{ error }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.error }
+
+// wrong marks err as an [Error].
+func wrong(err error) error { return &Error{err} }
+
+// ReadBounded reads a file of at most limit bytes.
+func ReadBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return b, err
+}
+
+// maxFile is the largest file that is handed in from the command line.
+const maxFile = 64 << 20
+
+// maxFiles is how many files a tool can be handed.
+const maxFiles = 256
+
+// IsDir reports whether name is a directory.
+func IsDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// ReadFiles reads the files that are handed to a tool. Of a directory that is
+// everything below it that is not hidden or compiled, under its name.
+func ReadFiles(names []string) ([]sandbox.File, error) {
+	var files []sandbox.File
+	for _, name := range names {
+		if IsDir(name) {
+			below, err := readFilesBelow(name)
+			if err != nil {
+				return nil, wrong(fmt.Errorf("read the files for the tool: %w", err))
+			}
+			files = append(files, below...)
+			continue
+		}
+		b, err := ReadBounded(name, maxFile)
+		if err != nil {
+			return nil, wrong(fmt.Errorf("read a file for the tool: %w", err))
+		}
+		files = append(files, sandbox.File{Name: filepath.Base(name), Data: b})
+	}
+	if len(files) > maxFiles {
+		return nil, wrong(fmt.Errorf("%d files for the tool, %d is the most", len(files), maxFiles))
+	}
+	return files, nil
+}
+
+// readFilesBelow reads a directory. Links are not followed.
+func readFilesBelow(dir string) ([]sandbox.File, error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	var files []sandbox.File
+	err = filepath.WalkDir(abs, func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case name != abs && (strings.HasPrefix(d.Name(), ".") || d.Name() == "__pycache__" ||
+			d.Name() == "node_modules"):
+			if d.IsDir() {
+				return filepath.SkipDir
+			}
+			return nil
+		case !d.Type().IsRegular():
+			return nil
+		case len(files) == maxFiles:
+			return fmt.Errorf("there are more than %d files in it", maxFiles)
+		}
+		b, err := ReadBounded(name, maxFile)
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(filepath.Dir(abs), name)
+		files = append(files, sandbox.File{Name: filepath.ToSlash(rel), Data: b})
+		return err
+	})
+	return files, err
+}
+
+// extensions maps the endings of file names to kinds of tools.
+var extensions = map[string]haft.Kind{
+	".py": haft.KindPython,
+	".ts": haft.KindTypeScript, ".mts": haft.KindTypeScript, ".cts": haft.KindTypeScript,
+	".js": haft.KindJavaScript, ".mjs": haft.KindJavaScript, ".cjs": haft.KindJavaScript,
+	".sh": haft.KindBash, ".bash": haft.KindBash,
+}
+
+// ReadSource reads the file of FILE[:FUNCTION]. One byte more than schema.MaxSource is read, so
+// that the reader of the source refuses a file that is too long.
+func ReadSource(ref string) (app.Source, error) {
+	name, function := splitRef(ref)
+	kind, ok := extensions[strings.ToLower(filepath.Ext(name))]
+	if !ok {
+		return app.Source{}, wrong(fmt.Errorf("%s: a tool is a .py, .ts, .js or .sh file", name))
+	}
+	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return app.Source{}, wrong(fmt.Errorf("%s: there is no such file", name))
+	}
+	if err != nil {
+		return app.Source{}, wrong(fmt.Errorf("read the tool: %w", err))
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, schema.MaxSource+1))
+	if err != nil {
+		return app.Source{}, wrong(fmt.Errorf("read the tool: %w", err))
+	}
+	return app.Source{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), Kind: kind, Text: text,
+		Function: function}, nil
+}
+
+// splitRef splits FILE:FUNCTION. The name of the file may have a colon too.
+func splitRef(ref string) (name, function string) {
+	if _, err := os.Stat(ref); err == nil {
+		return ref, ""
+	}
+	if i := strings.LastIndexByte(ref, ':'); i > 0 && !strings.ContainsRune(ref[i+1:], filepath.Separator) {
+		return ref[:i], ref[i+1:]
+	}
+	return ref, ""
+}
+
+// ReadDraft reads the draft of FILE[:FUNCTION], with what stands beside it.
+func ReadDraft(ref string) (haft.Draft, error) {
+	src, err := ReadSource(ref)
+	if err != nil {
+		return haft.Draft{}, err
+	}
+	name, _ := splitRef(ref)
+	d := haft.Draft{}
+	side := strings.TrimSuffix(name, filepath.Ext(name)) + ".tool.json"
+	switch text, err := ReadBounded(side, registry.MaxSource); {
+	case err == nil:
+		if d, err = registry.ReadSidecar(text); err != nil {
+			return d, &haft.Error{Code: haft.CodeInvalid, Message: filepath.Base(side) + ": " + err.Error(), Err: err}
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return d, wrong(fmt.Errorf("read what stands beside the tool: %w", err))
+	}
+	d.Kind, d.Source = src.Kind, string(src.Text)
+	if src.Function != "" {
+		d.Function = src.Function
+	}
+	if d.Name == "" && src.Function == "" && nameless(src.Kind, d.Source) {
+		d.Name = src.Name
+	}
+	return d, nil
+}
+
+var (
+	// shellName is how a script says what it is called.
+	shellName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^#[ \t]*tool:`) })
+	// defaultExport is one that has no name.
+	defaultExport = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
+	})
+)
+
+// nameless reports whether a source does not say what its tool is called, so that
+// it is called like its file.
+func nameless(kind haft.Kind, source string) bool {
+	switch kind {
+	case haft.KindBash:
+		return !shellName().MatchString(source)
+	case haft.KindTypeScript, haft.KindJavaScript:
+		return defaultExport().MatchString(source)
+	}
+	return false
+}
