@@ -27,8 +27,14 @@ var retired = map[string]string{
 	"heard": "received",
 }
 
-// inField are uses of those words that are terms of the field.
-var inField = []string{"nFlight", "semaphoreGate"}
+var unfinished = map[string][]string{
+	"app":              {"door", "house", "passage"},
+	"internal/engine":  {"lane", "passage"},
+	"server":           {"door"},
+	"compat/letta":     {"door"},
+	"server/mcpserver": {"door", "house"},
+	"internal/webhook": {"lane"},
+}
 
 // words splits a name such as inFlight or HTTPDoor.
 var words = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)

@@ -57,8 +57,8 @@ func (c *Client) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*
 
 // SetTool implements [haft.Toolbox].
 func (c *Client) SetTool(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
-	return get[haft.Tool](ctx, c, query{method: http.MethodPatch, path: "/v1/tools", item: &item{"tool", ref, ""}, as: p,
-		body: s})
+	return get[haft.Tool](ctx, c, query{method: http.MethodPatch, path: "/v1/tools", item: &item{"tool", ref, ""},
+		as: p, body: s})
 }
 
 // RemoveTool implements [haft.Toolbox].

@@ -157,7 +157,7 @@ func agentRules(ctx context.Context, s *session, args []string) error {
 		}
 		return printJSON(s.out, append([]haft.ToolRule{}, a.Rules...))
 	}
-	if text := strings.TrimSpace(args[1]); !strings.HasPrefix(text, "@") && !strings.HasPrefix(text, "[") && text != "-" {
+	if text := strings.TrimSpace(args[1]); text != "-" && (text == "" || !strings.ContainsAny(text[:1], "@[")) {
 		return usage(errors.New("the rules are @FILE, - for standard input, or a JSON array"))
 	}
 	var rules []haft.ToolRule

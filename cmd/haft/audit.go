@@ -52,8 +52,8 @@ func auditCommand(p *profile) command {
 					return exportAudit(ctx, s, &f, file)
 				})},
 			{use: "verify-file FILE", short: "Say whether an export is what was written; exit code 1 if it is not",
-				flags: []flag{{&keyFile, "key",
-					"a `PEM` file with the public keys to trust; that of the data directory if it is not given"}, marks},
+				flags: []flag{marks, {&keyFile, "key",
+					"a `PEM` file with the public keys to trust; that of the data directory if it is not given"}},
 				plain: func(ctx context.Context, p *profile, args []string) error {
 					return verifyExport(ctx, p, args[0], keyFile, head)
 				}},

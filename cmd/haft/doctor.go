@@ -117,6 +117,6 @@ func runAttacks(ctx context.Context, a *app.App, p *profile) error {
 func reducedFlag(to *bool) flag {
 	allowed, err := strconv.ParseBool(os.Getenv(doctor.ReducedVar))
 	*to = err == nil && allowed
-	return flag{to, "allow-reduced",
-		"also run tools where there are no namespaces, with less isolation: haft doctor tells ($" + doctor.ReducedVar + ")"}
+	return flag{to, "allow-reduced", "also run tools where there are no namespaces, with less isolation: haft doctor " +
+		"tells ($" + doctor.ReducedVar + ")"}
 }

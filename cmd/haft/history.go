@@ -224,7 +224,8 @@ func setRetention(ctx context.Context, s *session, org string, r haft.Retention)
 	return s.print(k, func() {
 		tab := newTable(s.out, "WHAT", "NOW", "AGE", "COUNT", "MOST")
 		row := func(what string, now int64, age, mostAge haft.Millis, count, most int64) {
-			tab.row(what, now, flagvalue.AgeText(age), flagvalue.CountText(count), flagvalue.AgeText(mostAge)+", "+flagvalue.CountText(most))
+			tab.row(what, now, flagvalue.AgeText(age), flagvalue.CountText(count),
+				flagvalue.AgeText(mostAge)+", "+flagvalue.CountText(most))
 		}
 		row("refused", k.Refused, k.Retention.Refused, k.Most.Refused, k.Retention.RefusedCount, k.Most.RefusedCount)
 		row("calls", k.Calls, k.Retention.Calls, k.Most.Calls, k.Retention.CallsCount, k.Most.CallsCount)

@@ -101,7 +101,8 @@ func printNewKey(s *session, k auth.Key, text string) error {
 		auth.Key
 		Secret string `json:"secret"`
 	}{k, text}, text, "the secret is shown this once:", "key", cell{k.ID, bold}, "name", k.Name, "for", keyFor(k),
-		"roles", strings.Join(k.Roles, ", "), "scope", scopeText(k), "expires", since(k.Expires), "old secret until", until)
+		"roles", strings.Join(k.Roles, ", "), "scope", scopeText(k), "expires", since(k.Expires),
+		"old secret until", until)
 	if err != nil {
 		return advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err),
 			"make another secret with: haft key rotate "+k.ID)

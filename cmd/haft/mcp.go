@@ -26,7 +26,8 @@ find_tools and call_tool. What is wrong is said on stderr.`,
   haft mcp --tokens                          what listing them costs, and end`,
 		flags: []flag{
 			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
-			{&lazy, "lazy", "from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
+			{&lazy, "lazy",
+				"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
 			{&tokens, "tokens", "print what listing the tools takes of a model's context, server by server, and end"},
 		},
 		run: func(ctx context.Context, s *session, _ []string) error {

@@ -81,7 +81,8 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&p.data, "data", "the `DIR` of the embedded store and of keys ($HAFT_DATA)"},
 		{&c.Database, "database", "the `URL` of a Postgres"},
 		{&c.Operators, "org", "the organisation whose administrators run the server"},
-		{&c.HTTP.Hosts, "host", "a `NAME` by which the server is reached, instead of the loopback names; may be given again"},
+		{&c.HTTP.Hosts, "host",
+			"a `NAME` by which the server is reached, instead of the loopback names; may be given again"},
 		{&c.HTTP.Origins, "origin", "the `ORIGIN` of another page that may send requests; may be given again"},
 		{&s.proxies, "proxy", "a `RANGE` of addresses whose X-Forwarded-For is believed; may be given again"},
 		{&s.ranges, "allow-range", "a `RANGE` of addresses that are not public and that tools may reach all the same " +

@@ -40,8 +40,8 @@ func (r *Report) Print(w io.Writer) {
 		if row.AtLeast {
 			sign = "≥"
 		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %.3g\t| %s %.3g\t| %s %.3g\t| %s\t|\n", row.What, row.Ours, row.Theirs, row.Ratio,
-			sign, row.Must, sign, row.Aim, row.Verdict())
+		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| %.3g\t| %s %.3g\t| %s %.3g\t| %s\t|\n", row.What, row.Ours, row.Theirs,
+			row.Ratio, sign, row.Must, sign, row.Aim, row.Verdict())
 	}
 	_ = t.Flush()
 	fmt.Fprintln(w)
