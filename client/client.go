@@ -21,33 +21,32 @@ import (
 // did what was asked: the connection ended between request and answer.
 var ErrMaybeDone = errors.New("the server may have done it")
 
-// Config says where a server is and who asks.
+// Config has the address of a server and the credential of the client.
 type Config struct {
 	// URL is the address of the server, such as https://haft.example.com. A path
 	// goes before those of the API.
 	URL string
-	// Key is an API key, or a token that the server believes. Without one only
-	// what is open to all is answered.
+	// Key is an API key, or a token that the server accepts. Without one only public
+	// endpoints answer.
 	Key string
-	// Sign signs requests with the API key instead of sending it. That is also
-	// done, whatever this says, where others could read the key on its way.
+	// Sign signs requests with the API key instead of sending it. Over http to another
+	// machine, where others could read the key, requests are always signed.
 	Sign bool
-	// TLS says whom to believe, and has a certificate if the server wants one. Nil
+	// TLS has the authorities to trust, and a certificate if the server wants one. Nil
 	// means the authorities of the system.
 	TLS *tls.Config
 	// MaxAnswer bounds an answer that is kept in memory; 0 means 64 MiB.
 	MaxAnswer int64
-	// Retry says how often and when a request is repeated that does no harm twice.
+	// Retry says how often and when a request that does no harm twice is repeated.
 	// The zero value means three tries; one try means never.
 	Retry haft.Backoff
-	// Patience is how long a watch tries to come back to a server that is away; 0
-	// means a minute.
+	// Patience is how long a watch tries to reconnect to a server; 0 means a minute.
 	Patience time.Duration
 	// Name is that of the program, for the log of the server.
 	Name string
 }
 
-// A Client asks a server. It is safe for concurrent use.
+// A Client sends requests to a server. It is safe for concurrent use.
 //
 // Lifecycle: New, then anything, then Close.
 type Client struct {
@@ -60,7 +59,7 @@ type Client struct {
 	self *Self // once it is known
 }
 
-// New makes a client. It sends nothing yet.
+// New makes a client. It sends no request yet.
 func New(cfg Config) (*Client, error) {
 	base, err := address(cfg.URL)
 	if err != nil {
@@ -108,13 +107,13 @@ func New(cfg Config) (*Client, error) {
 	}, nil
 }
 
-// Close lets go of connections that are not in use.
+// Close closes connections that are not in use.
 func (c *Client) Close() error {
 	c.http.CloseIdleConnections()
 	return nil
 }
 
-// address reads that of a server.
+// address parses the address of a server.
 func address(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil ||
@@ -127,7 +126,7 @@ func address(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// loopback reports whether what is sent to a host stays on this machine.
+// loopback reports whether requests to a host stay on this machine.
 func loopback(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -138,13 +137,13 @@ func loopback(host string) bool {
 
 func invalid(message string) error { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 
-// Self is whom the server takes the client for.
+// Self is how the server identifies the client.
 type Self struct {
 	Principal haft.Principal `json:"principal"`
 	// Operator says that the principal runs the whole server.
 	Operator bool `json:"operator,omitempty"`
-	// Actions are what the credential is for. What the principal may do with them
-	// is decided by the rules.
+	// Actions are those that the credential allows. Rules decide what the principal may
+	// do with them.
 	Actions []string `json:"actions"`
 	// Expires is when the credential does; zero means never.
 	Expires time.Time `json:"expires_at,omitzero"`
@@ -152,7 +151,7 @@ type Self struct {
 	Version string `json:"version"`
 }
 
-// Self returns whom the server takes the client for. It is asked once.
+// Self returns how the server identifies the client. It asks the server once.
 func (c *Client) Self(ctx context.Context) (Self, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +166,7 @@ func (c *Client) Self(ctx context.Context) (Self, error) {
 	return s, nil
 }
 
-// as reports why the client cannot act for p, and returns the agent that it has to
+// as checks that the client may act for p, and returns the agent that a request has to
 // name.
 func (c *Client) as(ctx context.Context, p haft.Principal) (agent string, err error) {
 	if p.Org == "" && p.User == "" && p.Agent == "" && p.Roles == nil && p.Scope == nil {

@@ -20,15 +20,15 @@ import (
 // The bounds of a stream.
 const (
 	maxLine = 16 << 20 // of one event: its data may be 1 MiB, and JSON escapes it
-	// silence is after which time a stream without a sign of life is cut. The
-	// server sends one every 15 seconds.
+	// silence is how long a stream may send nothing before it is cut. The server sends
+	// something every 15 seconds.
 	silence = time.Minute
 )
 
-// errEnough ends a stream whose range loop was left.
-var errEnough = errors.New("enough")
+// errDone ends a stream whose range loop was left.
+var errDone = errors.New("done")
 
-// Watch implements [haft.Watcher]. When the connection is cut it comes back and goes
+// Watch implements [haft.Watcher]. When the connection is cut it reconnects and goes
 // on after the last event.
 func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
 	error] {
@@ -53,7 +53,7 @@ func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID)
 	return list[haft.Event](ctx, c, query{path: "/v1/calls", item: &item{"call", string(id), "/events"}, as: p}, 0)
 }
 
-// watch follows a stream over all cuts. Once ends it with the end of a call.
+// watch follows a stream and reconnects when it is cut. Once ends it with the end of a call.
 func (c *Client) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
 	return func(yield func(haft.Event, error) bool) {
 		at := after
@@ -61,20 +61,20 @@ func (c *Client) watch(ctx context.Context, q query, after int64, once bool) ite
 			Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
 		failures, since := 0, time.Now()
 		for {
-			heard, err := c.stream(ctx, q, &at, func(e haft.Event) error {
+			received, err := c.stream(ctx, q, &at, func(e haft.Event) error {
 				if !yield(e, nil) || once && e.Type == haft.EventCompleted {
-					return errEnough
+					return errDone
 				}
 				return nil
 			})
-			if errors.Is(err, errEnough) || ctx.Err() != nil {
+			if errors.Is(err, errDone) || ctx.Err() != nil {
 				return
 			}
-			if heard {
+			if received {
 				failures, since = 0, time.Now()
 			}
 			failures++
-			// What is not there now may be again: a restart, a reader that was too slow.
+			// A server may come back after a restart, and takes a reader again that was too slow.
 			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > c.cfg.Patience {
 				yield(haft.Event{}, err)
 				return
@@ -87,13 +87,13 @@ func (c *Client) watch(ctx context.Context, q query, after int64, once bool) ite
 	}
 }
 
-// lively is how long a connection lives that was no failure, though nothing
-// happened meanwhile.
-const lively = 20 * time.Second
+// minAlive is how long a connection must last to count as a success, even if no event
+// came.
+const minAlive = 20 * time.Second
 
-// stream follows one connection and moves at on. It reports whether that was worth
-// while, and why it ended: never with nil.
-func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (heard bool, err error) {
+// stream follows one connection and advances at. It reports whether the connection was a
+// success, and always an error that says why it ended.
+func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	values := params("after", strconv.FormatInt(*at, 10))
@@ -105,23 +105,23 @@ func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.
 	}
 	defer res.Body.Close()
 	began := time.Now()
-	defer func() { heard = heard || time.Since(began) > lively }()
-	quiet := &haft.Error{Code: haft.CodeUnavailable, Message: "the server has not said anything for a while"}
-	alarm := time.AfterFunc(silence, func() { cancel(quiet) })
+	defer func() { received = received || time.Since(began) > minAlive }()
+	silent := &haft.Error{Code: haft.CodeUnavailable, Message: "the server has not said anything for a while"}
+	alarm := time.AfterFunc(silence, func() { cancel(silent) })
 	defer alarm.Stop()
 	in := &reader{in: bufio.NewReaderSize(res.Body, 64<<10)}
 	for {
 		m, err := in.next()
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
-				return heard, cause
+				return received, cause
 			}
-			return heard, &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events was cut", Err: err}
+			return received, &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events was cut", Err: err}
 		}
 		alarm.Reset(silence)
-		heard = heard || len(m.data) > 0 && m.kind != "error"
+		received = received || len(m.data) > 0 && m.kind != "error"
 		if err := m.deliver(at, take); err != nil {
-			return heard, err
+			return received, err
 		}
 	}
 }
@@ -132,18 +132,18 @@ type message struct {
 	data     []byte
 }
 
-// deliver hands on what a message says, and moves at on.
+// deliver passes the event of a message to take, and advances at.
 func (m message) deliver(at *int64, take func(haft.Event) error) error {
 	switch {
 	case m.kind == "error":
-		var bye struct {
+		var end struct {
 			Code    haft.Code `json:"code"`
 			Message string    `json:"message"`
 		}
-		if err := json.Unmarshal(m.data, &bye); err != nil {
+		if err := json.Unmarshal(m.data, &end); err != nil {
 			return &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events ended", Err: err}
 		}
-		return &haft.Error{Code: bye.Code, Message: bye.Message[:min(len(bye.Message), maxDetail)]}
+		return &haft.Error{Code: end.Code, Message: end.Message[:min(len(end.Message), maxDetail)]}
 	case len(m.data) > 0:
 		var e haft.Event
 		if err := json.Unmarshal(m.data, &e); err != nil {
@@ -209,7 +209,7 @@ func (r *reader) line(most int) ([]byte, error) {
 		case errors.Is(err, bufio.ErrBufferFull):
 			continue
 		case errors.Is(err, io.EOF):
-			return nil, io.ErrUnexpectedEOF // a stream is not whole without its farewell
+			return nil, io.ErrUnexpectedEOF // a complete stream ends with an error event
 		case err != nil:
 			return nil, err
 		}

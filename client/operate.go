@@ -93,7 +93,7 @@ func (c *Client) policy(ctx context.Context, q query) (*haft.PolicyText, error) 
 	defer res.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer))
 	if err != nil {
-		return nil, c.cut(ctx, q, err)
+		return nil, c.noAnswer(ctx, q, err)
 	}
 	p := haft.PolicyText{Text: text}
 	// Its ETag is the time of its writing: see [haft.PolicyText.Revision].

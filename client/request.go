@@ -109,8 +109,8 @@ func get[T any](ctx context.Context, c *Client, q query) (*T, error) {
 	return out, nil
 }
 
-// match are the headers of a write on condition: "" means none. No revision has a
-// character that ends a tag, and one that does is of nothing that there is.
+// match returns the headers of a conditional write; "" means no condition. A revision never has
+// a character that would end an entity tag, so quoting cannot change a valid one.
 func match(revision string) http.Header {
 	switch revision {
 	case "":
@@ -136,7 +136,7 @@ func (c *Client) read(ctx context.Context, q query, out any) error {
 	raw, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer+1))
 	switch {
 	case err != nil:
-		return c.cut(ctx, q, err)
+		return c.noAnswer(ctx, q, err)
 	case int64(len(raw)) > c.cfg.MaxAnswer:
 		return &haft.Error{Code: haft.CodeUnavailable,
 			Message: fmt.Sprintf("the answer of the server has more than %d bytes", c.cfg.MaxAnswer)}
@@ -235,7 +235,7 @@ func (c *Client) once(ctx context.Context, q query, at, agent string, body []byt
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.cut(ctx, q, err)
+		return nil, c.noAnswer(ctx, q, err)
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
@@ -247,8 +247,8 @@ func (c *Client) once(ctx context.Context, q query, at, agent string, body []byt
 	return nil, c.refused(ctx, q, res)
 }
 
-// cut says that there is no answer.
-func (c *Client) cut(ctx context.Context, q query, err error) error {
+// noAnswer is the error of a request without an answer.
+func (c *Client) noAnswer(ctx context.Context, q query, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask the server: %w", context.Cause(ctx))
 	}
@@ -264,7 +264,7 @@ func (c *Client) cut(ctx context.Context, q query, err error) error {
 		Err:     errors.Join(ErrMaybeDone, err)}
 }
 
-// The bounds on what is believed of a refusal.
+// The bounds on what is read of a refusal.
 const (
 	maxProblem = 1 << 20
 	maxDetail  = 4 << 10
@@ -279,7 +279,7 @@ type problem struct {
 	RetryAfter haft.Millis   `json:"retry_after_ms"`
 }
 
-// mediaType is what an answer says that it is, or "".
+// mediaType is the media type of an answer, or "".
 func mediaType(res *http.Response) string {
 	kind, _, err := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	if err != nil {
@@ -288,20 +288,20 @@ func mediaType(res *http.Response) string {
 	return kind
 }
 
-// refused makes an error of an answer that is a refusal.
+// refused returns the error of an answer that is a refusal.
 func (c *Client) refused(ctx context.Context, q query, res *http.Response) error {
 	var p problem
 	if mediaType(res) == "application/problem+json" {
 		raw, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 		if err != nil {
-			return c.cut(ctx, q, err)
+			return c.noAnswer(ctx, q, err)
 		}
 		if json.Unmarshal(raw, &p) != nil {
 			p = problem{}
 		}
 	}
 	if !slices.Contains(haft.Codes(), p.Code) {
-		p = problem{Code: codeOf(res.StatusCode), Detail: foreign(res.StatusCode)}
+		p = problem{Code: codeOf(res.StatusCode), Detail: foreignDetail(res.StatusCode)}
 	}
 	e := &haft.Error{Code: p.Code, Message: p.Detail[:min(len(p.Detail), maxDetail)],
 		Misfits: p.Misfits[:min(len(p.Misfits), maxMisfits)], RetryAfter: p.RetryAfter}
@@ -315,7 +315,7 @@ func (c *Client) refused(ctx context.Context, q query, res *http.Response) error
 	return e
 }
 
-// codeOf is the code of a status that no Haft server explains: a proxy's.
+// codeOf is the code of a status that no Haft server explains, such as that of a proxy.
 func codeOf(status int) haft.Code {
 	switch status {
 	case http.StatusUnauthorized, http.StatusProxyAuthRequired:
@@ -339,8 +339,8 @@ func codeOf(status int) haft.Code {
 	return haft.CodeUnavailable
 }
 
-// foreign says what such a status means.
-func foreign(status int) string {
+// foreignDetail explains a status that no Haft server explains.
+func foreignDetail(status int) string {
 	if status >= 300 && status < 400 {
 		return "the server sends elsewhere, which is not followed: give its last address"
 	}

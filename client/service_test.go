@@ -117,15 +117,15 @@ func dial(t *testing.T, cfg client.Config) *client.Client {
 	return c
 }
 
-// The engine and the client of its server keep the same law.
-func TestLaw_engine(t *testing.T) {
+// The engine and the client of its server pass the same conformance suite.
+func TestService_engine(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) servicetest.System {
 		_, api := newEngine(t)
 		return func(*testing.T, haft.Principal) haft.Service { return api }
 	})
 }
 
-func TestLaw_client(t *testing.T) {
+func TestService_client(t *testing.T) {
 	servicetest.Run(t, func(t *testing.T) servicetest.System {
 		_, system := openServer(t)
 		return system
