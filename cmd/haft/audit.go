@@ -25,9 +25,8 @@ import (
 func auditCommand(p *profile) command {
 	p.evidence = true
 	var (
-		f             auditFilter
-		head          string
-		keyFile, file string
+		f                   auditFilter
+		head, keyFile, file string
 	)
 	f.Limit = 20
 	marks := flag{&head, "head",

@@ -18,13 +18,12 @@ const noSuchCall = "see which there are with: haft calls"
 // callsCommand looks back at calls, and ends them.
 func callsCommand(*profile) command {
 	var (
-		f, counted   = callFilter{}, callFilter{}
-		of           haft.Principal
-		all, follow  bool
-		reason       string
-		kill         bool
-		keep         haft.Retention
-		organisation string
+		f, counted = callFilter{}, callFilter{}
+		of         haft.Principal
+		keep       haft.Retention
+
+		all, follow, kill    bool
+		reason, organisation string
 	)
 	f.Limit, counted.Limit = 50, 100_000
 	return command{

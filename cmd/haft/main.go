@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -76,11 +77,7 @@ type streams struct {
 
 // run runs one command line and returns its exit code.
 func run(ctx context.Context, args []string, std streams) int {
-	var first string
-	if len(args) > 0 {
-		first = args[0]
-	}
-	root := newRoot(std, first)
+	root := newRoot(std, strings.Join(args[:min(len(args), 1)], ""))
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {

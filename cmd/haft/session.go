@@ -28,8 +28,7 @@ type profile struct {
 	org, user, agent string
 	roles            []string
 	lockWait         time.Duration
-	reduced          bool
-	json             bool
+	reduced, json    bool
 	// asIf says that the command is about a principal and not done as that principal.
 	asIf bool
 	// evidence says that the command reads the audit log only. It works also where the system

@@ -82,10 +82,9 @@ is run. A source in which something grave is found waits for haft tool review.`,
 
 // An adder registers the tools of files, with the settings of its flags.
 type adder struct {
-	draft        haft.Draft // with the flags that were given
-	requirements []string
-	files        []string
-	done         []added
+	draft               haft.Draft // with the flags that were given
+	requirements, files []string
+	done                []added
 }
 
 // flags are those that say something about a tool.
