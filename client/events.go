@@ -93,7 +93,8 @@ const minAlive = 20 * time.Second
 
 // stream follows one connection and advances at. It reports whether the connection was a
 // success, and always an error that says why it ended.
-func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool, err error) {
+func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool,
+	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	values := params("after", strconv.FormatInt(*at, 10))
