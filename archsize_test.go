@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/ast"
 	"go/token"
+	"haft/internal/goldentest"
 	"maps"
 	"os"
 	"path"
@@ -54,7 +55,7 @@ func holdExceptions(t *testing.T, rule string, most int, found map[string]int, s
 			if known[name] = n; n == 0 {
 				delete(known, name)
 			}
-			if !*update {
+			if !goldentest.Updating() {
 				t.Errorf("%s %s: %d, and %s says %d: run go test . -run %s -update", rule, name, n, exceptionsFile,
 					was, t.Name())
 			}
@@ -65,7 +66,7 @@ func holdExceptions(t *testing.T, rule string, most int, found map[string]int, s
 			t.Errorf("%s %s: %d, and %d is the most (see %s)", rule, name, n, max(most, known[name]), exceptionsFile)
 		}
 	}
-	if stale && *update {
+	if stale && goldentest.Updating() {
 		writeExceptions(t, rule, known)
 	}
 }

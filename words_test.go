@@ -27,14 +27,8 @@ var retired = map[string]string{
 	"heard": "received",
 }
 
-var unfinished = map[string][]string{
-	"app":              {"door", "house", "passage"},
-	"internal/engine":  {"lane", "passage"},
-	"server":           {"door"},
-	"compat/letta":     {"door"},
-	"server/mcpserver": {"door", "house"},
-	"internal/webhook": {"lane"},
-}
+// inField are uses of those words that are terms of the field.
+var inField = []string{"nFlight", "semaphoreGate"}
 
 // words splits a name such as inFlight or HTTPDoor.
 var words = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)

@@ -207,7 +207,7 @@ func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) e
 		return usage(fmt.Errorf("read the export: %w", err))
 	}
 	defer f.Close()
-	rep, err := audit.ReadMarked(f, p.org, keys, marks, nil)
+	rep, err := audit.Read(f, p.org, keys, marks, nil)
 	if haft.CodeOf(err) == haft.CodeInvalid {
 		report(p.err, err)
 		return exitWith(exitTool)

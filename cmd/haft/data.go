@@ -13,11 +13,12 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/datadir"
 )
 
 // backupCommand copies a data directory.
 func backupCommand(*profile) command {
-	var cfg app.BackupConfig
+	var cfg datadir.BackupConfig
 	return command{
 		use: "backup DIR", short: "Copy the data directory, also of a running server, into an empty directory",
 		long: `backup writes a copy of the database, of one moment, and of the keys into DIR, which is
@@ -42,7 +43,7 @@ cannot be copied. Then nothing is left in DIR.`,
 				return err
 			}
 			cfg.To, cfg.FilesOnly = args[0], p.database != ""
-			made, err := app.Backup(ctx, cfg)
+			made, err := datadir.Backup(ctx, cfg)
 			if err != nil {
 				return err
 			}
@@ -115,7 +116,7 @@ func (r restoreFlags) copyBackup(ctx context.Context, p *profile, from string) e
 	if err != nil {
 		return err
 	}
-	entries, err := app.PutBack(ctx, from, dir, p.principal())
+	entries, err := datadir.PutBack(ctx, from, dir, p.principal())
 	if err != nil {
 		return err
 	}
@@ -142,7 +143,7 @@ func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 	// A server keeps the directory: there is nothing to wait for.
 	cfg := app.ServiceConfig{Data: dir, Database: p.database, Wait: 200 * time.Millisecond, AuditSink: r.sink}
 	accepted, asked := false, false
-	err = app.Restore(ctx, cfg, p.principal(), func(loss app.Loss) (_ bool, err error) {
+	err = app.Restore(ctx, cfg, p.principal(), func(loss datadir.Loss) (_ bool, err error) {
 		asked = true
 		accepted, err = r.confirm(p, loss)
 		return accepted, err
@@ -163,7 +164,7 @@ func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 }
 
 // confirm says what is lost, and asks.
-func (r restoreFlags) confirm(p *profile, loss app.Loss) (bool, error) {
+func (r restoreFlags) confirm(p *profile, loss datadir.Loss) (bool, error) {
 	if err := printLoss(p, loss); err != nil || r.yes {
 		return r.yes, err
 	}
@@ -179,7 +180,7 @@ func (r restoreFlags) confirm(p *profile, loss app.Loss) (bool, error) {
 }
 
 // printLoss prints what is lost.
-func printLoss(p *profile, loss app.Loss) error {
+func printLoss(p *profile, loss datadir.Loss) error {
 	plan := loss.Audit
 	if plan == nil {
 		return p.print(map[string]any{"files": loss.Files}, func() {

@@ -221,7 +221,7 @@ func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade 
 	}
 	defer a.Close()
 	shown := newProgress(p.err)
-	layers, release, err := a.Provide(ctx, set, nil, upgrade, shown.line)
+	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, shown.line)
 	shown.line("")
 	if err != nil {
 		return err

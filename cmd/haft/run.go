@@ -14,9 +14,11 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor"
+	"haft/internal/egress"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
 	"haft/internal/toolfile"
+	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/schema"
 )
@@ -97,7 +99,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	}
 	defer a.Close()
 	shown := newProgress(p.err)
-	layers, release, err := a.Provide(ctx, packages, src.Text, f.upgrade, shown.line)
+	layers, release, err := a.Supply.Provide(ctx, packages, src.Text, f.upgrade, shown.line)
 	shown.line("")
 	if err != nil {
 		return err
@@ -108,7 +110,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	a.Expect(ctx, src.Kind, r)
 	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: f.output})
 	if _, ok := errors.AsType[*schema.SourceError](err); ok {
-		return printResult(p, app.Unusable(src, err))
+		return printResult(p, toolsource.Unusable(src, err))
 	}
 	if err != nil {
 		return err
@@ -146,7 +148,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 	default:
 		r.Hosts = strings.Split(f.network, ",")
 		for _, h := range r.Hosts {
-			if err := app.CheckNetwork(h); err != nil {
+			if _, err := egress.ParseRule(h); err != nil {
 				return r, usage(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
 			}
 		}

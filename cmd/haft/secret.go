@@ -11,10 +11,9 @@ import (
 
 	"golang.org/x/term"
 
-	"haft/app"
-	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
+	"haft/internal/secret/vault"
 	"haft/internal/toolfile"
 )
 
@@ -22,7 +21,7 @@ import (
 func secretCommand(*profile) command {
 	var (
 		set    secretFlags
-		rotate app.RotateConfig
+		rotate vault.RotateConfig
 	)
 	return command{
 		use: "secret", short: "Keep secrets: variables that tools are given and nobody sees",
@@ -75,16 +74,16 @@ func listSecrets(ctx context.Context, s *session, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return s.print(append([]engine.SecretInfo{}, list...), func() {
-		printTable(s.out, list, listing[engine.SecretInfo]{
-			"NAME,FINGERPRINT,CHANGED,GOES TO", func(i engine.SecretInfo) []any {
+	return s.print(append([]secret.Info{}, list...), func() {
+		printTable(s.out, list, listing[secret.Info]{
+			"NAME,FINGERPRINT,CHANGED,GOES TO", func(i secret.Info) []any {
 				return []any{cell{i.Name, bold}, i.Fingerprint, since(i.Updated), i.Bound.String()}
 			}, "there are no secrets of " + owner + "; store one with: haft secret set NAME"})
 	})
 }
 
 // rotateSecrets replaces the keys of secrets.
-func rotateSecrets(ctx context.Context, s *session, cfg app.RotateConfig) error {
+func rotateSecrets(ctx context.Context, s *session, cfg vault.RotateConfig) error {
 	local, err := s.local("the keys of secrets are where the server keeps its data: rotate them there, with --data")
 	if err != nil {
 		return err

@@ -75,7 +75,7 @@ func (s *serveFlags) flags(p *profile) []flag {
 		s.readyWait = 5 * time.Second
 	}
 	c.Auth.RequireUser, c.NoRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
-	c.Engine.Retention, c.Packages = haft.DefaultRetention(), supply.FromEnv(os.Getenv)
+	c.Manage.Retention, c.Packages = haft.DefaultRetention(), supply.FromEnv(os.Getenv)
 	return slices.Concat([]flag{
 		{&s.addr, "addr", "the `ADDRESS` to listen on; port 0 takes a free one"},
 		{&p.data, "data", "the `DIR` of the embedded store and of keys ($HAFT_DATA)"},
@@ -110,7 +110,7 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.AuditSink, "audit-sink", "the `FILE` or https URL that gets a copy of every checkpoint of the audit log"},
 		{&s.logFormat, "log", "how to write the log to stderr: text, json or none"},
 		{&s.level, "log-level", "what to log: debug, info, warn or error"},
-	}, s.bounds(), s.oidc.flags(), retentionFlags(&c.Engine.Retention, "keep-"))
+	}, s.bounds(), s.oidc.flags(), retentionFlags(&c.Manage.Retention, "keep-"))
 }
 
 // logger makes what writes the log.
@@ -142,7 +142,7 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 	if cfg.Data, err = p.dir(); err != nil {
 		return cfg, err
 	}
-	keep := cfg.Engine.Retention
+	keep := cfg.Manage.Retention
 	if err := keep.Check(); err != nil {
 		return cfg, usage(err)
 	}

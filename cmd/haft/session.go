@@ -15,6 +15,7 @@ import (
 	"haft/app"
 	"haft/client"
 	"haft/internal/backend"
+	"haft/internal/checkpoint"
 	"haft/internal/supply"
 	"haft/internal/toolfile"
 )
@@ -140,14 +141,14 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 	}
 	cfg.Engine.Brief = true
 	svc, err := app.OpenService(ctx, cfg)
-	if p.evidence && app.Mismatched(err) {
+	if p.evidence && checkpoint.Mismatched(err) {
 		report(p.err, err)
 		svc, err = app.OpenEvidence(ctx, cfg)
 	}
 	if err != nil {
 		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	s := &session{system: &backend.Local{Service: svc, Dir: dir}, profile: p, p: p.principal()}
+	s := &session{system: &backend.Local{Service: svc}, profile: p, p: p.principal()}
 	s.p.Agent = s.agentID(ctx, s.p.Agent)
 	return s, nil
 }

@@ -10,7 +10,6 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/auth"
-	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/policy"
 )
@@ -60,7 +59,7 @@ type Policies interface {
 // Secrets are those of the organisation and of its agents.
 type Secrets interface {
 	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
-	Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error)
+	Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error)
 	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
 }
 

@@ -17,8 +17,6 @@ import (
 // acknowledged, so they have to end before the command may.
 type Local struct {
 	*app.Service
-	// Dir is the data directory.
-	Dir  string
 	owed []haft.Call // each with its id and organisation
 }
 
@@ -105,7 +103,7 @@ func (l *Local) ExportAudit(ctx context.Context, p haft.Principal, w io.Writer) 
 func (l *Local) changeKey(ctx context.Context, p haft.Principal, kind string,
 	do func(context.Context, *auth.Keyring, auth.Identity) (auth.Key, auth.Token, error)) (k auth.Key, text string,
 	err error) {
-	ring, err := l.Keyring(ctx, l.Dir)
+	ring, err := l.Keyring(ctx)
 	if err != nil {
 		return k, "", err
 	}
@@ -130,7 +128,7 @@ func (l *Local) IssueKey(ctx context.Context, p haft.Principal, k auth.Key) (aut
 
 // Keys implements [Keys].
 func (l *Local) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key, error] {
-	ring, err := l.Keyring(ctx, l.Dir)
+	ring, err := l.Keyring(ctx)
 	if err != nil {
 		return func(yield func(auth.Key, error) bool) { yield(auth.Key{}, err) }
 	}

@@ -11,9 +11,7 @@ import (
 	"haft"
 	"haft/client"
 	"haft/internal/audit"
-	"haft/internal/engine"
 	"haft/internal/secret"
-	"haft/internal/secret/vault"
 	"haft/policy"
 )
 
@@ -121,7 +119,7 @@ func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 	verified := make(chan error, 1)
 	go func() {
 		var err error
-		rep, err = audit.ReadMarked(in, p.Org, keys, marks, nil)
+		rep, err = audit.Read(in, p.Org, keys, marks, nil)
 		_, _ = io.Copy(io.Discard, in) // the writer must not wait for a reader that has left
 		verified <- err
 	}()
@@ -155,7 +153,7 @@ func (r *Remote) BindSecret(ctx context.Context, p haft.Principal, agent, name s
 }
 
 // Secrets implements [Secrets].
-func (r *Remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]engine.SecretInfo, error) {
+func (r *Remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error) {
 	list, err := r.Client.Secrets(ctx, p, agent)
 	out := make([]secret.Info, len(list))
 	for i, s := range list {
