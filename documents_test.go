@@ -29,9 +29,6 @@ func documents(t *testing.T) map[string]string {
 	return pages
 }
 
-// coming are packages that a page names before they are merged.
-var coming = []string{"internal/service"}
-
 var (
 	// A declaration as pages name it: package.Name, without the receiver of a method.
 	namedDecl = regexp.MustCompile(`\b((?:[a-z0-9]+/)*[a-z0-9]+)\.([A-Za-z]\w*)\b`)
@@ -62,7 +59,7 @@ func TestDocuments_name_what_exists(t *testing.T) {
 		}
 		for _, m := range namedPath.FindAllStringSubmatch(text, -1) {
 			name := strings.TrimSuffix(m[1], "/")
-			if strings.HasPrefix(name, "bin/") || slices.Contains(coming, name) || exists(name) {
+			if strings.HasPrefix(name, "bin/") || exists(name) {
 				continue
 			}
 			if decls[path.Dir(name)+"/"+strings.Split(path.Base(name), ".")[0]] == nil { // not package.Name either
@@ -147,7 +144,7 @@ func TestDocuments_picture_of_packages(t *testing.T) {
 		}
 	}
 	for name := range rows {
-		if _, ok := imports[strings.TrimPrefix(name, "haft")]; !ok && !slices.Contains(coming, name) {
+		if _, ok := imports[strings.TrimPrefix(name, "haft")]; !ok {
 			t.Errorf("ARCHITECTURE.md has %s in its picture, which arch_test.go does not list", name)
 		}
 	}

@@ -155,7 +155,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		c.APIs = map[string]server.API{}
 	}
 	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
-		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager}, Agents: c.Agents,
+		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
+		Agents:  c.Agents,
 		Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {

@@ -148,7 +148,7 @@ func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*h
 		return nil, err
 	}
 	if plan.Background {
-		if err := ch.work.room(p.Org); err != nil {
+		if err := ch.work.refuseIfFull(p.Org); err != nil {
 			return nil, err
 		}
 	}

@@ -43,8 +43,8 @@ func newChainWork(most int, spawn func(func(context.Context)) bool, run func(con
 		known: map[haft.ChainID]bool{}, orgs: map[string]int{}, running: map[string]int{}}
 }
 
-// room refuses a chain of an organisation that has too many already.
-func (w *chainWork) room(org string) error {
+// refuseIfFull refuses a chain of an organisation that has too many already.
+func (w *chainWork) refuseIfFull(org string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.orgs[org] < w.most && !w.closed {

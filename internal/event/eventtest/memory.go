@@ -67,7 +67,7 @@ func (m *Memory) Append(_ context.Context, events []haft.Event) error {
 	for _, e := range events {
 		r := m.orgs[e.Principal.Org]
 		if r == nil {
-			m.makeRoom()
+			m.evictOrg()
 			// Older events of this organisation may have gone with its ring.
 			r = &ring{lost: m.lost}
 			m.orgs[e.Principal.Org] = r
@@ -103,9 +103,9 @@ func (m *Memory) forget(id haft.CallID) {
 	m.calls[id] = c
 }
 
-// makeRoom pushes out the organisation that was quiet for longest, if there are
+// evictOrg pushes out the organisation that was quiet for longest, if there are
 // too many.
-func (m *Memory) makeRoom() {
+func (m *Memory) evictOrg() {
 	if len(m.orgs) < defaultOrgs {
 		return
 	}
