@@ -139,7 +139,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
-	c.Retainer, c.Eraser = s.RetentionManager, s.Data
+	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
 	c.Render, c.ToolCalls = modelapi.RenderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
 	if c.Refused == nil {
@@ -156,8 +156,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
 		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
-		Agents:  c.Agents,
-		Version: c.Version, Logger: c.Logger,
+		Sandboxes: s.SandboxManager, Servers: s.ServerManager, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
 	})
 	if c.Ready == nil {
 		c.Ready = s.Healthy

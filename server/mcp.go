@@ -33,7 +33,8 @@ type MCPRef struct {
 // mcpServers are the operations on upstream MCP servers.
 func (a *api) mcpServers() {
 	s := a.s
-	m, ok := s.service.(haft.MCPServers)
+	m := s.cfg.MCPServers
+	ok := m != nil
 	g := a.group("mcp servers", haft.ServersRead, haft.ServersWrite).needs(ok, "MCP servers")
 	login := a.group("mcp servers", haft.ServersRead, haft.CallsWrite).needs(ok, "MCP servers")
 	const path = " /v1/mcp_servers/{server}"

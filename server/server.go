@@ -45,14 +45,16 @@ type Config struct {
 	// Events knows what happened. Nil means that only [haft.Watcher] does: then
 	// those of one call are looked for among all.
 	Events Events
-	// Sandboxes keeps sandbox configurations, Secrets stored variables, Keys API
+	// Sandboxes keeps sandbox configurations, MCPServers the servers whose tools are
+	// called, Secrets stored variables, Keys API
 	// keys, Webhooks where events are sent; Meter knows what was used. Nil means
 	// that there are none here.
-	Sandboxes haft.Sandboxes
-	Secrets   Secrets
-	Keys      Keys
-	Webhooks  haft.Webhooks
-	Meter     haft.Meter
+	Sandboxes  haft.Sandboxes
+	MCPServers haft.MCPServers
+	Secrets    Secrets
+	Keys       Keys
+	Webhooks   haft.Webhooks
+	Meter      haft.Meter
 	// Retainer knows how long calls are kept. Nil means that nobody here does.
 	Retainer haft.Retainer
 	// Eraser gives and takes what is kept of somebody. Nil means that nobody here does.

@@ -146,7 +146,8 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
-		Sandboxes: w.engine.Sandboxes, Meter: w.engine, Retainer: w.engine.Retainer, Eraser: w.engine.Data,
+		Sandboxes: w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
+		Eraser:  w.engine.Data,
 		Secrets: w.engine.Variables, Webhooks: hooks,
 		Keys: keyring{ring},
 		Wait: w.core.Wait, Policies: w.engine.Policies, Audit: w, Events: w.engine,

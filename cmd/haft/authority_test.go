@@ -122,7 +122,8 @@ func waysIn(t *testing.T, s *app.Server) []string {
 		list = append(list, r.Method+" "+r.Path)
 	}
 	list = append(list, s.HTTP.Patterns()...)
-	for pattern := range letta.New(s.API, letta.Config{}).Routes() {
+	for pattern := range letta.New(s.API, letta.Config{Sandboxes: s.SandboxManager,
+		Servers: s.ServerManager}).Routes() {
 		list = append(list, pattern)
 	}
 	var walk func(c *cobra.Command)
@@ -261,7 +262,7 @@ func TestAuthority_no_other_scope_opens_a_route(t *testing.T) {
 		others[a] = key(auth.Key{User: "mallory", Roles: roles, Scope: scope})
 	}
 	agent := key(auth.Key{User: "mallory", Agent: "ag_none", Roles: roles})
-	routes := letta.New(s.API, letta.Config{}).Routes()
+	routes := letta.New(s.API, letta.Config{Sandboxes: s.SandboxManager, Servers: s.ServerManager}).Routes()
 	for _, r := range s.HTTP.Routes() {
 		routes[r.Method+" "+r.Path] = r.Action
 	}

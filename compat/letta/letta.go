@@ -26,8 +26,11 @@ type Config struct {
 	// SourceTool is the name of the tool that runs source which is not kept; empty
 	// means that there is none.
 	SourceTool string
-	// Variables are those of the organisation.
+	// Variables are those of the organisation, Sandboxes its sandbox configurations and
+	// Servers its MCP servers. Routes of what is nil answer 501.
 	Variables Variables
+	Sandboxes haft.Sandboxes
+	Servers   haft.MCPServers
 	// Agents is held while an agent is read, changed and written. Nil means one of
 	// its own.
 	Agents sync.Locker
@@ -46,13 +49,11 @@ type Signature struct {
 
 // An API implements [server.API]. It is safe for concurrent use.
 type API struct {
-	service   haft.Service
-	servers   haft.MCPServers // nil if the service has none
-	sandboxes haft.Sandboxes  // nil if the service has none
-	cfg       Config
-	mux       *http.ServeMux
-	actions   map[string]haft.Action // by pattern
-	shape     *bounds.Shape          // of bodies
+	service haft.Service
+	cfg     Config
+	mux     *http.ServeMux
+	actions map[string]haft.Action // by pattern
+	shape   *bounds.Shape          // of bodies
 }
 
 var (
@@ -70,8 +71,6 @@ func New(service haft.Service, cfg Config) *API {
 	}
 	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{},
 		shape: bodyShape()}
-	d.servers, _ = service.(haft.MCPServers)
-	d.sandboxes, _ = service.(haft.Sandboxes)
 	for what, r := range d.routes() {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -177,9 +176,9 @@ func (d *API) routes() map[string]route {
 		"PATCH /agents/{agent}/tools/approval/{name}": {haft.AgentsWrite, d.toolApproval},
 		"POST /agents/{agent}/tools/{name}/run":       {haft.CallsWrite, d.runTool},
 	}
-	maps.Copy(all, requires(d.sandboxes != nil, "sandbox configurations", d.sandboxRoutes()))
+	maps.Copy(all, requires(d.cfg.Sandboxes != nil, "sandbox configurations", d.sandboxRoutes()))
 	maps.Copy(all, requires(d.cfg.Variables != nil, "stored variables", d.variableRoutes()))
-	maps.Copy(all, requires(d.servers != nil, "MCP servers", d.serverRoutes()))
+	maps.Copy(all, requires(d.cfg.Servers != nil, "MCP servers", d.serverRoutes()))
 	return all
 }
 

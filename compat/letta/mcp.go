@@ -139,13 +139,13 @@ func serverID(s haft.MCPServer) string { return digestID(serverWord, s.Org, s.ID
 // pathServer is the server that the path names, by id or, for old clients, by name.
 func (d *API) pathServer(ctx context.Context, q *request) (*haft.MCPServer, error) {
 	if name := q.PathValue("old"); name != "" {
-		return d.servers.MCPServer(ctx, q.who.Principal, serverName(name))
+		return d.cfg.Servers.MCPServer(ctx, q.who.Principal, serverName(name))
 	}
 	id := q.PathValue("server")
 	if _, _, err := readID(serverWord, "", id); err != nil {
 		return nil, err
 	}
-	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil || serverID(s) == id {
 			return &s, err
 		}
@@ -193,7 +193,7 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 	if err != nil {
 		return nil, err
 	}
-	old, err := d.servers.MCPServer(ctx, q.who.Principal, s.Name)
+	old, err := d.cfg.Servers.MCPServer(ctx, q.who.Principal, s.Name)
 	switch {
 	case err == nil && fresh:
 		return nil, conflict("there is an MCP server of that name")
@@ -204,7 +204,7 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 	case fresh:
 		s.If = haft.IfNone
 	}
-	change, err := d.servers.PutMCPServer(ctx, q.who.Principal, s)
+	change, err := d.cfg.Servers.PutMCPServer(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +232,7 @@ func inherit(s, old haft.MCPServer) haft.MCPServer {
 
 func (d *API) listServers(ctx context.Context, q *request) (any, error) {
 	list := []wireServer{}
-	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
@@ -290,7 +290,7 @@ func (d *API) mergeServer(ctx context.Context, q *request, w wireServer, isOld b
 			next.Headers = told.Headers
 		}
 	}
-	change, err := d.servers.PutMCPServer(ctx, q.who.Principal, next)
+	change, err := d.cfg.Servers.PutMCPServer(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
@@ -298,14 +298,14 @@ func (d *API) mergeServer(ctx context.Context, q *request, w wireServer, isOld b
 }
 
 func (d *API) deleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	return nothing{}, d.servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
+	return nothing{}, d.cfg.Servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
 }
 
 // refreshServer lists the tools of a server again. What is new or says something
 // else than before waits for a person: a server may have been looked at because of
 // what it said then.
 func (d *API) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	change, err := d.servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
+	change, err := d.cfg.Servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
 	if err != nil {
 		return nil, err
 	}

@@ -11,7 +11,7 @@ import (
 // oldServers lists the servers by name, as clients before 1.0 want it.
 func (d *API) oldServers(ctx context.Context, q *request) (any, error) {
 	list := map[string]wireServer{}
-	for s, err := range d.servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}

@@ -139,10 +139,10 @@ func (d *API) pathConfig(ctx context.Context, q *request) (*haft.SandboxConfig, 
 	if _, _, err := readID(sandboxWord, "", id); err != nil {
 		return nil, err
 	}
-	if d.sandboxes == nil {
+	if d.cfg.Sandboxes == nil {
 		return nil, missing("sandbox configurations")
 	}
-	for c, err := range d.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
+	for c, err := range d.cfg.Sandboxes.SandboxConfigs(ctx, q.who.Principal) {
 		if err != nil || configID(c) == id {
 			return &c, err
 		}
@@ -183,7 +183,7 @@ func (d *API) defaultE2B(ctx context.Context, q *request) (any, error) {
 // of one that there is.
 func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
 	next := haft.SandboxConfig{Type: typ, If: haft.IfNone}
-	switch old, err := d.sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
+	switch old, err := d.cfg.Sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
 	case err == nil && w == nil:
 		return showConfig(*old), nil
 	case err == nil:
@@ -197,7 +197,7 @@ func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w
 			return nil, err
 		}
 	}
-	stored, err := d.sandboxes.PutSandboxConfig(ctx, q.who.Principal, next)
+	stored, err := d.cfg.Sandboxes.PutSandboxConfig(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
@@ -218,7 +218,7 @@ func (d *API) updateConfig(ctx context.Context, q *request, b configBody) (any, 
 }
 
 func (d *API) deleteConfig(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
-	return nothing{}, d.sandboxes.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
+	return nothing{}, d.cfg.Sandboxes.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
 }
 
 func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
@@ -234,7 +234,7 @@ func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	var all []item[wireConfig]
-	for c, err := range d.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
+	for c, err := range d.cfg.Sandboxes.SandboxConfigs(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}

@@ -140,7 +140,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 		},
 	}, engine.Config{Sandboxes: sandboxes}, service.Config{})
 	api := letta.New(w.engine, letta.Config{
-		SourceTool: "run_code", Variables: w, Version: "1",
+		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string) (*letta.Signature, error) {
 			name, parameters, err := signature(source)
 			if err != nil {

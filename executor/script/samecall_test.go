@@ -15,21 +15,21 @@ import (
 // notTold are the fields of a request that the harness is not told, with why two requests
 // that differ in them may share a preloaded cell.
 var notTold = map[string]string{
-	"Digest":    "names the version, whose source is compared",
-	"Principal": "is for built-in tools and MCP servers",
-	"Stored":    "decides whether the source is kept, and not what runs",
-	"Server":    "is for MCP servers",
-	"Origin":    "is for MCP servers",
-	"Bound":     "says which variables are placeholders; those are in Env",
-	"Secrets":   "is for MCP servers",
-	"Limits":    "are compared as the provider fills them in",
-	"Outlet":    "is used by this process; whether there is a network is compared",
-	"Egress":    "is for built-in tools",
-	"Returns":   "is used after the run",
-	"Output":    "is used after the run",
-	"Stdout":    "is used by this process",
-	"Stderr":    "is used by this process",
-	"Progress":  "is used by this process",
+	"Digest":      "names the version, whose source is compared",
+	"Principal":   "is for built-in tools and MCP servers",
+	"Stored":      "decides whether the source is kept, and not what runs",
+	"Server":      "is for MCP servers",
+	"Origin":      "is for MCP servers",
+	"Bound":       "says which variables are placeholders; those are in Env",
+	"Secrets":     "is for MCP servers",
+	"Limits":      "are compared as the provider fills them in",
+	"ServeEgress": "is used by this process; whether there is a network is compared",
+	"Egress":      "is for built-in tools",
+	"Returns":     "is used after the run",
+	"Output":      "is used after the run",
+	"Stdout":      "is used by this process",
+	"Stderr":      "is used by this process",
+	"Progress":    "is used by this process",
 }
 
 // TestSameCall_looks_at_every_field: whoever adds a field to a request says here whether

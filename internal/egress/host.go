@@ -15,7 +15,7 @@ const maxName = 253
 
 // The reasons why a name is not one. They never repeat the name.
 var (
-	errNoName   = errors.New("the host is empty or too long")
+	errNoName   = errors.New("the host must be a name of 1 to 253 characters")
 	errBadName  = errors.New("the host has characters that no name has")
 	errNumeric  = errors.New("the host is an address in disguise; write addresses as 192.0.2.1 or [2001:db8::1]")
 	errZone     = errors.New("the address has a zone")
