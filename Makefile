@@ -68,10 +68,11 @@ test: ## set up and run the tests
 .PHONY: suites
 suites: # the first tier; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	@# Three packages at once: many tests wait for processes more than they compute.
-	$(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$')
-	@echo "the command's scripts start hundreds of processes, each of which the race detector would start slowly: without it"
-	$(TEST) ./cmd/haft
+	@# The command's scripts start hundreds of processes, each of which the race detector would start slowly, and wait
+	@# for them: they run without it, beside the packages. So does the root package, which reads all sources.
+	$(TEST) . ./cmd/haft & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
+	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
+	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
 	@mkdir -p $(VERDICTS)
@@ -107,6 +108,10 @@ soak: ## kill, pause and starve real servers, and check every accepted call
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)
+
+.PHONY: mutate
+mutate: ## turn off the refusals of PKG one by one, and print those that no test notices
+	$(GO) run ./scripts/mutate -run '$(RUN)' $(PKG)
 
 .PHONY: fixture
 fixture: build ## keep a store of this version, as NAME, that later ones have to open
