@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/app"
@@ -234,5 +235,20 @@ func TestOpenServer_keys_beside_a_database(t *testing.T) {
 			tt.want != "" && !strings.Contains(haft.MessageOf(err), tt.want) {
 			t.Errorf("OpenServer: %v, want %q", err, tt.want)
 		}
+	}
+}
+
+// A restore is refused while a server uses the database.
+func TestRestore_beside_a_server(t *testing.T) {
+	var cfg app.ServerConfig
+	cfg.Data, cfg.Database, cfg.Sandbox = t.TempDir(), storetest.Postgres(t), "process"
+	cfg.Engine.Beat = 50 * time.Millisecond
+	s, err := app.OpenServer(t.Context(), cfg)
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	err = app.Restore(t.Context(), cfg.ServiceConfig, haft.Principal{Org: "local"},
+		func(datadir.Loss) (bool, error) { return true, nil })
+	if haft.CodeOf(err) != haft.CodeConflict {
+		t.Errorf("Restore beside a server: %v, want a conflict", err)
 	}
 }

@@ -92,24 +92,44 @@ func (d *Dir) restoreKeys(ctx context.Context, p haft.Principal,
 	return true, d.replaceKeys(ctx, list)
 }
 
-// aliveFor is how long a process that shares the database counts as alive.
-const aliveFor = 30 * time.Second
+// A server that shares the database counts up its row every few seconds, and removes it when it stops. The row of a
+// server that crashed stays, and its count stands still: watchFor is how long it has to, and watchEvery how often it is
+// read.
+const (
+	watchFor   = 20 * time.Second
+	watchEvery = 500 * time.Millisecond
+)
 
 // unused returns an error if a server uses the database. SQLite is locked when it is opened.
 func (d *Dir) unused(ctx context.Context) error {
 	if !d.Store.Shared() {
 		return nil
 	}
-	alive, err := d.Store.Alive(ctx, time.Now().Add(-aliveFor))
-	if err != nil {
+	before, err := d.Store.Beats(ctx)
+	if err != nil || len(before) == 0 {
 		return err
 	}
-	if alive {
-		return &haft.Error{Code: haft.CodeConflict,
-			Message: "a haft server is using this database: stop every one of them, and wait 30 seconds after one " +
-				"that crashed"}
+	tick, end := time.NewTicker(watchEvery), time.After(watchFor)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-end:
+			return nil
+		case <-tick.C:
+		}
+		now, err := d.Store.Beats(ctx)
+		if err != nil {
+			return err
+		}
+		for owner, count := range now {
+			if was, ok := before[owner]; !ok || was != count {
+				return &haft.Error{Code: haft.CodeConflict,
+					Message: "a haft server is using this database: stop every one of them"}
+			}
+		}
 	}
-	return nil
 }
 
 // restoredEntry is the entry of the audit about an accepted loss of files.

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"haft/internal/audit"
 )
@@ -171,10 +170,4 @@ func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.H
 		return nil, fmt.Errorf("look for signed entries: %w", err)
 	}
 	return found, nil
-}
-
-// Alive reports whether a process has said since a time that it lives.
-func (s *Store) Alive(ctx context.Context, since time.Time) (bool, error) {
-	return value[bool](ctx, s, "look for processes that live",
-		unlogged("SELECT EXISTS (SELECT 1 FROM processes WHERE beat >= $1)"), micros(since))
 }
