@@ -211,11 +211,8 @@ func retentionFlags(r *haft.Retention, prefix string) []flag {
 
 // setRetention sets how long calls are kept if a flag says so, and shows it.
 func setRetention(ctx context.Context, s *session, org string, r haft.Retention) error {
-	var k *haft.Kept
-	var err error
-	if r == (haft.Retention{}) {
-		k, err = s.Retention(ctx, s.p, org)
-	} else {
+	k, err := s.Retention(ctx, s.p, org)
+	if err == nil && r != (haft.Retention{}) {
 		k, err = s.SetRetention(ctx, s.p, org, r)
 	}
 	if err != nil {
