@@ -69,6 +69,31 @@ func TestPruneCalls(t *testing.T) {
 	}
 }
 
+// Of two servers that nobody gave a name, one prunes at a time.
+func TestPruneCalls_one_server_at_a_time(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	other := service.New(w.Engine, engine.Parts{Store: w.store, Registry: w.registry}, service.Config{}).Retainer
+	left := func(prune *service.RetentionManager) int64 {
+		t.Helper()
+		if _, err := prune.PruneCalls(t.Context(), 100, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		k, err := w.Retention(t.Context(), admin("o"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Calls
+	}
+	left(w.RetentionManager) // which has it for a minute
+	made(t, w, "o", haft.StatusDenied, 10, 8*24*time.Hour)
+	if n := left(other); n != 10 {
+		t.Errorf("the other server pruned too: %d calls left, want 10", n)
+	}
+	if n := left(w.RetentionManager); n != 0 {
+		t.Errorf("the first server left %d calls", n)
+	}
+}
+
 // Calls that stay, more than a round gets through, keep neither those behind them nor other
 // organisations from being pruned.
 func TestPruneCalls_behind_those_that_stay(t *testing.T) {

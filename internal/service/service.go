@@ -8,6 +8,7 @@ package service
 
 import (
 	"context"
+	"crypto/rand"
 	"iter"
 	"log/slog"
 	"time"
@@ -27,7 +28,7 @@ const page = 100
 
 // Config has the settings of a service. The zero value is useful.
 type Config struct {
-	// Owner names this process where several share a store.
+	// Owner names this process where several share a store; empty makes a name up.
 	Owner string
 	// Rules say who may do what.
 	Rules authority.Rules
@@ -53,6 +54,9 @@ type Config struct {
 
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
+	if c.Owner == "" {
+		c.Owner = "p_" + rand.Text()
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
