@@ -221,6 +221,10 @@ func (o *operator) readStop(ctx context.Context) error {
 // organisation, or of all if it is empty, decided again. This is the one place that every
 // change of permissions passes.
 func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind string, body any) error {
+	if !takesNothing(kind) { // first: the change is made, and to write of it may take a while, or fail
+		pm.rules.forget(org)
+		pm.sandboxes.forget(org)
+	}
 	raw, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("encode an entry of the audit: %w", err)

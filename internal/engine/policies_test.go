@@ -42,6 +42,20 @@ func TestPolicies_are_kept_by_organisation(t *testing.T) {
 	}
 }
 
+// TestPolicies_are_forgotten_first: a policy that is kept holds, even if the audit cannot be told of it.
+func TestPolicies_are_forgotten_first(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	before, err := w.Rules(t.Context(), "a")
+	check(t, err)
+	check(t, second(w.store.PutPolicy(t.Context(), "a", haft.PolicyText{Text: []byte(allowAll)}, "root")))
+	if err := w.Log(t.Context(), admin("a"), "a", "policy.put", func() {}); err == nil {
+		t.Error("a function was written to the audit")
+	}
+	if after, err := w.Rules(t.Context(), "a"); err != nil || after == before {
+		t.Errorf("the policy of before holds, %v", err)
+	}
+}
+
 // TestRates_are_those_of_the_owner: keys without a user have a rate each, of the tool
 // and of rules that count by user.
 func TestRates_are_those_of_the_owner(t *testing.T) {
