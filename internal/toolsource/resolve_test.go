@@ -56,10 +56,10 @@ func install(t testing.TB, pydantic bool, packages map[string]string) *app.App {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	python, from := "", ""
 	if pydantic {
-		found, err := filepath.Glob("../.haft/testenv/lib/python3.*/site-packages")
+		found, err := filepath.Glob("../../.haft/testenv/lib/python3.*/site-packages")
 		if err == nil && len(found) == 1 {
 			from = found[0]
-			python, err = filepath.EvalSymlinks("../.haft/testenv/bin/python")
+			python, err = filepath.EvalSymlinks("../../.haft/testenv/bin/python")
 		}
 		if err != nil || from == "" {
 			skiptest.Lacking(t, "pydantic", "the environment of real packages is missing: run scripts/setup test")
