@@ -137,8 +137,9 @@ func (k *Keeper) Close() error {
 	return k.out.close()
 }
 
-// tries is how often a keeper begins again because another server was faster.
-const tries = 8
+// tries is how often a keeper begins again because another server was faster, for some
+// seconds in all. Each time, that server has signed, so the servers together never stand still.
+const tries = 64
 
 // Sign signs every chain that has grown, and writes the file of the heads. It signs
 // nothing if the database does not continue what was signed last.
