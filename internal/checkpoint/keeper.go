@@ -147,14 +147,11 @@ func (k *Keeper) Sign(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	// Servers that sign at the same time wait for different times.
-	apart := haft.Backoff{Tries: tries, Initial: haft.Millis(2 * time.Millisecond),
+	apart := haft.Backoff{Tries: haft.MaxTries, Initial: haft.Millis(2 * time.Millisecond),
 		Max: haft.Millis(200 * time.Millisecond)}
 	err := k.sign(ctx)
-	for try := 1; raced(err); try++ {
-		wait, again := apart.Wait(try, rand.Float64())
-		if !again {
-			break
-		}
+	for try := 1; raced(err) && try < tries; try++ {
+		wait, _ := apart.Wait(min(try, haft.MaxTries-1), rand.Float64())
 		select {
 		case <-time.After(wait):
 		case <-ctx.Done():
