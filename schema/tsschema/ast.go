@@ -1,5 +1,7 @@
 package tsschema
 
+import "haft/internal/javascript"
+
 // op says what a type is made of.
 type op uint8
 
@@ -110,7 +112,7 @@ type file struct {
 	functions     []*function
 	types         map[string]*decl
 	vars          map[string]*constVar
-	parser        *parser           // reads the values of vars
+	source        *javascript.Source
 	copiedMembers int               // properties of schemas that went into others
 	imports       map[string]string // name → module
 	aliases       []alias           // export { a as b }

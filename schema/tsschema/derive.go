@@ -75,9 +75,7 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 	if len(found) > 0 {
 		return nil, joined(src, found, "")
 	}
-	p := &parser{source: scanned, tokens: scanned.Tokens}
-	f := p.module()
-	p.typedefs(f)
+	f := readModule(scanned)
 	for _, fn := range f.functions {
 		if fn.name == "" {
 			fn.name = config.DefaultName

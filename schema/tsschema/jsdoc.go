@@ -30,22 +30,22 @@ type tag struct {
 
 // docBefore returns the comment before token i: the last /** */ that stands
 // there, or for members also the // lines directly above.
-func (p *parser) docBefore(i int, member bool) *doc {
-	t := p.tokenAt(i)
+func (c *cursor) docBefore(i int, member bool) *doc {
+	t := c.tokenAt(i)
 	var lines []string
 	for k := t.AfterComments - 1; k >= t.FirstComment; k-- {
-		c := p.source.Comments[k]
-		text := p.source.Text[c.From:c.To]
+		note := c.source.Comments[k]
+		text := c.source.Text[note.From:note.To]
 		switch {
 		case strings.HasPrefix(text, "/**") && len(text) > 4:
 			if len(lines) > 0 {
 				k = t.FirstComment
 				continue
 			}
-			if d := p.parseDoc(c); member || d.find("typedef") == nil && d.find("callback") == nil {
+			if d := parseDoc(c.source, note); member || d.find("typedef") == nil && d.find("callback") == nil {
 				return d
 			}
-		case member && strings.HasPrefix(text, "//") && !p.trails(c.From):
+		case member && strings.HasPrefix(text, "//") && !trails(c.source.Text, note.From):
 			lines = append(lines, strings.TrimSpace(strings.TrimLeft(text, "/")))
 		}
 	}
@@ -63,8 +63,8 @@ func noteDoc(at int, lines []string) *doc {
 }
 
 // trails reports whether code stands before the comment on its line.
-func (p *parser) trails(from int) bool {
-	line := p.source.Text[strings.LastIndexAny(p.source.Text[:from], "\r\n")+1 : from]
+func trails(text string, from int) bool {
+	line := text[strings.LastIndexAny(text[:from], "\r\n")+1 : from]
 	return strings.TrimSpace(line) != ""
 }
 
@@ -72,16 +72,15 @@ func (p *parser) trails(from int) bool {
 const maxMemberLine = 1000
 
 // trailingNote returns the // comment at the end of the line of a member.
-func (p *parser) trailingNote(at int) *doc {
-	src := p.source.Text
-	next, _ := slices.BinarySearchFunc(p.source.Comments, at,
+func trailingNote(s *javascript.Source, at int) *doc {
+	next, _ := slices.BinarySearchFunc(s.Comments, at,
 		func(c javascript.Comment, at int) int { return c.From - at })
-	if next == len(p.source.Comments) || p.source.Comments[next].From > at+maxMemberLine {
+	if next == len(s.Comments) || s.Comments[next].From > at+maxMemberLine {
 		return nil
 	}
-	c := p.source.Comments[next]
-	text := src[c.From:c.To]
-	between := src[at:c.From]
+	c := s.Comments[next]
+	text := s.Text[c.From:c.To]
+	between := s.Text[at:c.From]
 	if !strings.HasPrefix(text, "//") || strings.ContainsAny(between, "\r\n") ||
 		strings.ContainsAny(strings.TrimRight(between, " \t;,"), ";,{") {
 		return nil
@@ -113,8 +112,8 @@ func blank(comment string) string {
 const maxTags = 1000
 
 // parseDoc reads a /** */ comment.
-func (p *parser) parseDoc(c javascript.Comment) *doc {
-	text, base := blank(p.source.Text[c.From:c.To-2]), c.From
+func parseDoc(s *javascript.Source, c javascript.Comment) *doc {
+	text, base := blank(s.Text[c.From:c.To-2]), c.From
 	d := &doc{at: c.From}
 	starts := tagStarts(text)
 	starts = starts[:min(len(starts), maxTags)]
@@ -220,22 +219,24 @@ func (t *tag) readType(text string, i, base int) int {
 		return len(text)
 	}
 	end := l.Tokens[0].Match
-	p := &parser{source: l, tokens: append(l.Tokens[1:end:end],
-		javascript.Token{From: l.Tokens[end].From, To: l.Tokens[end].From, Match: -1}), jsdoc: true}
-	for k := range p.tokens { // brackets count from the first token of the type
-		p.tokens[k].Match = max(p.tokens[k].Match-1, -1)
+	c := &cursor{source: l, tokens: append(l.Tokens[1:end:end],
+		javascript.Token{From: l.Tokens[end].From, To: l.Tokens[end].From, Match: -1})}
+	for k := range c.tokens { // brackets count from the first token of the type
+		c.tokens[k].Match = max(c.tokens[k].Match-1, -1)
 	}
-	rest := p.accept("...")
-	t.typ = p.typ()
-	if p.err == nil && p.peek().Kind != javascript.EOF {
-		p.fail("the type does not end here")
+	types := newExprReader(c).types
+	types.jsdoc = true
+	rest := c.accept("...")
+	t.typ = types.typ()
+	if c.err == nil && c.peek().Kind != javascript.EOF {
+		c.fail("the type does not end here")
 	}
 	if rest {
 		t.typ = &node{op: oArray, at: t.typ.at, kids: []*node{t.typ}}
 	}
-	t.optional = p.optional
-	if p.err != nil {
-		t.typErr = &problem{base + p.err.at, p.err.message}
+	t.optional = types.optional
+	if c.err != nil {
+		t.typErr = &problem{base + c.err.at, c.err.message}
 	}
 	shift(t.typ, base)
 	return l.Tokens[end].To
@@ -288,8 +289,8 @@ func (t *tag) readName(rest string) {
 // defaultOf reads a default written in a comment: JSON-like, or else a text.
 func defaultOf(text string) *defaultValue {
 	if l, bad := javascript.Lex(text, 0); bad == nil {
-		p := &parser{source: l, tokens: l.Tokens}
-		if v, ok := p.constant(); ok && p.peek().Kind == javascript.EOF {
+		c := &cursor{source: l, tokens: l.Tokens}
+		if v, ok := newExprReader(c).constant(); ok && c.peek().Kind == javascript.EOF {
 			return &defaultValue{v, true}
 		}
 	}

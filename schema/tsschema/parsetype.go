@@ -8,96 +8,110 @@ import (
 	"haft/internal/javascript"
 )
 
+// maxTypeDepth bounds how deep types, values and schemas are nested.
+const maxTypeDepth = 64
+
+// A typeReader reads types and the parameters of functions.
+type typeReader struct {
+	c     *cursor
+	exprs *exprReader // reads default values
+	depth int
+	// noConditional is set where "extends" does not begin a conditional type.
+	noConditional bool
+	// jsdoc accepts the types of JSDoc; optional is set by its "string=".
+	jsdoc, optional bool
+}
+
 // typ reads a type.
-func (p *parser) typ() *node { return p.nested(p.wholeType) }
+func (r *typeReader) typ() *node { return r.nested(r.wholeType) }
 
 // nested reads a type that stands within others.
-func (p *parser) nested(read func() *node) *node {
-	p.depth++
-	defer func() { p.depth-- }()
-	if p.depth > maxTypeDepth {
-		p.fail("types are nested deeper than " + itoa(maxTypeDepth))
-		return refused(p.at(), "")
+func (r *typeReader) nested(read func() *node) *node {
+	r.depth++
+	defer func() { r.depth-- }()
+	if r.depth > maxTypeDepth {
+		r.c.fail("types are nested deeper than " + itoa(maxTypeDepth))
+		return refused(r.c.at(), "")
 	}
 	return read()
 }
 
 // wholeType reads a type with the operators that bind least.
-func (p *parser) wholeType() *node {
-	at := p.at()
-	if f := p.functionType(); f != nil {
+func (r *typeReader) wholeType() *node {
+	at := r.c.at()
+	if f := r.functionType(); f != nil {
 		return f
 	}
-	t := p.union()
-	if p.is("extends") && !p.peek().NewLine && !p.noConditional {
-		p.next()
-		p.typeWith(true)
-		p.expect("?")
-		p.typ()
-		p.expect(":")
-		p.typ()
+	t := r.union()
+	if r.c.is("extends") && !r.c.peek().NewLine && !r.noConditional {
+		r.c.next()
+		r.typeWith(true)
+		r.c.expect("?")
+		r.typ()
+		r.c.expect(":")
+		r.typ()
 		return refused(at, "a conditional type has no schema: write the type that it comes to")
 	}
-	if p.is("is") && !p.peek().NewLine && t.op == oName { // x is string
-		p.next()
-		p.typ()
+	if r.c.is("is") && !r.c.peek().NewLine && t.op == oName { // x is string
+		r.c.next()
+		r.typ()
 		return &node{op: oName, at: at, name: "boolean"}
 	}
 	return t
 }
 
 // typeWith reads a type in which "extends" begins a conditional type, or does not.
-func (p *parser) typeWith(noConditional bool) *node {
-	saved := p.noConditional
-	p.noConditional = noConditional
-	t := p.typ()
-	p.noConditional = saved
+func (r *typeReader) typeWith(noConditional bool) *node {
+	saved := r.noConditional
+	r.noConditional = noConditional
+	t := r.typ()
+	r.noConditional = saved
 	return t
 }
 
 // functionType reads (a: T) => R, new () => R and <T>() => R, or returns nil.
-func (p *parser) functionType() *node {
-	at := p.at()
-	isNew := p.is("new") || p.is("abstract") && p.textAt(p.i+1) == "new"
-	open := p.i
-	if !isNew && p.is("<") {
-		p.typeParams()
-		if p.is("(") {
-			open = p.i
+func (r *typeReader) functionType() *node {
+	at := r.c.at()
+	isNew := r.c.is("new") || r.c.is("abstract") && r.c.textAt(r.c.i+1) == "new"
+	open := r.c.i
+	if !isNew && r.c.is("<") {
+		r.typeParams()
+		if r.c.is("(") {
+			open = r.c.i
 		}
 	}
-	if !isNew && !(p.textAt(open) == "(" && p.kindAt(open) == javascript.Punct &&
-		p.textAt(p.tokens[open].Match+1) == "=>") {
+	if !isNew && !(r.c.textAt(open) == "(" && r.c.kindAt(open) == javascript.Punct &&
+		r.c.textAt(r.c.tokens[open].Match+1) == "=>") {
 		return nil
 	}
-	for isNew && !p.is("(") && !p.is("<") && p.err == nil {
-		p.next()
+	for isNew && !r.c.is("(") && !r.c.is("<") && r.c.err == nil {
+		r.c.next()
 	}
-	if p.is("<") {
-		p.typeParams()
+	if r.c.is("<") {
+		r.typeParams()
 	}
-	f := &node{op: oFunction, at: at, params: p.params()}
-	p.expect("=>")
-	f.result = p.typ()
+	f := &node{op: oFunction, at: at, params: r.params()}
+	r.c.expect("=>")
+	f.result = r.typ()
 	return f
 }
 
 // union reads alternatives.
-func (p *parser) union() *node {
-	return p.chain("|", oUnion, func() *node { return p.chain("&", oIntersection, p.prefix) })
+func (r *typeReader) union() *node {
+	return r.chain("|", oUnion, func() *node { return r.chain("&", oIntersection, r.prefix) })
 }
 
 // chain reads operands between operators.
-func (p *parser) chain(operator string, o op, operand func() *node) *node {
-	at := p.at()
-	p.accept(operator)
+func (r *typeReader) chain(operator string, o op, operand func() *node) *node {
+	at := r.c.at()
+	r.c.accept(operator)
 	first := operand()
-	if !p.is(operator) {
+	if !r.c.is(operator) {
 		return first
 	}
 	n := &node{op: o, at: at, kids: []*node{first}}
-	for p.accept(operator) {
-		if f := p.functionType(); f != nil {
+	for r.c.accept(operator) {
+		if f := r.functionType(); f != nil {
 			n.kids = append(n.kids, f)
 			continue
 		}
@@ -107,268 +121,251 @@ func (p *parser) chain(operator string, o op, operand func() *node) *node {
 }
 
 // prefix reads keyof, readonly, unique, infer and typeof before a type.
-func (p *parser) prefix() *node { return p.nested(p.prefixed) }
+func (r *typeReader) prefix() *node { return r.nested(r.prefixed) }
 
-func (p *parser) prefixed() *node {
-	at := p.at()
-	if p.peek().Kind == javascript.Ident && p.startsType(p.i+1) {
-		switch p.text() {
+func (r *typeReader) prefixed() *node {
+	at := r.c.at()
+	if r.c.peek().Kind == javascript.Ident && r.c.startsType(r.c.i+1) {
+		switch r.c.text() {
 		case "keyof":
-			p.next()
-			return &node{op: oKeyof, at: at, kids: []*node{p.prefix()}}
+			r.c.next()
+			return &node{op: oKeyof, at: at, kids: []*node{r.prefix()}}
 		case "readonly":
-			p.next()
-			return p.prefix()
+			r.c.next()
+			return r.prefix()
 		case "unique", "asserts":
-			p.next()
-			p.prefix()
+			r.c.next()
+			r.prefix()
 			return refused(at, "a symbol is not JSON")
 		case "infer":
-			p.next()
-			p.next()
+			r.c.next()
+			r.c.next()
 			return refused(at, "infer has no schema: write the type that it comes to")
 		case "typeof":
-			p.next()
-			return p.suffix(p.typeofType())
+			r.c.next()
+			return r.suffix(r.typeofType())
 		}
 	}
-	if p.jsdoc && (p.is("?") || p.is("!")) {
-		return p.nullable(at)
+	if r.jsdoc && (r.c.is("?") || r.c.is("!")) {
+		return r.nullable(at)
 	}
-	return p.postfix()
+	return r.postfix()
 }
 
 // typeofType reads what follows typeof.
-func (p *parser) typeofType() *node {
-	if p.is("import") || p.peek().Kind != javascript.Ident {
-		at := p.at()
-		p.primary()
+func (r *typeReader) typeofType() *node {
+	if r.c.is("import") || r.c.peek().Kind != javascript.Ident {
+		at := r.c.at()
+		r.primary()
 		return refused(at, "typeof has no schema here: declare a type and use its name")
 	}
-	n := p.typeofName()
-	if p.is("<") && !p.peek().NewLine {
-		p.typeArgs()
+	n := r.exprs.typeofName()
+	if r.c.is("<") && !r.c.peek().NewLine {
+		r.typeArgs()
 	}
 	return n
 }
 
 // nullable reads the ?T and !T of JSDoc.
-func (p *parser) nullable(at int) *node {
-	mark := p.text()
-	p.next()
-	if mark == "?" && !p.startsType(p.i) {
+func (r *typeReader) nullable(at int) *node {
+	mark := r.c.text()
+	r.c.next()
+	if mark == "?" && !r.c.startsType(r.c.i) {
 		return &node{op: oName, at: at, name: "unknown"}
 	}
-	t := p.prefix()
+	t := r.prefix()
 	if mark == "!" {
 		return t
 	}
 	return &node{op: oUnion, at: at, kids: []*node{t, {op: oLiteral, at: at}}}
 }
 
-// startsType reports whether a type can begin at token i.
-func (p *parser) startsType(i int) bool {
-	switch p.kindAt(i) {
-	case javascript.Ident:
-		w := p.textAt(i)
-		return w != "extends" && w != "is"
-	case javascript.String, javascript.Number, javascript.Template, javascript.TemplateHead:
-		return true
-	case javascript.Punct:
-		switch p.textAt(i) {
-		case "(", "[", "{", "-":
-			return true
-		}
-	}
-	return false
-}
-
 // postfix reads the [] and ["a"] after a type.
-func (p *parser) postfix() *node { return p.suffix(p.primary()) }
+func (r *typeReader) postfix() *node { return r.suffix(r.primary()) }
 
 // suffix reads them after the type that is given.
-func (p *parser) suffix(t *node) *node {
-	for p.err == nil && !p.peek().NewLine && p.is("[") {
-		at := p.at()
-		p.next()
-		if p.accept("]") {
+func (r *typeReader) suffix(t *node) *node {
+	for r.c.err == nil && !r.c.peek().NewLine && r.c.is("[") {
+		at := r.c.at()
+		r.c.next()
+		if r.c.accept("]") {
 			t = &node{op: oArray, at: t.at, kids: []*node{t}}
 			continue
 		}
-		t = &node{op: oIndexed, at: at, kids: []*node{t, p.typ()}}
-		p.expect("]")
+		t = &node{op: oIndexed, at: at, kids: []*node{t, r.typ()}}
+		r.c.expect("]")
 	}
-	for p.jsdoc && (p.is("=") || p.is("!") || p.is("?")) { // string=, of JSDoc
-		p.optional = p.optional || p.is("=")
-		p.next()
+	for r.jsdoc && (r.c.is("=") || r.c.is("!") || r.c.is("?")) { // string=, of JSDoc
+		r.optional = r.optional || r.c.is("=")
+		r.c.next()
 	}
 	return t
 }
 
 // primary reads a type without operators.
-func (p *parser) primary() *node {
-	at := p.at()
-	switch t := p.peek(); t.Kind {
+func (r *typeReader) primary() *node {
+	at := r.c.at()
+	switch t := r.c.peek(); t.Kind {
 	case javascript.String:
-		p.next()
-		return &node{op: oLiteral, at: at, value: unquote(p.source.TextOf(t))}
+		r.c.next()
+		return &node{op: oLiteral, at: at, value: unquote(r.c.source.TextOf(t))}
 	case javascript.Number:
-		p.next()
-		return p.numberType(at, p.source.TextOf(t))
+		r.c.next()
+		return r.numberType(at, r.c.source.TextOf(t))
 	case javascript.Template:
-		p.next()
-		s := p.source.TextOf(t)
+		r.c.next()
+		s := r.c.source.TextOf(t)
 		return &node{op: oLiteral, at: at, value: unescape(s[1 : len(s)-1])}
 	case javascript.TemplateHead:
-		return p.templateType()
+		return r.templateType()
 	case javascript.Ident:
-		return p.nameType()
+		return r.nameType()
 	}
-	switch p.text() {
+	switch r.c.text() {
 	case "-":
-		p.next()
-		text := p.text()
-		p.next()
-		return p.numberType(at, "-"+text)
+		r.c.next()
+		text := r.c.text()
+		r.c.next()
+		return r.numberType(at, "-"+text)
 	case "(":
-		p.next()
-		t := p.typeWith(false)
-		p.expect(")")
+		r.c.next()
+		t := r.typeWith(false)
+		r.c.expect(")")
 		return t
 	case "[":
-		return p.tupleType()
+		return r.tupleType()
 	case "{":
-		return p.objectType()
+		return r.objectType()
 	case "*":
-		if p.jsdoc {
-			p.next()
+		if r.jsdoc {
+			r.c.next()
 			return &node{op: oName, at: at, name: "any"}
 		}
 	}
-	p.fail("a type is expected here")
-	return refused(p.at(), "")
+	r.c.fail("a type is expected here")
+	return refused(r.c.at(), "")
 }
 
 // numberType makes a literal type of a number.
-func (p *parser) numberType(at int, text string) *node {
+func (r *typeReader) numberType(at int, text string) *node {
 	if strings.HasSuffix(text, "n") && !strings.HasPrefix(text, "0x") {
 		text = strings.TrimSuffix(text, "n")
 	}
 	n, ok := jsonNumber(text)
 	if !ok {
-		p.fail("a number is expected here")
+		r.c.fail("a number is expected here")
 	}
 	return &node{op: oLiteral, at: at, value: n}
 }
 
 // templateType reads `a${T}b`.
-func (p *parser) templateType() *node {
-	n := &node{op: oTemplate, at: p.at()}
-	for p.err == nil {
-		t := p.peek()
-		text := p.source.TextOf(t)
-		p.next()
+func (r *typeReader) templateType() *node {
+	n := &node{op: oTemplate, at: r.c.at()}
+	for r.c.err == nil {
+		t := r.c.peek()
+		text := r.c.source.TextOf(t)
+		r.c.next()
 		if t.Kind == javascript.TemplateTail {
 			n.texts = append(n.texts, unescape(text[1:len(text)-1]))
 			return n
 		}
 		n.texts = append(n.texts, unescape(text[1:len(text)-2]))
-		n.kids = append(n.kids, p.typ())
-		if k := p.peek().Kind; k != javascript.TemplateMiddle && k != javascript.TemplateTail {
-			p.fail("the substitution does not end here")
+		n.kids = append(n.kids, r.typ())
+		if k := r.c.peek().Kind; k != javascript.TemplateMiddle && k != javascript.TemplateTail {
+			r.c.fail("the substitution does not end here")
 		}
 	}
 	return n
 }
 
 // nameType reads a name with its arguments.
-func (p *parser) nameType() *node {
-	at := p.at()
-	name := p.text()
-	p.next()
+func (r *typeReader) nameType() *node {
+	at := r.c.at()
+	name := r.c.text()
+	r.c.next()
 	switch {
 	case name == "true" || name == "false":
 		return &node{op: oLiteral, at: at, value: name == "true"}
 	case name == "null":
 		return &node{op: oLiteral, at: at}
-	case name == "import" && p.is("("):
-		return p.importType(at)
-	case p.jsdoc && strings.EqualFold(name, "function") && p.is("("):
-		p.skipGroup()
-		if p.accept(":") {
-			p.typ()
+	case name == "import" && r.c.is("("):
+		return r.importType(at)
+	case r.jsdoc && strings.EqualFold(name, "function") && r.c.is("("):
+		r.c.skipGroup()
+		if r.c.accept(":") {
+			r.typ()
 		}
 		return &node{op: oFunction, at: at}
 	}
-	for p.is(".") && p.kindAt(p.i+1) == javascript.Ident {
-		p.next()
-		name += "." + p.text()
-		p.next()
+	for r.c.is(".") && r.c.kindAt(r.c.i+1) == javascript.Ident {
+		r.c.next()
+		name += "." + r.c.text()
+		r.c.next()
 	}
 	n := &node{op: oName, at: at, name: name}
-	if p.jsdoc {
-		p.accept(".") // Array.<string>
+	if r.jsdoc {
+		r.c.accept(".") // Array.<string>
 	}
-	if p.is("<") && !p.peek().NewLine {
-		n.kids = p.typeArgs()
+	if r.c.is("<") && !r.c.peek().NewLine {
+		n.kids = r.typeArgs()
 	}
 	return n
 }
 
 // importType reads import("module").Name.
-func (p *parser) importType(at int) *node {
+func (r *typeReader) importType(at int) *node {
 	n := &node{op: oImport, at: at, name: "another module"}
-	if p.kindAt(p.i+1) == javascript.String {
-		n.name = unquote(p.textAt(p.i + 1))
+	if r.c.kindAt(r.c.i+1) == javascript.String {
+		n.name = unquote(r.c.textAt(r.c.i + 1))
 	}
-	p.skipGroup()
-	for p.accept(".") {
-		p.next()
+	r.c.skipGroup()
+	for r.c.accept(".") {
+		r.c.next()
 	}
-	if p.is("<") {
-		p.typeArgs()
+	if r.c.is("<") {
+		r.typeArgs()
 	}
 	return n
 }
 
 // typeArgs reads <A, B>.
-func (p *parser) typeArgs() []*node {
+func (r *typeReader) typeArgs() []*node {
 	var args []*node
-	p.list("<", ">", func() { args = append(args, p.typ()) })
+	r.c.list("<", ">", func() { args = append(args, r.typ()) })
 	return args
 }
 
 // typeParams skips <T extends U = V>.
-func (p *parser) typeParams() {
-	p.list("<", ">", func() {
-		for (p.is("const") || p.is("in") || p.is("out")) && p.kindAt(p.i+1) == javascript.Ident {
-			p.next()
+func (r *typeReader) typeParams() {
+	r.c.list("<", ">", func() {
+		for (r.c.is("const") || r.c.is("in") || r.c.is("out")) && r.c.kindAt(r.c.i+1) == javascript.Ident {
+			r.c.next()
 		}
-		p.next()
-		if p.accept("extends") {
-			p.typ()
+		r.c.next()
+		if r.c.accept("extends") {
+			r.typ()
 		}
-		if p.accept("=") {
-			p.typ()
+		if r.c.accept("=") {
+			r.typ()
 		}
 	})
 }
 
 // tupleType reads [A, b?: B, ...C[]].
-func (p *parser) tupleType() *node {
-	n := &node{op: oTuple, at: p.at()}
-	p.list("[", "]", func() {
+func (r *typeReader) tupleType() *node {
+	n := &node{op: oTuple, at: r.c.at()}
+	r.c.list("[", "]", func() {
 		var e elem
-		e.rest = p.accept("...")
-		if p.kindAt(p.i) == javascript.Ident && (p.textAt(p.i+1) == ":" ||
-			p.textAt(p.i+1) == "?" && p.textAt(p.i+2) == ":") {
-			e.label = p.text()
-			p.next()
-			e.optional = p.accept("?")
-			p.expect(":")
+		e.rest = r.c.accept("...")
+		if r.c.kindAt(r.c.i) == javascript.Ident && (r.c.textAt(r.c.i+1) == ":" ||
+			r.c.textAt(r.c.i+1) == "?" && r.c.textAt(r.c.i+2) == ":") {
+			e.label = r.c.text()
+			r.c.next()
+			e.optional = r.c.accept("?")
+			r.c.expect(":")
 		}
-		n.kids = append(n.kids, p.typ())
-		e.optional = p.accept("?") || e.optional
+		n.kids = append(n.kids, r.typ())
+		e.optional = r.c.accept("?") || e.optional
 		n.elems = append(n.elems, e)
 	})
 	return n

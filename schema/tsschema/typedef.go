@@ -6,21 +6,21 @@ import (
 )
 
 // typedefs adds the types that comments declare with @typedef.
-func (p *parser) typedefs(f *file) {
-	for _, c := range p.source.Comments {
-		text := p.source.Text[c.From:c.To]
+func (r *moduleReader) typedefs() {
+	for _, c := range r.c.source.Comments {
+		text := r.c.source.Text[c.From:c.To]
 		if !strings.HasPrefix(text, "/**") || !strings.Contains(text, "@typedef") {
 			continue
 		}
 		var last *decl
-		d := p.parseDoc(c)
+		d := parseDoc(r.c.source, c)
 		for i := range d.tags {
 			t := &d.tags[i]
 			switch {
 			case t.name == "typedef" && t.param != "":
 				last = typedef(t, d.text)
-				if f.types[last.name] == nil {
-					f.types[last.name] = last
+				if r.file.types[last.name] == nil {
+					r.file.types[last.name] = last
 				}
 			case t.name == "property" && last != nil && last.typ.op == oObject:
 				addProperty(last, t)

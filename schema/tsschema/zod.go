@@ -15,6 +15,13 @@ type zodType struct {
 	doc      doc
 }
 
+// A zodReader reads schemas of zod.
+type zodReader struct {
+	c     *cursor
+	exprs *exprReader
+	file  *file // finds the schemas that others refer to
+}
+
 // isZod reports whether a name is that of the library.
 func (f *file) isZod(name string) bool {
 	return slices.Contains([]string{"zod", "zod/v3", "zod/v4"}, f.imports[name])
@@ -56,16 +63,16 @@ func (f *file) zodVar(name string, depth int) (*zodType, *problem) {
 	case v.zodErr != nil || v.zod != nil:
 		return v.zod, v.zodErr
 	}
-	p := *f.parser
-	p.i, p.err = v.at, nil
+	exprs := f.exprReader(v.at)
+	r := &zodReader{c: exprs.c, exprs: exprs, file: f}
 	v.zodErr = &problem{-1, "the schema " + quote(name) + " contains itself: declare a type"}
-	t := p.zod(f, depth)
-	for p.err == nil && (p.is("as") || p.is("satisfies")) {
-		p.fail("the schema is given another type here: declare a type")
+	t := r.schema(depth)
+	if r.c.is("as") || r.c.is("satisfies") {
+		r.c.fail("the schema is given another type here: declare a type")
 	}
-	if p.err != nil {
-		v.zodErr = p.err
-		return nil, p.err
+	if r.c.err != nil {
+		v.zodErr = r.c.err
+		return nil, r.c.err
 	}
 	v.zod, v.zodErr = t, nil
 	return t, nil
@@ -97,34 +104,34 @@ func (t *zodType) or(others ...*node) {
 	t.wrap("", func(n *node) *node { return &node{op: oUnion, at: n.at, kids: append([]*node{n}, others...)} })
 }
 
-// zod reads z.string().min(1), or the name of a schema and its methods.
-func (p *parser) zod(f *file, depth int) *zodType {
+// schema reads z.string().min(1), or the name of a schema and its methods.
+func (r *zodReader) schema(depth int) *zodType {
 	var t *zodType
-	at, name := p.at(), p.text()
+	at, name := r.c.at(), r.c.text()
 	switch {
 	case depth > maxTypeDepth:
-		p.fail("schemas are nested deeper than " + itoa(maxTypeDepth))
-	case p.peek().Kind != javascript.Ident:
-		p.fail("a schema of zod is expected here")
-	case f.isZod(name) && p.textAt(p.i+1) == ".":
-		p.next()
-		t = p.zodBase(f, at, depth)
+		r.c.fail("schemas are nested deeper than " + itoa(maxTypeDepth))
+	case r.c.peek().Kind != javascript.Ident:
+		r.c.fail("a schema of zod is expected here")
+	case r.file.isZod(name) && r.c.textAt(r.c.i+1) == ".":
+		r.c.next()
+		t = r.base(at, depth)
 	default:
-		known, bad := f.zodVar(name, depth+1)
+		known, bad := r.file.zodVar(name, depth+1)
 		if bad != nil {
-			p.fail(bad.message)
+			r.c.fail(bad.message)
 			break
 		}
 		c := *known
 		c.doc.tags = slices.Clone(c.doc.tags)
 		t = &c
-		p.next()
+		r.c.next()
 	}
-	for p.err == nil && p.is(".") {
-		p.zodMethod(f, t, depth)
+	for r.c.err == nil && r.c.is(".") {
+		r.method(t, depth)
 	}
-	if p.err != nil {
-		return &zodType{node: refused(p.at(), "")}
+	if r.c.err != nil {
+		return &zodType{node: refused(r.c.at(), "")}
 	}
 	return t
 }
@@ -142,23 +149,23 @@ var zodPlain = map[string]string{"string": "string", "number": "number", "boolea
 	"date": "Date", "any": "any", "unknown": "unknown", "undefined": "undefined", "void": "undefined", "int": "number",
 	"int32": "number", "uint32": "number", "float32": "number", "float64": "number"}
 
-// zodBase reads what follows z: .string(), .object({ … }), .coerce.number().
-func (p *parser) zodBase(f *file, at, depth int) *zodType {
-	p.expect(".")
-	name := p.text()
-	p.next()
+// base reads what follows z: .string(), .object({ … }), .coerce.number().
+func (r *zodReader) base(at, depth int) *zodType {
+	r.c.expect(".")
+	name := r.c.text()
+	r.c.next()
 	inISO := name == "iso"
 	if inISO || name == "coerce" {
-		p.expect(".")
-		name = p.text()
-		p.next()
+		r.c.expect(".")
+		name = r.c.text()
+		r.c.next()
 	}
-	end := p.peek().Match
+	end := r.c.peek().Match
 	t := &zodType{node: &node{op: oName, at: at, name: zodPlain[name]}}
 	format, isFormat := zodFormats[name]
 	switch {
-	case !p.is("("):
-		p.fail("“(” is expected here")
+	case !r.c.is("("):
+		r.c.fail("“(” is expected here")
 		return t
 	case isFormat && (inISO || name != "date"):
 		t.node.name, t.kind = "string", "string"
@@ -172,25 +179,25 @@ func (p *parser) zodBase(f *file, at, depth int) *zodType {
 		if strings.HasPrefix(name, "int") || name == "uint32" {
 			t.tag("integer", "")
 		}
-		p.next()
-		p.zodMeta(t)
+		r.c.next()
+		r.meta(t)
 	default:
-		p.next()
-		p.zodComposed(f, t, name, depth)
+		r.c.next()
+		r.composed(t, name, depth)
 	}
-	if p.err == nil {
-		p.i = end + 1
+	if r.c.err == nil {
+		r.c.i = end + 1
 	}
 	return t
 }
 
-// zodComposed reads the schemas that are made of others.
-func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
+// composed reads the schemas that are made of others.
+func (r *zodReader) composed(t *zodType, name string, depth int) {
 	at := t.node.at
-	inner := func() *node { return p.zod(f, depth+1).withDoc() }
+	inner := func() *node { return r.schema(depth + 1).withDoc() }
 	switch name {
 	case "literal", "enum", "nativeEnum":
-		t.node = p.zodValues(f)
+		t.node = r.values()
 	case "array", "set":
 		t.kind = "list"
 		t.node = &node{op: oArray, at: at, kids: []*node{inner()}}
@@ -199,15 +206,15 @@ func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
 		}
 	case "object", "strictObject", "looseObject":
 		t.kind, t.node = "object", &node{op: oObject, at: at}
-		if !p.is(")") {
-			p.zodShape(f, t, depth)
+		if !r.c.is(")") {
+			r.shape(t, depth)
 		}
 	case "optional", "nullable", "nullish":
-		*t = *p.zod(f, depth+1)
-		p.zodAbsent(t, name)
+		*t = *r.schema(depth + 1)
+		t.absent(name)
 	case "record", "map", "partialRecord":
 		key, value := &node{op: oName, at: at, name: "string"}, inner()
-		if p.accept(",") && !p.is("{") && !p.is(")") {
+		if r.c.accept(",") && !r.c.is("{") && !r.c.is(")") {
 			key, value = value, inner()
 		}
 		t.kind, t.node = "object", &node{op: oName, at: at, name: "Record", kids: []*node{key, value}}
@@ -216,40 +223,40 @@ func (p *parser) zodComposed(f *file, t *zodType, name string, depth int) {
 		}
 	case "tuple":
 		t.kind, t.node = "list", &node{op: oTuple, at: at}
-		p.zodList(f, t.node, depth)
+		r.elements(t.node, depth)
 		t.node.elems = make([]elem, len(t.node.kids))
 	case "discriminatedUnion", "union", "xor":
 		if name == "discriminatedUnion" {
-			p.next()
-			p.expect(",")
+			r.c.next()
+			r.c.expect(",")
 		}
 		t.node = &node{op: oUnion, at: at}
-		p.zodList(f, t.node, depth)
+		r.elements(t.node, depth)
 	case "intersection":
 		first := inner()
-		p.expect(",")
+		r.c.expect(",")
 		t.node = &node{op: oIntersection, at: at, kids: []*node{first, inner()}}
 	default:
-		p.i -= 2
-		p.fail("z." + name + " has no schema here: declare a type")
+		r.c.i -= 2
+		r.c.fail("z." + name + " has no schema here: declare a type")
 	}
 }
 
-// zodList reads [a, b] into the kids of n.
-func (p *parser) zodList(f *file, n *node, depth int) {
-	p.list("[", "]", func() { n.kids = append(n.kids, p.zod(f, depth+1).withDoc()) })
+// elements reads [a, b] into the kids of n.
+func (r *zodReader) elements(n *node, depth int) {
+	r.c.list("[", "]", func() { n.kids = append(n.kids, r.schema(depth+1).withDoc()) })
 }
 
-// zodValues reads the values of a literal or an enum.
-func (p *parser) zodValues(f *file) *node {
-	at := p.at()
-	if d := f.types[p.text()]; p.peek().Kind == javascript.Ident && d != nil && d.enum {
-		return &node{op: oName, at: at, name: p.text()}
+// values reads the values of a literal or an enum.
+func (r *zodReader) values() *node {
+	at := r.c.at()
+	if d := r.file.types[r.c.text()]; r.c.peek().Kind == javascript.Ident && d != nil && d.enum {
+		return &node{op: oName, at: at, name: r.c.text()}
 	}
-	n := p.value(true, true, 0)
+	n := r.exprs.value(true, true, 0)
 	known := n
-	if n.op == oTypeof && len(n.texts) == 0 && f.typeOfVar(n.name) != nil {
-		known = f.typeOfVar(n.name)
+	if n.op == oTypeof && len(n.texts) == 0 && r.file.typeOfVar(n.name) != nil {
+		known = r.file.typeOfVar(n.name)
 	}
 	switch known.op {
 	case oTuple:
@@ -260,43 +267,43 @@ func (p *parser) zodValues(f *file) *node {
 	return n
 }
 
-// zodShape reads { a: z.string(), ...Base.shape } into an object, whose
+// shape reads { a: z.string(), ...Base.shape } into an object, whose
 // properties of the same names it replaces.
-func (p *parser) zodShape(f *file, t *zodType, depth int) {
+func (r *zodReader) shape(t *zodType, depth int) {
 	s := &shape{}
 	s.setAll(t.node.members)
-	p.list("{", "}", func() {
-		if !p.accept("...") {
-			s.set(p.zodMember(f, depth))
+	r.c.list("{", "}", func() {
+		if !r.c.accept("...") {
+			s.set(r.member(depth))
 			return
 		}
-		base := p.zod(f, depth+1)
-		if f.copiedMembers += len(base.node.members); f.copiedMembers > maxTypes {
-			p.failCopied()
+		base := r.schema(depth + 1)
+		if r.file.copiedMembers += len(base.node.members); r.file.copiedMembers > maxTypes {
+			r.failCopied()
 		}
 		s.setAll(base.node.members)
 	})
 	t.node = &node{op: oObject, at: t.node.at, members: s.members}
 }
 
-// zodMember reads one property.
-func (p *parser) zodMember(f *file, depth int) *member {
-	m := &member{at: p.at()}
-	above := p.docBefore(p.i, true)
+// member reads one property.
+func (r *zodReader) member(depth int) *member {
+	m := &member{at: r.c.at()}
+	above := r.c.docBefore(r.c.i, true)
 	if above == nil {
-		above = p.trailingNote(m.at)
+		above = trailingNote(r.c.source, m.at)
 	}
-	name, ok := p.propertyName()
+	name, ok := r.c.propertyName()
 	if !ok {
-		p.fail("the name of a property is expected here")
+		r.c.fail("the name of a property is expected here")
 	}
 	m.name = name
-	if !p.is(":") {
-		p.i--
+	if !r.c.is(":") {
+		r.c.i--
 	} else {
-		p.next()
+		r.c.next()
 	}
-	t := p.zod(f, depth+1)
+	t := r.schema(depth + 1)
 	m.typ, m.optional, m.doc = t.node, t.optional, &t.doc
 	if m.doc.text == "" {
 		m.doc.text = above.description()

@@ -15,20 +15,20 @@ import (
 var zodNoEffect = []string{"refine", "superRefine", "check", "brand", "readonly", "trim", "toLowerCase", "toUpperCase",
 	"normalize", "strict", "strip", "passthrough", "loose", "finite", "safe", "lowercase", "uppercase"}
 
-// zodMethod reads .name(…) into t.
-func (p *parser) zodMethod(f *file, t *zodType, depth int) {
-	p.expect(".")
-	at, name := p.i, p.text()
-	p.next()
-	if name == "shape" && !p.is("(") {
+// method reads .name(…) into t.
+func (r *zodReader) method(t *zodType, depth int) {
+	r.c.expect(".")
+	at, name := r.c.i, r.c.text()
+	r.c.next()
+	if name == "shape" && !r.c.is("(") {
 		return // of ...Base.shape
 	}
-	if !p.is("(") {
-		p.fail("a schema of zod does not go on like this here: declare a type")
+	if !r.c.is("(") {
+		r.c.fail("a schema of zod does not go on like this here: declare a type")
 		return
 	}
-	end := p.peek().Match
-	p.next()
+	end := r.c.peek().Match
+	r.c.next()
 	format, isFormat := zodFormats[name]
 	switch {
 	case slices.Contains(zodNoEffect, name):
@@ -36,19 +36,19 @@ func (p *parser) zodMethod(f *file, t *zodType, depth int) {
 		if format != "" {
 			t.tag("format", format)
 		}
-	case p.zodCheck(t, name), p.zodText(t, name), p.zodObject(f, t, name, depth), p.zodAround(f, t, name, depth):
+	case r.check(t, name), r.pattern(t, name), r.objectMethod(t, name, depth), r.commonMethod(t, name, depth):
 	default:
-		p.i = at
-		p.fail("." + name + "() of zod has no schema here: the function gets what was sent, so declare the type " +
+		r.c.i = at
+		r.c.fail("." + name + "() of zod has no schema here: the function gets what was sent, so declare the type " +
 			"that it takes")
 	}
-	if p.err == nil {
-		p.i = end + 1
+	if r.c.err == nil {
+		r.c.i = end + 1
 	}
 }
 
-// zodCheck reads the checks of numbers and lengths.
-func (p *parser) zodCheck(t *zodType, name string) bool {
+// check reads the checks of numbers and lengths.
+func (r *zodReader) check(t *zodType, name string) bool {
 	tags := map[string]string{"gt": "exclusiveMinimum", "gte": "minimum", "lt": "exclusiveMaximum", "lte": "maximum",
 		"multipleOf": "multipleOf", "step": "multipleOf", "min": "minimum", "max": "maximum"}
 	switch t.kind {
@@ -79,10 +79,10 @@ func (p *parser) zodCheck(t *zodType, name string) bool {
 	case tags[name] == "":
 		return false
 	}
-	v, ok := p.constant()
+	v, ok := r.exprs.constant()
 	n, isNumber := v.(json.Number)
 	if !ok || !isNumber {
-		p.fail("the bound is computed: write it as a number")
+		r.c.fail("the bound is computed: write it as a number")
 		return true
 	}
 	for _, tag := range strings.Fields(tags[name]) {
@@ -91,26 +91,26 @@ func (p *parser) zodCheck(t *zodType, name string) bool {
 	return true
 }
 
-// zodText reads the patterns of texts.
-func (p *parser) zodText(t *zodType, name string) bool {
+// pattern reads the patterns of texts.
+func (r *zodReader) pattern(t *zodType, name string) bool {
 	if t.kind != "string" {
 		return false
 	}
 	switch name {
 	case "regex":
-		pattern := p.text()
-		if p.peek().Kind != javascript.Regexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):],
+		pattern := r.c.text()
+		if r.c.peek().Kind != javascript.Regexp || strings.Trim(pattern[strings.LastIndexByte(pattern, '/'):],
 			"/u") != "" {
-			p.fail("the pattern must be a regular expression without flags")
+			r.c.fail("the pattern must be a regular expression without flags")
 			return true
 		}
 		t.tag("pattern", strings.TrimSuffix(strings.ReplaceAll(pattern, `\/`, "/"), "u"))
 		return true
 	case "startsWith", "endsWith", "includes":
-		v, ok := p.constant()
+		v, ok := r.exprs.constant()
 		text, isText := v.(string)
 		if !ok || !isText {
-			p.fail("the text is computed: write it out")
+			r.c.fail("the text is computed: write it out")
 			return true
 		}
 		pattern := regexp.QuoteMeta(text)
@@ -126,25 +126,25 @@ func (p *parser) zodText(t *zodType, name string) bool {
 	return false
 }
 
-// zodObject reads the methods that make objects of objects.
-func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
+// objectMethod reads the methods that make objects of objects.
+func (r *zodReader) objectMethod(t *zodType, name string, depth int) bool {
 	if t.node.op != oObject {
 		return false
 	}
-	if f.copiedMembers += len(t.node.members); f.copiedMembers > maxTypes {
-		p.failCopied()
+	if r.file.copiedMembers += len(t.node.members); r.file.copiedMembers > maxTypes {
+		r.failCopied()
 		return true
 	}
 	switch name {
 	case "extend", "safeExtend", "augment":
-		p.zodShape(f, t, depth)
+		r.shape(t, depth)
 	case "merge":
 		s := &shape{}
 		s.setAll(t.node.members)
-		s.setAll(p.zod(f, depth+1).node.members)
+		s.setAll(r.schema(depth + 1).node.members)
 		t.node = &node{op: oObject, at: t.node.at, members: s.members}
 	case "partial", "required":
-		keys := p.zodKeys()
+		keys := r.keys()
 		t.members(func(m member) *member {
 			if keys == nil || keys.Has(m.name) {
 				m.optional = name == "partial"
@@ -152,7 +152,7 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 			return &m
 		})
 	case "pick", "omit":
-		keys := p.zodKeys()
+		keys := r.keys()
 		t.members(func(m member) *member {
 			if (keys != nil && keys.Has(m.name)) != (name == "pick") {
 				return nil
@@ -161,7 +161,7 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 		})
 	case "catchall":
 		n := *t.node
-		n.index = p.zod(f, depth+1).withDoc()
+		n.index = r.schema(depth + 1).withDoc()
 		t.node = &n
 	case "keyof":
 		t.wrap("", func(n *node) *node { return &node{op: oKeyof, at: n.at, kids: []*node{n}} })
@@ -172,8 +172,8 @@ func (p *parser) zodObject(f *file, t *zodType, name string, depth int) bool {
 }
 
 // failCopied refuses schemas that are put together from too many others.
-func (p *parser) failCopied() {
-	p.fail("the schemas come to more than " + itoa(maxTypes) + " properties when they are put together")
+func (r *zodReader) failCopied() {
+	r.c.fail("the schemas come to more than " + itoa(maxTypes) + " properties when they are put together")
 }
 
 // members replaces the members of an object.
@@ -187,46 +187,46 @@ func (t *zodType) members(change func(member) *member) {
 	t.node = n
 }
 
-// zodKeys reads { a: true }, or returns nil.
-func (p *parser) zodKeys() *schema.Object {
-	if !p.is("{") {
+// keys reads { a: true }, or returns nil.
+func (r *zodReader) keys() *schema.Object {
+	if !r.c.is("{") {
 		return nil
 	}
-	v, ok := p.constant()
+	v, ok := r.exprs.constant()
 	if !ok {
-		p.fail("the keys are computed: write { name: true }")
+		r.c.fail("the keys are computed: write { name: true }")
 	}
 	keys, _ := v.(*schema.Object)
 	return keys
 }
 
-// zodAround reads the methods that every schema has.
-func (p *parser) zodAround(f *file, t *zodType, name string, depth int) bool {
+// commonMethod reads the methods that every schema has.
+func (r *zodReader) commonMethod(t *zodType, name string, depth int) bool {
 	switch name {
 	case "optional", "nullable", "nullish":
-		p.zodAbsent(t, name)
+		t.absent(name)
 	case "describe":
-		t.doc.text = p.zodTexts()
+		t.doc.text = r.description()
 	case "meta":
-		p.zodMeta(t)
+		r.meta(t)
 	case "default", "prefault":
 		t.optional = true
-		if d := p.literal(); d.known {
+		if d := r.exprs.literal(); d.known {
 			t.doc.tags = append(t.doc.tags, tag{name: "default", fallback: &d})
 		}
 	case "array":
 		t.wrap("list", func(n *node) *node { return &node{op: oArray, at: n.at, kids: []*node{n}} })
 	case "or":
-		t.or(p.zod(f, depth+1).withDoc())
+		t.or(r.schema(depth + 1).withDoc())
 	case "and":
-		other := p.zod(f, depth+1).withDoc()
+		other := r.schema(depth + 1).withDoc()
 		t.wrap("", func(n *node) *node { return &node{op: oIntersection, at: n.at, kids: []*node{n, other}} })
 	case "rest":
 		if t.node.op != oTuple {
 			return false
 		}
 		n := *t.node
-		n.kids = append(slices.Clone(n.kids), &node{op: oArray, at: n.at, kids: []*node{p.zod(f, depth+1).withDoc()}})
+		n.kids = append(slices.Clone(n.kids), &node{op: oArray, at: n.at, kids: []*node{r.schema(depth + 1).withDoc()}})
 		n.elems = append(slices.Clone(n.elems), elem{rest: true})
 		t.node = &n
 	default:
@@ -235,37 +235,37 @@ func (p *parser) zodAround(f *file, t *zodType, name string, depth int) bool {
 	return true
 }
 
-// zodAbsent lets a value be null or left out.
-func (p *parser) zodAbsent(t *zodType, name string) {
+// absent lets a value be null or left out.
+func (t *zodType) absent(name string) {
 	if name != "optional" {
 		t.or(&node{op: oLiteral, at: t.node.at})
 	}
 	t.optional = t.optional || name != "nullable"
 }
 
-// zodTexts reads a text, which may be put together with +.
-func (p *parser) zodTexts() string {
+// description reads a text, which may be put together with +.
+func (r *zodReader) description() string {
 	var all strings.Builder
-	for p.err == nil {
-		v, ok := p.constant()
+	for r.c.err == nil {
+		v, ok := r.exprs.constant()
 		text, isText := v.(string)
 		if !ok || !isText {
-			p.fail("the description is computed: write it out")
+			r.c.fail("the description is computed: write it out")
 		}
 		all.WriteString(text)
-		if !p.accept("+") {
+		if !r.c.accept("+") {
 			break
 		}
 	}
 	return paragraphs(all.String())
 }
 
-// zodMeta reads { description: "…", title: "…", examples: […] }, if it is there.
-func (p *parser) zodMeta(t *zodType) {
-	if !p.is("{") {
+// meta reads { description: "…", title: "…", examples: […] }, if it is there.
+func (r *zodReader) meta(t *zodType) {
+	if !r.c.is("{") {
 		return
 	}
-	d := p.literal()
+	d := r.exprs.literal()
 	o, _ := d.value.(*schema.Object)
 	if !d.known || o == nil {
 		return

@@ -17,6 +17,11 @@ type constVar struct {
 	zodErr *problem
 }
 
+// exprReader returns a reader that begins at a token of the source.
+func (f *file) exprReader(token int) *exprReader {
+	return newExprReader(&cursor{source: f.source, tokens: f.source.Tokens, i: token})
+}
+
 // typeOfVar returns the type of a variable as TypeScript infers it, or nil if
 // there is none of that name.
 func (f *file) typeOfVar(name string) *node {
@@ -25,59 +30,57 @@ func (f *file) typeOfVar(name string) *node {
 		return nil
 	}
 	if v.typ == nil && v.at >= 0 {
-		p := *f.parser
-		p.i, p.err = v.at, nil
-		v.typ = p.value(false, v.fixed, 0)
+		v.typ = f.exprReader(v.at).value(false, v.fixed, 0)
 	}
 	return v.typ
 }
 
 // computed refuses a value that is not written out.
-func (p *parser) computed(at int) *node {
+func computed(at int) *node {
 	return refused(at, "the value is computed: write its type out")
 }
 
 // value reads an expression as the type that TypeScript infers for it. With
 // frozen it stands in an "as const". With fixed it is the value of a const.
-func (p *parser) value(frozen, fixed bool, depth int) *node {
-	start, at := p.i, p.at()
-	p.skipExpr()
-	end := p.i
-	if p.err != nil || depth > maxTypeDepth {
-		p.err, p.i = nil, end
-		return p.computed(at)
+func (r *exprReader) value(frozen, fixed bool, depth int) *node {
+	start, at := r.c.i, r.c.at()
+	r.skipExpr()
+	end := r.c.i
+	if r.c.err != nil || depth > maxTypeDepth {
+		r.c.err, r.c.i = nil, end
+		return computed(at)
 	}
-	p.i = start
-	frozen = frozen || p.asConst(start, end)
+	r.c.i = start
+	frozen = frozen || r.asConst(start, end)
 	var n *node
-	ok := p.try(func() {
-		n = p.plainValue(frozen, fixed, depth)
-		for (p.is("as") || p.is("satisfies")) && p.err == nil {
-			asserts := p.is("as")
-			p.next()
-			if p.accept("const") {
+	ok := r.c.try(func() {
+		n = r.plainValue(frozen, fixed, depth)
+		for (r.c.is("as") || r.c.is("satisfies")) && r.c.err == nil {
+			asserts := r.c.is("as")
+			r.c.next()
+			if r.c.accept("const") {
 				continue
 			}
-			if t := p.typ(); asserts {
+			if t := r.types.typ(); asserts {
 				n = t
 			}
 		}
 	})
-	if !ok || p.i != end {
-		n = p.computed(at)
+	if !ok || r.c.i != end {
+		n = computed(at)
 	}
-	p.i = end
+	r.c.i = end
 	return n
 }
 
 // asConst reports whether "as const" follows the value in tokens[start:end].
-func (p *parser) asConst(start, end int) bool {
+func (r *exprReader) asConst(start, end int) bool {
 	for i := start; i < end; i++ {
-		if m := p.tokens[i].Match; m > i {
+		if m := r.c.tokens[i].Match; m > i {
 			i = m
 			continue
 		}
-		if p.textAt(i) == "as" && p.textAt(i+1) == "const" && p.kindAt(i) == javascript.Ident {
+		if r.c.textAt(i) == "as" && r.c.textAt(i+1) == "const" && r.c.kindAt(i) == javascript.Ident {
 			return true
 		}
 	}
@@ -85,27 +88,27 @@ func (p *parser) asConst(start, end int) bool {
 }
 
 // plainValue reads a value without what is asserted about it.
-func (p *parser) plainValue(frozen, fixed bool, depth int) *node {
-	at := p.at()
+func (r *exprReader) plainValue(frozen, fixed bool, depth int) *node {
+	at := r.c.at()
 	switch {
-	case p.is("["):
-		return p.arrayValue(frozen, depth)
-	case p.is("{"):
-		return p.objectValue(frozen, depth)
-	case p.is("("):
-		p.next()
-		n := p.value(frozen, fixed, depth+1)
-		p.expect(")")
+	case r.c.is("["):
+		return r.arrayValue(frozen, depth)
+	case r.c.is("{"):
+		return r.objectValue(frozen, depth)
+	case r.c.is("("):
+		r.c.next()
+		n := r.value(frozen, fixed, depth+1)
+		r.c.expect(")")
 		return n
-	case p.peek().Kind == javascript.Ident && p.text() != "true" && p.text() != "false" && p.text() != "null":
-		if p.accept("undefined") {
+	case r.c.peek().Kind == javascript.Ident && r.c.text() != "true" && r.c.text() != "false" && r.c.text() != "null":
+		if r.c.accept("undefined") {
 			return &node{op: oName, at: at, name: "undefined"}
 		}
-		return p.typeofName()
+		return r.typeofName()
 	}
-	v, ok := p.scalar()
+	v, ok := r.scalar()
 	if !ok {
-		p.fail("no constant")
+		r.c.fail("no constant")
 	}
 	if frozen || fixed || v == nil {
 		return &node{op: oLiteral, at: at, value: v}
@@ -119,30 +122,30 @@ func typeOfConstant(v any, at int) *node {
 }
 
 // typeofName reads a.b.c, as it stands behind typeof.
-func (p *parser) typeofName() *node {
-	n := &node{op: oTypeof, at: p.at(), name: p.text()}
-	p.next()
-	for p.is(".") && p.kindAt(p.i+1) == javascript.Ident {
-		p.next()
-		n.texts = append(n.texts, p.text())
-		p.next()
+func (r *exprReader) typeofName() *node {
+	n := &node{op: oTypeof, at: r.c.at(), name: r.c.text()}
+	r.c.next()
+	for r.c.is(".") && r.c.kindAt(r.c.i+1) == javascript.Ident {
+		r.c.next()
+		n.texts = append(n.texts, r.c.text())
+		r.c.next()
 	}
 	return n
 }
 
 // arrayValue reads [a, b, ...c]: places if it is frozen, else an array.
-func (p *parser) arrayValue(frozen bool, depth int) *node {
-	n := &node{op: oTuple, at: p.at()}
-	p.list("[", "]", func() {
-		rest := p.accept("...")
-		n.kids = append(n.kids, p.value(frozen, false, depth+1))
+func (r *exprReader) arrayValue(frozen bool, depth int) *node {
+	n := &node{op: oTuple, at: r.c.at()}
+	r.c.list("[", "]", func() {
+		rest := r.c.accept("...")
+		n.kids = append(n.kids, r.value(frozen, false, depth+1))
 		n.elems = append(n.elems, elem{rest: rest})
 	})
 	if frozen {
 		return n
 	}
 	if len(n.kids) == 0 {
-		return p.computed(n.at)
+		return computed(n.at)
 	}
 	return &node{op: oArray, at: n.at, kids: []*node{anyElement(n)}}
 }
@@ -160,15 +163,15 @@ func anyElement(tuple *node) *node {
 }
 
 // objectValue reads { a: 1, b, ...c, d() {} }.
-func (p *parser) objectValue(frozen bool, depth int) *node {
-	own := &node{op: oObject, at: p.at()}
+func (r *exprReader) objectValue(frozen bool, depth int) *node {
+	own := &node{op: oObject, at: r.c.at()}
 	parts := []*node{own}
-	p.list("{", "}", func() {
-		if p.accept("...") {
-			own = &node{op: oObject, at: p.at()}
-			parts = append(parts, p.value(frozen, false, depth+1), own)
+	r.c.list("{", "}", func() {
+		if r.c.accept("...") {
+			own = &node{op: oObject, at: r.c.at()}
+			parts = append(parts, r.value(frozen, false, depth+1), own)
 		} else {
-			own.members = append(own.members, p.memberValue(frozen, depth))
+			own.members = append(own.members, r.memberValue(frozen, depth))
 		}
 	})
 	if len(parts) == 1 {
@@ -178,25 +181,25 @@ func (p *parser) objectValue(frozen bool, depth int) *node {
 }
 
 // memberValue reads one property of an object.
-func (p *parser) memberValue(frozen bool, depth int) *member {
-	m := &member{at: p.at(), doc: p.docBefore(p.i, true)}
+func (r *exprReader) memberValue(frozen bool, depth int) *member {
+	m := &member{at: r.c.at(), doc: r.c.docBefore(r.c.i, true)}
 	m.typ = &node{op: oFunction, at: m.at}
-	if fn := p.method(); fn != nil {
+	if fn := r.method(); fn != nil {
 		m.name = fn.name
 		return m
 	}
-	name, ok := p.propertyName()
+	name, ok := r.c.propertyName()
 	if !ok {
-		p.fail("the name is computed")
+		r.c.fail("the name is computed")
 	}
 	m.name = name
 	switch {
-	case p.accept(":"):
-		m.typ = p.value(frozen, false, depth+1)
-	case p.is(",") || p.is("}"):
+	case r.c.accept(":"):
+		m.typ = r.value(frozen, false, depth+1)
+	case r.c.is(",") || r.c.is("}"):
 		m.typ = &node{op: oTypeof, at: m.at, name: name}
 	default:
-		p.fail("no property")
+		r.c.fail("no property")
 	}
 	return m
 }
