@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
 
 	"haft/schema"
 )
@@ -25,6 +22,28 @@ const (
 // errTooLarge says that the schema outgrew maxNodes.
 var errTooLarge = errors.New("the schema becomes too large")
 
+// The state of one derivation, which its parts share: what is left of the bounds, and the
+// first problem. Nothing is built after a problem.
+type state struct {
+	depth, nodes, steps int
+	err                 error
+}
+
+// fail keeps the first problem, and returns a schema in the place of the one that has it.
+func (st *state) fail(err error) *schema.Object {
+	if st.err == nil {
+		st.err = err
+	}
+	return &schema.Object{}
+}
+
+// describe gives s a description. An empty one changes nothing.
+func (st *state) describe(s *schema.Object, text string) *schema.Object {
+	st.nodes += len(text) / textPerNode
+	schema.Describe(s, text)
+	return s
+}
+
 // A builder turns annotations into one schema document. Classes are written out
 // where they are used, as models read that best; those that contain themselves go
 // to $defs. If that grows too large, a second builder shares every class.
@@ -32,58 +51,44 @@ type builder struct {
 	ctx     context.Context // lives as long as one call of Derive
 	m       *module
 	resolve Resolver
-	share   bool
 
-	defs  *schema.Object
-	taken map[string]bool        // names in defs, also those to come
-	done  map[any]string         // what is in defs, by declaration
-	open  map[any]*unfinished    // what is being built
-	texts map[*statement]docText // documentation of classes
-	kinds map[*statement]kind
+	state   *state
+	defs    *definitions
+	classes *classReader
+	consts  *evaluator
+	meta    *metaReader
+
 	lists map[*statement][]field    // fields of classes
 	found map[string]*schema.Object // imported types
-
-	depth, nodes, steps int
-
-	err error // the first problem; nothing is built after it
 }
-
-// fail keeps the first problem, and returns a schema in the place of the one that has it.
-func (b *builder) fail(err error) *schema.Object {
-	if b.err == nil {
-		b.err = err
-	}
-	return &schema.Object{}
-}
-
-// unfinished is a type that is being built; name is its place in $defs once it
-// was met inside of itself.
-type unfinished struct{ name string }
 
 func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *builder {
-	return &builder{
-		ctx: ctx, m: m, resolve: resolve, share: share, defs: &schema.Object{}, taken: map[string]bool{},
-		done: map[any]string{}, open: map[any]*unfinished{}, texts: map[*statement]docText{},
-		kinds: map[*statement]kind{},
-		lists: map[*statement][]field{}, found: map[string]*schema.Object{}, steps: maxSteps,
-	}
+	st := &state{steps: maxSteps}
+	classes := &classReader{m: m, texts: map[*statement]docText{}, kinds: map[*statement]kind{}}
+	consts := &evaluator{m: m, state: st, classes: classes}
+	return &builder{ctx: ctx, m: m, resolve: resolve, state: st, defs: newDefinitions(st, share),
+		classes: classes, consts: consts, meta: &metaReader{m: m, consts: consts},
+		lists: map[*statement][]field{}, found: map[string]*schema.Object{}}
 }
+
+// fail is [state.fail].
+func (b *builder) fail(err error) *schema.Object { return b.state.fail(err) }
 
 // typ returns the schema of an annotation as seen from within class in.
 func (b *builder) typ(e *expr, in *statement) *schema.Object {
-	if b.err != nil {
+	if b.state.err != nil {
 		return &schema.Object{}
 	}
-	b.nodes++
-	if b.nodes > maxNodes {
+	b.state.nodes++
+	if b.state.nodes > maxNodes {
 		return b.fail(errTooLarge)
 	}
-	b.depth++
-	defer func() { b.depth-- }()
+	b.state.depth++
+	defer func() { b.state.depth-- }()
 	if e == nil {
 		return b.fail(place{}.fault("a type is missing"))
 	}
-	if b.depth > maxDepth {
+	if b.state.depth > maxDepth {
 		return b.fail(e.fault("the type is nested too deeply"))
 	}
 	switch e.Kind {
@@ -168,7 +173,7 @@ func (b *builder) declared(d *statement, e *expr, args []*expr) *schema.Object {
 			return b.fail(e.fault("%s is generic, which a schema cannot express: declare a class with concrete types",
 				d.Name))
 		}
-		return b.define(d, d.Name, e, func() *schema.Object { return b.class(d, e) })
+		return b.defs.define(d, d.Name, e, func() *schema.Object { return b.class(d, e) })
 	case "alias":
 		if d.Generic {
 			return b.fail(e.fault("the type %s has type parameters, which a schema cannot express: write concrete "+
@@ -198,91 +203,12 @@ func (b *builder) aliased(key any, value *expr, name string, e *expr, args []*ex
 		if tagOf(b.m.resolve(value.Value, in).full) == "typevar" {
 			return b.fail(e.fault("%s is a type variable, which a schema cannot express: write a concrete type", name))
 		}
-		return b.define(key, name, e, func() *schema.Object { return b.typeOfCall(value, in) })
+		return b.defs.define(key, name, e, func() *schema.Object { return b.typeOfCall(value, in) })
 	}
-	s := b.define(key, name, e, func() *schema.Object { return b.typ(value, in) })
-	if b.err != nil && (value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
+	s := b.defs.define(key, name, e, func() *schema.Object { return b.typ(value, in) })
+	if b.state.err != nil && (value == nil || value.Kind == "const" && value.Type != "str" || value.Kind == "other" ||
 		value.Kind == "dict") {
-		b.err = e.fault("%s is a value, not a type", name)
+		b.state.err = e.fault("%s is a value, not a type", name)
 	}
-	return s
-}
-
-// define builds a named type once for every place where it is used. A type that
-// contains itself, or every type if b shares, goes to $defs.
-func (b *builder) define(key any, name string, e *expr, build func() *schema.Object) *schema.Object {
-	if def, ok := b.done[key]; ok {
-		return ref(def)
-	}
-	if u, ok := b.open[key]; ok {
-		if u.name == "" {
-			u.name = b.freeName(name)
-		}
-		return ref(u.name)
-	}
-	u := &unfinished{}
-	b.open[key] = u
-	s := build()
-	delete(b.open, key)
-	if b.err != nil {
-		return s
-	}
-	if u.name == "" && b.share && (s.Has("properties") || s.Has("enum") && !s.Has("$ref")) {
-		u.name = b.freeName(name)
-	}
-	if u.name == "" {
-		return s
-	}
-	if circular(s, ref(u.name).String("$ref")) {
-		return b.fail(e.fault("the type %s is defined by itself alone", name))
-	}
-	b.done[key] = u.name
-	b.defs.Set(u.name, s)
-	return ref(u.name)
-}
-
-// freeName finds a free name in $defs.
-func (b *builder) freeName(name string) string {
-	name = strings.Map(func(r rune) rune {
-		if r == '.' || r == '/' || r == '~' || r == '%' || r == '#' {
-			return '_'
-		}
-		return r
-	}, name)
-	free := name
-	for i := 2; b.taken[free]; i++ {
-		free = fmt.Sprintf("%s_%d", name, i)
-	}
-	b.taken[free] = true
-	return free
-}
-
-// ref returns a reference into $defs.
-func ref(name string) *schema.Object { return schema.Obj("$ref", "#/$defs/"+name) }
-
-// circular reports whether s is target itself, with nothing in between that
-// a value could be made of.
-func circular(s *schema.Object, target string) bool {
-	if s.String("$ref") == target {
-		return true
-	}
-	return slices.ContainsFunc(s.Array("anyOf"), func(a any) bool {
-		o, ok := a.(*schema.Object)
-		return ok && circular(o, target)
-	})
-}
-
-// finish adds $defs to a document that refers to them.
-func (b *builder) finish(s *schema.Object) *schema.Object {
-	if b.defs.Len() > 0 {
-		s.Set("$defs", b.defs)
-	}
-	return s
-}
-
-// describe gives s a description. An empty one changes nothing.
-func (b *builder) describe(s *schema.Object, text string) *schema.Object {
-	b.nodes += len(text) / textPerNode
-	schema.Describe(s, text)
 	return s
 }

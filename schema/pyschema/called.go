@@ -57,7 +57,7 @@ func (b *builder) constrained(kind string, e *expr, in *statement) *schema.Objec
 		s = plain(kind, "")
 	}
 	var m meta
-	b.keywords(e, in, &m)
+	b.meta.keywords(e, in, &m)
 	m.constrain(s)
 	return s
 }
@@ -68,7 +68,7 @@ func (b *builder) typedDictCall(e, fields *expr, in *statement) *schema.Object {
 		return b.fail(e.fault("the fields of this TypedDict cannot be known without running the code"))
 	}
 	total := true
-	if v, ok := b.constant(e.keyword("total"), in); ok {
+	if v, ok := b.consts.constant(e.keyword("total"), in); ok {
 		total, _ = v.(bool)
 	}
 	r := record{}
@@ -86,7 +86,7 @@ func (b *builder) typedDictCall(e, fields *expr, in *statement) *schema.Object {
 // namedtuple("T", "a b").
 func (b *builder) namedTupleCall(e, fields *expr, in *statement) *schema.Object {
 	var all []field
-	if names, ok := b.nameList(fields, in); ok {
+	if names, ok := b.consts.nameList(fields, in); ok {
 		for _, n := range names {
 			all = append(all, field{binding: binding{place: e.place, Name: n}})
 		}
@@ -105,28 +105,4 @@ func (b *builder) namedTupleCall(e, fields *expr, in *statement) *schema.Object 
 		}
 	}
 	return b.fail(e.fault("the fields of this named tuple cannot be known without running the code"))
-}
-
-// nameList returns a list of names, given as a list or as one text.
-func (b *builder) nameList(e *expr, in *statement) ([]string, bool) {
-	v, ok := b.constant(e, in)
-	if !ok {
-		return nil, false
-	}
-	if text, ok := v.(string); ok {
-		return strings.Fields(strings.ReplaceAll(text, ",", " ")), true
-	}
-	list, ok := v.([]any)
-	if !ok {
-		return nil, false
-	}
-	var names []string
-	for _, x := range list {
-		name, ok := x.(string)
-		if !ok {
-			return nil, false
-		}
-		names = append(names, name)
-	}
-	return names, true
 }

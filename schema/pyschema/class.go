@@ -8,98 +8,10 @@ import (
 	"haft/schema"
 )
 
-// A kind says what a class is for the one who makes values of it.
-type kind struct {
-	what        string // model, rootmodel, dataclass, typeddict, namedtuple, enum; "" for a plain class
-	enum        string // enum, intenum, strenum, flag
-	mixin       string // str or int beside Enum
-	unknownBase string // a base that is declared elsewhere
-	root        *expr  // T of RootModel[T]
-	rootFrom    *statement
-}
-
-// kindOf finds out what a class is, by its bases and decorators.
-func (b *builder) kindOf(c *statement) kind {
-	if k, ok := b.kinds[c]; ok {
-		return k
-	}
-	b.kinds[c] = kind{} // what a class that derives from itself sees
-	k := kind{}
-	if b.isDataclass(c) {
-		k.what = "dataclass"
-	}
-	for _, base := range c.Bases {
-		name := base
-		if base != nil && base.Kind == "sub" {
-			name = base.Value
-		}
-		got := b.m.resolve(name, c.outer)
-		switch {
-		case got.def != nil && got.def.Is == "class" && got.def != c:
-			k.merge(b.kindOf(got.def))
-		case got.full != "":
-			k.addBase(got.full, base, c)
-		default:
-			k.unknownBase = name.show()
-		}
-	}
-	b.kinds[c] = k
-	return k
-}
-
-// isDataclass reports whether c has the decorator.
-func (b *builder) isDataclass(c *statement) bool {
-	for _, d := range c.Decorators {
-		if d != nil && d.Kind == "call" {
-			d = d.Value
-		}
-		if tagOf(b.m.resolve(d, c.outer).full) == "dataclass" {
-			return true
-		}
-	}
-	return false
-}
-
-// addBase takes in a base class from elsewhere.
-func (k *kind) addBase(full string, base *expr, c *statement) {
-	switch tag := tagOf(full); tag {
-	case "enum", "intenum", "strenum", "flag":
-		k.merge(kind{what: "enum", enum: tag})
-	case "model", "typeddict", "namedtuple":
-		k.merge(kind{what: tag})
-	case "rootmodel":
-		if base.Kind == "sub" && len(base.Args) == 1 {
-			k.root, k.rootFrom = base.Args[0], c
-		}
-		k.merge(kind{what: tag})
-	case "str", "int", "float":
-		k.mixin = tag
-	case "any", "plain", "generic":
-	default:
-		k.unknownBase = full
-	}
-}
-
-// merge merges what a base is into what the class is. What makes a class special
-// wins over what does not.
-func (k *kind) merge(base kind) {
-	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5,
-		"enum": 6}
-	if order[base.what] > order[k.what] {
-		k.what = base.what
-	}
-	k.enum = cmp.Or(k.enum, base.enum)
-	k.mixin = cmp.Or(k.mixin, base.mixin)
-	k.unknownBase = cmp.Or(k.unknownBase, base.unknownBase)
-	if k.root == nil {
-		k.root, k.rootFrom = base.root, base.rootFrom
-	}
-}
-
 // class returns the schema of the values that a class stands for; e is where it
 // is used.
 func (b *builder) class(c *statement, e *expr) *schema.Object {
-	k := b.kindOf(c)
+	k := b.classes.kindOf(c)
 	if k.what == "enum" {
 		return b.enum(c, k)
 	}
@@ -116,7 +28,7 @@ func (b *builder) class(c *statement, e *expr) *schema.Object {
 	case "namedtuple":
 		fields := b.fields(c, k.what)
 		s := b.positions(e, fields, c)
-		return b.describe(s, b.documentation(c).description)
+		return b.state.describe(s, b.classes.documentation(c).description)
 	case "model", "dataclass", "typeddict":
 		return b.recordOf(c, k)
 	}
@@ -141,7 +53,7 @@ func (b *builder) fields(c *statement, what string) []field {
 	var all []field
 	at := map[string]int{}
 	add := func(f field) {
-		b.steps--
+		b.state.steps--
 		if i, ok := at[f.Name]; ok {
 			all[i] = f
 			return
@@ -159,12 +71,12 @@ func (b *builder) fields(c *statement, what string) []field {
 				add(f)
 			}
 		}
-		if b.steps <= 0 {
+		if b.state.steps <= 0 {
 			b.fail(errTooLarge)
 			return nil
 		}
 	}
-	if what != "dataclass" || b.isDataclass(c) { // a class without the decorator adds no fields
+	if what != "dataclass" || b.classes.isDataclass(c) { // a class without the decorator adds no fields
 		b.ownFields(c, what, add)
 	}
 	b.lists[c] = all
@@ -174,7 +86,7 @@ func (b *builder) fields(c *statement, what string) []field {
 // ownFields adds the fields that c itself declares.
 func (b *builder) ownFields(c *statement, what string, add func(field)) {
 	optional := false
-	if v, ok := b.constant(findKeyword(c.Keywords, "total"), c); ok {
+	if v, ok := b.consts.constant(findKeyword(c.Keywords, "total"), c); ok {
 		optional = v == false
 	}
 	for i := range c.Body {
@@ -199,7 +111,7 @@ func (b *builder) rootModel(c *statement, k kind, e *expr) *schema.Object {
 		return b.fail(e.fault("the model %s does not say what its root is", c.Name))
 	}
 	s := b.typ(root, from)
-	return b.describe(s, b.documentation(c).description)
+	return b.state.describe(s, b.classes.documentation(c).description)
 }
 
 // positions returns the schema of a named tuple, which is an array in JSON. The
@@ -210,22 +122,22 @@ func (b *builder) positions(e *expr, fields []field, in *statement) *schema.Obje
 	for _, f := range fields {
 		s := &schema.Object{}
 		if f.Type != nil {
-			if s = b.typ(f.Type, in); b.err != nil {
-				b.err = within(b.err, f)
+			if s = b.typ(f.Type, in); b.state.err != nil {
+				b.state.err = within(b.state.err, f)
 				return s
 			}
 		}
 		s.Set("title", f.Name)
 		doc := f.Doc
 		if f.owner != nil {
-			doc = cmp.Or(b.documentation(f.owner).params[f.Name], doc)
+			doc = cmp.Or(b.classes.documentation(f.owner).params[f.Name], doc)
 		}
 		if f.Value == nil {
 			required = len(prefix) + 1
-		} else if v, ok := b.constant(f.Value, in); ok && admits(s, v) {
+		} else if v, ok := b.consts.constant(f.Value, in); ok && admits(s, v) {
 			s.Set("default", v)
 		}
-		prefix = append(prefix, b.describe(s, strings.TrimSpace(doc)))
+		prefix = append(prefix, b.state.describe(s, strings.TrimSpace(doc)))
 	}
 	if len(prefix) == 0 {
 		return b.fail(e.fault("the named tuple has no fields"))

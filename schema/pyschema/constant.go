@@ -14,34 +14,41 @@ const (
 	maxBits = 1024    // of an integer
 )
 
+// An evaluator finds the values of constant expressions.
+type evaluator struct {
+	m       *module
+	state   *state
+	classes *classReader // knows which classes are enums
+}
+
 // constant returns the value of an expression as JSON has it, and whether it has
 // one. Names of constants, members of enums and simple arithmetic are followed;
 // nothing is executed.
-func (b *builder) constant(e *expr, in *statement) (any, bool) {
-	if e == nil || b.steps <= 0 || b.depth > maxDepth || b.err != nil {
+func (ev *evaluator) constant(e *expr, in *statement) (any, bool) {
+	if e == nil || ev.state.steps <= 0 || ev.state.depth > maxDepth || ev.state.err != nil {
 		return nil, false
 	}
-	b.steps -= 1 + len(e.Text)/textPerStep
-	b.depth++
-	defer func() { b.depth-- }()
+	ev.state.steps -= 1 + len(e.Text)/textPerStep
+	ev.state.depth++
+	defer func() { ev.state.depth-- }()
 	switch e.Kind {
 	case "const":
 		return literal(e)
 	case "list", "tuple", "set":
-		return b.constants(e.Args, in)
+		return ev.constants(e.Args, in)
 	case "dict":
-		return b.dictionary(e, in)
+		return ev.dictionary(e, in)
 	case "unary":
-		return b.signed(e, in)
+		return ev.signed(e, in)
 	case "binop":
-		return b.computed(e, in)
+		return ev.computed(e, in)
 	case "name", "attr":
-		return b.constantOfName(e, in)
+		return ev.constantOfName(e, in)
 	case "call":
 		// Decimal("0.1"), Path("x") and the like are written as their text.
-		full := b.m.resolve(e.Value, in).full
+		full := ev.m.resolve(e.Value, in).full
 		if tag := tagOf(full); len(e.Args) == 1 && len(e.Keywords) == 0 && (tag == "text" || tag == "decimal") {
-			if s, ok := b.constant(e.Args[0], in); ok {
+			if s, ok := ev.constant(e.Args[0], in); ok {
 				text, isText := s.(string)
 				return text, isText
 			}
@@ -69,10 +76,10 @@ func literal(e *expr) (any, bool) {
 }
 
 // constants returns the values of expressions as an array.
-func (b *builder) constants(all []*expr, in *statement) (any, bool) {
+func (ev *evaluator) constants(all []*expr, in *statement) (any, bool) {
 	a := make([]any, 0, min(len(all), 64))
 	for _, x := range all {
-		v, ok := b.constant(x, in)
+		v, ok := ev.constant(x, in)
 		if !ok {
 			return nil, false
 		}
@@ -82,15 +89,15 @@ func (b *builder) constants(all []*expr, in *statement) (any, bool) {
 }
 
 // dictionary returns a dict with text as keys.
-func (b *builder) dictionary(e *expr, in *statement) (any, bool) {
+func (ev *evaluator) dictionary(e *expr, in *statement) (any, bool) {
 	o := &schema.Object{}
 	if len(e.Keys) != len(e.Args) {
 		return nil, false
 	}
 	for i, k := range e.Keys {
-		key, _ := b.constant(k, in)
+		key, _ := ev.constant(k, in)
 		name, ok := key.(string)
-		v, known := b.constant(e.Args[i], in)
+		v, known := ev.constant(e.Args[i], in)
 		if !ok || !known {
 			return nil, false
 		}
@@ -100,8 +107,8 @@ func (b *builder) dictionary(e *expr, in *statement) (any, bool) {
 }
 
 // signed returns -x and +x.
-func (b *builder) signed(e *expr, in *statement) (any, bool) {
-	v, ok := b.constant(e.Value, in)
+func (ev *evaluator) signed(e *expr, in *statement) (any, bool) {
+	v, ok := ev.constant(e.Value, in)
 	n, isNumber := v.(json.Number)
 	switch {
 	case !ok || !isNumber:
@@ -117,26 +124,26 @@ func (b *builder) signed(e *expr, in *statement) (any, bool) {
 
 // computed returns a sum of texts, or whole numbers put together, from left to
 // right.
-func (b *builder) computed(e *expr, in *statement) (any, bool) {
+func (ev *evaluator) computed(e *expr, in *statement) (any, bool) {
 	if len(e.Args) < 2 {
 		return nil, false
 	}
-	left, ok := b.constant(e.Args[0], in)
+	left, ok := ev.constant(e.Args[0], in)
 	for _, a := range e.Args[1:] {
-		right, known := b.constant(a, in)
+		right, known := ev.constant(a, in)
 		if !ok || !known {
 			return nil, false
 		}
-		left, ok = b.combine(e.Name, left, right)
+		left, ok = ev.combine(e.Name, left, right)
 	}
 	return left, ok
 }
 
 // combine returns the value of one operator.
-func (b *builder) combine(op string, left, right any) (any, bool) {
+func (ev *evaluator) combine(op string, left, right any) (any, bool) {
 	if l, ok := left.(string); ok && op == "Add" {
 		r, ok := right.(string)
-		b.steps -= (len(l) + len(r)) / textPerStep
+		ev.state.steps -= (len(l) + len(r)) / textPerStep
 		return l + r, ok && len(l)+len(r) <= maxText
 	}
 	l, ok1 := whole(left)
@@ -182,33 +189,33 @@ func whole(v any) (*big.Int, bool) {
 
 // constantOfName returns the value of a name: a constant that is assigned once, or a
 // member of an enum.
-func (b *builder) constantOfName(e *expr, in *statement) (any, bool) {
+func (ev *evaluator) constantOfName(e *expr, in *statement) (any, bool) {
 	if e.Kind == "attr" {
 		owner := e.Value
 		if e.Name == "value" && owner != nil && owner.Kind == "attr" { // Color.RED.value
 			e, owner = owner, owner.Value
 		}
-		if c := b.m.resolve(owner, in).def; c != nil && c.Is == "class" {
-			return b.classConstant(c, e.Name)
+		if c := ev.m.resolve(owner, in).def; c != nil && c.Is == "class" {
+			return ev.classConstant(c, e.Name)
 		}
 		return nil, false
 	}
-	got := b.m.lookup(e.Name, in)
+	got := ev.m.lookup(e.Name, in)
 	if got.value != nil {
-		return b.constant(got.value, got.in)
+		return ev.constant(got.value, got.in)
 	}
-	if got.def != nil && got.def.Is == "assign" && b.m.times[e.Name] <= 1 {
-		return b.constant(got.def.Value, nil)
+	if got.def != nil && got.def.Is == "assign" && ev.m.times[e.Name] <= 1 {
+		return ev.constant(got.def.Value, nil)
 	}
 	return nil, false
 }
 
 // classConstant returns the value of a member of an enum, or of a constant that
 // a class holds.
-func (b *builder) classConstant(c *statement, name string) (any, bool) {
-	if k := b.kindOf(c); k.enum != "" {
-		members := b.members(c, k)
-		b.err = nil // a member that is not known is no constant
+func (ev *evaluator) classConstant(c *statement, name string) (any, bool) {
+	if k := ev.classes.kindOf(c); k.enum != "" {
+		members := ev.members(c, k)
+		ev.state.err = nil // a member that is not known is no constant
 		for _, m := range members {
 			if m.name == name {
 				return m.value, true
@@ -218,8 +225,44 @@ func (b *builder) classConstant(c *statement, name string) (any, bool) {
 	}
 	for i := range c.Body {
 		if c.Body[i].Name == name {
-			return b.constant(c.Body[i].Value, c)
+			return ev.constant(c.Body[i].Value, c)
 		}
 	}
 	return nil, false
+}
+
+// nameList returns a list of names, given as a list or as one text.
+func (ev *evaluator) nameList(e *expr, in *statement) ([]string, bool) {
+	v, ok := ev.constant(e, in)
+	if !ok {
+		return nil, false
+	}
+	if text, ok := v.(string); ok {
+		return strings.Fields(strings.ReplaceAll(text, ",", " ")), true
+	}
+	list, ok := v.([]any)
+	if !ok {
+		return nil, false
+	}
+	var names []string
+	for _, x := range list {
+		name, ok := x.(string)
+		if !ok {
+			return nil, false
+		}
+		names = append(names, name)
+	}
+	return names, true
+}
+
+// text returns a constant text, also of the enum Extra of older Pydantic.
+func (ev *evaluator) text(e *expr, in *statement) string {
+	if v, ok := ev.constant(e, in); ok {
+		s, _ := v.(string)
+		return s
+	}
+	if e != nil && e.Kind == "attr" && strings.HasSuffix(ev.m.resolve(e.Value, in).full, "Extra") {
+		return e.Name
+	}
+	return ""
 }

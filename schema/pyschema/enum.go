@@ -10,21 +10,15 @@ import (
 	"haft/schema"
 )
 
-// A member is one name of an enum and its value.
-type member struct {
-	name  string
-	value any
-}
-
 // enum returns the schema of a class of enumerated values.
 func (b *builder) enum(c *statement, k kind) *schema.Object {
-	members := b.members(c, k)
+	members := b.consts.members(c, k)
 	s := enumSchema(members, k.enum)
 	if s == nil {
 		return b.fail(c.fault("the enum %s has no members", c.Name))
 	}
-	b.nodes += len(members) / 10
-	return b.describe(s, b.documentation(c).description)
+	b.state.nodes += len(members) / 10
+	return b.state.describe(s, b.classes.documentation(c).description)
 }
 
 // enumSchema returns the schema of members, or nil if there are none. Flags can
@@ -43,11 +37,50 @@ func enumSchema(members []member, enum string) *schema.Object {
 	return oneOfValues(values)
 }
 
-// members returns the members of an enum class in order, or nil where b.err says why
+// enumCall returns the schema of Enum("Color", names), where names are a text,
+// a list of texts or pairs, or a dict.
+func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) *schema.Object {
+	k := kind{enum: tag}
+	if t := e.keyword("type"); t != nil {
+		k.mixin = tagOf(b.m.resolve(t, in).full)
+	}
+	var all []member
+	if list, ok := b.consts.nameList(names, in); ok {
+		for _, n := range list {
+			all = append(all, member{n, nextValue(k, n, all)})
+		}
+	} else if v, ok := b.consts.constant(names, in); ok {
+		switch v := v.(type) {
+		case *schema.Object:
+			for _, n := range v.Keys() {
+				all = append(all, member{n, v.Value(n)})
+			}
+		case []any:
+			for _, pair := range v {
+				if p, ok := pair.([]any); ok && len(p) == 2 {
+					all = append(all, member{"", p[1]})
+				}
+			}
+		}
+	}
+	s := enumSchema(all, tag)
+	if s == nil {
+		return b.fail(e.fault("the members of this enum cannot be known without running the code"))
+	}
+	return s
+}
+
+// A member is one name of an enum and its value.
+type member struct {
+	name  string
+	value any
+}
+
+// members returns the members of an enum class in order, or nil where state.err says why
 // they are not known.
-func (b *builder) members(c *statement, k kind) []member {
+func (ev *evaluator) members(c *statement, k kind) []member {
 	fail := func(err error) []member {
-		b.fail(err)
+		ev.state.fail(err)
 		return nil
 	}
 	if slices.Contains(c.Methods, "__new__") {
@@ -62,7 +95,7 @@ func (b *builder) members(c *statement, k kind) []member {
 		}
 		value := f.Value
 		if value.Kind == "call" {
-			switch b.m.resolve(value.Value, c).full {
+			switch ev.m.resolve(value.Value, c).full {
 			case "enum.auto":
 				if slices.Contains(c.Methods, "_generate_next_value_") {
 					return fail(f.fault("the enum %s makes its values in _generate_next_value_, so they cannot be "+
@@ -76,7 +109,7 @@ func (b *builder) members(c *statement, k kind) []member {
 				value = cmp.Or(value.Args...)
 			}
 		}
-		v, ok := b.constant(value, c)
+		v, ok := ev.constant(value, c)
 		if t := schema.TypeName(v); !ok || t == "array" || t == "object" {
 			return fail(f.fault("the member %s of the enum %s is no constant text or number", f.Name, c.Name))
 		}
@@ -110,37 +143,4 @@ func nextValue(k kind, name string, before []member) any {
 		return next.String()
 	}
 	return json.Number(next.String())
-}
-
-// enumCall returns the schema of Enum("Color", names), where names are a text,
-// a list of texts or pairs, or a dict.
-func (b *builder) enumCall(e *expr, tag string, names *expr, in *statement) *schema.Object {
-	k := kind{enum: tag}
-	if t := e.keyword("type"); t != nil {
-		k.mixin = tagOf(b.m.resolve(t, in).full)
-	}
-	var all []member
-	if list, ok := b.nameList(names, in); ok {
-		for _, n := range list {
-			all = append(all, member{n, nextValue(k, n, all)})
-		}
-	} else if v, ok := b.constant(names, in); ok {
-		switch v := v.(type) {
-		case *schema.Object:
-			for _, n := range v.Keys() {
-				all = append(all, member{n, v.Value(n)})
-			}
-		case []any:
-			for _, pair := range v {
-				if p, ok := pair.([]any); ok && len(p) == 2 {
-					all = append(all, member{"", p[1]})
-				}
-			}
-		}
-	}
-	s := enumSchema(all, tag)
-	if s == nil {
-		return b.fail(e.fault("the members of this enum cannot be known without running the code"))
-	}
-	return s
 }

@@ -145,7 +145,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	if len(faults) > 0 {
 		return nil, errors.Join(faults...)
 	}
-	sig.Parameters = b.finish(params)
+	sig.Parameters = b.defs.finish(params)
 	sig.Returns = m.returned(ctx, resolve, f)
 	return sig, nil
 }
@@ -159,10 +159,10 @@ func (m *module) returned(ctx context.Context, resolve Resolver, f *statement) *
 	for _, share := range []bool{false, true} {
 		b := newBuilder(ctx, m, resolve, share)
 		s := b.annotation(f.Returns, nil)
-		if b.err == nil && s.Len() > 0 {
-			return b.finish(s)
+		if b.state.err == nil && s.Len() > 0 {
+			return b.defs.finish(s)
 		}
-		if !errors.Is(b.err, errTooLarge) {
+		if !errors.Is(b.state.err, errTooLarge) {
 			return nil
 		}
 	}
@@ -182,9 +182,9 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 			continue
 		}
 		s, must := b.parameter(p, i, doc.params[p.Name])
-		err := b.err
-		b.err = nil // the other parameters are looked at too
-		if b.nodes > maxNodes {
+		err := b.state.err
+		b.state.err = nil // the other parameters are looked at too
+		if b.state.nodes > maxNodes {
 			return nil, nil, errTooLarge
 		}
 		if err == nil && s.String("description") == "" && !undescribed {
@@ -224,9 +224,9 @@ func (b *builder) parameter(p param, i int, doc string) (s *schema.Object, requi
 	case p.Type == nil:
 		b.fail(p.fault("it has no type annotation: write one, such as %s: str", p.Name))
 	}
-	note := b.unwrap(p.Type, nil)
-	m := b.metadata(note.notes, nil)
-	b.defaultOf(p.Default, nil, &m)
+	note := b.meta.unwrap(p.Type, nil)
+	m := b.meta.metadata(note.notes, nil)
+	b.meta.defaultOf(p.Default, nil, &m)
 	if note.typ == nil || note.skip {
 		b.fail(p.fault("it has no type of a value"))
 	}
@@ -236,7 +236,7 @@ func (b *builder) parameter(p param, i int, doc string) (s *schema.Object, requi
 			s, m.optional, m.known, m.fallback = rest, true, true, nil
 		}
 	}
-	s = b.describe(s, cmp.Or(doc, m.description))
+	s = b.state.describe(s, cmp.Or(doc, m.description))
 	if m.known && (m.fallback == nil || admits(s, m.fallback)) {
 		s.Set("default", m.fallback)
 	}
@@ -285,18 +285,4 @@ func withoutNull(s *schema.Object) *schema.Object {
 		out.Set("enum", values)
 	}
 	return out
-}
-
-// documentation returns what the docstring of a class says.
-func (b *builder) documentation(c *statement) docText {
-	if c == nil {
-		return docText{}
-	}
-	d, ok := b.texts[c]
-	if !ok {
-		raw, _ := c.doc()
-		d = parseDoc(raw)
-		b.texts[c] = d
-	}
-	return d
 }

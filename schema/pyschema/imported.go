@@ -28,7 +28,7 @@ func (b *builder) imported(full string, e *expr, args []*expr) *schema.Object {
 		return b.fail(e.fault("the type %s of the module %s is given types in brackets, which cannot be looked up: "+
 			"declare a class with concrete types", name, module))
 	}
-	return b.define(full, name, e, func() *schema.Object {
+	return b.defs.define(full, name, e, func() *schema.Object {
 		found, ok := b.found[full]
 		if !ok {
 			var err error
@@ -42,61 +42,14 @@ func (b *builder) imported(full string, e *expr, args []*expr) *schema.Object {
 			if found == nil {
 				return b.fail(e.fault("the module %s has no type %s", module, name))
 			}
-			found = b.adopt(found)
+			found = b.defs.adopt(found)
 			b.found[full] = found
 		}
 		text, err := schema.Encode(found)
 		if err != nil {
 			return b.fail(fmt.Errorf("the type %s of the module %s: %w", name, module, err))
 		}
-		b.nodes += len(text) / textPerNode
+		b.state.nodes += len(text) / textPerNode
 		return schema.Clone(found).(*schema.Object)
 	})
-}
-
-// adopt takes a schema from elsewhere into the document: its $defs become ours,
-// under new names where they clash.
-func (b *builder) adopt(s *schema.Object) *schema.Object {
-	s = schema.Clone(s).(*schema.Object)
-	defs := s.Object("$defs")
-	if defs == nil {
-		return s
-	}
-	s.Delete("$defs")
-	renamed := map[string]string{}
-	for _, name := range defs.Keys() {
-		renamed["#/$defs/"+name] = b.freeName(name)
-	}
-	rename(s, renamed, 0)
-	for _, name := range defs.Keys() {
-		d := defs.Value(name)
-		rename(d, renamed, 0)
-		b.defs.Set(renamed["#/$defs/"+name], d)
-	}
-	return s
-}
-
-// rename points references to the new names of their targets.
-func rename(v any, names map[string]string, depth int) {
-	if depth > schema.MaxDepth {
-		return
-	}
-	switch v := v.(type) {
-	case *schema.Object:
-		for _, k := range v.Keys() {
-			if target, ok := v.Value(k).(string); ok && k == "$ref" {
-				for from, to := range names {
-					if target == from || strings.HasPrefix(target, from+"/") {
-						v.Set(k, "#/$defs/"+to+strings.TrimPrefix(target, from))
-					}
-				}
-				continue
-			}
-			rename(v.Value(k), names, depth+1)
-		}
-	case []any:
-		for _, x := range v {
-			rename(x, names, depth+1)
-		}
-	}
 }

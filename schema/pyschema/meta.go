@@ -18,9 +18,15 @@ type unwrapped struct {
 	optional bool
 }
 
+// A metaReader reads what annotations and defaults say about a value besides its type.
+type metaReader struct {
+	m      *module
+	consts *evaluator
+}
+
 // unwrap takes Annotated, Required, NotRequired, ReadOnly, InitVar and Final off a
 // type and remembers them.
-func (b *builder) unwrap(e *expr, in *statement) unwrapped {
+func (r *metaReader) unwrap(e *expr, in *statement) unwrapped {
 	p := unwrapped{typ: e}
 	for range maxDepth {
 		e := p.typ
@@ -38,7 +44,7 @@ func (b *builder) unwrap(e *expr, in *statement) unwrapped {
 		if e.Kind != "sub" && e.Kind != "name" && e.Kind != "attr" {
 			return p
 		}
-		tag := tagOf(b.m.resolve(name, in).full)
+		tag := tagOf(r.m.resolve(name, in).full)
 		if tag == "classvar" {
 			p.skip = true
 			return p
@@ -65,22 +71,6 @@ func (b *builder) unwrap(e *expr, in *statement) unwrapped {
 	return p
 }
 
-// annotated returns the schema of Annotated[…] where it is not the whole
-// annotation of a field.
-func (b *builder) annotated(e *expr, in *statement) *schema.Object {
-	if p := b.unwrap(e, in); p.typ == e || p.typ == nil {
-		return b.fail(e.fault("Annotated needs a type in brackets"))
-	}
-	return b.annotation(e, in)
-}
-
-// annotation returns the schema of an annotation with its notes.
-func (b *builder) annotation(e *expr, in *statement) *schema.Object {
-	p := b.unwrap(e, in)
-	m := b.metadata(p.notes, in)
-	return b.describe(b.typeWithMeta(p.typ, in, &m), m.description)
-}
-
 // A meta is what Field and its like say about a value.
 type meta struct {
 	description, title, alias string
@@ -103,12 +93,12 @@ type constraint struct {
 
 // metadata reads the notes of Annotated. Texts describe; what we do not know is
 // for somebody else.
-func (b *builder) metadata(notes []*expr, in *statement) meta {
+func (r *metaReader) metadata(notes []*expr, in *statement) meta {
 	var m meta
 	for _, n := range notes {
 		scope := in
 		if n != nil && (n.Kind == "name" || n.Kind == "attr") {
-			if got := b.m.resolve(n, in); got.def != nil && got.def.Is == "assign" && got.def.Value != nil {
+			if got := r.m.resolve(n, in); got.def != nil && got.def.Is == "assign" && got.def.Value != nil {
 				n, scope = got.def.Value, nil
 			}
 		}
@@ -116,82 +106,82 @@ func (b *builder) metadata(notes []*expr, in *statement) meta {
 			continue
 		}
 		if n.Kind != "call" {
-			if v, ok := b.constant(n, scope); ok {
+			if v, ok := r.consts.constant(n, scope); ok {
 				text, _ := v.(string)
 				m.description = cmp.Or(m.description, text)
 			}
 			continue
 		}
-		b.note(n, scope, &m)
+		r.note(n, scope, &m)
 	}
 	return m
 }
 
 // note reads one call among the notes of Annotated.
-func (b *builder) note(n *expr, in *statement, m *meta) {
+func (r *metaReader) note(n *expr, in *statement, m *meta) {
 	first, second := cmp.Or(n.Args...), (*expr)(nil)
 	if len(n.Args) > 1 {
 		second = n.Args[1]
 	}
-	tag := tagOf(b.m.resolve(n.Value, in).full)
+	tag := tagOf(r.m.resolve(n.Value, in).full)
 	switch tag {
 	case "field":
-		b.defaultOf(n, in, m)
+		r.defaultOf(n, in, m)
 	case "constraints":
-		b.keywords(n, in, m)
+		r.keywords(n, in, m)
 	case "doc":
-		if v, ok := b.constant(cmp.Or(first, n.keyword("documentation")), in); ok {
+		if v, ok := r.consts.constant(cmp.Or(first, n.keyword("documentation")), in); ok {
 			m.description, _ = v.(string)
 		}
 	case "jsonschema":
-		if v, ok := b.constant(cmp.Or(first, n.keyword("json_schema")), in); ok {
+		if v, ok := r.consts.constant(cmp.Or(first, n.keyword("json_schema")), in); ok {
 			m.replaced = v
 		}
 	case "at:len":
-		m.bound(b, "min_length", cmp.Or(first, n.keyword("min_length")), in)
-		m.bound(b, "max_length", cmp.Or(second, n.keyword("max_length")), in)
+		m.bound(r.consts, "min_length", cmp.Or(first, n.keyword("min_length")), in)
+		m.bound(r.consts, "max_length", cmp.Or(second, n.keyword("max_length")), in)
 	default:
 		if name, ok := strings.CutPrefix(tag, "at:"); ok {
-			m.bound(b, name, cmp.Or(first, n.keyword(name)), in)
+			m.bound(r.consts, name, cmp.Or(first, n.keyword(name)), in)
 		}
 	}
 }
 
 // bound adds a constraint if it is a constant.
-func (m *meta) bound(b *builder, name string, e *expr, in *statement) {
-	if v, ok := b.constant(e, in); ok && v != nil {
+func (m *meta) bound(consts *evaluator, name string, e *expr, in *statement) {
+	if v, ok := consts.constant(e, in); ok && v != nil {
 		m.constraints = append(m.constraints, constraint{name, v})
 	}
 }
 
 // defaultOf reads what a field or a parameter is given as its default: a value, or a
 // call of Field.
-func (b *builder) defaultOf(e *expr, in *statement, m *meta) {
+func (r *metaReader) defaultOf(e *expr, in *statement, m *meta) {
 	if e == nil || e.is("ellipsis") {
 		return
 	}
-	if e.Kind != "call" || tagOf(b.m.resolve(e.Value, in).full) != "field" {
+	if e.Kind != "call" || tagOf(r.m.resolve(e.Value, in).full) != "field" {
 		m.optional = true
-		m.fallback, m.known = b.constant(e, in)
+		m.fallback, m.known = r.consts.constant(e, in)
 		return
 	}
 	if d := cmp.Or(append(e.Args, e.keyword("default"))...); d != nil && !d.is("ellipsis") {
 		m.optional = true
-		m.fallback, m.known = b.constant(d, in)
+		m.fallback, m.known = r.consts.constant(d, in)
 	}
 	if f := cmp.Or(e.keyword("default_factory"), e.keyword("factory")); f != nil && !f.is("none") {
 		m.optional = true
-		m.fallback, m.known = b.factoryDefault(f, in)
+		m.fallback, m.known = r.consts.factoryDefault(f, in)
 	}
-	b.keywords(e, in, m)
+	r.keywords(e, in, m)
 }
 
 // factoryDefault returns what a default_factory makes, if that is plain to see.
-func (b *builder) factoryDefault(e *expr, in *statement) (any, bool) {
+func (ev *evaluator) factoryDefault(e *expr, in *statement) (any, bool) {
 	if e.Kind == "lambda" {
-		return b.constant(e.Value, in)
+		return ev.constant(e.Value, in)
 	}
-	switch tagOf(b.m.resolve(e, in).full) {
+	switch tagOf(ev.m.resolve(e, in).full) {
 	case "list", "set", "tuple":
 		return []any{}, true
 	case "dict":
@@ -203,7 +193,7 @@ func (b *builder) factoryDefault(e *expr, in *statement) (any, bool) {
 }
 
 // keywords reads the keywords of Field, StringConstraints and conint.
-func (b *builder) keywords(e *expr, in *statement, m *meta) {
+func (r *metaReader) keywords(e *expr, in *statement, m *meta) {
 	for _, kw := range e.Keywords {
 		switch kw.Name {
 		case "default", "default_factory", "factory":
@@ -212,10 +202,10 @@ func (b *builder) keywords(e *expr, in *statement, m *meta) {
 			m.skip = kw.Value.is("bool") && kw.Value.Text == "false"
 			continue
 		case "validation_alias", "alias":
-			b.alias(kw, e, in, m)
+			r.alias(kw, e, in, m)
 			continue
 		}
-		v, ok := b.constant(kw.Value, in)
+		v, ok := r.consts.constant(kw.Value, in)
 		if !ok || v == nil {
 			continue
 		}
@@ -246,7 +236,7 @@ func (b *builder) keywords(e *expr, in *statement, m *meta) {
 }
 
 // alias reads the name of a field in JSON. That for validation wins.
-func (b *builder) alias(kw keyword, e *expr, in *statement, m *meta) {
+func (r *metaReader) alias(kw keyword, e *expr, in *statement, m *meta) {
 	if kw.Name == "alias" && e.keyword("validation_alias") != nil {
 		return
 	}
@@ -254,7 +244,7 @@ func (b *builder) alias(kw keyword, e *expr, in *statement, m *meta) {
 	if value != nil && value.Kind == "call" { // AliasChoices("a", "b")
 		value = cmp.Or(value.Args...)
 	}
-	if v, ok := b.constant(value, in); ok {
+	if v, ok := r.consts.constant(value, in); ok {
 		m.alias, _ = v.(string)
 	}
 }
@@ -274,29 +264,6 @@ var bounds = map[string]map[string]string{
 	"unique_items": {"array": "uniqueItems"},
 	"pattern":      {"string": "pattern"},
 	"regex":        {"string": "pattern"},
-}
-
-// typeWithMeta returns the schema of a type with all that m says, besides the
-// description and the default.
-func (b *builder) typeWithMeta(e *expr, in *statement, m *meta) *schema.Object {
-	var s *schema.Object
-	if o, ok := m.replaced.(*schema.Object); ok {
-		s = schema.Clone(o).(*schema.Object)
-	} else {
-		s = b.typ(e, in)
-	}
-	m.constrain(s)
-	if m.title != "" {
-		s.Set("title", m.title)
-	}
-	if len(m.examples) > 0 {
-		s.Set("examples", m.examples)
-	}
-	if m.deprecated {
-		s.Set("deprecated", true)
-	}
-	merge(s, m.extra)
-	return s
 }
 
 // constrain applies the constraints to s, or to those of its alternatives that

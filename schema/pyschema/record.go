@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"strings"
 	"unicode"
 
@@ -29,89 +28,39 @@ func (r *record) schema() *schema.Object {
 
 // recordOf returns the schema of a model, a dataclass or a typed dict.
 func (b *builder) recordOf(c *statement, k kind) *schema.Object {
-	cfg := b.config(c, map[*statement]map[string]*expr{})
+	cfg := b.classes.config(c, map[*statement]map[string]*expr{})
 	fields := b.fields(c, k.what)
-	r := record{aliases: b.aliases(cfg["alias_generator"], c)}
+	r := record{aliases: b.aliasGenerator(cfg["alias_generator"], c)}
 	for _, f := range fields {
-		if b.err != nil {
+		if b.state.err != nil {
 			break
 		}
-		b.addField(&r, f, f.owner, b.documentation(f.owner).params[f.Name])
-		if b.err != nil {
-			b.err = within(b.err, f)
+		b.addField(&r, f, f.owner, b.classes.documentation(f.owner).params[f.Name])
+		if b.state.err != nil {
+			b.state.err = within(b.state.err, f)
 		}
 	}
 	s := r.schema()
-	switch extra := b.text(cfg["extra"], c); extra {
+	switch extra := b.consts.text(cfg["extra"], c); extra {
 	case "forbid":
 		s.Set("additionalProperties", false)
 	case "allow":
 		s.Set("additionalProperties", true)
 	}
-	if v, ok := b.constant(cfg["closed"], c); ok && v == true {
+	if v, ok := b.consts.constant(cfg["closed"], c); ok && v == true {
 		s.Set("additionalProperties", false)
 	}
-	if title := b.text(cfg["title"], c); title != "" {
+	if title := b.consts.text(cfg["title"], c); title != "" {
 		s.Set("title", title)
 	}
-	if v, ok := b.constant(cfg["json_schema_extra"], c); ok {
+	if v, ok := b.consts.constant(cfg["json_schema_extra"], c); ok {
 		merge(s, v)
 	}
-	return b.describe(s, b.documentation(c).description)
+	return b.state.describe(s, b.classes.documentation(c).description)
 }
 
-// config returns the settings of a model: of its bases, then class Config, then
-// model_config, then the class line. Of several bases the last has the last word,
-// unlike with fields. known keeps what was found out, and ends circles.
-func (b *builder) config(c *statement, known map[*statement]map[string]*expr) map[string]*expr {
-	if all, ok := known[c]; ok {
-		return all
-	}
-	all := map[string]*expr{}
-	known[c] = all
-	for _, base := range c.Bases {
-		if d := b.m.resolve(base, c.outer).def; d != nil && d.Is == "class" {
-			maps.Copy(all, b.config(d, known))
-		}
-	}
-	if inner := c.inner("Config"); inner != nil {
-		for _, f := range inner.Body {
-			all[f.Name] = f.Value
-		}
-	}
-	for _, f := range c.Body {
-		if f.Name != "model_config" || f.Value == nil {
-			continue
-		}
-		for _, kw := range f.Value.Keywords {
-			all[kw.Name] = kw.Value
-		}
-		for i, key := range f.Value.Keys {
-			if key.is("str") && i < len(f.Value.Args) {
-				all[key.Text] = f.Value.Args[i]
-			}
-		}
-	}
-	for _, kw := range c.Keywords {
-		all[kw.Name] = kw.Value
-	}
-	return all
-}
-
-// text returns a constant text, also of the enum Extra of older Pydantic.
-func (b *builder) text(e *expr, in *statement) string {
-	if v, ok := b.constant(e, in); ok {
-		s, _ := v.(string)
-		return s
-	}
-	if e != nil && e.Kind == "attr" && strings.HasSuffix(b.m.resolve(e.Value, in).full, "Extra") {
-		return e.Name
-	}
-	return ""
-}
-
-// aliases returns how an alias generator writes names, or nil for as they are.
-func (b *builder) aliases(e *expr, in *statement) func(string) string {
+// aliasGenerator returns how an alias generator writes names, or nil for as they are.
+func (b *builder) aliasGenerator(e *expr, in *statement) func(string) string {
 	if e == nil || e.is("none") {
 		return nil
 	}
@@ -150,19 +99,19 @@ func camel(s string, first bool) string {
 // addField adds the schema of one field; doc is what the documentation of its
 // class says about it.
 func (b *builder) addField(r *record, f field, in *statement, doc string) {
-	p := b.unwrap(f.Type, in)
+	p := b.meta.unwrap(f.Type, in)
 	if p.skip || f.Value != nil && f.Value.Kind == "call" && tagOf(b.m.resolve(f.Value.Value, in).full) == "private" {
 		return
 	}
-	m := b.metadata(p.notes, in)
-	b.defaultOf(f.Value, in, &m)
+	m := b.meta.metadata(p.notes, in)
+	b.meta.defaultOf(f.Value, in, &m)
 	if m.skip {
 		return
 	}
 	if p.typ == nil {
 		b.fail(f.fault("the field %s has no type", f.Name))
 	}
-	s := b.describe(b.typeWithMeta(p.typ, in, &m), cmp.Or(m.description, doc, strings.TrimSpace(f.Doc)))
+	s := b.state.describe(b.typeWithMeta(p.typ, in, &m), cmp.Or(m.description, doc, strings.TrimSpace(f.Doc)))
 	if m.known && admits(s, m.fallback) {
 		s.Set("default", m.fallback)
 	}

@@ -238,7 +238,7 @@ func (b *builder) literals(e *expr, args []*expr, in *statement) *schema.Object 
 	if len(values) == 0 {
 		return b.fail(e.fault("Literal needs values in brackets"))
 	}
-	b.nodes += len(values) / 10
+	b.state.nodes += len(values) / 10
 	return oneOfValues(values)
 }
 
@@ -248,14 +248,14 @@ func (b *builder) collect(args []*expr, in *statement, values *[]any, depth int)
 		b.fail(args[0].fault("the type is nested too deeply"))
 	}
 	for _, a := range args {
-		if a == nil || b.err != nil {
+		if a == nil || b.state.err != nil {
 			continue
 		}
 		if nested, scope := b.literalOf(a, in); nested != nil {
 			b.collect(nested, scope, values, depth+1)
 			continue
 		}
-		v, ok := b.constant(a, in)
+		v, ok := b.consts.constant(a, in)
 		switch t := schema.TypeName(v); {
 		case !ok || t == "array" || t == "object" || t == "number":
 			b.fail(a.fault("Literal takes texts, whole numbers, booleans, None and members of enums only"))
@@ -322,3 +322,42 @@ func oneOfValues(values []any) *schema.Object {
 
 // count returns n as a JSON number.
 func count(n int) json.Number { return json.Number(strconv.Itoa(n)) }
+
+// annotated returns the schema of Annotated[…] where it is not the whole
+// annotation of a field.
+func (b *builder) annotated(e *expr, in *statement) *schema.Object {
+	if p := b.meta.unwrap(e, in); p.typ == e || p.typ == nil {
+		return b.fail(e.fault("Annotated needs a type in brackets"))
+	}
+	return b.annotation(e, in)
+}
+
+// annotation returns the schema of an annotation with its notes.
+func (b *builder) annotation(e *expr, in *statement) *schema.Object {
+	p := b.meta.unwrap(e, in)
+	m := b.meta.metadata(p.notes, in)
+	return b.state.describe(b.typeWithMeta(p.typ, in, &m), m.description)
+}
+
+// typeWithMeta returns the schema of a type with all that m says, besides the
+// description and the default.
+func (b *builder) typeWithMeta(e *expr, in *statement, m *meta) *schema.Object {
+	var s *schema.Object
+	if o, ok := m.replaced.(*schema.Object); ok {
+		s = schema.Clone(o).(*schema.Object)
+	} else {
+		s = b.typ(e, in)
+	}
+	m.constrain(s)
+	if m.title != "" {
+		s.Set("title", m.title)
+	}
+	if len(m.examples) > 0 {
+		s.Set("examples", m.examples)
+	}
+	if m.deprecated {
+		s.Set("deprecated", true)
+	}
+	merge(s, m.extra)
+	return s
+}
