@@ -12,26 +12,16 @@ import (
 	"haft/internal/javascript"
 )
 
-// A script is the review of one source in JavaScript or TypeScript. It follows
-// names through imports and assignments, whatever the order and the scope in
-// which they run: a name may stand for several things.
+// A script is the review of one source in JavaScript or TypeScript.
 type script struct {
-	*jsTree
-	n                *notes
-	names            map[string][]string // what a name may stand for, as paths: child_process.exec
-	texts            map[string]string   // names that are always the same text
-	unknown          map[string]bool     // names that are assigned something else too
-	aliasesItself    map[string]bool     // names that are assigned the global of the same name
-	known            known
-	ancestors        []ast.Node     // the nodes around the one that is looked at, and itself
-	modules          map[string]int // modules that are loaded, with the line
-	dangerousAliases int            // how many dangerous meanings of names were found
-	// evaluated is how many bytes of constants were put together.
-	evaluated   int
-	tooManyRefs bool // a name stands for more than is followed
-	shell       int  // the line where a shell is started
-	pipes       bool // something is piped
-	madeLen     int  // of the texts that were put together and looked at
+	tree      *jsTree
+	n         *notes
+	values    *resolver
+	ancestors ancestors
+	modules   map[string]int // modules that are loaded, with the line
+	shell     int            // the line where a shell is started
+	pipes     bool           // something is piped
+	madeLen   int            // of the texts that were put together and looked at
 }
 
 // reviewJS looks at a source in JavaScript or TypeScript.
@@ -44,18 +34,18 @@ func reviewJS(ctx context.Context, n *notes, kind haft.Kind, source string) erro
 	if err != nil {
 		return err
 	}
-	s := &script{jsTree: tree, n: n, modules: map[string]int{}}
+	s := &script{tree: tree, n: n, values: &resolver{tree: tree, n: n}, modules: map[string]int{}}
 	s.reviewNames()
 	if bad != nil {
-		n.add(ruleUnreadable, s.lineOf(bad.At))
+		n.add(ruleUnreadable, tree.lineOf(bad.At))
 		return nil
 	}
-	if s.renamed {
+	if tree.renamed {
 		n.add(ruleComplex, 1)
 	}
-	s.learn()
-	s.walk(s.program)
-	if s.tooManyRefs {
+	s.values.learn()
+	s.walk(tree.program)
+	if s.values.tooManyRefs {
 		n.add(ruleComplex, 1)
 	}
 	_, process := s.modules["child_process"]
@@ -85,22 +75,22 @@ func reviewSigns(n *notes, source string) {
 
 // reviewNames looks at how names are written.
 func (s *script) reviewNames() {
-	for _, t := range s.source.Tokens {
+	for _, t := range s.tree.source.Tokens {
 		if t.Kind != javascript.Ident {
 			continue
 		}
-		name := s.source.TextOf(t)
+		name := s.tree.source.TextOf(t)
 		if strings.Contains(name, `\`) {
-			s.n.add("js-escaped-name", s.lineOf(t.From))
+			s.n.add("js-escaped-name", s.tree.lineOf(t.From))
 		}
 		if mixesScripts(name) {
-			s.n.add(ruleMixed, s.lineOf(t.From))
+			s.n.add(ruleMixed, s.tree.lineOf(t.From))
 		}
 	}
 }
 
 // found notes a finding at a place in the tree.
-func (s *script) found(rule string, at file.Idx) { s.n.add(rule, s.line(at)) }
+func (s *script) found(rule string, at file.Idx) { s.n.add(rule, s.tree.line(at)) }
 
 // walk looks at a node and at those below it.
 func (s *script) walk(n ast.Node) {
@@ -131,7 +121,7 @@ func (s *script) visit(n ast.Node) bool {
 		}
 		if n.NamedExports != nil && n.FromClause == nil {
 			for _, x := range n.NamedExports.ExportsList {
-				for _, ref := range s.refs(&ast.Identifier{Name: x.IdentifierName}) {
+				for _, ref := range s.values.refs(&ast.Identifier{Name: x.IdentifierName}) {
 					if rule := escapeRules[ref]; rule != "" && ref != x.IdentifierName.String() {
 						s.found(rule, n.Idx)
 					}
@@ -183,7 +173,7 @@ func (s *script) chain(e ast.Expression) {
 	depth := len(s.ancestors)
 	defer func() { s.ancestors = s.ancestors[:depth] }()
 	for known := false; ; s.ancestors = append(s.ancestors, e) {
-		if !known && len(s.refs(e)) > 0 {
+		if !known && len(s.values.refs(e)) > 0 {
 			known = true
 			s.reference(e, e.Idx0())
 		}
@@ -212,57 +202,11 @@ func (s *script) chain(e ast.Expression) {
 	}
 }
 
-// parent returns the node around the one that is looked at and the part of it that
-// the latter is, without the marks of optional chaining.
-func (s *script) parent() (parent, child ast.Node) {
-	child = s.ancestors[len(s.ancestors)-1]
-	for i := len(s.ancestors) - 2; i >= 0; i-- {
-		switch parent := s.ancestors[i].(type) {
-		case *ast.OptionalChain, *ast.Optional:
-			child = parent
-		default:
-			return parent, child
-		}
-	}
-	return nil, child
-}
-
-// enclosingCall returns the call of what is looked at, or nil. A construction and a
-// template with a tag are calls too.
-func (s *script) enclosingCall() *ast.CallExpression {
-	switch parent, child := s.parent(); n := parent.(type) {
-	case *ast.CallExpression:
-		if n.Callee == child {
-			return n
-		}
-	case *ast.NewExpression:
-		if n.Callee == child {
-			at := n.LeftParenthesis
-			return &ast.CallExpression{Callee: n.Callee, ArgumentList: n.ArgumentList, LeftParenthesis: at}
-		}
-	case *ast.TemplateLiteral:
-		if n.Tag == child {
-			return &ast.CallExpression{Callee: n.Tag, LeftParenthesis: n.OpenQuote}
-		}
-	}
-	return nil
-}
-
-// assigned returns the value that is assigned to what is looked at, or nil.
-func (s *script) assigned() ast.Expression {
-	if parent, child := s.parent(); parent != nil {
-		if n, ok := parent.(*ast.AssignExpression); ok && n.Left == child {
-			return n.Right
-		}
-	}
-	return nil
-}
-
 // reviewText looks at a text that stands in the source.
 func (s *script) reviewText(text string, at file.Idx) {
-	line := s.line(at)
+	line := s.tree.line(at)
 	reviewString(s.n, text, line)
-	_, escapes := measureLiteral(s.written(at))
+	_, escapes := measureLiteral(s.tree.written(at))
 	if escapes >= 4 && escapes*2 >= len(text) && strings.ContainsAny(text, letters) {
 		s.n.add("js-char-codes", line)
 	}
@@ -273,7 +217,7 @@ const maxMade = 256 << 10
 
 // reviewMade looks at a text that is put together.
 func (s *script) reviewMade(e ast.Expression) {
-	text, ok := s.constant(e)
+	text, ok := s.values.constant(e)
 	if !ok {
 		return
 	}
@@ -281,7 +225,7 @@ func (s *script) reviewMade(e ast.Expression) {
 		s.found(ruleComplex, e.Idx0())
 		return
 	}
-	reviewString(s.n, text.text, s.line(e.Idx0()))
+	reviewString(s.n, text.text, s.tree.line(e.Idx0()))
 }
 
 // property looks at name: value in an object.
@@ -318,17 +262,17 @@ func (s *script) member(left ast.Expression, name string, at file.Idx) {
 	case "__proto__":
 		s.found("js-prototype", at)
 	case "require":
-		if len(s.refs(left)) == 0 { // of a module that is not known
+		if len(s.values.refs(left)) == 0 { // of a module that is not known
 			s.found("js-import-computed", at)
 		}
 	case "mainModule", "_linkedBinding", "dlopen":
 		s.found("js-native", at)
 	case "rejectUnauthorized":
-		if isFalse(s.assigned()) {
+		if isFalse(s.ancestors.assigned()) {
 			s.found("js-tls", at)
 		}
 	case "NODE_TLS_REJECT_UNAUTHORIZED":
-		if s.assigned() != nil {
+		if s.ancestors.assigned() != nil {
 			s.found("js-tls", at)
 		}
 	case "pipe":
@@ -345,13 +289,13 @@ func (s *script) makesFunction(left ast.Expression) bool {
 			return true
 		}
 	case *ast.BracketExpression:
-		if name, ok := s.constant(left.Member); ok && name.text == "constructor" {
+		if name, ok := s.values.constant(left.Member); ok && name.text == "constructor" {
 			return true
 		}
 	case *ast.ThisExpression: // new this.constructor() makes another of the same class
-		return s.enclosingCall() != nil && !s.constructed()
+		return s.ancestors.enclosingCall() != nil && !s.ancestors.constructed()
 	case *ast.CallExpression:
-		parent, _ := s.parent()
+		parent, _ := s.ancestors.parent()
 		if name, ok := parent.(*ast.DotExpression); ok && name.Identifier.Name == "name" {
 			return false
 		}
@@ -359,14 +303,7 @@ func (s *script) makesFunction(left ast.Expression) bool {
 			return true
 		}
 	}
-	return s.enclosingCall() != nil
-}
-
-// constructed reports whether what is looked at is called by new.
-func (s *script) constructed() bool {
-	parent, _ := s.parent()
-	_, ok := parent.(*ast.NewExpression)
-	return ok
+	return s.ancestors.enclosingCall() != nil
 }
 
 // hiddenMembers are members whose names nobody puts together for an honest reason.
@@ -374,10 +311,10 @@ var hiddenMembers = []string{"eval", "Function", "require", "mainModule", "bindi
 
 // bracket looks at a member whose name is an expression.
 func (s *script) bracket(n *ast.BracketExpression) {
-	name, ok := s.constant(n.Member)
+	name, ok := s.values.constant(n.Member)
 	switch {
 	case !ok:
-		if s.enclosingCall() != nil && s.twiceComputed(n) {
+		if s.ancestors.enclosingCall() != nil && s.twiceComputed(n) {
 			s.found("js-constructor", n.LeftBracket)
 		}
 	case name.text == "constructor":
@@ -415,7 +352,7 @@ func (s *script) twiceComputed(n *ast.BracketExpression) bool {
 func (s *script) imported(name string, at file.Idx) {
 	if name != "" {
 		s.reviewText(name, at)
-		s.loaded(moduleName(name), s.line(at))
+		s.loaded(moduleName(name), s.tree.line(at))
 	}
 }
 

@@ -13,23 +13,24 @@ import (
 
 // reference looks at what a name or a chain of members stands for.
 func (s *script) reference(e ast.Expression, at file.Idx) {
-	parent, _ := s.parent()
+	parent, _ := s.ancestors.parent()
 	if f, ok := parent.(*ast.FunctionLiteral); ok && f.Name == e {
 		return
 	}
 	if c, ok := parent.(*ast.ClassLiteral); ok && c.Name == e {
 		return
 	}
-	for _, ref := range s.refs(e) {
+	for _, ref := range s.values.refs(e) {
 		s.path(ref, at)
 	}
 }
 
 // path looks at one path that what is looked at may stand for.
 func (s *script) path(ref string, at file.Idx) {
-	call := s.enclosingCall()
+	call := s.ancestors.enclosingCall()
 	s.escape(ref, at)
-	if call != nil && strings.HasSuffix(ref, ".constructor") && (ref != "this.constructor" || !s.constructed()) {
+	if call != nil && strings.HasSuffix(ref, ".constructor") &&
+		(ref != "this.constructor" || !s.ancestors.constructed()) {
 		s.found("js-constructor", at)
 	}
 	base, member, _ := strings.Cut(ref, ".")
@@ -73,13 +74,13 @@ func (s *script) path(ref string, at file.Idx) {
 			s.file(strings.TrimPrefix(member, "promises."), call)
 		}
 	case "Object", "Array":
-		if strings.HasPrefix(member, "prototype.") && s.assigned() != nil {
+		if strings.HasPrefix(member, "prototype.") && s.ancestors.assigned() != nil {
 			s.found("js-prototype", at)
 		}
 	}
 	if slices.Contains(guarded, ref) {
 		// A member of it is reached whose name is not known.
-		if parent, child := s.parent(); parent != nil {
+		if parent, child := s.ancestors.parent(); parent != nil {
 			if b, ok := parent.(*ast.BracketExpression); ok && b.Left == child {
 				s.found("js-computed-global", at)
 			}
@@ -93,7 +94,7 @@ var guarded = []string{"globalThis", "global", "window", "child_process", "proce
 // isFunction reports whether Function, which is looked at, may be used to make a
 // function of text. Comparing something with it is fine.
 func (s *script) isFunction(member string) bool {
-	switch parent, _ := s.parent(); n := parent.(type) {
+	switch parent, _ := s.ancestors.parent(); n := parent.(type) {
 	case *ast.BinaryExpression:
 		return n.Operator == token.LOGICAL_OR || n.Operator == token.LOGICAL_AND || n.Operator == token.COALESCE
 	case *ast.UnaryExpression:
@@ -107,7 +108,7 @@ func (s *script) isFunction(member string) bool {
 
 // timer looks at what a timer runs.
 func (s *script) timer(call *ast.CallExpression, at file.Idx) {
-	_, text := s.argument(call, 0)
+	_, text := s.values.argument(call, 0)
 	if len(call.ArgumentList) > 0 && !text {
 		_, text = call.ArgumentList[0].(*ast.TemplateLiteral)
 	}
@@ -121,7 +122,7 @@ func (s *script) process(member string, at file.Idx) {
 	name, _, _ := strings.Cut(member, ".")
 	switch name {
 	case "env":
-		if member == "env" && !s.isHandedOn() {
+		if member == "env" && !s.ancestors.isHandedOn() {
 			s.found("js-environ", at)
 		}
 	case "binding", "_linkedBinding", "dlopen", "mainModule":
@@ -129,38 +130,6 @@ func (s *script) process(member string, at file.Idx) {
 	case "execve":
 		s.found("js-shell", at)
 	}
-}
-
-// isHandedOn reports whether process.env, which is looked at, is only handed on to a
-// child, given a name, tested, or looked into for one variable.
-func (s *script) isHandedOn() bool {
-	for i := len(s.ancestors) - 2; i >= 0; i-- {
-		child := s.ancestors[i+1]
-		switch n := s.ancestors[i].(type) {
-		case *ast.OptionalChain, *ast.Optional, *ast.SpreadElement, *ast.ObjectLiteral:
-			continue
-		case *ast.PropertyShort, *ast.BracketExpression, *ast.UnaryExpression:
-			return true
-		case *ast.Binding:
-			return followed(n.Target)
-		case *ast.FieldDefinition:
-			return isText(n.Key, "env")
-		case *ast.AssignExpression:
-			member, ok := n.Left.(*ast.DotExpression)
-			return n.Left == child || followed(n.Left) || ok && member.Identifier.Name == "env"
-		case *ast.PropertyKeyed:
-			return isText(n.Key, "env")
-		case *ast.ConditionalExpression:
-			return n.Test == child
-		case *ast.BinaryExpression:
-			if n.Operator == token.LOGICAL_AND && n.Right == child {
-				continue // as in process && process.env && process.env.HOME
-			}
-			return n.Operator == token.IN || n.Left == child
-		}
-		return false
-	}
-	return false
 }
 
 // isText reports whether an expression is a literal with this text.
@@ -174,25 +143,26 @@ func (s *script) call(n *ast.CallExpression) {
 	if _, dynamic := n.Callee.(*ast.DynamicImportExpression); dynamic {
 		s.load(n)
 	}
-	for _, ref := range s.refs(n) {
+	for _, ref := range s.values.refs(n) {
 		s.escape(ref, n.LeftParenthesis)
 	}
-	for _, ref := range s.refs(n.Callee) {
+	for _, ref := range s.values.refs(n.Callee) {
 		if loads(ref) {
 			s.load(n)
 		}
 		switch ref {
 		case "Reflect.get", "Object.getOwnPropertyDescriptor":
-			if name, ok := s.argument(n, 1); ok && name.text == "constructor" {
+			if name, ok := s.values.argument(n, 1); ok && name.text == "constructor" {
 				s.found("js-constructor", n.Idx0())
 			}
 		case "String.fromCharCode", "String.fromCodePoint":
-			if text, ok := s.decoded(n); ok && utf8.RuneCountInString(text.text) >= 4 {
+			if text, ok := s.values.decoded(n); ok && utf8.RuneCountInString(text.text) >= 4 {
 				s.found("js-char-codes", n.Idx0())
 			}
 		case "atob", "Buffer.from":
-			text, ok := s.decoded(n)
-			if given, constant := s.argument(n, 0); ok && constant && text.text != given.text && len(text.text) >= 8 {
+			text, ok := s.values.decoded(n)
+			given, constant := s.values.argument(n, 0)
+			if ok && constant && text.text != given.text && len(text.text) >= 8 {
 				s.found("js-decode", n.Idx0())
 			}
 		}
@@ -202,7 +172,7 @@ func (s *script) call(n *ast.CallExpression) {
 // load looks at a call that loads a module.
 func (s *script) load(n *ast.CallExpression) {
 	at := n.LeftParenthesis // the tree has no place for the word import
-	m, ok := s.argument(n, 0)
+	m, ok := s.values.argument(n, 0)
 	if !ok {
 		s.found("js-import-computed", at)
 		return
@@ -210,7 +180,7 @@ func (s *script) load(n *ast.CallExpression) {
 	if m.made > jsWritten {
 		s.found("js-computed-global", at)
 	}
-	s.loaded(moduleName(m.text), s.line(at))
+	s.loaded(moduleName(m.text), s.tree.line(at))
 }
 
 // decoders are functions that make a text nobody has read.
@@ -220,7 +190,7 @@ var decoders = []string{"atob", "fromCharCode", "fromCodePoint", "unescape", "de
 // runs notes that text is run as code, and whether the text is decoded.
 func (s *script) runs(rule string, at file.Idx) {
 	s.found(rule, at)
-	if call := s.callAround(); call != nil {
+	if call := s.ancestors.callAround(); call != nil {
 		for _, arg := range call.ArgumentList {
 			if s.decodes(arg) {
 				s.found("js-exec-decoded", at)
@@ -229,37 +199,16 @@ func (s *script) runs(rule string, at file.Idx) {
 	}
 }
 
-// callAround returns the call whose function what is looked at may be, as in
-// (0, eval)(...).
-func (s *script) callAround() *ast.CallExpression {
-	if call := s.enclosingCall(); call != nil {
-		return call
-	}
-	for i := len(s.ancestors) - 2; i >= 0; i-- {
-		switch n := s.ancestors[i].(type) {
-		case *ast.CallExpression:
-			if n.Callee == s.ancestors[i+1] {
-				return n
-			}
-			return nil
-		case *ast.SequenceExpression, *ast.ConditionalExpression, *ast.BinaryExpression, *ast.AssignExpression,
-			*ast.DotExpression, *ast.OptionalChain, *ast.Optional:
-		default:
-			return nil
-		}
-	}
-	return nil
-}
-
 // decodes reports whether something below a node makes a text nobody has read.
 func (s *script) decodes(n ast.Node) bool {
 	found := false
 	switch n := n.(type) {
 	case *ast.Identifier:
-		found = slices.Contains(decoders, n.Name.String()) || slices.Contains(s.names[n.Name.String()], "atob") ||
-			slices.Contains(s.names[n.Name.String()], "Buffer.from")
+		refs := s.values.names[n.Name.String()]
+		found = slices.Contains(decoders, n.Name.String()) || slices.Contains(refs, "atob") ||
+			slices.Contains(refs, "Buffer.from")
 	case *ast.StringLiteral:
-		_, escapes := measureLiteral(s.written(n.Idx))
+		_, escapes := measureLiteral(s.tree.written(n.Idx))
 		found = n.Value == "base64" || n.Value == "hex" || escapes > 8
 	}
 	eachChild(n, func(below ast.Node) { found = found || s.decodes(below) })
@@ -269,7 +218,7 @@ func (s *script) decodes(n ast.Node) bool {
 // starts looks at what child_process starts.
 func (s *script) starts(how string, call *ast.CallExpression) {
 	at := call.LeftParenthesis
-	command, constant := s.argument(call, 0)
+	command, constant := s.values.argument(call, 0)
 	if command.made == jsMade {
 		s.found("js-computed-global", at)
 	}
@@ -280,7 +229,7 @@ func (s *script) starts(how string, call *ast.CallExpression) {
 		}
 		s.command(call.ArgumentList, at)
 	case constant && isShell(command.text[strings.LastIndexByte(command.text, '/')+1:]):
-		s.shell = s.line(at)
+		s.shell = s.tree.line(at)
 		if len(call.ArgumentList) > 1 {
 			s.shellArguments(call.ArgumentList[1], at)
 		}
@@ -292,10 +241,10 @@ func (s *script) command(args []ast.Expression, at file.Idx) {
 	if len(args) == 0 {
 		return
 	}
-	if text, ok := s.constant(args[0]); ok {
-		reviewCommand(s.n, text.text, s.line(at))
+	if text, ok := s.values.constant(args[0]); ok {
+		reviewCommand(s.n, text.text, s.tree.line(at))
 	} else if t, ok := args[0].(*ast.TemplateLiteral); ok && len(t.Elements) > 0 {
-		reviewCommand(s.n, t.Elements[0].Parsed.String(), s.line(at))
+		reviewCommand(s.n, t.Elements[0].Parsed.String(), s.tree.line(at))
 	}
 }
 
@@ -320,12 +269,12 @@ func (s *script) shellArguments(e ast.Expression, at file.Idx) {
 		return
 	}
 	for i, arg := range list.Value {
-		flag, ok := s.constant(arg)
+		flag, ok := s.values.constant(arg)
 		if !ok || !strings.HasPrefix(flag.text, "-") || !strings.HasSuffix(flag.text, "c") || i+1 == len(list.Value) {
 			continue
 		}
-		if code, ok := s.constant(list.Value[i+1]); ok {
-			reviewCommand(s.n, code.text, s.line(at))
+		if code, ok := s.values.constant(list.Value[i+1]); ok {
+			reviewCommand(s.n, code.text, s.tree.line(at))
 		} else {
 			s.found("js-shell", at)
 		}
@@ -345,8 +294,8 @@ func (s *script) file(how string, call *ast.CallExpression) {
 		}
 		return
 	}
-	path, ok := s.argument(call, 0)
-	target, _ := s.argument(call, 1)
+	path, ok := s.values.argument(call, 0)
+	target, _ := s.values.argument(call, 1)
 	writes := hasPrefix(how, "write", "append", "createWrite", "chmod", "chown", "truncate", "unlink", "symlink",
 		"rename") ||
 		strings.HasPrefix(how, "open") && strings.ContainsAny(target.text, "wa+")

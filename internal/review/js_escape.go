@@ -27,7 +27,7 @@ func (s *script) escape(ref string, at file.Idx) {
 		}
 	}
 	name, ok := s.ancestors[len(s.ancestors)-1].(*ast.Identifier)
-	if ok && name.Name.String() == ref && !s.aliasesItself[ref] &&
+	if ok && name.Name.String() == ref && !s.values.aliasesItself[ref] &&
 		slices.Contains([]string{"process", "global", "window"}, ref) {
 		return // a variable
 	}
@@ -77,7 +77,7 @@ func (s *script) escapes() bool {
 			_, object := s.ancestors[max(i-1, 0)].(*ast.ObjectLiteral)
 			return !object
 		case *ast.CallExpression:
-			return n.Callee != child && !slices.ContainsFunc(s.refs(n.Callee), isPromisify)
+			return n.Callee != child && !slices.ContainsFunc(s.values.refs(n.Callee), isPromisify)
 		case *ast.NewExpression:
 			return n.Callee != child
 		case *ast.DotExpression, *ast.UnaryExpression, *ast.ExpressionStatement, *ast.IfStatement:
@@ -111,18 +111,18 @@ func followed(target ast.Expression) bool {
 // this looks at the word this. In a function that is no method it is the global
 // object, in code that is not strict.
 func (s *script) this(at file.Idx) {
-	parent, child := s.parent()
+	parent, child := s.ancestors.parent()
 	switch n := parent.(type) {
 	case *ast.ReturnStatement:
 	case *ast.BracketExpression:
 		_, number := n.Member.(*ast.NumberLiteral)
-		if _, constant := s.constant(n.Member); constant || number || n.Left != child {
+		if _, constant := s.values.constant(n.Member); constant || number || n.Left != child {
 			return
 		}
 	default:
 		return
 	}
-	for i := len(s.ancestors) - 1; i > s.added; i-- {
+	for i := len(s.ancestors) - 1; i > s.tree.added; i-- {
 		if _, ok := s.ancestors[i].(*ast.FunctionLiteral); !ok {
 			continue
 		}
@@ -148,7 +148,7 @@ func (s *script) patternKeys(n *ast.ObjectPattern) {
 				s.found("js-constructor", p.Name.Idx)
 			}
 		case *ast.PropertyKeyed:
-			if key, ok := s.constant(p.Key); ok && key.text == "constructor" {
+			if key, ok := s.values.constant(p.Key); ok && key.text == "constructor" {
 				s.found("js-constructor", p.Key.Idx0())
 			}
 		}

@@ -21,21 +21,21 @@ import (
 const maxEvaluated = 16 << 20
 
 // constant returns the value of an expression that is always the same text.
-func (s *script) constant(e ast.Expression) (jsText, bool) {
-	t, ok := s.known.constants[e]
+func (r *resolver) constant(e ast.Expression) (jsText, bool) {
+	t, ok := r.known.constants[e]
 	switch {
 	case ok:
-	case s.evaluated > maxEvaluated:
-		s.tooManyRefs = true
+	case r.evaluated > maxEvaluated:
+		r.tooManyRefs = true
 	default:
-		value, constant := s.evaluate(e)
+		value, constant := r.evaluate(e)
 		if constant {
 			t = &value
 		}
 		if value.made > jsWritten {
-			s.evaluated += len(value.text)
+			r.evaluated += len(value.text)
 		}
-		s.known.constants[e] = t
+		r.known.constants[e] = t
 	}
 	if t == nil {
 		return jsText{}, false
@@ -44,35 +44,35 @@ func (s *script) constant(e ast.Expression) (jsText, bool) {
 }
 
 // evaluate is constant for an expression that is not known.
-func (s *script) evaluate(e ast.Expression) (jsText, bool) {
+func (r *resolver) evaluate(e ast.Expression) (jsText, bool) {
 	switch e := e.(type) {
 	case *ast.StringLiteral:
-		return s.literal(e.Value.String(), e.Idx), true
+		return r.literal(e.Value.String(), e.Idx), true
 	case *ast.TemplateLiteral:
-		return s.template(e)
+		return r.template(e)
 	case *ast.Identifier:
-		text, ok := s.texts[e.Name.String()]
+		text, ok := r.texts[e.Name.String()]
 		return jsText{text, jsWritten}, ok
 	case *ast.SequenceExpression:
-		return s.constant(e.Sequence[len(e.Sequence)-1])
+		return r.constant(e.Sequence[len(e.Sequence)-1])
 	case *ast.BinaryExpression:
 		if e.Operator != token.PLUS {
 			return jsText{}, false
 		}
-		left, ok := s.constant(e.Left)
+		left, ok := r.constant(e.Left)
 		if !ok {
 			return jsText{}, false
 		}
-		right, ok := s.constant(e.Right)
+		right, ok := r.constant(e.Right)
 		return left.join(right), ok && len(left.text)+len(right.text) <= maxWord
 	case *ast.CallExpression:
-		if text, ok := s.decoded(e); ok {
+		if text, ok := r.decoded(e); ok {
 			return text, true
 		}
-		if text, ok := s.joined(e); ok {
+		if text, ok := r.joined(e); ok {
 			return text, true
 		}
-		return s.changed(e)
+		return r.changed(e)
 	}
 	return jsText{}, false
 }
@@ -84,9 +84,9 @@ func (t jsText) join(more jsText) jsText {
 
 // literal returns the value of a string. esbuild puts literals together and reads
 // their escapes, so how it was made is in the source.
-func (s *script) literal(text string, at file.Idx) jsText {
+func (r *resolver) literal(text string, at file.Idx) jsText {
 	t := jsText{text: text}
-	written := s.written(at)
+	written := r.tree.written(at)
 	switch characters, escapes := measureLiteral(written); {
 	case written == "":
 	case escapes > 2:
@@ -131,18 +131,18 @@ var jsCharacter = sync.OnceValue(func() *regexp.Regexp {
 })
 
 // template returns the value of a template whose parts are constants.
-func (s *script) template(e *ast.TemplateLiteral) (jsText, bool) {
+func (r *resolver) template(e *ast.TemplateLiteral) (jsText, bool) {
 	if e.Tag != nil {
 		return jsText{}, false
 	}
 	if len(e.Expressions) == 0 && len(e.Elements) == 1 {
-		return s.literal(e.Elements[0].Parsed.String(), e.OpenQuote), true
+		return r.literal(e.Elements[0].Parsed.String(), e.OpenQuote), true
 	}
 	var t jsText
 	for i, part := range e.Elements {
 		t.text += part.Parsed.String()
 		if i < len(e.Expressions) {
-			value, ok := s.constant(e.Expressions[i])
+			value, ok := r.constant(e.Expressions[i])
 			if t = t.join(value); !ok || len(t.text) > maxWord {
 				return t, false
 			}
@@ -153,16 +153,16 @@ func (s *script) template(e *ast.TemplateLiteral) (jsText, bool) {
 
 // decoded returns the value of a call that makes text from codes or from another
 // text, such as atob.
-func (s *script) decoded(call *ast.CallExpression) (jsText, bool) {
-	for _, ref := range s.refs(call.Callee) {
+func (r *resolver) decoded(call *ast.CallExpression) (jsText, bool) {
+	for _, ref := range r.refs(call.Callee) {
 		switch ref {
 		case "atob", "decodeURIComponent", "unescape", "decodeURI", "Buffer.from":
-			arg, ok := s.argument(call, 0)
+			arg, ok := r.argument(call, 0)
 			if !ok {
 				return jsText{}, false
 			}
 			how := map[string]string{"atob": "base64", "Buffer.from": "utf8"}[ref]
-			if second, ok := s.argument(call, 1); ok {
+			if second, ok := r.argument(call, 1); ok {
 				how = second.text
 			}
 			return jsText{decodeText(arg.text, how), jsMade}, true
@@ -184,11 +184,11 @@ func (s *script) decoded(call *ast.CallExpression) (jsText, bool) {
 }
 
 // argument returns an argument of a call, if it is constant.
-func (s *script) argument(call *ast.CallExpression, i int) (jsText, bool) {
+func (r *resolver) argument(call *ast.CallExpression, i int) (jsText, bool) {
 	if i >= len(call.ArgumentList) {
 		return jsText{}, false
 	}
-	return s.constant(call.ArgumentList[i])
+	return r.constant(call.ArgumentList[i])
 }
 
 // decodeText undoes an encoding. What does not decode stays as it is.
@@ -212,13 +212,13 @@ func decodeText(text, how string) string {
 }
 
 // joined returns the value of ["a", "b"].join("").
-func (s *script) joined(call *ast.CallExpression) (jsText, bool) {
+func (r *resolver) joined(call *ast.CallExpression) (jsText, bool) {
 	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
 	if !ok || callee.Identifier.Name != "join" {
 		return jsText{}, false
 	}
-	list, ok := s.list(callee.Left)
-	glue, given := s.argument(call, 0)
+	list, ok := r.list(callee.Left)
+	glue, given := r.argument(call, 0)
 	if !given {
 		glue.text = ","
 	}
@@ -227,12 +227,12 @@ func (s *script) joined(call *ast.CallExpression) (jsText, bool) {
 }
 
 // changed returns the value of a method that makes another text of a constant.
-func (s *script) changed(call *ast.CallExpression) (jsText, bool) {
+func (r *resolver) changed(call *ast.CallExpression) (jsText, bool) {
 	callee, ok := unwrap(call.Callee).(*ast.DotExpression)
 	if !ok {
 		return jsText{}, false
 	}
-	t, ok := s.constant(callee.Left)
+	t, ok := r.constant(callee.Left)
 	if !ok {
 		return t, false
 	}
@@ -248,14 +248,14 @@ func (s *script) changed(call *ast.CallExpression) (jsText, bool) {
 		text = strings.ToUpper(text)
 	case "concat":
 		for i := range call.ArgumentList {
-			more, ok := s.argument(call, i)
+			more, ok := r.argument(call, i)
 			if text += more.text; !ok || len(text) > maxWord {
 				return t, false
 			}
 		}
 	case "replace", "replaceAll":
-		from, constant := s.argument(call, 0)
-		to, ok := s.argument(call, 1)
+		from, constant := r.argument(call, 0)
+		to, ok := r.argument(call, 1)
 		if !constant || !ok || from.text == "" || len(to.text) > len(from.text) {
 			return t, false
 		}
@@ -290,12 +290,12 @@ func (s *script) changed(call *ast.CallExpression) (jsText, bool) {
 }
 
 // list returns the elements of a constant list.
-func (s *script) list(e ast.Expression) ([]string, bool) {
+func (r *resolver) list(e ast.Expression) ([]string, bool) {
 	switch e := e.(type) {
 	case *ast.ArrayLiteral:
 		var all []string
 		for _, element := range e.Value {
-			t, ok := s.constant(element)
+			t, ok := r.constant(element)
 			if !ok {
 				return nil, false
 			}
@@ -309,13 +309,13 @@ func (s *script) list(e ast.Expression) ([]string, bool) {
 		}
 		switch callee.Identifier.Name {
 		case "reverse":
-			all, ok := s.list(callee.Left)
+			all, ok := r.list(callee.Left)
 			slices.Reverse(all)
 			return all, ok
 		case "split":
-			t, ok := s.constant(callee.Left)
-			separator, constant := s.argument(e, 0)
-			s.evaluated += len(t.text) * 16 // a part takes as much beside its text
+			t, ok := r.constant(callee.Left)
+			separator, constant := r.argument(e, 0)
+			r.evaluated += len(t.text) * 16 // a part takes as much beside its text
 			return strings.Split(t.text, separator.text), ok && constant
 		}
 	}

@@ -21,6 +21,22 @@ type jsText struct {
 	made int
 }
 
+// A resolver finds out what names and expressions stand for. It follows names
+// through imports and assignments, whatever the order and the scope in which they
+// run: a name may stand for several things.
+type resolver struct {
+	tree             *jsTree
+	n                *notes
+	names            map[string][]string // what a name may stand for, as paths: child_process.exec
+	texts            map[string]string   // names that are always the same text
+	unknown          map[string]bool     // names that are assigned something else too
+	aliasesItself    map[string]bool     // names that are assigned the global of the same name
+	known            known
+	dangerousAliases int  // how many dangerous meanings of names were found
+	evaluated        int  // how many bytes of constants were put together
+	tooManyRefs      bool // a name stands for more than is followed
+}
+
 // known keeps what is known of expressions, so that each is looked at once
 // however many are around it.
 type known struct {
@@ -29,8 +45,8 @@ type known struct {
 }
 
 // forget drops what is known, because names have got other meanings.
-func (s *script) forget() {
-	s.known = known{map[ast.Expression]*jsText{}, map[ast.Expression][]string{}}
+func (r *resolver) forget() {
+	r.known = known{map[ast.Expression]*jsText{}, map[ast.Expression][]string{}}
 }
 
 // unwrap removes the marks of optional chaining, and await.
@@ -62,66 +78,66 @@ const (
 
 // refs returns the paths that an expression may stand for, such as
 // child_process.exec. It follows names through imports and assignments.
-func (s *script) refs(e ast.Expression) []string {
-	refs, ok := s.known.refs[e]
+func (r *resolver) refs(e ast.Expression) []string {
+	refs, ok := r.known.refs[e]
 	if !ok {
-		refs = s.resolve(e)
-		s.known.refs[e] = refs
+		refs = r.resolve(e)
+		r.known.refs[e] = refs
 	}
 	return refs
 }
 
 // resolve is refs for an expression that is not known.
-func (s *script) resolve(e ast.Expression) []string {
+func (r *resolver) resolve(e ast.Expression) []string {
 	switch e := unwrap(e).(type) {
 	case *ast.ThisExpression:
 		return []string{"this"}
 	case *ast.Identifier:
 		name := strings.TrimPrefix(e.Name.String(), unbound)
-		known := s.names[name]
+		known := r.names[name]
 		if len(known) > 0 && (name == "fs" || name == "child_process") {
 			return known // such a name is no module by itself
 		}
 		return append(slices.Clone(known), name)
 	case *ast.SequenceExpression:
-		return s.refs(e.Sequence[len(e.Sequence)-1])
+		return r.refs(e.Sequence[len(e.Sequence)-1])
 	case *ast.AssignExpression:
-		return s.refs(e.Right)
+		return r.refs(e.Right)
 	case *ast.ConditionalExpression:
-		return s.bound(slices.Concat(s.refs(e.Consequent), s.refs(e.Alternate)))
+		return r.bound(slices.Concat(r.refs(e.Consequent), r.refs(e.Alternate)))
 	case *ast.BinaryExpression:
 		switch e.Operator {
 		case token.LOGICAL_AND:
-			return s.refs(e.Right)
+			return r.refs(e.Right)
 		case token.LOGICAL_OR, token.COALESCE:
-			return s.bound(slices.Concat(s.refs(e.Left), s.refs(e.Right)))
+			return r.bound(slices.Concat(r.refs(e.Left), r.refs(e.Right)))
 		}
 	case *ast.DotExpression:
-		return s.members(e.Left, e.Identifier.Name.String())
+		return r.members(e.Left, e.Identifier.Name.String())
 	case *ast.BracketExpression:
-		if member, ok := s.constant(e.Member); ok {
-			return s.members(e.Left, member.text)
+		if member, ok := r.constant(e.Member); ok {
+			return r.members(e.Left, member.text)
 		}
 	case *ast.CallExpression:
-		return s.returned(e)
+		return r.returned(e)
 	case *ast.FunctionLiteral, *ast.ClassLiteral:
 		return []string{"Function.prototype"} // its members are those of any function
 	case *ast.ObjectLiteral:
 		var all []string
 		for _, p := range e.Value {
 			if spread, ok := p.(*ast.SpreadElement); ok {
-				all = append(all, s.refs(spread.Expression)...)
+				all = append(all, r.refs(spread.Expression)...)
 			}
 		}
-		return s.bound(all)
+		return r.bound(all)
 	}
 	return nil
 }
 
 // bound keeps a list of paths short.
-func (s *script) bound(refs []string) []string {
+func (r *resolver) bound(refs []string) []string {
 	kept := min(len(refs), maxRefs)
-	s.tooManyRefs = s.tooManyRefs || slices.ContainsFunc(refs[kept:], dangerous)
+	r.tooManyRefs = r.tooManyRefs || slices.ContainsFunc(refs[kept:], dangerous)
 	return refs[:kept]
 }
 
@@ -133,9 +149,9 @@ func dangerous(ref string) bool {
 }
 
 // members returns the paths of a member of what an expression stands for.
-func (s *script) members(of ast.Expression, name string) []string {
+func (r *resolver) members(of ast.Expression, name string) []string {
 	var all []string
-	for _, ref := range s.refs(of) {
+	for _, ref := range r.refs(of) {
 		switch {
 		case len(ref) > maxPath:
 		case slices.Contains(globals, ref) && (ref != "this" || name != "constructor"):
@@ -151,13 +167,13 @@ func (s *script) members(of ast.Expression, name string) []string {
 
 // returned returns what a call gives back, where that is known: a module, the
 // function that loads modules, or the function that was given.
-func (s *script) returned(call *ast.CallExpression) []string {
+func (r *resolver) returned(call *ast.CallExpression) []string {
 	var all []string
 	_, dynamic := call.Callee.(*ast.DynamicImportExpression)
-	for _, ref := range append(slices.Clone(s.refs(call.Callee)), "") {
+	for _, ref := range append(slices.Clone(r.refs(call.Callee)), "") {
 		switch {
 		case loads(ref) || ref == "" && dynamic:
-			if m, ok := s.argument(call, 0); ok {
+			if m, ok := r.argument(call, 0); ok {
 				all = append(all, moduleName(m.text))
 			}
 		case strings.HasSuffix(ref, "createRequire"):
@@ -165,10 +181,10 @@ func (s *script) returned(call *ast.CallExpression) []string {
 		case strings.HasSuffix(ref, ".bind") && !strings.HasSuffix(ref, ".call.bind"): // of a method, a function
 			all = append(all, strings.TrimSuffix(ref, ".bind"))
 		case strings.HasSuffix(ref, "promisify") && len(call.ArgumentList) > 0:
-			all = append(all, s.refs(call.ArgumentList[0])...)
+			all = append(all, r.refs(call.ArgumentList[0])...)
 		}
 	}
-	return s.bound(all)
+	return r.bound(all)
 }
 
 // moduleName is the name of a module without its scheme.
@@ -177,23 +193,23 @@ func moduleName(name string) string {
 }
 
 // learn finds out what names stand for.
-func (s *script) learn() {
-	s.names, s.texts, s.aliasesItself = map[string][]string{}, map[string]string{}, map[string]bool{}
+func (r *resolver) learn() {
+	r.names, r.texts, r.aliasesItself = map[string][]string{}, map[string]string{}, map[string]bool{}
 	var assigned []assignment
 	var collect func(n ast.Node)
 	collect = func(n ast.Node) {
 		switch n := n.(type) {
 		case *ast.ImportDeclaration:
-			s.imports(n)
+			r.imports(n)
 		case *ast.ParameterList:
 			for _, b := range n.List {
 				assigned = append(assigned, assignment{b.Target, nil})
 			}
 			assigned = append(assigned, assignment{n.Rest, nil})
 		case *ast.FunctionDeclaration:
-			s.alias(n.Function.Name.Name.String(), "Function.prototype")
+			r.alias(n.Function.Name.Name.String(), "Function.prototype")
 		case *ast.ClassDeclaration:
-			s.alias(n.Class.Name.Name.String(), "Function.prototype")
+			r.alias(n.Class.Name.Name.String(), "Function.prototype")
 		case *ast.Binding:
 			if n.Initializer != nil {
 				assigned = append(assigned, assignment{n.Target, n.Initializer})
@@ -215,43 +231,43 @@ func (s *script) learn() {
 		}
 		eachChild(n, collect)
 	}
-	collect(s.program)
+	collect(r.tree.program)
 	// An alias may be one of an alias of an alias.
-	for before, round := 0, 0; round < minRounds || before != s.dangerousAliases; round++ {
-		if s.n.stopped() {
+	for before, round := 0, 0; round < minRounds || before != r.dangerousAliases; round++ {
+		if r.n.stopped() {
 			return
 		}
-		if before = s.dangerousAliases; round == maxRounds {
-			s.tooManyRefs = true
+		if before = r.dangerousAliases; round == maxRounds {
+			r.tooManyRefs = true
 			break
 		}
-		s.forget()
-		s.unknown = map[string]bool{}
+		r.forget()
+		r.unknown = map[string]bool{}
 		for _, a := range assigned {
-			s.assign(a)
+			r.assign(a)
 		}
-		for name := range s.unknown {
-			delete(s.texts, name)
+		for name := range r.unknown {
+			delete(r.texts, name)
 		}
 	}
-	s.forget()
+	r.forget()
 }
 
 // An assignment gives a value to what stands on the left. A nil value is unknown.
 type assignment struct{ target, value ast.Expression }
 
 // imports reads an import statement.
-func (s *script) imports(n *ast.ImportDeclaration) {
+func (r *resolver) imports(n *ast.ImportDeclaration) {
 	clause := n.ImportClause
 	if clause == nil || n.FromClause == nil {
 		return
 	}
 	m := moduleName(n.FromClause.ModuleSpecifier.String())
 	if d := clause.ImportedDefaultBinding; d != nil {
-		s.alias(d.Name.String(), m)
+		r.alias(d.Name.String(), m)
 	}
 	if space := clause.NameSpaceImport; space != nil {
-		s.alias(space.ImportedBinding.String(), m)
+		r.alias(space.ImportedBinding.String(), m)
 	}
 	if clause.NamedImports == nil {
 		return
@@ -264,38 +280,38 @@ func (s *script) imports(n *ast.ImportDeclaration) {
 		if x.Alias != "" {
 			name = x.Alias.String()
 		}
-		s.alias(name, of)
+		r.alias(name, of)
 	}
 }
 
 // alias notes that a name may stand for a path.
-func (s *script) alias(name, ref string) {
-	known := s.names[name]
+func (r *resolver) alias(name, ref string) {
+	known := r.names[name]
 	if ref == name {
-		s.aliasesItself[name] = true
+		r.aliasesItself[name] = true
 	}
 	if ref == "" || ref == name || len(ref) > 200 || strings.HasPrefix(ref, name+".") || slices.Contains(known, ref) {
 		return
 	}
 	if len(known) == maxRefs {
-		s.tooManyRefs = s.tooManyRefs || dangerous(ref) // an honest name stands for one thing
+		r.tooManyRefs = r.tooManyRefs || dangerous(ref) // an honest name stands for one thing
 		return
 	}
-	s.names[name] = append(known, ref)
+	r.names[name] = append(known, ref)
 	if dangerous(ref) {
-		s.dangerousAliases++
+		r.dangerousAliases++
 	}
 }
 
 // assign notes what an assignment makes of names.
-func (s *script) assign(a assignment) {
+func (r *resolver) assign(a assignment) {
 	switch target := a.target.(type) {
 	case *ast.Identifier:
-		s.assignName(target.Name.String(), a.value)
+		r.assignName(target.Name.String(), a.value)
 	case *ast.AssignExpression: // with a default
-		s.assign(assignment{target.Left, a.value})
+		r.assign(assignment{target.Left, a.value})
 	case *ast.Binding:
-		s.assign(assignment{target.Target, a.value})
+		r.assign(assignment{target.Target, a.value})
 	case *ast.ArrayPattern:
 		list, _ := a.value.(*ast.ArrayLiteral)
 		for i, element := range target.Elements {
@@ -303,23 +319,23 @@ func (s *script) assign(a assignment) {
 			if list != nil && i < len(list.Value) {
 				value = list.Value[i]
 			}
-			s.assign(assignment{element, value})
+			r.assign(assignment{element, value})
 		}
 	case *ast.ObjectPattern:
 		for _, p := range target.Properties {
 			switch p := p.(type) {
 			case *ast.PropertyShort:
-				s.assign(assignment{&p.Name, memberOf(a.value, p.Name)})
+				r.assign(assignment{&p.Name, memberOf(a.value, p.Name)})
 			case *ast.PropertyKeyed:
 				var value ast.Expression
 				if key, ok := p.Key.(*ast.StringLiteral); ok && !p.Computed {
 					value = memberOf(a.value, ast.Identifier{Name: key.Value, Idx: key.Idx})
 				}
-				s.assign(assignment{p.Value, value})
+				r.assign(assignment{p.Value, value})
 			}
 		}
 		if target.Rest != nil {
-			s.assign(assignment{target.Rest, a.value})
+			r.assign(assignment{target.Rest, a.value})
 		}
 	}
 }
@@ -333,22 +349,22 @@ func memberOf(value ast.Expression, name ast.Identifier) ast.Expression {
 }
 
 // assignName notes what a name is assigned.
-func (s *script) assignName(name string, value ast.Expression) {
+func (r *resolver) assignName(name string, value ast.Expression) {
 	t, ok := jsText{}, false
 	if value != nil {
-		t, ok = s.constant(value)
+		t, ok = r.constant(value)
 	}
-	if had, known := s.texts[name]; !ok || known && had != t.text {
-		s.unknown[name] = true
+	if had, known := r.texts[name]; !ok || known && had != t.text {
+		r.unknown[name] = true
 	}
 	if ok {
-		s.texts[name] = t.text
+		r.texts[name] = t.text
 		return
 	}
 	if value == nil {
 		return
 	}
-	for _, ref := range s.refs(value) {
-		s.alias(name, ref)
+	for _, ref := range r.refs(value) {
+		r.alias(name, ref)
 	}
 }
