@@ -18,7 +18,7 @@ import (
 // limits plans the bounds that hold for each process. None is raised above what
 // this process may have itself, which only a privileged one could.
 // Company is how many threads of an init are counted with the command.
-func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
+func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	set := func(name string, resource int, soft, hard uint64) {
 		own := ownLimit(resource)
 		pl.Rlimit(name, resource, min(soft, own), min(hard, own))
@@ -36,22 +36,18 @@ func (p *Provider) limits(pl *plan.Plan, l haft.Limits, company int) {
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
 	set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
-	if !p.tree.Has(cgroup.Memory) {
+	if !mc.tree.Has(cgroup.Memory) {
 		// RLIMIT_AS would count what is only reserved, and stop V8 at its start.
 		// Private writable memory is what RLIMIT_DATA counts (Linux 4.7). The
 		// room above is for the meter to see the excess and name the limit.
 		both("data", unix.RLIMIT_DATA, uint64(l.Memory+max(l.Memory/2, 256<<20)))
 	}
-	if !p.tree.Has(cgroup.PIDs) && !p.sharesUID() {
+	if !mc.tree.Has(cgroup.PIDs) && !mc.sharesUID() {
 		// Counted per user and user namespace (Linux 5.14), of which every run
 		// has one of its own, or at least a user id.
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
 }
-
-// sharesUID reports whether a run has neither a user id nor a user namespace of its own:
-// the kernel counts its processes with all others of Haft's user.
-func (p *Provider) sharesUID() bool { return !p.namespaces && !p.privileged }
 
 // othersRoom is how many processes and threads the others of Haft's user may start while
 // a run goes on, before the kernel refuses some to the run. The init of a run has some 10

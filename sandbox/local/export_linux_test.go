@@ -18,8 +18,8 @@ func KillTemplate(t sandbox.Template) {
 
 // PretendLandlock makes a provider that has run nothing yet believe in an older kernel.
 func PretendLandlock(p *Provider, abi int) {
-	p.landlock.abi = abi
-	p.setLevel()
+	p.machine.landlock.abi = abi
+	p.machine.setLevel()
 }
 
 // ReadOutput returns what an output reader passes on, and counts, of what is written

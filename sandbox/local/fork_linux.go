@@ -87,7 +87,7 @@ func (r *run) order(g *generation, id int, theirs []*os.File) (*cell, error) {
 		return nil, errors.Join(err, conn.Close())
 	}
 	o := forkOrder{
-		Channel: r.spec.Channel != nil, Wait: r.p.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()),
+		Channel: r.spec.Channel != nil, Wait: r.p.machine.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()),
 		Steps: own.Steps,
 	}
 	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
@@ -140,7 +140,7 @@ func (g *generation) fail(err error) error {
 // ready waits until the fork has confined itself.
 func (r *run) ready(ctx context.Context, c *cell) error {
 	defer c.conn.Close() // the fork has no more to say
-	if r.p.tree.V2 {
+	if r.p.machine.tree.V2 {
 		if err := r.group.Add(c.fd); err != nil {
 			return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 		}
@@ -216,7 +216,7 @@ func (c *cell) waitGone() {
 
 // maps are the files and lines that say who the user of a fork is.
 func (g *generation) maps(id int) [][2]string {
-	if g.p.privileged {
+	if g.p.machine.privileged {
 		line := fmt.Sprintf("%d %d 1", insideID, id)
 		return [][2]string{{"uid_map", line}, {"gid_map", line}}
 	}

@@ -59,11 +59,11 @@ func (p *Provider) startGeneration(ctx context.Context, spec sandbox.Spec, boot 
 	if g.block, err = p.templateIDs.take(); err != nil {
 		return nil, err
 	}
-	g.ids = p.newIDs(templateID+1, 1, idsPerTemplate-templateID-1, 0)
+	g.ids = newIDs(&p.machine, templateID+1, 1, idsPerTemplate-templateID-1, 0)
 	spec.Stdin, spec.Stdout, spec.Stderr, spec.Channel, spec.ServeEgress = nil, &g.output, &g.output, nil, nil
 	spec.Limits.Stdout, spec.Limits.Stderr = 8<<10, 8<<10
 	spec.Limits.Memory += idsPerTemplate * kernelPerFork
-	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), initTasks: p.initTasks()}
+	g.host = &run{p: p, spec: &spec, flood: make(chan struct{}, 2), initTasks: p.machine.initTasks()}
 	if err := g.boot(ctx, boot); err != nil {
 		if g.control != nil {
 			err = errors.Join(err, g.control.Close())
@@ -95,7 +95,7 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.spawn(g.p.namespacesOfTemplate(r.spec.Network, g.block)); err != nil {
+	if err := r.spawn(g.p.machine.namespacesOfTemplate(r.spec.Network, g.block)); err != nil {
 		return err
 	}
 	stop := context.AfterFunc(ctx, r.init.kill)
@@ -133,7 +133,7 @@ func (g *generation) request() (request, error) {
 		return request{}, err
 	}
 	pl.Mount("proc", "proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "subset=pid,hidepid=invisible")
-	p.name(&pl)
+	p.machine.planHostname(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
@@ -173,15 +173,15 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	p, spec := g.p, *g.host.spec
 	spec.Limits.Memory -= idsPerTemplate * kernelPerFork
 	pl := plan.Plan{}
-	for _, c := range p.tree.Joined() {
+	for _, c := range p.machine.tree.Joined() {
 		pl.Join(c)
 	}
-	pl.Identity(insideID, insideID, p.privileged)
+	pl.Identity(insideID, insideID, p.machine.privileged)
 	// A change of user makes a process unreadable to itself.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 1)
 	pl.Umask(0o022)
-	p.overlays(&pl, &spec, "/")
-	private(&pl, spec.Limits, "/", p.hasProc)
+	p.machine.overlays(&pl, &spec, "/")
+	private(&pl, spec.Limits, "/", p.machine.hasProc)
 	listen(&pl, &spec)
 	pl.Own()
 	if err := p.confine(&pl, &spec, 0); err != nil {
@@ -201,7 +201,7 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	if spec.Network != sandbox.NetworkFull {
 		c.Flags |= unix.CLONE_NEWNET
 	}
-	if p.isolation.Has(haft.ControlTimeNS) {
+	if p.machine.isolation.Has(haft.ControlTimeNS) {
 		c.Time = unix.CLONE_NEWTIME
 	}
 	return c, nil

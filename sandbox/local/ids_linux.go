@@ -22,31 +22,31 @@ const (
 // An idPool hands out numbers, the longest unused first, so that no run meets what the
 // kernel still counts for the run before it. It is safe for concurrent use.
 type idPool struct {
-	provider          *Provider
+	machine           *machine
 	first, step, size int
-	fixed             int // the only number if the provider is not privileged
+	fixed             int // the only number if the machine is not privileged
 
 	mu   sync.Mutex
 	next int
 	used map[int]bool
 }
 
-// newIDs returns a pool of size numbers, from first on in steps. If the provider is not
+// newIDs returns a pool of size numbers, from first on in steps. If the machine is not
 // privileged, its only number is fixed.
-func (p *Provider) newIDs(first, step, size, fixed int) *idPool {
-	return &idPool{provider: p, first: first, step: step, size: size, fixed: fixed, used: map[int]bool{}}
+func newIDs(mc *machine, first, step, size, fixed int) *idPool {
+	return &idPool{machine: mc, first: first, step: step, size: size, fixed: fixed, used: map[int]bool{}}
 }
 
 // openIDs makes the pools of the provider.
 func (p *Provider) openIDs() {
-	first := int(cmp.Or(p.config.UIDs, defaultUIDs)) + p.number*idsPerInstance
-	p.runIDs = p.newIDs(first, 1, idsForRuns, os.Geteuid())
-	p.templateIDs = p.newIDs(first+idsForRuns, idsPerTemplate, templatesAtOnce, os.Geteuid())
+	first := int(cmp.Or(p.config.UIDs, defaultUIDs)) + p.instance.number*idsPerInstance
+	p.runIDs = newIDs(&p.machine, first, 1, idsForRuns, os.Geteuid())
+	p.templateIDs = newIDs(&p.machine, first+idsForRuns, idsPerTemplate, templatesAtOnce, os.Geteuid())
 }
 
 // take returns a number that is not in use.
 func (p *idPool) take() (int, error) {
-	if !p.provider.privileged {
+	if !p.machine.privileged {
 		return p.fixed, nil
 	}
 	p.mu.Lock()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -22,10 +23,20 @@ const maxInstances = 256
 // own directories are: a number stands for a range of user ids of the host.
 const rootDir = "/run/haft"
 
-// settle finds a directory and a number, and sweeps up after the dead.
-func (p *Provider) settle() error {
+// An instance is this process among those that use the local sandbox: its number, its
+// directories and its cgroups. Its lock file lists them for those that come after it.
+type instance struct {
+	log     *slog.Logger
+	mountOn string   // an empty directory
+	scratch string   // for the files of runs in the reduced mode
+	lock    *os.File // holds the number
+	number  int
+	tree    *cgroup.Tree
+}
+
+// open finds a directory and a number, and removes what dead instances left.
+func (in *instance) open(dir string) error {
 	root := os.Geteuid() == 0
-	dir := p.config.Dir
 	switch {
 	case dir != "":
 	case root:
@@ -39,22 +50,22 @@ func (p *Provider) settle() error {
 	if err := ownDir(dir); err != nil {
 		return err
 	}
-	if p.mountOn = filepath.Join(dir, "root"); root {
+	if in.mountOn = filepath.Join(dir, "root"); root {
 		// Another user id must reach it. What is mounted from below /tmp comes as
 		// a descriptor, so it does not matter that /tmp is covered, inside.
-		p.mountOn = "/tmp"
-	} else if err := os.Mkdir(p.mountOn, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+		in.mountOn = "/tmp"
+	} else if err := os.Mkdir(in.mountOn, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make directory to mount on: %w", err)
 	}
 	locks := dir
 	if root && ownDir(rootDir) == nil {
 		locks = rootDir
 	}
-	if err := p.takeNumber(locks); err != nil {
+	if err := in.takeNumber(locks); err != nil {
 		return err
 	}
-	p.scratch = filepath.Join(dir, fmt.Sprintf("%d.runs", p.number))
-	return p.sweep(locks)
+	in.scratch = filepath.Join(dir, fmt.Sprintf("%d.runs", in.number))
+	return in.sweep(locks)
 }
 
 // userDir returns the directory of an ordinary user: haft-UID, or, where somebody else
@@ -86,14 +97,14 @@ func userDir(tmp string) (string, error) {
 }
 
 // takeNumber locks the first number that is free.
-func (p *Provider) takeNumber(locks string) error {
+func (in *instance) takeNumber(locks string) error {
 	for n := range maxInstances {
 		f, err := lockFile(locks, n, os.O_CREATE)
 		if err != nil {
 			return fmt.Errorf("lock instance: %w", err)
 		}
 		if f != nil {
-			p.lock, p.number = f, n
+			in.lock, in.number = f, n
 			return nil
 		}
 	}
@@ -146,10 +157,10 @@ func isOwn(dir string) error {
 // and files, and its maker is dead if the lock can be had. Processes and mounts
 // need no sweeping: they end with their namespaces, and those with Haft. Then it
 // lists what is ours.
-func (p *Provider) sweep(locks string) error {
+func (in *instance) sweep(locks string) error {
 	for n := range maxInstances {
-		f := p.lock
-		if n != p.number {
+		f := in.lock
+		if n != in.number {
 			var err error
 			if f, err = lockFile(locks, n, 0); err != nil {
 				return fmt.Errorf("sweep: %w", err)
@@ -159,20 +170,32 @@ func (p *Provider) sweep(locks string) error {
 			}
 		}
 		err := sweepOne(f)
-		if n != p.number {
+		if n != in.number {
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
-			p.log.Warn("a dead instance left something that cannot be removed", "err", err)
+			in.log.Warn("a dead instance left something that cannot be removed", "err", err)
 		}
 	}
 	// A random name: an instance elsewhere may have this number too.
-	p.tree = cgroup.Open("haft-" + strings.ToLower(rand.Text()[:12]))
-	list := append(p.tree.Dirs(), p.scratch)
-	if _, err := p.lock.WriteAt([]byte(strings.Join(list, "\n")), 0); err != nil {
+	in.tree = cgroup.Open("haft-" + strings.ToLower(rand.Text()[:12]))
+	list := append(in.tree.Dirs(), in.scratch)
+	if _, err := in.lock.WriteAt([]byte(strings.Join(list, "\n")), 0); err != nil {
 		return fmt.Errorf("write instance lock: %w", err)
 	}
 	return nil
+}
+
+// close releases what the instance holds. No run is left.
+func (in *instance) close() error {
+	err := errors.Join(in.tree.Close(), removeTree(in.scratch))
+	if e := in.lock.Truncate(0); err == nil {
+		err = e
+	}
+	if e := in.lock.Close(); err == nil {
+		err = e
+	}
+	return err
 }
 
 // sweepOne removes what a lock file lists, and empties it.

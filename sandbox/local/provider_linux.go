@@ -20,22 +20,8 @@ import (
 type Provider struct {
 	config   Config
 	log      *slog.Logger
-	mountOn  string   // an empty directory
-	scratch  string   // for the files of runs in the reduced mode
-	lock     *os.File // holds the number of this instance
-	number   int
-	tree     *cgroup.Tree
-	landlock landlock
-	// privileged says that this process may map any user id and detach mounts.
-	privileged bool
-	// overlay says that overlays can be mounted.
-	overlay bool
-	// hasProc says that a process file system can be mounted.
-	hasProc bool
-	// namespaces says that namespaces can be had; else the mode is reduced.
-	namespaces bool
-	isolation  haft.Isolation
-	lastCap    int
+	instance instance
+	machine  machine
 	// filters are compiled by the first run that needs them.
 	filterMu sync.Mutex
 	filters  map[filter.Config][]byte
@@ -48,28 +34,26 @@ type Provider struct {
 	spares              spares
 
 	// proven says that the isolation is not only assumed. Until then, proving is held by
-	// the run that finds out, and guards all fields above that it changes.
+	// the run that finds out, and guards machine, which that run changes.
 	proven  atomic.Bool
 	proving sync.Mutex
-	// mayNamespace is the same as namespaces, for callers that do not hold proving.
-	mayNamespace atomic.Bool
-	exiting      atomic.Int32 // commands whose exit is delayed, see exitDelay
+	exiting atomic.Int32 // commands whose exit is delayed, see exitDelay
 }
 
 // Open takes a number for this instance and removes what dead instances left. The first
 // sandbox, or the first call of Isolation, finds out what this machine can do.
 func Open(_ context.Context, config Config) (*Provider, error) {
-	p := &Provider{config: config, log: config.Logger, lastCap: lastCap(),
-		filters: map[filter.Config][]byte{}}
-	if p.log == nil {
-		p.log = slog.New(slog.DiscardHandler)
+	log := config.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
+	p := &Provider{config: config, log: log, instance: instance{log: log}, filters: map[filter.Config][]byte{}}
 	// The image is megabytes to be copied, which the rest need not wait for.
 	var program *os.File
 	var imageErr error
 	var copying sync.WaitGroup
 	copying.Go(func() { program, imageErr = image() })
-	err := p.settle()
+	err := p.instance.open(config.Dir)
 	copying.Wait()
 	if err != nil {
 		if program != nil {
@@ -81,8 +65,9 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 		p.log.Warn("Haft is its own init, which starts more slowly", "err", imageErr)
 	}
 	p.openIDs()
+	p.machine.log, p.machine.tree = log, p.instance.tree
 	p.spawner = startSpawner(program)
-	p.assume()
+	p.machine.assume(config.Forbid)
 	p.spares.refill(p)
 	// Most runs need this one, and it compiles while the spare starts. A wrong list of
 	// system calls is found here.
@@ -98,8 +83,8 @@ func (p *Provider) filter(c filter.Config) ([]byte, error) {
 	if c.Template {
 		also = nil
 	} else {
-		c.Scoped = c.Reduced && p.landlock.scopes() && p.isolation.Has(haft.ControlLandlock)
-		c.Uncounted = !p.tree.Has(cgroup.Memory)
+		c.Scoped = c.Reduced && p.machine.landlock.scopes() && p.machine.isolation.Has(haft.ControlLandlock)
+		c.Uncounted = !p.machine.tree.Has(cgroup.Memory)
 	}
 	p.filterMu.Lock()
 	defer p.filterMu.Unlock()
@@ -119,20 +104,13 @@ func (p *Provider) filter(c filter.Config) ([]byte, error) {
 func (p *Provider) Close() error {
 	p.spares.close(p)
 	p.spawner.stop()
-	err := errors.Join(p.tree.Close(), removeTree(p.scratch))
-	if e := p.lock.Truncate(0); err == nil {
-		err = e
-	}
-	if e := p.lock.Close(); err == nil {
-		err = e
-	}
-	return err
+	return p.instance.close()
 }
 
 // Dirs are the directories of locks and of the files of runs, which no sandbox may be
 // shown.
 func (p *Provider) Dirs() []string {
-	return []string{filepath.Dir(p.scratch), filepath.Dir(p.lock.Name())}
+	return []string{filepath.Dir(p.instance.scratch), filepath.Dir(p.instance.lock.Name())}
 }
 
 // Isolation implements [sandbox.Provider].
@@ -140,5 +118,5 @@ func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
 	if err := p.prove(ctx); err != nil {
 		return haft.Isolation{}, err
 	}
-	return p.isolation, nil
+	return p.machine.isolation, nil
 }

@@ -33,8 +33,8 @@ import (
 // (PR_SET_CHILD_SUBREAPER), and kills all of it at the end.
 
 // reducedAttributes starts the init as a user of its own, if we may choose one.
-func (p *Provider) reducedAttributes(uid int) *syscall.SysProcAttr {
-	if !p.privileged {
+func (mc *machine) reducedAttributes(uid int) *syscall.SysProcAttr {
+	if !mc.privileged {
 		return &syscall.SysProcAttr{}
 	}
 	return &syscall.SysProcAttr{
@@ -68,13 +68,13 @@ func (r *run) reducedRequest() (request, error) {
 	if err := r.openPlanFDs(&pl, nil); err != nil {
 		return request{}, err
 	}
-	p.limits(&pl, r.spec.Limits, initThreads)
-	if p.privileged {
-		pl.DropCaps(p.lastCap)
+	p.machine.limits(&pl, r.spec.Limits, initThreads)
+	if p.machine.privileged {
+		pl.DropCaps(p.machine.lastCap)
 	} else {
 		pl.NoCaps()
 	}
-	if !p.tree.Has(cgroup.PIDs) && p.sharesUID() {
+	if !p.machine.tree.Has(cgroup.PIDs) && p.machine.sharesUID() {
 		// The meter ends a run that exceeds its limit. This bounds what a fork bomb can
 		// start until the meter has seen it.
 		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersRoom))
@@ -87,13 +87,13 @@ func (r *run) reducedRequest() (request, error) {
 	if err := p.planFilter(&pl, config); err != nil {
 		return request{}, err
 	}
-	w := p.watch(r.spec.Limits)
+	w := p.machine.watch(r.spec.Limits)
 	if w != nil {
 		w.Reap = true
 	}
 	argv, env := r.spec.WorkAt(filepath.Join(r.dir, "work"))
 	req := request{
-		Plan: pl, Argv: argv, Files: 3, Watch: w, Reduced: true, Alone: p.privileged,
+		Plan: pl, Argv: argv, Files: 3, Watch: w, Reduced: true, Alone: p.machine.privileged,
 		Env: append([]string{"TMPDIR=" + filepath.Join(r.dir, "tmp")}, env...),
 	}
 	if r.spec.Channel != nil {
@@ -104,15 +104,15 @@ func (r *run) reducedRequest() (request, error) {
 
 // makeDir makes the directory of the run's files.
 func (r *run) makeDir() error {
-	if err := os.Mkdir(r.p.scratch, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := os.Mkdir(r.p.instance.scratch, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	dir := filepath.Join(r.p.scratch, strconv.FormatUint(r.p.runs.Add(1), 10))
+	dir := filepath.Join(r.p.instance.scratch, strconv.FormatUint(r.p.runs.Add(1), 10))
 	if err := os.Mkdir(dir, 0o700); err != nil {
 		return err
 	}
 	r.dir = dir
-	if r.p.privileged {
+	if r.p.machine.privileged {
 		return os.Lchown(dir, r.uid, r.uid)
 	}
 	return nil
@@ -122,12 +122,12 @@ func (r *run) makeDir() error {
 // a descriptor get the last slots of the plan: access is granted to the open file, even if
 // its path leads elsewhere by now.
 func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) error {
-	if !p.isolation.Has(haft.ControlLandlock) {
+	if !p.machine.isolation.Has(haft.ControlLandlock) {
 		// Without a root of its own, Landlock is all that keeps a command from the files
 		// of the host. There is no weaker mode: the run is refused.
 		return &sandbox.SetupError{Step: "landlock", Path: "files", Err: unix.EOPNOTSUPP}
 	}
-	read, write := p.landlock.rights()
+	read, write := p.machine.landlock.rights()
 	rules := []plan.Rule{{Path: r.dir, Access: read | write}}
 	for _, name := range devices {
 		rules = append(rules, plan.Rule{Path: "/dev/" + name, Access: unix.LANDLOCK_ACCESS_FS_READ_FILE |
@@ -161,7 +161,7 @@ func (p *Provider) planReducedLandlock(pl *plan.Plan, r *run) error {
 		}
 		rules = append(rules, rule)
 	}
-	pl.Landlock(p.landlock.attr(r.spec.Network == sandbox.NetworkFull), rules)
+	pl.Landlock(p.machine.landlock.attr(r.spec.Network == sandbox.NetworkFull), rules)
 	return nil
 }
 
@@ -204,7 +204,7 @@ func makeWritable(at int, name string, depth int) {
 
 // killer returns a function that ends everything in the sandbox.
 func (r *run) killer() func() {
-	if r.p.namespaces {
+	if r.p.machine.namespaces {
 		return r.init.kill
 	}
 	return func() {

@@ -57,19 +57,19 @@ type tree struct {
 func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	pl.Umask(0o022)
 	pl.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	pl.Mount("haft", p.mountOn, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,nr_inodes=4096,mode=0755")
-	pl.Chdir(p.mountOn)
+	pl.Mount("haft", p.instance.mountOn, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,nr_inodes=4096,mode=0755")
+	pl.Chdir(p.instance.mountOn)
 	made := map[string]bool{".": true}
 	for _, dir := range []string{"dev", "etc", "proc", "tmp", "var", "var/tmp", "work", "dev/shm", "run"} {
 		mkdirs(pl, made, dir)
 	}
-	trees, err := p.planMounts(pl, made, spec)
+	trees, err := p.machine.planMounts(pl, made, spec)
 	if err != nil {
 		return nil, err
 	}
 	for _, name := range devices {
-		trees = append(trees, p.bind(pl, made, tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice},
-			false))
+		t := tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice}
+		trees = append(trees, p.machine.bind(pl, made, t, false))
 	}
 	for link, target := range map[string]string{"fd": "/proc/self/fd", "stdin": "/proc/self/fd/0",
 		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
@@ -99,7 +99,7 @@ func visibleMounts(spec *sandbox.Spec) []sandbox.Mount {
 }
 
 // planMounts plans the mounts of spec, parents before children.
-func (p *Provider) planMounts(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
+func (mc *machine) planMounts(pl *plan.Plan, made map[string]bool, spec *sandbox.Spec) ([]tree, error) {
 	mounts := visibleMounts(spec)
 	slices.SortStableFunc(mounts, func(a, b sandbox.Mount) int { return strings.Compare(a.Inside, b.Inside) })
 	if len(mounts) > maxMounts {
@@ -132,7 +132,7 @@ func (p *Provider) planMounts(pl *plan.Plan, made map[string]bool, spec *sandbox
 		if err != nil {
 			return nil, &sandbox.SetupError{Step: "mount", Path: m.Inside, Err: errnoIn(err)}
 		}
-		trees = append(trees, p.bind(pl, made, t, info.IsDir()))
+		trees = append(trees, mc.bind(pl, made, t, info.IsDir()))
 	}
 	return trees, nil
 }
@@ -170,8 +170,8 @@ func under(m sandbox.Mount, mounts []sandbox.Mount) bool {
 // Left out are directories with mounts below them, of the host's or of the spec,
 // which an overlay would hide, and names that overlay options cannot hold. Single
 // files and devices cannot be overlaid.
-func (p *Provider) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
-	if !p.overlay {
+func (mc *machine) overlays(pl *plan.Plan, spec *sandbox.Spec, base string) {
+	if !mc.overlay {
 		return
 	}
 	hostMounts, err := mountinfo.Read()
@@ -240,7 +240,7 @@ func linkWithin(m sandbox.Mount, mounts []sandbox.Mount) (string, bool) {
 // since the user inside may not be able to traverse the path to it. An ordinary
 // user's init has the same rights as its parent, and binds by path; where somebody
 // else named the path, it makes sure that it is what the parent has open.
-func (p *Provider) bind(pl *plan.Plan, made map[string]bool, t tree, dir bool) tree {
+func (mc *machine) bind(pl *plan.Plan, made map[string]bool, t tree, dir bool) tree {
 	if t.under {
 		made[t.inside] = true // it is there, or the mount fails
 	} else if dir {
@@ -249,7 +249,7 @@ func (p *Provider) bind(pl *plan.Plan, made map[string]bool, t tree, dir bool) t
 		pl.File(t.inside, 0o444, nil)
 		made[t.inside] = true
 	}
-	if p.privileged {
+	if mc.privileged {
 		if t.slot = pl.Attach(t.host, t.inside); t.under || t.file != nil {
 			pl.Strict()
 		}

@@ -26,7 +26,7 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 		defer spec.Channel.Close() // the command has its own copy
 	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := p.check(&spec); err != nil {
+	if err := checkSpec(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
@@ -45,22 +45,13 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 // run makes a sandbox, runs the command and takes the sandbox down. It calls
 // started, if that is not nil, when the command runs.
 func (p *Provider) run(ctx context.Context, spec *sandbox.Spec, started func()) (sandbox.Exit, error) {
-	r := &run{p: p, spec: spec, flood: make(chan struct{}, 2), initTasks: p.initTasks()}
+	r := &run{p: p, spec: spec, flood: make(chan struct{}, 2), initTasks: p.machine.initTasks()}
 	exit, err := r.runCold(ctx, started)
 	return exit, errors.Join(err, r.tearDown())
 }
 
-// initTasks is how many threads of an init are counted with its command: the one
-// that started it, which moved alone, or all of them in cgroup version 2.
-func (p *Provider) initTasks() int {
-	if p.tree.V2 {
-		return initThreads
-	}
-	return 1
-}
-
-// check refuses a spec that is wrong.
-func (p *Provider) check(spec *sandbox.Spec) error {
+// checkSpec refuses a spec that is wrong.
+func checkSpec(spec *sandbox.Spec) error {
 	if err := spec.Check(); err != nil {
 		return err
 	}
@@ -119,7 +110,7 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 		return sandbox.Exit{}, err
 	}
 	if r.init == nil {
-		if err := r.spawn(r.p.attributes(r.spec.Network, r.uid)); err != nil {
+		if err := r.spawn(r.p.machine.attributes(r.spec.Network, r.uid)); err != nil {
 			return sandbox.Exit{}, err
 		}
 	}
@@ -190,18 +181,10 @@ func (r *run) handOver(theirs []*os.File) {
 	}
 }
 
-// attributes returns those of the clone that makes an init.
-func (p *Provider) attributes(network sandbox.Network, uid int) *syscall.SysProcAttr {
-	if !p.namespaces {
-		return p.reducedAttributes(uid)
-	}
-	return p.namespacesOf(network, uid)
-}
-
 // open makes what a run has on this side: an id, a cgroup and pipes. It returns
 // the descriptors of the command.
 func (r *run) open() (theirs []*os.File, err error) {
-	if r.p.namespaces {
+	if r.p.machine.namespaces {
 		r.init, r.uid = r.p.spares.take(r.spec.Network)
 	}
 	if r.init == nil {
@@ -210,7 +193,7 @@ func (r *run) open() (theirs []*os.File, err error) {
 		}
 	}
 	r.hasUID = true
-	if theirs, err = r.openAs(r.uid); err != nil || r.init == nil || !r.p.tree.V2 {
+	if theirs, err = r.openAs(r.uid); err != nil || r.init == nil || !r.p.machine.tree.V2 {
 		return theirs, err
 	}
 	return theirs, r.group.Add(r.init.fd)
@@ -222,7 +205,7 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	l := r.spec.Limits
 	pids := l.Processes + r.initTasks
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
-	if r.group, err = r.p.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
+	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	var in, out, errs *os.File
@@ -252,7 +235,7 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 
 // request compiles the plan, and opens the descriptors that it needs.
 func (r *run) request() (request, error) {
-	if !r.p.namespaces {
+	if !r.p.machine.namespaces {
 		return r.reducedRequest()
 	}
 	pl := plan.Plan{}
@@ -260,14 +243,14 @@ func (r *run) request() (request, error) {
 	if err != nil {
 		return request{}, err
 	}
-	r.p.overlays(&pl, r.spec, "")
-	private(&pl, r.spec.Limits, "", r.p.hasProc)
+	r.p.machine.overlays(&pl, r.spec, "")
+	private(&pl, r.spec.Limits, "", r.p.machine.hasProc)
 	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, err
 	}
 	r.p.clock(&pl)
-	r.p.name(&pl)
+	r.p.machine.planHostname(&pl)
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	if err := r.openPlanFDs(&pl, trees); err != nil {
@@ -278,7 +261,7 @@ func (r *run) request() (request, error) {
 	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
 		return request{}, err
 	}
-	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.watch(r.spec.Limits)}
+	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.machine.watch(r.spec.Limits)}
 	if r.spec.Channel != nil {
 		req.Files++
 	}
@@ -319,13 +302,13 @@ func (r *run) closePlanFDs() {
 
 // confine plans the last steps, after which the thread has no more privilege.
 func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error {
-	if p.isolation.Has(haft.ControlCgroupNS) {
+	if p.machine.isolation.Has(haft.ControlCgroupNS) {
 		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
 	}
 	pl.Chdir("/work")
 	pl.Setsid()
-	p.limits(pl, spec.Limits, company)
-	pl.DropCaps(p.lastCap)
+	p.machine.limits(pl, spec.Limits, company)
+	pl.DropCaps(p.machine.lastCap)
 	pl.NoNewPrivs()
 	var writable []string
 	for _, m := range spec.Mounts {
@@ -333,8 +316,8 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 			writable = append(writable, m.Inside)
 		}
 	}
-	if p.isolation.Has(haft.ControlLandlock) {
-		p.landlock.plan(pl, spec.Network, writable)
+	if p.machine.isolation.Has(haft.ControlLandlock) {
+		p.machine.landlock.plan(pl, spec.Network, writable)
 	}
 	return p.planFilter(pl, filter.Config{Internet: spec.Network == sandbox.NetworkFull,
 		Egress: spec.Network == sandbox.NetworkEgress})
@@ -342,7 +325,7 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 
 // planFilter plans the filter of system calls, where there is one.
 func (p *Provider) planFilter(pl *plan.Plan, c filter.Config) error {
-	if !p.isolation.Has(haft.ControlSeccomp) {
+	if !p.machine.isolation.Has(haft.ControlSeccomp) {
 		return nil
 	}
 	f, err := p.filter(c)
@@ -353,9 +336,9 @@ func (p *Provider) planFilter(pl *plan.Plan, c filter.Config) error {
 	return nil
 }
 
-// name plans the name of the machine, where it may be set.
-func (p *Provider) name(pl *plan.Plan) {
-	if p.isolation.Has(haft.ControlUTSNS) {
+// planHostname plans the name of the machine, where it may be set.
+func (mc *machine) planHostname(pl *plan.Plan) {
+	if mc.isolation.Has(haft.ControlUTSNS) {
 		pl.Hostname("haft")
 	}
 }
@@ -363,71 +346,13 @@ func (p *Provider) name(pl *plan.Plan) {
 // clock plans a time namespace for what the thread starts, with clocks that say
 // nothing about the age of the machine.
 func (p *Provider) clock(pl *plan.Plan) {
-	if p.isolation.Has(haft.ControlTimeNS) && p.hasProc {
+	if p.machine.isolation.Has(haft.ControlTimeNS) && p.machine.hasProc {
 		pl.Unshare("time", unix.CLONE_NEWTIME)
 		if !p.proven.Load() {
 			pl.Vfork("time")
 		}
 		pl.File("proc/"+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
 	}
-}
-
-// watch returns the limits that the init must meter because there is no cgroup.
-func (p *Provider) watch(l haft.Limits) *watch {
-	w := &watch{}
-	if !p.tree.Has(cgroup.Memory) {
-		w.Memory = l.Memory
-	}
-	if !p.tree.Has(cgroup.CPU) {
-		w.CPU = l.CPU.D()
-	}
-	if !p.tree.Has(cgroup.PIDs) {
-		w.Processes, w.Shared = l.Processes, p.sharesUID()
-	}
-	if *w == (watch{}) {
-		return nil
-	}
-	return w
-}
-
-// namespacesOf returns the attributes of the clone.
-func (p *Provider) namespacesOf(network sandbox.Network, uid int) *syscall.SysProcAttr {
-	sys := &syscall.SysProcAttr{
-		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
-		// An ordinary user may map only itself, and not drop its groups.
-		UidMappings:                []syscall.SysProcIDMap{{ContainerID: insideID, HostID: uid, Size: 1}},
-		GidMappings:                []syscall.SysProcIDMap{{ContainerID: insideID, HostID: p.gidOf(uid), Size: 1}},
-		GidMappingsEnableSetgroups: p.privileged,
-		Credential:                 &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !p.privileged},
-		// A user that is not 0 loses its capabilities at exec, but for these.
-		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_SYS_TIME, unix.CAP_SYS_PTRACE,
-			unix.CAP_NET_ADMIN},
-	}
-	if network != sandbox.NetworkFull {
-		sys.Cloneflags |= unix.CLONE_NEWNET
-	}
-	return sys
-}
-
-// namespacesOfTemplate returns the attributes of the clone for a template, which
-// may give its forks ids of a block, and make time namespaces.
-func (p *Provider) namespacesOfTemplate(network sandbox.Network, block int) *syscall.SysProcAttr {
-	sys := p.namespacesOf(network, block)
-	sys.AmbientCaps = append(sys.AmbientCaps, unix.CAP_SETUID, unix.CAP_SETGID)
-	if p.privileged {
-		all := []syscall.SysProcIDMap{{ContainerID: 0, HostID: block, Size: idsPerTemplate}}
-		sys.UidMappings, sys.GidMappings = all, all
-		sys.Credential = &syscall.Credential{Uid: templateID, Gid: templateID}
-	}
-	return sys
-}
-
-// gidOf returns the group of the host that goes with a user.
-func (p *Provider) gidOf(uid int) int {
-	if p.privileged {
-		return uid
-	}
-	return os.Getegid()
 }
 
 // start sends the request and waits until the command runs.

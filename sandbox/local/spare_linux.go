@@ -61,7 +61,7 @@ func (s *spares) later(p *Provider) {
 func (s *spares) refill(p *Provider) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.ready != nil || s.making != nil || !p.mayNamespace.Load() {
+	if s.closed || s.ready != nil || s.making != nil || !p.machine.mayNamespace.Load() {
 		return
 	}
 	uid, err := p.runIDs.take()
@@ -70,7 +70,7 @@ func (s *spares) refill(p *Provider) {
 	}
 	s.making = make(chan struct{})
 	go func() {
-		init, err := p.spawn(p.namespacesOf(sandbox.NetworkNone, uid), nil)
+		init, err := p.spawn(p.machine.namespacesOf(sandbox.NetworkNone, uid), nil)
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		close(s.making)

@@ -96,7 +96,7 @@ func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, 
 	defer null.Close() // the init has it
 	pidfd := -1
 	sys.PidFD = &pidfd
-	if p.namespaces {
+	if p.machine.namespaces {
 		// Without a pid namespace the init must outlive Haft for a moment: it sees the end
 		// of its socket, and kills what the command has started.
 		sys.Pdeathsig = unix.SIGKILL

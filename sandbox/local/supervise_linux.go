@@ -186,11 +186,11 @@ func (g *guard) reportIdle() {
 // startMeter has the init meter by the limits of the phase, where there is no cgroup. It
 // reports whether the init does.
 func (g *guard) startMeter() bool {
-	w := g.r.p.watch(g.r.spec.Limits)
+	w := g.r.p.machine.watch(g.r.spec.Limits)
 	if w == nil {
 		return false
 	}
-	if w.Reap = !g.r.p.namespaces; g.phase == idle {
+	if w.Reap = !g.r.p.machine.namespaces; g.phase == idle {
 		w.Idle, w.CPU = true, min(w.CPU, idleCPU)
 	}
 	g.s.startMeter(w)
@@ -244,7 +244,7 @@ func (g *guard) checkMeters() {
 
 // initProcesses is how many processes in the cgroup of the run are ours.
 func (r *run) initProcesses() int {
-	if r.init == nil || !r.p.namespaces && !r.p.tree.V2 {
+	if r.init == nil || !r.p.machine.namespaces && !r.p.machine.tree.V2 {
 		return 0 // in the reduced mode only the command joins, but for version 2
 	}
 	return 1
@@ -278,7 +278,7 @@ func (g *guard) finished() {
 	// that only a program without output is left alive meanwhile.
 	quiet := g.harmless() && r.stdout.stopIfEmpty() && r.stderr.stopIfEmpty()
 	if !quiet {
-		r.measure(!r.p.tree.Has(cgroup.CPU)) // what is dying has no memory any more
+		r.measure(!r.p.machine.tree.Has(cgroup.CPU)) // what is dying has no memory any more
 		g.s.kill()
 		r.egress.close()
 		r.stdout.drain()
@@ -415,7 +415,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept
-	if r.private != nil && r.p.namespaces {
+	if r.private != nil && r.p.machine.namespaces {
 		d := collect.Usage(r.private)
 		e.Usage.Disk, a.diskFull, a.inodesFull = d.Bytes, d.BytesFull, d.InodesFull
 	}
@@ -429,7 +429,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 
 // isolation says what this run is confined by.
 func (r *run) isolation() haft.Isolation {
-	i := r.p.isolation
+	i := r.p.machine.isolation
 	if r.spec.Network == sandbox.NetworkFull {
 		i = without(i, haft.ControlNetNS, "the run was given the host's network")
 	}

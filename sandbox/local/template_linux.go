@@ -44,7 +44,7 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 		spec.ServeEgress = closeConn // the template itself has none
 	}
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
-	if err := p.check(&spec); err != nil {
+	if err := checkSpec(&spec); err != nil {
 		return nil, err
 	}
 	have, err := p.Isolation(ctx)
@@ -54,11 +54,11 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 	if err := p.admit(spec.Need, have); err != nil {
 		return nil, err
 	}
-	if !p.namespaces {
+	if !p.machine.namespaces {
 		return nil, &haft.Error{Code: haft.CodeDenied,
 			Message: "templates need namespaces, which this sandbox does not have"}
 	}
-	if !p.hasProc { // where the ids of its forks are written
+	if !p.machine.hasProc { // where the ids of its forks are written
 		return nil, &haft.Error{Code: haft.CodeDenied,
 			Message: "templates need a process file system, which this sandbox does not have"}
 	}
@@ -71,7 +71,7 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 
 // CanFork implements [sandbox.Forker].
 func (p *Provider) CanFork(ctx context.Context) bool {
-	return p.prove(ctx) == nil && p.namespaces && p.hasProc
+	return p.prove(ctx) == nil && p.machine.namespaces && p.machine.hasProc
 }
 
 // Run implements [sandbox.Template]. Of the limits, those of time, memory,
@@ -82,10 +82,10 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	}
 	spec.Argv, spec.Env, spec.Mounts, spec.Network = t.spec.Argv, t.spec.Env, t.spec.Mounts, t.spec.Network
 	spec.Limits = spec.Limits.Or(t.spec.Limits)
-	if err := t.p.check(&spec); err != nil {
+	if err := checkSpec(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
-	if err := spec.Need.Check(t.p.isolation); err != nil {
+	if err := spec.Need.Check(t.p.machine.isolation); err != nil {
 		return sandbox.Exit{}, err
 	}
 	exit, broken, err := t.once(ctx, &spec)
