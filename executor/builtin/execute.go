@@ -143,8 +143,8 @@ func (e *execution) print(b []byte) {
 		return
 	}
 	e.said += int64(len(b))
-	if room := e.limits.Stdout - int64(len(e.out)); int64(len(b)) > room {
-		b = b[:room]
+	if left := e.limits.Stdout - int64(len(e.out)); int64(len(b)) > left {
+		b = b[:left]
 	}
 	if len(b) == 0 {
 		return

@@ -107,7 +107,7 @@ func TestRunCode_hands_on_what_the_call_is_about(t *testing.T) {
 	}
 }
 
-func TestRunCode_tells_failures_of_the_code_from_others(t *testing.T) {
+func TestRunCode_separates_failures_of_the_code_from_others(t *testing.T) {
 	for kind, want := range map[haft.FailureKind]haft.Status{
 		haft.FailException: haft.StatusSuccess, haft.FailMemory: haft.StatusSuccess,
 		haft.FailTimeout: haft.StatusSuccess, haft.FailProtocol: haft.StatusSuccess,

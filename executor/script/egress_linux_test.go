@@ -260,7 +260,7 @@ func TestEgress_of_a_cold_process(t *testing.T) {
 
 // A host that is not allowed is named, with the rule to ask for, in the error that
 // the model reads.
-func TestEgress_refusal_is_told(t *testing.T) {
+func TestEgress_refusal_is_reported(t *testing.T) {
 	w := openWay(t, t.TempDir())
 	other := strings.Replace(w.https, "api.", "other.", 1)
 	for kind, source := range map[haft.Kind]string{

@@ -156,7 +156,7 @@ func (p *preparation) takeReady(ctx context.Context, r *run) *cell.Cell {
 	if !p.await(ctx) || !p.ready || p.limit != r.limits || !sameCall(&p.req, &r.req) || p.used.Swap(true) {
 		return nil
 	}
-	r.rt, r.key, r.told = p.rt, p.key, p.head
+	r.rt, r.key, r.sourceFrame = p.rt, p.key, p.head
 	return p.cell
 }
 

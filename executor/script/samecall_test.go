@@ -12,9 +12,9 @@ import (
 	"haft/sandbox"
 )
 
-// notTold are the fields of a request that the harness is not told, with why two requests
+// notSent are the fields of a request that the harness does not get, with why two requests
 // that differ in them may share a preloaded cell.
-var notTold = map[string]string{
+var notSent = map[string]string{
 	"Digest":      "names the version, whose source is compared",
 	"Principal":   "is for built-in tools and MCP servers",
 	"Stored":      "decides whether the source is kept, and not what runs",
@@ -41,7 +41,7 @@ func TestSameCall_looks_at_every_field(t *testing.T) {
 		t.Run(field.Name, func(t *testing.T) {
 			var a, b executor.Request
 			fill(t, reflect.ValueOf(&b).Elem().Field(i))
-			_, free := notTold[field.Name]
+			_, free := notSent[field.Name]
 			if same := sameCall(&a, &b); same != free {
 				t.Errorf("two requests that differ in %s are the same call: %v, want %v", field.Name, same, free)
 			}

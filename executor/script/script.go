@@ -206,7 +206,7 @@ type run struct {
 	ahead          *preparation // nil if nothing was prepared
 	stdout, stderr output
 	key            cell.Key // of the cell
-	told           []byte   // the frame of the source, in Python
+	sourceFrame    []byte   // in Python
 }
 
 // do runs the call and fills in res. An error means that there is no result.
@@ -257,12 +257,12 @@ func (r *run) do(ctx context.Context, res *haft.Result) error {
 	if n := len(head) + len(payload); n > maxCall {
 		return invalid("source, arguments and files are %d bytes large together, %d is the most", n, maxCall)
 	}
-	c, told, err := r.take(ctx, res, head)
+	c, sent, err := r.take(ctx, res, head)
 	if err != nil {
 		return r.notStarted(ctx, res, err)
 	}
 	payload = frame(nil, payload)
-	if head != nil && !told {
+	if head != nil && !sent {
 		payload = append(frame(nil, head), payload...)
 	}
 	r.talk(ctx, res, c, payload, msg.Reuse)
@@ -336,13 +336,13 @@ func (r *run) reuse() bool {
 }
 
 // take gets a cell for the call. It reports whether the cell has got head.
-func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.Cell, told bool, err error) {
+func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.Cell, sent bool, err error) {
 	asked := time.Now()
 	plan := r.plan()
-	r.key, r.told = plan.Key, head
+	r.key, r.sourceFrame = plan.Key, head
 	if r.ahead != nil {
 		c = r.ahead.take(ctx, plan.Key, head)
-		told = c != nil && r.ahead.sent
+		sent = c != nil && r.ahead.sent
 	}
 	if c == nil {
 		c = r.x.takeExpected(ctx, plan.Key)
@@ -355,7 +355,7 @@ func (r *run) take(ctx context.Context, res *haft.Result, head []byte) (c *cell.
 		c, err = r.x.pool.Take(ctx, r.plan())
 	}
 	r.took(res, asked, c)
-	return c, told, err
+	return c, sent, err
 }
 
 // took notes how long it took to get a cell, and which.
@@ -448,11 +448,11 @@ func policyDigest(spec sandbox.Spec) string {
 
 // partOf returns a duration that the tool's process reported, in milliseconds. It could be
 // any number, so that it is bounded by the duration that the host has measured.
-func partOf(told float64, whole haft.Millis) haft.Millis {
-	if !(told > 0) {
+func partOf(reported float64, whole haft.Millis) haft.Millis {
+	if !(reported > 0) {
 		return 0
 	}
-	return haft.Millis(min(told, float64(whole.D())/float64(time.Millisecond)) * float64(time.Millisecond))
+	return haft.Millis(min(reported, float64(whole.D())/float64(time.Millisecond)) * float64(time.Millisecond))
 }
 
 // talk sends the frames of the call, waits for the answer and the end, and fills in res.
@@ -507,7 +507,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		exit.Usage = haft.Usage{Wall: took, Disk: exit.Usage.Disk}
 	}
 	r.conclude(ctx, res, m, err, exit, runErr)
-	if err == nil && m.Type == typeResult && r.told != nil && r.req.Stored && len(r.told) <= maxRecentHead {
-		r.x.recent.put(r.key, r.told)
+	if n := len(r.sourceFrame); err == nil && m.Type == typeResult && n > 0 && n <= maxRecentHead && r.req.Stored {
+		r.x.recent.put(r.key, r.sourceFrame)
 	}
 }

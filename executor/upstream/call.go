@@ -128,8 +128,8 @@ func (c *call) log(b []byte) {
 	}
 	b = []byte(c.session.redact(string(b[:min(int64(len(b)), c.limits.Stderr-c.out)])))
 	c.out += int64(len(b))
-	if room := maxLogs - len(c.logs); room > 0 {
-		c.logs = append(c.logs, b[:min(len(b), room)]...)
+	if left := maxLogs - len(c.logs); left > 0 {
+		c.logs = append(c.logs, b[:min(len(b), left)]...)
 	}
 	if c.req.Stderr != nil {
 		c.req.Stderr(b)

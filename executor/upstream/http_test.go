@@ -127,7 +127,7 @@ func TestPool_over_HTTP(t *testing.T) {
 	}
 }
 
-func TestPool_tells_the_faults_of_HTTP_apart(t *testing.T) {
+func TestPool_distinguishes_the_faults_of_HTTP(t *testing.T) {
 	closed := httptest.NewServer(http.NotFoundHandler())
 	closed.Close()
 	w := newWorld(t, upstream.Config{MaxMessage: 1 << 20})

@@ -224,16 +224,16 @@ func (p *Pool) refill(s *keyState) {
 		return
 	}
 	want := s.demand.want(p.cfg.Least, p.cfg.Most)
-	for len(s.ready)+s.making < want && p.makeRoom(s) {
+	for len(s.ready)+s.making < want && p.freeIdleSlot(s) {
 		s.making++
 		p.making++
 		p.running.Go(func() { p.makeIdle(s) })
 	}
 }
 
-// makeRoom reports whether one more cell may be idle. If need be, it ends one of the key
-// that was unused longest. Preconditions: mu is held.
-func (p *Pool) makeRoom(s *keyState) bool {
+// freeIdleSlot makes sure that one more cell may be idle. If necessary it ends one of the
+// key that was unused longest. It reports whether it succeeded. Preconditions: mu is held.
+func (p *Pool) freeIdleSlot(s *keyState) bool {
 	if p.idle+p.making < p.cfg.Total {
 		return true
 	}

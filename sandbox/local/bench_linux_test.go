@@ -42,7 +42,7 @@ func BenchmarkBare_python(b *testing.B) {
 func BenchmarkTemplate_Run(b *testing.B) {
 	p := open(b, local.Config{})
 	tpl := template(b, p, "import os\ndef main(fd):\n    os.write(fd, b'x'); os.read(fd, 1)\n")
-	var made, told, gone time.Duration
+	var made, ended, gone time.Duration
 	cpu := processorTime()
 	for b.Loop() {
 		began := time.Now()
@@ -51,7 +51,7 @@ func BenchmarkTemplate_Run(b *testing.B) {
 		began = time.Now()
 		close(c.finish)
 		<-c.ended
-		told += time.Since(began)
+		ended += time.Since(began)
 		if err := <-c.done; err != nil {
 			b.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func BenchmarkTemplate_Run(b *testing.B) {
 	}
 	n := float64(b.N)
 	b.ReportMetric(float64(made.Microseconds())/n, "µs-made")
-	b.ReportMetric(float64(told.Microseconds())/n, "µs-told")
+	b.ReportMetric(float64(ended.Microseconds())/n, "µs-told")
 	b.ReportMetric(float64(gone.Microseconds())/n, "µs-gone")
 	b.ReportMetric(float64((processorTime()-cpu).Microseconds())/n, "µs-cpu-here")
 }

@@ -49,11 +49,11 @@ func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	}
 }
 
-// othersRoom is how many processes and threads the others of Haft's user may start while
+// othersProcesses is how many processes and threads the others of Haft's user may start while
 // a run goes on, before the kernel refuses some to the run. The init of a run has some 10
 // threads. A fork bomb can have as many until the meter ends it: with 1,024 on two
 // processors, its init had too little of them to do so within 10 s.
-const othersRoom = 256
+const othersProcesses = 256
 
 // ownLimit is what this process may raise a limit to.
 func ownLimit(resource int) uint64 {

@@ -235,17 +235,17 @@ func TestRun_egress_is_given_up(t *testing.T) {
 
 // What was sent before the end arrives, and an answer that is under way is let
 // finish.
-func TestRun_egress_hears_the_last_words(t *testing.T) {
+func TestRun_egress_receives_the_last_words(t *testing.T) {
 	p := confined(t)
-	heard := make(chan string, 1)
+	received := make(chan string, 1)
 	sh(t, p, `exec 5<>/dev/tcp/127.0.0.1/7718 && read -r x <&5 && echo the last words >&5`,
 		withEgress(func(ctx context.Context, conn net.Conn) {
-			_, _ = io.WriteString(conn, "I am listening\n") // or nothing is heard
+			_, _ = io.WriteString(conn, "I am listening\n") // or nothing is received
 			b, err := io.ReadAll(conn)
-			heard <- fmt.Sprint(string(b), err, ctx.Err())
+			received <- fmt.Sprint(string(b), err, ctx.Err())
 		}))
-	if got := <-heard; got != "the last words\n<nil> <nil>" {
-		t.Errorf("heard %q", got)
+	if got := <-received; got != "the last words\n<nil> <nil>" {
+		t.Errorf("received %q", got)
 	}
 }
 

@@ -80,7 +80,7 @@ func (t *tally) add(r reading) int64 {
 	now := time.Now()
 	since := min(now.Sub(t.last), maxShare)
 	t.last = now
-	room := int64(since) * int64(runtime.NumCPU()) // more cannot have run
+	available := int64(since) * int64(runtime.NumCPU()) // more cannot have run
 	for pid, p := range r.processes {
 		old := t.seen[pid]
 		if old != nil && old.start == p.start {
@@ -92,8 +92,8 @@ func (t *tally) add(r reading) int64 {
 		}
 		charge := p.own
 		if p.running {
-			share := min(int64(float64(since)*occupancy(pid)), room)
-			room -= share
+			share := min(int64(float64(since)*occupancy(pid)), available)
+			available -= share
 			charge = max(charge, share)
 		}
 		t.seen[pid] = &sighting{p.start, charge}

@@ -77,7 +77,7 @@ func (r *run) reducedRequest() (request, error) {
 	if !p.machine.tree.Has(cgroup.PIDs) && p.machine.sharesUID() {
 		// The meter ends a run that exceeds its limit. This bounds what a fork bomb can
 		// start until the meter has seen it.
-		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersRoom))
+		pl.MoreProcesses(uint64(r.spec.Limits.Processes + othersProcesses))
 	}
 	pl.NoNewPrivs()
 	if err := p.planReducedLandlock(&pl, r); err != nil {

@@ -231,18 +231,18 @@ func TestRun_is_cancelled(t *testing.T) {
 	}
 }
 
-func TestRun_begins_and_finishes_when_told(t *testing.T) {
+func TestRun_begins_and_finishes_on_request(t *testing.T) {
 	p := open(t, local.Config{})
 	begin, finish, up := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	var told []sandbox.Exit
+	var exits []sandbox.Exit
 	done := make(chan sandbox.Exit)
 	go func() {
 		e, err := p.Run(t.Context(), sandbox.Spec{
 			Argv: []string{"/bin/bash", "-c", "echo up; while :; do :; done"}, Mounts: system(),
 			Begin: begin, Finish: finish, Limits: haft.Limits{Wall: ms(20000), CPU: ms(20000)},
 			Stdout: writerFunc(func(b []byte) (int, error) { once.Do(func() { close(up) }); return len(b), nil }),
-			Ended:  func(e sandbox.Exit) { told = append(told, e) },
+			Ended:  func(e sandbox.Exit) { exits = append(exits, e) },
 		})
 		if err != nil {
 			t.Error(err)
@@ -253,9 +253,9 @@ func TestRun_begins_and_finishes_when_told(t *testing.T) {
 	close(begin)
 	close(finish)
 	e := <-done
-	if e.Cause != sandbox.CauseFinished || len(told) != 1 || told[0].Cause != sandbox.CauseFinished ||
-		told[0].Usage.Stdout != 3 {
-		t.Errorf("Run = %+v, told %+v", e, told)
+	if e.Cause != sandbox.CauseFinished || len(exits) != 1 || exits[0].Cause != sandbox.CauseFinished ||
+		exits[0].Usage.Stdout != 3 {
+		t.Errorf("Run = %+v, exits %+v", e, exits)
 	}
 }
 

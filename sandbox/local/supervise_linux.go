@@ -353,13 +353,13 @@ func (g *guard) end() sandbox.Exit {
 
 // finishRun collects the output and returns how a run ended. All of its processes are
 // gone.
-func (r *run) finishRun(a account, started time.Time, told bool) sandbox.Exit {
+func (r *run) finishRun(a account, started time.Time, reported bool) sandbox.Exit {
 	end := time.Now()
 	r.egress.close()
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(a, started, end)
-	if r.spec.Ended != nil && !told {
+	if r.spec.Ended != nil && !reported {
 		r.spec.Ended(e)
 	}
 	return e

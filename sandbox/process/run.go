@@ -82,7 +82,7 @@ func (r *run) start(w *work) (err error) {
 	if err := closeOnExec(); err != nil {
 		return &sandbox.SetupError{Step: "descriptors", Err: err}
 	}
-	heard()
+	unignoreSignals()
 	if err := cmd.Start(); err != nil {
 		return &sandbox.SetupError{Step: "exec", Path: r.spec.Argv[0], Err: errnoOf(err)}
 	}
@@ -96,10 +96,10 @@ func (r *run) start(w *work) (err error) {
 	return nil
 }
 
-// heard has the signals that were ignored when we were started, by nohup or by a shell
-// in the background, come to a channel that nobody reads. They still do nothing to us,
+// unignoreSignals sends the signals that were ignored when we were started, by nohup or by
+// a shell in the background, to a channel that nobody reads. They still do nothing to us,
 // and a command does not inherit that they are ignored.
-func heard() {
+func unignoreSignals() {
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // the runtime leaves only these ignored
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)

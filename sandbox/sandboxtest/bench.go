@@ -92,14 +92,14 @@ func (b *Bench) Run(ctx context.Context, p Program, change func(*sandbox.Spec)) 
 
 // A Live is a program that is running.
 type Live struct {
-	token  string
-	pipe   *os.File
-	lines  chan string
-	done   chan struct{}
-	out    Outcome
-	stdout buffer
-	stderr buffer
-	heard  buffer
+	token   string
+	pipe    *os.File
+	lines   chan string
+	done    chan struct{}
+	out     Outcome
+	stdout  buffer
+	stderr  buffer
+	channel buffer
 }
 
 // Start runs a program in the background. Its descriptor 3 is connected to the
@@ -135,8 +135,8 @@ func (b *Bench) Start(ctx context.Context, p Program, change func(*sandbox.Spec)
 	return l, nil
 }
 
-// maxHeard bounds what is kept of descriptor 3.
-const maxHeard = 64 << 10
+// maxChannel bounds what is kept of descriptor 3.
+const maxChannel = 64 << 10
 
 // listen keeps the beginning of what comes from descriptor 3. It ends with the
 // connection.
@@ -145,8 +145,8 @@ func (l *Live) listen() {
 	r := bufio.NewReaderSize(l.pipe, 4096)
 	for n := 0; ; {
 		line, err := r.ReadSlice('\n')
-		if n += len(line); n <= maxHeard && len(line) > 0 {
-			_, _ = l.heard.Write(line) // never fails
+		if n += len(line); n <= maxChannel && len(line) > 0 {
+			_, _ = l.channel.Write(line) // never fails
 			select {
 			case l.lines <- strings.TrimSuffix(string(line), "\n"):
 			default: // nobody counts on more than the buffer holds
@@ -190,7 +190,7 @@ func (l *Live) Wait() Outcome {
 	}
 	_ = l.pipe.Close() // closed before if Wait was called twice
 	o := l.out
-	o.Stdout, o.Stderr, o.Channel = l.stdout.String(), l.stderr.String(), l.heard.String()
+	o.Stdout, o.Stderr, o.Channel = l.stdout.String(), l.stderr.String(), l.channel.String()
 	return o
 }
 

@@ -50,7 +50,7 @@ func contractCases() []Case {
 		{"need_is_refused_and_never_weakened", "A run that demands more than there is does not run.", needRefused,
 			false, false},
 		{"isolation_is_told_in_every_exit", "The exit states what the run was confined by, and it is not less than " +
-			"was promised.", isolationTold, false, false},
+			"was promised.", isolationStated, false, false},
 		{"runs_side_by_side_do_not_mix", "Many runs at once each get their own input, output and channel.", sideBySide,
 			false, false},
 		{"output_comes_as_it_is_written", "Output is there while the program still runs.", streamed, false, false},
@@ -332,7 +332,7 @@ func needRefused(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-func isolationTold(ctx context.Context, b *Bench) error {
+func isolationStated(ctx context.Context, b *Bench) error {
 	for _, c := range haft.Controls() {
 		missing := slices.ContainsFunc(b.iso.Missing, func(g haft.Gap) bool { return g.Control == c })
 		if missing == b.iso.Has(c) {

@@ -18,9 +18,9 @@ func lasting(ctx context.Context, b *Bench) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	stdin, say := io.Pipe()
-	heard, stdout := io.Pipe()
+	output, stdout := io.Pipe()
 	defer say.Close()
-	defer heard.Close()
+	defer output.Close()
 	live, err := b.Start(ctx, py("for line in sys.stdin:\n    sys.stdout.write(line.strip() * 1000 + '\\n')\n    "+
 		"sys.stdout.flush()"), func(s *sandbox.Spec) {
 		s.Stdin, s.Stdout = stdin, stdout
@@ -29,7 +29,7 @@ func lasting(ctx context.Context, b *Bench) error {
 	if err != nil {
 		return err
 	}
-	lines := bufio.NewReader(heard)
+	lines := bufio.NewReader(output)
 	for i := range 300 { // of 16 KB each, which is more than is kept by default
 		word := fmt.Sprintf("%016d", i)
 		if _, err := io.WriteString(say, word+"\n"); err != nil {
@@ -42,6 +42,6 @@ func lasting(ctx context.Context, b *Bench) error {
 	}
 	cancel()
 	// What the end of a program prints nobody reads.
-	return errors.Join(say.Close(), heard.Close(),
+	return errors.Join(say.Close(), output.Close(),
 		want("the cause", string(live.Wait().Exit.Cause), string(sandbox.CauseCancelled)))
 }

@@ -18,14 +18,15 @@ const workSource = `def work(seconds):
 
 // usageOfCall lets a program work before it begins and after.
 func usageOfCall(ctx context.Context, b *Bench) error {
-	told, err := usageAfterBegin(ctx, b, 0.6, `b = bytearray(30 << 20); work(0.15)
+	usage, err := usageAfterBegin(ctx, b, 0.6, `b = bytearray(30 << 20); work(0.15)
 if os.fork() == 0: work(0.1); os._exit(0)
 os.wait()`)
 	if err != nil {
 		return err
 	}
-	if told.CPU < haft.Millis(220e6) || told.CPU > haft.Millis(550e6) || told.MaxRSS < 30<<20 || told.MaxRSS > 200<<20 {
-		return fmt.Errorf("usage is %+v, with 30 MiB and 250 ms of work after 600 ms that were not the call's", told)
+	if usage.CPU < haft.Millis(220e6) || usage.CPU > haft.Millis(550e6) ||
+		usage.MaxRSS < 30<<20 || usage.MaxRSS > 200<<20 {
+		return fmt.Errorf("usage is %+v, with 30 MiB and 250 ms of work after 600 ms that were not the call's", usage)
 	}
 	return nil
 }
@@ -36,9 +37,9 @@ func usageKnownOrNot(ctx context.Context, b *Bench) error {
 	const call = "b = bytearray(20 << 20); work(0.05)\n"
 	o := b.Run(ctx, py(workSource+call), nil)
 	cold := errors.Join(exits(0)(o), knownOrNot(o.Exit.Usage, haft.Millis(2e9)))
-	told, err := usageAfterBegin(ctx, b, 0.6, call)
+	usage, err := usageAfterBegin(ctx, b, 0.6, call)
 	if err == nil {
-		err = knownOrNot(told, haft.Millis(500e6)) // less than the preparation
+		err = knownOrNot(usage, haft.Millis(500e6)) // less than the preparation
 	}
 	if err != nil {
 		err = fmt.Errorf("prepared ahead: %w", err)
@@ -61,10 +62,10 @@ func knownOrNot(u haft.Usage, most haft.Millis) error {
 		return fmt.Errorf("decode the usage: %w", err)
 	}
 	if seen.CPU != nil && (*seen.CPU < haft.Millis(45e6) || *seen.CPU > most) {
-		return fmt.Errorf("the processor time of 50 ms of work is told as %v", *seen.CPU)
+		return fmt.Errorf("the processor time of 50 ms of work is reported as %v", *seen.CPU)
 	}
 	if seen.MaxRSS != nil && (*seen.MaxRSS < 20<<20 || *seen.MaxRSS > 200<<20) {
-		return fmt.Errorf("the memory of a program that fills 20 MiB is told as %d bytes", *seen.MaxRSS)
+		return fmt.Errorf("the memory of a program that fills 20 MiB is reported as %d bytes", *seen.MaxRSS)
 	}
 	return nil
 }
@@ -73,31 +74,31 @@ func knownOrNot(u haft.Usage, most haft.Millis) error {
 // processor to prepare, and is finished while it is alive, as calls are.
 func usageAfterBegin(ctx context.Context, b *Bench, prepare float64, call string) (haft.Usage, error) {
 	begin, finish := make(chan struct{}), make(chan struct{})
-	var told haft.Usage
+	var usage haft.Usage
 	source := workSource + fmt.Sprintf("work(%g); tell('ready'); line()\n%s\ntell('done'); time.sleep(60)", prepare,
 		call)
 	live, err := b.Start(ctx, py(source), func(s *sandbox.Spec) {
 		s.Begin, s.Finish = begin, finish
 		ended := s.Ended
 		s.Ended = func(e sandbox.Exit) {
-			told = e.Usage
+			usage = e.Usage
 			ended(e)
 		}
 	})
 	if err != nil {
-		return told, err
+		return usage, err
 	}
 	if _, err := live.Line(ctx); err != nil {
-		return told, err
+		return usage, err
 	}
 	close(begin)
 	if err := live.Say("go"); err != nil {
-		return told, err
+		return usage, err
 	}
 	if _, err := live.Line(ctx); err != nil {
-		return told, err
+		return usage, err
 	}
 	close(finish)
-	o := live.Wait() // after which told is set
-	return told, caused(sandbox.CauseFinished)(o)
+	o := live.Wait() // after which usage is set
+	return usage, caused(sandbox.CauseFinished)(o)
 }

@@ -151,7 +151,7 @@ func TestDerive_canceled(t *testing.T) {
 	}
 }
 
-func TestDerive_tells_everything_at_once(t *testing.T) {
+func TestDerive_reports_everything_at_once(t *testing.T) {
 	_, err := tsschema.Derive(t.Context(), []byte("export function f(a, b: Nowhere, ...c: string[]) {}"),
 		tsschema.Config{})
 	for _, want := range []string{"it has no description", "parameter a: it has no type",

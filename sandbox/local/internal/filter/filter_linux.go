@@ -82,7 +82,7 @@ func Compile(c Config, also ...string) ([]byte, error) {
 			return nil, fmt.Errorf("seccomp: system call %q cannot be allowed", name)
 		}
 	}
-	program := append(gate(info), search(spans(rules(c, also, info)))...)
+	program := append(killForeignABIs(info), search(spans(rules(c, also, info)))...)
 	raw, err := bpf.Assemble(program)
 	if err != nil {
 		return nil, fmt.Errorf("seccomp: %w", err)
@@ -94,11 +94,11 @@ func Compile(c Config, also ...string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// gate kills callers of foreign ABIs: i386 has numbers of its own, with which a
+// killForeignABIs kills callers of foreign ABIs: i386 has numbers of its own, with which a
 // filter for x86-64 would judge the wrong calls, and x32 sets a bit in the number
 // (CVE-2009-0835 was a hole of this kind). It leaves the number of the call in
 // the accumulator.
-func gate(info *arch.Info) []bpf.Instruction {
+func killForeignABIs(info *arch.Info) []bpf.Instruction {
 	kill := bpf.RetConstant{Val: killer}
 	g := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: 4, Size: 4},
