@@ -280,12 +280,20 @@ func otherUptime(ctx context.Context, b *Bench) error {
 	return nil
 }
 
-// signalCases try to reach other processes. They look first whether they are
-// confined: a kill of everything would be the end of the user's session.
+// signalCases try to reach other processes. Those that kill first check that the engine is
+// not visible: outside a sandbox, a kill of everything would end the user's session.
 func signalCases() []Case {
 	guard := `
-if os.path.exists('/proc/%s/stat' % E['HOST_PID']) and 'haft-case' in open('/proc/%s/cmdline' % E['HOST_PID']).read(): say('sees', 'host'); sys.exit(0)
+try: argv = open('/proc/%s/cmdline' % E['HOST_PID']).read().split('\0')
+except OSError: argv = ['']
+if os.path.basename(argv[0]) == os.path.basename(E['HOST_EXE']): say('sees', 'host'); sys.exit(0)
 `
+	confined := func(o Outcome) error {
+		if strings.Contains(o.Stdout, "sees") {
+			return errors.New("the host's processes are visible")
+		}
+		return o.Err
+	}
 	return []Case{{
 		Name: "kill_of_its_group_does_not_reach_the_engine", Group: Descriptors, Alone: true,
 		Story: "A program is in a session and a process group of its own.",
@@ -309,22 +317,12 @@ say('end ESRCH')`),
 		Program: py(guard + "if os.fork() == 0: time.sleep(60)\nos.kill(-1, 9)\nsay('alive')\n"),
 		// Alone among its processes it is not killed itself; as a child of the
 		// sandbox's init it may be, with init.
-		Check: func(o Outcome) error {
-			if strings.Contains(o.Stdout, "sees") {
-				return errors.New("the host's processes are visible")
-			}
-			return o.Err
-		},
+		Check: confined,
 	}, {
 		Name: "init_of_the_sandbox_cannot_be_killed_to_flee", Group: Descriptors, Needs: controls(haft.ControlPIDNS),
 		Alone:   true,
 		Story:   "Killing the first process of the sandbox is refused or ends the sandbox, and frees nobody.",
 		Program: py(guard + "if os.getpid() != 1:\n    try: os.kill(1, 9)\n    except OSError: pass\nsay('alive')\n"),
-		Check: func(o Outcome) error {
-			if strings.Contains(o.Stdout, "sees") {
-				return errors.New("the host's processes are visible")
-			}
-			return o.Err
-		},
+		Check:   confined,
 	}}
 }
