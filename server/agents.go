@@ -6,6 +6,7 @@ import (
 	"iter"
 	"net/http"
 	"slices"
+	"sync"
 
 	"haft"
 )
@@ -25,20 +26,28 @@ type AgentRef struct {
 	Agent string `path:"agent" maxLength:"200" doc:"The name or id of the agent."`
 }
 
-// agents are the operations on agents.
+// agentHandlers serve the operations on agents.
+type agentHandlers struct {
+	agents haft.Agents
+	tools  haft.ToolReader
+	lock   sync.Locker // [Config.Agents]
+}
+
+// agents registers the operations on agents.
 func (a *api) agents() {
-	s, g := a.s, a.group("agents", haft.AgentsRead, haft.AgentsWrite)
-	register(g.op("GET /v1/agents", "list-agents", "List agents by name"), s.listAgents)
-	register(g.op("POST /v1/agents", "add-agent", "Add an agent").answers(http.StatusCreated).conflicts(), s.addAgent)
-	register(g.op("GET /v1/agents/{agent}", "show-agent", "Show an agent"), s.showAgent)
+	g := a.group("agents", haft.AgentsRead, haft.AgentsWrite)
+	h := agentHandlers{a.s.service, a.s.service, a.s.cfg.Agents}
+	register(g.op("GET /v1/agents", "list-agents", "List agents by name"), h.listAgents)
+	register(g.op("POST /v1/agents", "add-agent", "Add an agent").answers(http.StatusCreated).conflicts(), h.addAgent)
+	register(g.op("GET /v1/agents/{agent}", "show-agent", "Show an agent"), h.showAgent)
 	register(g.op("PUT /v1/agents/{agent}", "put-agent", "Replace an agent, or add it under that name").
-		answers(0, http.StatusCreated).conditional(), s.putAgent)
-	register(g.op("PATCH /v1/agents/{agent}", "set-agent", "Change some of an agent").conditional(), s.setAgent)
-	register(g.op("DELETE /v1/agents/{agent}", "remove-agent", "Remove an agent").conditional(), s.removeAgent)
+		answers(0, http.StatusCreated).conditional(), h.putAgent)
+	register(g.op("PATCH /v1/agents/{agent}", "set-agent", "Change some of an agent").conditional(), h.setAgent)
+	register(g.op("DELETE /v1/agents/{agent}", "remove-agent", "Remove an agent").conditional(), h.removeAgent)
 	register(g.op("PUT /v1/agents/{agent}/tools/{ref}", "attach-tool", "Give an agent a tool").conflicts(),
-		s.attachTool)
+		h.attachTool)
 	register(g.op("DELETE /v1/agents/{agent}/tools/{ref}", "detach-tool", "Take a tool from an agent").conflicts(),
-		s.detachTool)
+		h.detachTool)
 }
 
 type listAgents struct {
@@ -49,12 +58,12 @@ type listAgents struct {
 	After   string `query:"after" maxLength:"64" doc:"A name: only agents behind it are listed. The cursor of a page does the same."`
 }
 
-func (s *Server) listAgents(ctx context.Context, who Identity, in *listAgents) (*listed[haft.Agent], error) {
+func (h agentHandlers) listAgents(ctx context.Context, who Identity, in *listAgents) (*listed[haft.Agent], error) {
 	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, Limit: in.Limit + 1}
 	return pageOf(in.Paging, "agents", func(a haft.Agent) string { return a.Name },
 		func(after string) iter.Seq2[haft.Agent, error] {
 			f.After = cmp.Or(after, in.After)
-			return s.service.AgentList(ctx, who.Principal, f)
+			return h.agents.AgentList(ctx, who.Principal, f)
 		})
 }
 
@@ -65,17 +74,17 @@ type addAgent struct {
 	}
 }
 
-func (s *Server) addAgent(ctx context.Context, who Identity, in *addAgent) (*stored[haft.Agent], error) {
-	s.cfg.Agents.Lock()
-	defer s.cfg.Agents.Unlock()
-	switch _, err := s.service.Agent(ctx, who.Principal, in.Body.Name); {
+func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent) (*stored[haft.Agent], error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	switch _, err := h.agents.Agent(ctx, who.Principal, in.Body.Name); {
 	case err == nil:
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name"}
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	}
 	in.Body.If = haft.IfNone
-	return s.storeAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
+	return h.storeAgent(ctx, who, http.StatusCreated, in.Body.agent(in.Body.Name))
 }
 
 // agent makes an agent of a body.
@@ -84,16 +93,17 @@ func (b AgentBody) agent(name string) haft.Agent {
 }
 
 // storeAgent writes an agent.
-func (s *Server) storeAgent(ctx context.Context, who Identity, status int, a haft.Agent) (*stored[haft.Agent], error) {
-	out, err := found(s.service.PutAgent(ctx, who.Principal, a))
+func (h agentHandlers) storeAgent(ctx context.Context, who Identity, status int,
+	a haft.Agent) (*stored[haft.Agent], error) {
+	out, err := found(h.agents.PutAgent(ctx, who.Principal, a))
 	if err == nil {
 		out.Status, out.Location = status, "/v1/agents/"+string(out.Body.ID)
 	}
 	return out, err
 }
 
-func (s *Server) showAgent(ctx context.Context, who Identity, in *AgentRef) (*stored[haft.Agent], error) {
-	return found(s.service.Agent(ctx, who.Principal, in.Agent))
+func (h agentHandlers) showAgent(ctx context.Context, who Identity, in *AgentRef) (*stored[haft.Agent], error) {
+	return found(h.agents.Agent(ctx, who.Principal, in.Agent))
 }
 
 type putAgent struct {
@@ -102,17 +112,17 @@ type putAgent struct {
 	Body AgentBody
 }
 
-func (s *Server) putAgent(ctx context.Context, who Identity, in *putAgent) (*stored[haft.Agent], error) {
-	s.cfg.Agents.Lock()
-	defer s.cfg.Agents.Unlock()
-	return replace(in.Condition, func() (*haft.Agent, error) { return s.service.Agent(ctx, who.Principal, in.Agent) },
+func (h agentHandlers) putAgent(ctx context.Context, who Identity, in *putAgent) (*stored[haft.Agent], error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return replace(in.Condition, func() (*haft.Agent, error) { return h.agents.Agent(ctx, who.Principal, in.Agent) },
 		func(old *haft.Agent, condition string) (*stored[haft.Agent], error) {
 			name, status := in.Agent, http.StatusCreated
 			if old != nil {
 				name, status = old.Name, http.StatusOK
 			}
 			in.Body.If = cmp.Or(condition, in.Body.If)
-			return s.storeAgent(ctx, who, status, in.Body.agent(name))
+			return h.storeAgent(ctx, who, status, in.Body.agent(name))
 		})
 }
 
@@ -128,8 +138,8 @@ type setAgent struct {
 	}
 }
 
-func (s *Server) setAgent(ctx context.Context, who Identity, in *setAgent) (*stored[haft.Agent], error) {
-	return s.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
+func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent) (*stored[haft.Agent], error) {
+	return h.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
 		b := in.Body
 		if b.Tools != nil {
 			a.Tools = *b.Tools
@@ -160,12 +170,12 @@ const changeTries = 5
 // changeAgent reads, changes and writes an agent, and nobody else's change gets
 // lost in between: it is written only over what was read. The values of its
 // environment are not among that; the service keeps them.
-func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Condition,
+func (h agentHandlers) changeAgent(ctx context.Context, who Identity, ref string, c Condition,
 	change func(*haft.Agent) error) (*stored[haft.Agent], error) {
-	s.cfg.Agents.Lock()
-	defer s.cfg.Agents.Unlock()
+	h.lock.Lock()
+	defer h.lock.Unlock()
 	for try := 1; ; try++ {
-		a, err := s.service.Agent(ctx, who.Principal, ref)
+		a, err := h.agents.Agent(ctx, who.Principal, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -176,7 +186,7 @@ func (s *Server) changeAgent(ctx context.Context, who Identity, ref string, c Co
 			return nil, err
 		}
 		a.If = a.Revision()
-		out, err := s.storeAgent(ctx, who, http.StatusOK, *a)
+		out, err := h.storeAgent(ctx, who, http.StatusOK, *a)
 		if haft.CodeOf(err) != haft.CodeConflict || c != (Condition{}) || try == changeTries {
 			return out, c.failed(err)
 		}
@@ -188,11 +198,11 @@ type removeAgent struct {
 	RemoveIf
 }
 
-func (s *Server) removeAgent(ctx context.Context, who Identity, in *removeAgent) (*struct{}, error) {
-	s.cfg.Agents.Lock()
-	defer s.cfg.Agents.Unlock()
-	return remove(in.RemoveIf, func() (*haft.Agent, error) { return s.service.Agent(ctx, who.Principal, in.Agent) },
-		func(revision string) error { return s.service.RemoveAgent(ctx, who.Principal, in.Agent, revision) })
+func (h agentHandlers) removeAgent(ctx context.Context, who Identity, in *removeAgent) (*struct{}, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return remove(in.RemoveIf, func() (*haft.Agent, error) { return h.agents.Agent(ctx, who.Principal, in.Agent) },
+		func(revision string) error { return h.agents.RemoveAgent(ctx, who.Principal, in.Agent, revision) })
 }
 
 type agentTool struct {
@@ -200,12 +210,12 @@ type agentTool struct {
 	ToolRef
 }
 
-func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
-	t, err := s.service.Tool(ctx, who.Principal, in.Ref)
+func (h agentHandlers) attachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
+	t, err := h.tools.Tool(ctx, who.Principal, in.Ref)
 	if err != nil {
 		return nil, err
 	}
-	return s.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
+	return h.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, t.Name) {
 			a.Tools = append(a.Tools, t.Name)
 		}
@@ -213,12 +223,12 @@ func (s *Server) attachTool(ctx context.Context, who Identity, in *agentTool) (*
 	})
 }
 
-func (s *Server) detachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
+func (h agentHandlers) detachTool(ctx context.Context, who Identity, in *agentTool) (*stored[haft.Agent], error) {
 	name := in.Ref
-	if t, err := s.service.Tool(ctx, who.Principal, in.Ref); err == nil {
+	if t, err := h.tools.Tool(ctx, who.Principal, in.Ref); err == nil {
 		name = t.Name // else it may be gone, and the agent still has it
 	}
-	return s.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
+	return h.changeAgent(ctx, who, in.Agent, Condition{}, func(a *haft.Agent) error {
 		n := len(a.Tools)
 		if a.Tools = slices.DeleteFunc(a.Tools, func(t string) bool { return t == name }); len(a.Tools) == n {
 			return &haft.Error{Code: haft.CodeNotFound, Message: "the agent does not have that tool"}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 
@@ -22,7 +23,7 @@ type api struct {
 
 // routes puts every route on mux and returns the document.
 func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
-	a := &api{API: humago.New(mux, s.document()), s: s}
+	a := &api{API: humago.New(mux, document()), s: s}
 	a.UseMiddleware(s.admit)
 	a.tools()
 	a.calls()
@@ -47,7 +48,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 }
 
 // document returns the document without operations, and the settings of the library.
-func (s *Server) document() huma.Config {
+func document() huma.Config {
 	doc := &huma.OpenAPI{
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
@@ -108,8 +109,11 @@ func (s *Server) Patterns() []string { return slices.Sorted(slices.Values(s.patt
 // Routes lists the addresses of the API, without [Config.Mounts] and [Config.APIs].
 func (s *Server) Routes() []Route { return slices.Clone(s.routed) }
 
+// errorWriter answers with errors, and logs those that are not the fault of the client.
+type errorWriter struct{ log *slog.Logger }
+
 // fault converts an error to a problem, and logs internal ones.
-func (s *Server) fault(ctx context.Context, err error) *Problem {
+func (e errorWriter) fault(ctx context.Context, err error) *Problem {
 	if why := Withdrawn(ctx); why != nil {
 		err = why
 	}
@@ -117,9 +121,9 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 	switch {
 	case ctx.Err() != nil: // nobody waits for the answer
 	case p.Code == haft.CodeInternal:
-		s.cfg.Logger.Error("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
+		e.log.Error("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
 	case p.Code == haft.CodeUnavailable:
-		s.cfg.Logger.Warn("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
+		e.log.Warn("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
 	}
 	return p
 }
@@ -127,7 +131,7 @@ func (s *Server) fault(ctx context.Context, err error) *Problem {
 // authenticate finds out who sent r and whether the credential allows an action, and then
 // reads the body. It reports refused requests to the operator.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, action haft.Action) (Identity, error) {
-	who, err := s.identify(r)
+	who, err := s.requests.identify(r, s.proxies.sourceAddr(r))
 	if err != nil {
 		s.reportRefusal(r, whyOf(err), haft.Principal{}, err)
 		return Identity{}, err
@@ -174,7 +178,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 		who, agent, err = s.actAsNamed(r, who)
 	}
 	if err != nil {
-		s.refuse(ctx, err)
+		s.errors.refuse(ctx, err)
 		return
 	}
 	if agent != "" {
@@ -215,7 +219,7 @@ func (a *api) finish() ([]byte, error) {
 }
 
 // refuse answers with a problem where a handler has taken over from the library.
-func (s *Server) refuse(h huma.Context, err error) {
+func (e errorWriter) refuse(h huma.Context, err error) {
 	r, w := humago.Unwrap(h)
-	s.fault(r.Context(), err).write(w, requestID(r.Context()))
+	e.fault(r.Context(), err).write(w, requestID(r.Context()))
 }

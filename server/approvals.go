@@ -10,15 +10,21 @@ import (
 	"haft"
 )
 
-// approvals are the operations on requests that wait for a person.
+// approvalHandlers serve the operations on requests that wait for a person.
+type approvalHandlers struct {
+	approver haft.Approver
+	agents   haft.Agents
+}
+
+// approvals registers the operations on requests that wait for a person.
 func (a *api) approvals() {
-	s, g := a.s, a.group("approvals", haft.ApprovalsRead, haft.ApprovalsWrite)
+	h, g := approvalHandlers{a.s.service, a.s.service}, a.group("approvals", haft.ApprovalsRead, haft.ApprovalsWrite)
 	register(g.op("GET /v1/approvals", "list-approvals",
-		"List the requests for approval, oldest first; if nothing else is said, those that wait"), s.listApprovals)
-	register(g.op("GET /v1/approvals/{id}", "show-approval", "Show a request, whatever became of it"), s.showApproval)
+		"List the requests for approval, oldest first; if nothing else is said, those that wait"), h.listApprovals)
+	register(g.op("GET /v1/approvals/{id}", "show-approval", "Show a request, whatever became of it"), h.showApproval)
 	register(g.op("POST /v1/approvals/{id}/approve", "approve",
-		"Agree to a call, once, with the arguments that were shown or others").conflicts(), s.approve)
-	register(g.op("POST /v1/approvals/{id}/deny", "deny", "Refuse a call").conflicts(), s.deny)
+		"Agree to a call, once, with the arguments that were shown or others").conflicts(), h.approve)
+	register(g.op("POST /v1/approvals/{id}/deny", "deny", "Refuse a call").conflicts(), h.deny)
 }
 
 type listApprovals struct {
@@ -31,7 +37,8 @@ type listApprovals struct {
 	AfterID haft.ApprovalID `query:"after_id" maxLength:"200" doc:"With after: the id of that request."`
 }
 
-func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprovals) (*listed[haft.Approval], error) {
+func (h approvalHandlers) listApprovals(ctx context.Context, who Identity,
+	in *listApprovals) (*listed[haft.Approval], error) {
 	at, err := in.at("approvals")
 	if err != nil {
 		return nil, err
@@ -43,19 +50,20 @@ func (s *Server) listApprovals(ctx context.Context, who Identity, in *listApprov
 		return nil, err
 	}
 	f := haft.ApprovalFilter{State: haft.ApprovalState(in.State), Tool: in.Tool, User: in.User,
-		Agent: s.agentID(ctx, who, in.Agent),
+		Agent: agentID(ctx, h.agents, who, in.Agent),
 		After: after, AfterID: cmp.Or(haft.ApprovalID(id), in.AfterID), Limit: in.Limit + 1}
 	if in.State == "any" {
 		f.State, f.Any = "", true
 	}
-	return collect(s.service.Approvals(ctx, who.Principal, f), in.Paging, "approvals", nil,
+	return collect(h.approver.Approvals(ctx, who.Principal, f), in.Paging, "approvals", nil,
 		func(a haft.Approval) string {
 			return strconv.FormatInt(a.Created.UnixMicro(), 10) + "." + string(a.ID)
 		})
 }
 
-func (s *Server) showApproval(ctx context.Context, who Identity, in *ApprovalRef) (*shown[haft.Approval], error) {
-	return show(s.service.Approval(ctx, who.Principal, in.ID))
+func (h approvalHandlers) showApproval(ctx context.Context, who Identity,
+	in *ApprovalRef) (*shown[haft.Approval], error) {
+	return show(h.approver.Approval(ctx, who.Principal, in.ID))
 }
 
 // ApprovalRef names a request for approval in a path.
@@ -78,18 +86,18 @@ type deny struct {
 	}
 }
 
-func (s *Server) approve(ctx context.Context, who Identity, in *approve) (*shown[haft.Approval], error) {
+func (h approvalHandlers) approve(ctx context.Context, who Identity, in *approve) (*shown[haft.Approval], error) {
 	answer := haft.Answer{Approve: true}
 	if in.Body != nil {
 		answer.Reason, answer.Args = in.Body.Reason, in.Body.Args
 	}
-	return show(s.service.Decide(ctx, who.Principal, in.ID, answer))
+	return show(h.approver.Decide(ctx, who.Principal, in.ID, answer))
 }
 
-func (s *Server) deny(ctx context.Context, who Identity, in *deny) (*shown[haft.Approval], error) {
+func (h approvalHandlers) deny(ctx context.Context, who Identity, in *deny) (*shown[haft.Approval], error) {
 	answer := haft.Answer{}
 	if in.Body != nil {
 		answer.Reason = in.Body.Reason
 	}
-	return show(s.service.Decide(ctx, who.Principal, in.ID, answer))
+	return show(h.approver.Decide(ctx, who.Principal, in.ID, answer))
 }

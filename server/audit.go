@@ -13,18 +13,25 @@ import (
 	"haft"
 )
 
-// audit are the operations on the audit log.
+// auditHandlers serve the operations on the audit log.
+type auditHandlers struct {
+	audit  Audit
+	agents haft.Agents
+	errors errorWriter
+}
+
+// audit registers the operations on the audit log.
 func (a *api) audit() {
-	s := a.s
-	g := a.group("operation", haft.AuditRead, haft.AuditRead).needs(s.cfg.Audit != nil, "audit")
+	h := auditHandlers{a.s.cfg.Audit, a.s.service, a.s.errors}
+	g := a.group("operation", haft.AuditRead, haft.AuditRead).needs(h.audit != nil, "audit")
 	register(g.op("GET /v1/audit", "export-audit", "Export the audit of the organisation as JSON lines").
 		about("`haft audit verify-file` proves it on any machine. With a filter there is one entry on each line, "+
-			"and nothing to prove it by.").writes(textContent(jsonLines)), s.exportAudit)
+			"and nothing to prove it by.").writes(textContent(jsonLines)), h.exportAudit)
 	register(g.op("GET /v1/audit/entries", "list-audit", "List entries of the audit, newest first").
 		about("Entries are listed by their numbers; with a filter, by their times. A page may have few entries, or "+
-			"none, and a next_cursor: then there is more to look at."), s.auditEntries)
+			"none, and a next_cursor: then there is more to look at."), h.auditEntries)
 	register(g.op("GET /v1/audit/keys", "audit-keys", "Show the public keys that prove an export of the audit").
-		writes(textContent(pemFile)), s.auditKeys)
+		writes(textContent(pemFile)), h.auditKeys)
 }
 
 // The media types of what is not JSON.
@@ -46,9 +53,9 @@ type AuditQuery struct {
 }
 
 // auditFilter makes a filter of a query.
-func (s *Server) auditFilter(ctx context.Context, who Identity, q AuditQuery) haft.AuditFilter {
-	return haft.AuditFilter{Kind: q.Kind, User: q.User, Agent: s.agentID(ctx, who, q.Agent), Tool: q.Tool, Call: q.Call,
-		Since: q.Since, Until: q.Until, Oldest: q.Sort == "time"}
+func (h auditHandlers) auditFilter(ctx context.Context, who Identity, q AuditQuery) haft.AuditFilter {
+	return haft.AuditFilter{Kind: q.Kind, User: q.User, Agent: agentID(ctx, h.agents, who, q.Agent), Tool: q.Tool,
+		Call: q.Call, Since: q.Since, Until: q.Until, Oldest: q.Sort == "time"}
 }
 
 type auditEntries struct {
@@ -64,7 +71,7 @@ type entries struct {
 	}
 }
 
-func (s *Server) auditEntries(ctx context.Context, who Identity, in *auditEntries) (*entries, error) {
+func (h auditHandlers) auditEntries(ctx context.Context, who Identity, in *auditEntries) (*entries, error) {
 	at, err := in.at("audit")
 	if err != nil {
 		return nil, err
@@ -79,9 +86,9 @@ func (s *Server) auditEntries(ctx context.Context, who Identity, in *auditEntrie
 			return nil, errCursor(err)
 		}
 	}
-	f := s.auditFilter(ctx, who, in.AuditQuery)
+	f := h.auditFilter(ctx, who, in.AuditQuery)
 	f.Limit = in.Limit
-	list, next, err := s.cfg.Audit.AuditEntries(ctx, who.Principal, f, after)
+	list, next, err := h.audit.AuditEntries(ctx, who.Principal, f, after)
 	if err != nil {
 		return nil, err
 	}
@@ -99,32 +106,34 @@ type pemText struct {
 	Body []byte
 }
 
-func (s *Server) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pemText, error) {
-	text, err := s.cfg.Audit.AuditKeys(ctx, who.Principal)
+func (h auditHandlers) auditKeys(ctx context.Context, who Identity, _ *struct{}) (*pemText, error) {
+	text, err := h.audit.AuditKeys(ctx, who.Principal)
 	if err != nil {
 		return nil, err
 	}
 	return &pemText{pemFile, text}, nil
 }
 
-func (s *Server) exportAudit(ctx context.Context, who Identity, in *AuditQuery) (*huma.StreamResponse, error) {
-	f := s.auditFilter(ctx, who, *in)
-	return &huma.StreamResponse{Body: func(h huma.Context) {
-		s.streamTo(ctx, h, func(out *lazyWriter) error { return s.cfg.Audit.ExportAudit(ctx, who.Principal, f, out) })
+func (h auditHandlers) exportAudit(ctx context.Context, who Identity, in *AuditQuery) (*huma.StreamResponse, error) {
+	f := h.auditFilter(ctx, who, *in)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		h.errors.streamTo(ctx, hc, func(out *lazyWriter) error {
+			return h.audit.ExportAudit(ctx, who.Principal, f, out)
+		})
 	}}, nil
 }
 
 // streamTo answers with the bytes that write writes.
-func (s *Server) streamTo(ctx context.Context, h huma.Context, write func(*lazyWriter) error) {
+func (e errorWriter) streamTo(ctx context.Context, h huma.Context, write func(*lazyWriter) error) {
 	out := &lazyWriter{h: h}
 	err := write(out)
 	switch {
 	case err == nil:
 		out.begin()
 	case !out.begun:
-		s.refuse(h, err)
+		e.refuse(h, err)
 	default:
-		_ = s.fault(ctx, err)       // it is in the log; the answer has begun
+		_ = e.fault(ctx, err)       // it is in the log; the answer has begun
 		panic(http.ErrAbortHandler) // half an export must not look like a whole one
 	}
 }

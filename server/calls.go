@@ -102,33 +102,39 @@ type answered struct {
 	Body       Called
 }
 
-// calls are the operations on calls.
+// callHandlers serve the operations on calls.
+type callHandlers struct {
+	calls     haft.Calls
+	operator  haft.Operator
+	agents    haft.Agents
+	streams   *streams
+	wait      func(context.Context, haft.Principal, haft.CallID) (*haft.Result, error) // [Config.Wait]
+	toolCalls func(context.Context, ToolCalls) (json.RawMessage, error)                // [Config.ToolCalls]
+}
+
+// calls registers the operations on calls.
 func (a *api) calls() {
-	s, g := a.s, a.group("calls", haft.CallsRead, haft.CallsWrite)
+	g := a.group("calls", haft.CallsRead, haft.CallsWrite)
+	h := callHandlers{a.s.service, a.s.service, a.s.service, a.s.streams, a.s.cfg.Wait, a.s.cfg.ToolCalls}
 	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
 	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or "+
 		"the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a "+
 		"person. 429 as application/json has the result of a call that came too early (`rate_limited`), and nothing "+
 		"ran for it unless `tries` says so; as application/problem+json there is no call. 429 and 503 have "+
 		"Retry-After.").
-		answers(0, other...).conflicts(), s.makeCall)
-	register(g.op("GET /v1/calls", "list-calls", "List calls, newest first"), s.listCalls)
+		answers(0, other...).conflicts(), h.makeCall)
+	register(g.op("GET /v1/calls", "list-calls", "List calls, newest first"), h.listCalls)
 	register(g.op("POST /v1/calls/batch", "batch", "Make several calls, beside each other where their tools allow it"),
-		s.batch)
+		h.batch)
 	register(g.op("POST /v1/calls/cancel", "cancel-calls", "Cancel all calls of a user or an agent, or one's own"),
-		s.cancelAll)
-	register(g.op("GET /v1/calls/{id}", "show-call", "Show what is kept of a call"), s.showCall)
+		h.cancelAll)
+	register(g.op("GET /v1/calls/{id}", "show-call", "Show what is kept of a call"), h.showCall)
 	register(g.op("POST /v1/calls/{id}/cancel", "cancel-call", "Cancel a call; one that has ended stays as it is"),
-		s.cancelCall)
+		h.cancelCall)
 	register(g.op("POST /v1/calls/{id}/replay", "replay-call", "Call the same version with the same arguments again").
-		answers(0, other...).conflicts(), s.replayCall)
+		answers(0, other...).conflicts(), h.replayCall)
 	register(g.op("POST /v1/tool_calls", rawOperation, "Run what a model returned, and get the messages to append"),
-		s.toolCalls)
-}
-
-// principalFor returns the principal for a caller who may name an agent.
-func (s *Server) principalFor(ctx context.Context, who Identity, agent string) (haft.Principal, error) {
-	return who.As(ctx, s.service, agent)
+		h.runToolCalls)
 }
 
 // call makes a call of a body.
@@ -155,7 +161,7 @@ func traceparent(h string) string {
 	return h
 }
 
-func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*answered, error) {
+func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) (*answered, error) {
 	b := in.Body
 	switch {
 	case b.IdempotencyKey == "":
@@ -167,38 +173,39 @@ func (s *Server) makeCall(ctx context.Context, who Identity, in *makeCall) (*ans
 	if !b.Wait.set && strings.Contains(in.Prefer, "respond-async") {
 		b.Wait = Wait{true, 0}
 	}
-	p, err := s.principalFor(ctx, who, b.Agent)
+	p, err := who.As(ctx, h.agents, b.Agent)
 	if err != nil {
 		return nil, err
 	}
 	c := b.call(p, in.Trace)
 	if !b.Wait.set || b.Wait.until < 0 {
-		res, err := s.service.Call(ctx, c)
+		res, err := h.calls.Call(ctx, c)
 		if err != nil {
 			return nil, err
 		}
 		return answer(res), nil
 	}
 	if b.Wait.until > 0 { // before the call is made, which a caller who is told to wait makes again
-		leave, err := s.countStream(who.Principal)
+		leave, err := h.streams.count(who.Principal)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 	}
-	rec, err := s.service.Submit(ctx, c)
+	rec, err := h.calls.Submit(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	return s.await(ctx, p, rec, b.Wait.until)
+	return h.await(ctx, p, rec, b.Wait.until)
 }
 
 // await waits for a submitted call and answers with its state then. If it waits, the
 // caller has counted the request among the streams.
-func (s *Server) await(ctx context.Context, p haft.Principal, rec *haft.Record, most time.Duration) (*answered, error) {
-	if most > 0 && s.cfg.Wait != nil && !rec.Status.Final() {
+func (h callHandlers) await(ctx context.Context, p haft.Principal, rec *haft.Record,
+	most time.Duration) (*answered, error) {
+	if most > 0 && h.wait != nil && !rec.Status.Final() {
 		waiting, cancel := context.WithTimeout(ctx, most)
-		res, err := s.cfg.Wait(waiting, p, rec.Call.ID)
+		res, err := h.wait(waiting, p, rec.Call.ID)
 		cancel()
 		if err == nil {
 			return answer(res), nil
@@ -238,30 +245,30 @@ type listCalls struct {
 	Before haft.CallID  `query:"before" maxLength:"200" doc:"The id of a call: only those that were made before it are listed. The cursor of a page does the same."`
 }
 
-func (s *Server) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
+func (h callHandlers) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
 	before, err := in.at("calls")
 	if err != nil {
 		return nil, err
 	}
 	f := haft.CallFilter{
-		User: in.User, Agent: s.agentID(ctx, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent,
+		User: in.User, Agent: agentID(ctx, h.agents, who, in.Agent), Tool: in.Tool, Turn: in.Turn, Parent: in.Parent,
 		Chain: in.Chain, Oldest: in.Sort == "created", Since: in.Since, Until: in.Until,
 		Before: cmp.Or(haft.CallID(before), in.Before), Limit: in.Limit + 1,
 	}
 	for _, status := range in.Status {
 		f.Status = append(f.Status, haft.Status(status))
 	}
-	return collect(s.service.Records(ctx, who.Principal, f), in.Paging, "calls", nil,
+	return collect(h.calls.Records(ctx, who.Principal, f), in.Paging, "calls", nil,
 		func(r haft.Record) string { return string(r.Call.ID) })
 }
 
 // agentID returns the id of an agent for filters, since calls and events have ids. The id
 // of a removed agent is returned unchanged.
-func (s *Server) agentID(ctx context.Context, who Identity, ref string) string {
+func agentID(ctx context.Context, agents haft.Agents, who Identity, ref string) string {
 	if ref == "" || ref == who.Principal.Agent {
 		return ref
 	}
-	if a, err := s.service.Agent(ctx, who.Principal, ref); err == nil {
+	if a, err := agents.Agent(ctx, who.Principal, ref); err == nil {
 		return string(a.ID)
 	}
 	return ref
@@ -277,36 +284,36 @@ type showCall struct {
 	Wait float64 `query:"wait" minimum:"0" maximum:"600" doc:"Wait so many seconds for the end of the call."`
 }
 
-func (s *Server) showCall(ctx context.Context, who Identity, in *showCall) (*shown[haft.Record], error) {
-	r, err := s.service.Record(ctx, who.Principal, in.ID)
+func (h callHandlers) showCall(ctx context.Context, who Identity, in *showCall) (*shown[haft.Record], error) {
+	r, err := h.calls.Record(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
-	if in.Wait > 0 && s.cfg.Wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
-		leave, err := s.countStream(who.Principal)
+	if in.Wait > 0 && h.wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
+		leave, err := h.streams.count(who.Principal)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 		waiting, cancel := context.WithTimeout(ctx, time.Duration(in.Wait*float64(time.Second)))
-		_, err = s.cfg.Wait(waiting, who.Principal, in.ID)
+		_, err = h.wait(waiting, who.Principal, in.ID)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
 		}
-		if r, err = s.service.Record(ctx, who.Principal, in.ID); err != nil {
+		if r, err = h.calls.Record(ctx, who.Principal, in.ID); err != nil {
 			return nil, err
 		}
 	}
 	return &shown[haft.Record]{*r}, nil
 }
 
-func (s *Server) cancelCall(ctx context.Context, who Identity, in *CallRef) (*struct{}, error) {
-	return nil, s.service.Cancel(ctx, who.Principal, in.ID)
+func (h callHandlers) cancelCall(ctx context.Context, who Identity, in *CallRef) (*struct{}, error) {
+	return nil, h.calls.Cancel(ctx, who.Principal, in.ID)
 }
 
-func (s *Server) replayCall(ctx context.Context, who Identity, in *CallRef) (*answered, error) {
-	res, err := s.service.Replay(ctx, who.Principal, in.ID)
+func (h callHandlers) replayCall(ctx context.Context, who Identity, in *CallRef) (*answered, error) {
+	res, err := h.calls.Replay(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -326,19 +333,19 @@ type batched struct {
 	}
 }
 
-func (s *Server) batch(ctx context.Context, who Identity, in *batch) (*batched, error) {
+func (h callHandlers) batch(ctx context.Context, who Identity, in *batch) (*batched, error) {
 	calls := make([]haft.Call, len(in.Body.Calls))
 	for i, b := range in.Body.Calls {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx) // nobody waits for the answer
 		}
-		p, err := s.principalFor(ctx, who, b.Agent)
+		p, err := who.As(ctx, h.agents, b.Agent)
 		if err != nil {
 			return nil, err
 		}
 		calls[i] = b.call(p, in.Trace)
 	}
-	results, err := s.service.Batch(ctx, calls)
+	results, err := h.calls.Batch(ctx, calls)
 	if err != nil {
 		return nil, err
 	}
@@ -361,7 +368,7 @@ type cancelled struct {
 	}
 }
 
-func (s *Server) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*cancelled, error) {
+func (h callHandlers) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*cancelled, error) {
 	of := haft.Principal{Org: who.Principal.Org, User: in.Body.User, Agent: in.Body.Agent}
 	if in.Body.All && (of.User != "" || of.Agent != "") {
 		return nil, &haft.Error{Code: haft.CodeInvalid,
@@ -374,13 +381,13 @@ func (s *Server) cancelAll(ctx context.Context, who Identity, in *cancelAll) (*c
 		return nil, &haft.Error{Code: haft.CodeDenied, Message: "an agent cancels its own calls only"}
 	}
 	if of.Agent != "" && of.Agent != who.Principal.Agent {
-		a, err := s.service.Agent(ctx, who.Principal, of.Agent)
+		a, err := h.agents.Agent(ctx, who.Principal, of.Agent)
 		if err != nil {
 			return nil, err
 		}
 		of.Agent = string(a.ID)
 	}
-	n, err := s.service.CancelAll(ctx, who.Principal, of)
+	n, err := h.operator.CancelAll(ctx, who.Principal, of)
 	if err != nil {
 		return nil, err
 	}
@@ -397,15 +404,15 @@ type toolCalls struct {
 	Body   json.RawMessage `doc:"What the model returned, unchanged."`
 }
 
-func (s *Server) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*shown[json.RawMessage], error) {
-	if s.cfg.ToolCalls == nil {
+func (h callHandlers) runToolCalls(ctx context.Context, who Identity, in *toolCalls) (*shown[json.RawMessage], error) {
+	if h.toolCalls == nil {
 		return nil, absent("forms of model vendors")
 	}
-	p, err := s.principalFor(ctx, who, in.Agent)
+	p, err := who.As(ctx, h.agents, in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := s.cfg.ToolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn,
+	raw, err := h.toolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn,
 		Trace: traceparent(in.Trace), Body: in.Body})
 	if err != nil {
 		return nil, err

@@ -20,21 +20,28 @@ type oneChain struct {
 	Body     haft.Chain
 }
 
-// chains are the operations on chains of calls.
+// chainHandlers serve the operations on chains of calls.
+type chainHandlers struct {
+	plans  haft.Planner
+	agents haft.Agents
+}
+
+// chains registers the operations on chains of calls.
 func (a *api) chains() {
+	h := chainHandlers{a.s.service, a.s.service}
 	g := a.group("chains", haft.CallsRead, haft.CallsWrite)
 	register(g.op("POST /v1/chains", "run-chain", "Run calls whose arguments refer to earlier results").
 		about("200 has a chain that has ended, 202 one that waits for a person or runs in the background.").
-		answers(0, http.StatusAccepted), a.s.runChain)
-	register(g.op("GET /v1/chains/{id}", "show-chain", "Show where a chain stands"), a.s.showChain)
+		answers(0, http.StatusAccepted), h.runChain)
+	register(g.op("GET /v1/chains/{id}", "show-chain", "Show where a chain stands"), h.showChain)
 }
 
-func (s *Server) runChain(ctx context.Context, who Identity, in *runPlan) (*oneChain, error) {
-	p, err := s.principalFor(ctx, who, in.Body.Agent)
+func (h chainHandlers) runChain(ctx context.Context, who Identity, in *runPlan) (*oneChain, error) {
+	p, err := who.As(ctx, h.agents, in.Body.Agent)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.service.Run(ctx, p, in.Body.Plan)
+	c, err := h.plans.Run(ctx, p, in.Body.Plan)
 	if err != nil {
 		return nil, err
 	}
@@ -49,8 +56,8 @@ type chainRef struct {
 	ID haft.ChainID `path:"id" maxLength:"200"`
 }
 
-func (s *Server) showChain(ctx context.Context, who Identity, in *chainRef) (*oneChain, error) {
-	c, err := s.service.Chain(ctx, who.Principal, in.ID)
+func (h chainHandlers) showChain(ctx context.Context, who Identity, in *chainRef) (*oneChain, error) {
+	c, err := h.plans.Chain(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}

@@ -311,7 +311,7 @@ func (c *connTracker) follow(t *trackedConn, state http.ConnState) (half bool) {
 func (s *Server) listen(ln net.Listener) net.Listener {
 	c := &connTracker{sources: map[netip.Prefix]*source{}, bounds: connBounds{
 		all: s.cfg.Connections, perSource: s.cfg.PerSource, silent: s.cfg.Silent, reserve: s.cfg.Reserve,
-		exempt: s.isProxy,
+		exempt: s.proxies.has,
 	}}
 	return &trackingListener{ln, c}
 }
@@ -351,24 +351,6 @@ func (c *counter[K]) add(over func(counts []int) error, keys ...K) (leave func()
 	}), nil
 }
 
-// countStream counts a stream of p until the function leave is called. It refuses more
-// than a credential or an organisation may have.
-func (s *Server) countStream(p haft.Principal) (leave func(), err error) {
-	many := func(whose string) error {
-		return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second),
-			Message: whose + " has as many open streams as it may: end one first"}
-	}
-	return s.openStreams.add(func(counts []int) error {
-		switch {
-		case counts[0] >= s.cfg.Streams:
-			return many("the credential")
-		case counts[1] >= s.cfg.OrgStreams:
-			return many("the organisation")
-		}
-		return nil
-	}, "credential "+p.Org+"\x00"+p.User+"\x00"+p.Agent+"\x00"+p.Credential, "org "+p.Org)
-}
-
 // reserved reports whether only an operator may send a request: it came on the reserve, or
 // a proxy brings more requests of its source than allowed. Probes are answered. The
 // function returned ends the count.
@@ -381,12 +363,11 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 			over = t.reserved
 		}
 	}
-	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && len(s.cfg.Proxies) > 0 &&
-		s.isProxy(at.Addr().Unmap()) {
+	if at, err := netip.ParseAddrPort(r.RemoteAddr); err == nil && s.proxies.has(at.Addr().Unmap()) {
 		leave, _ = s.forwarded.add(func(counts []int) error {
 			over = over || counts[0] >= s.cfg.PerSource
 			return nil
-		}, networkOf(s.sourceAddr(r)))
+		}, networkOf(s.proxies.sourceAddr(r)))
 	}
 	return over, leave
 }

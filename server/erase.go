@@ -8,18 +8,24 @@ import (
 	"haft"
 )
 
-// erase are the operations on what is stored of a person.
+// dataHandlers serve the operations on all data of an organisation or a user.
+type dataHandlers struct {
+	eraser haft.Eraser
+	errors errorWriter
+}
+
+// erase registers the operations on all data of an organisation or a user.
 func (a *api) erase() {
-	s := a.s
+	h := dataHandlers{a.s.cfg.Eraser, a.s.errors}
 	g := a.group("retention", haft.DataExport, haft.DataErase)
-	register(g.needs(s.cfg.Eraser != nil, "export").op("GET /v1/export", "export-data",
+	register(g.needs(h.eraser != nil, "export").op("GET /v1/export", "export-data",
 		"Export what is kept of an organisation or a user, as JSON lines").
 		about("Each line has a `type` and `data`. Values of secrets are not in it.").writes(textContent(jsonLines)),
-		s.exportData)
-	register(g.needs(s.cfg.Eraser != nil, "erasure").op("POST /v1/erase", "erase-data",
+		h.exportData)
+	register(g.needs(h.eraser != nil, "erasure").op("POST /v1/erase", "erase-data",
 		"Erase what is kept of an organisation or a user, for good").
 		about("Calls are cancelled first. Entries of the audit lose their content; `haft audit verify` still "+
-			"verifies them and says so."), s.eraseData)
+			"verifies them and says so."), h.eraseData)
 }
 
 // ExportOf says whose data is meant.
@@ -28,13 +34,13 @@ type ExportOf struct {
 	User string `query:"user" maxLength:"200" doc:"One user; all of the organisation if it is left out."`
 }
 
-func (s *Server) exportData(ctx context.Context, who Identity, in *ExportOf) (*huma.StreamResponse, error) {
+func (h dataHandlers) exportData(ctx context.Context, who Identity, in *ExportOf) (*huma.StreamResponse, error) {
 	if err := ofOrg(who, haft.DataExport, in.Org); err != nil {
 		return nil, err
 	}
-	return &huma.StreamResponse{Body: func(h huma.Context) {
-		s.streamTo(ctx, h, func(out *lazyWriter) error {
-			return s.cfg.Eraser.Export(ctx, who.Principal, haft.Subject{Org: in.Org, User: in.User}, out)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		h.errors.streamTo(ctx, hc, func(out *lazyWriter) error {
+			return h.eraser.Export(ctx, who.Principal, haft.Subject{Org: in.Org, User: in.User}, out)
 		})
 	}}, nil
 }
@@ -46,9 +52,9 @@ type eraseOf struct {
 	}
 }
 
-func (s *Server) eraseData(ctx context.Context, who Identity, in *eraseOf) (*shown[haft.Erasure], error) {
+func (h dataHandlers) eraseData(ctx context.Context, who Identity, in *eraseOf) (*shown[haft.Erasure], error) {
 	if err := ofOrg(who, haft.DataErase, in.Body.Org); err != nil {
 		return nil, err
 	}
-	return show(s.cfg.Eraser.Erase(ctx, who.Principal, haft.Subject{Org: in.Body.Org, User: in.Body.User}))
+	return show(h.eraser.Erase(ctx, who.Principal, haft.Subject{Org: in.Body.Org, User: in.Body.User}))
 }

@@ -21,9 +21,21 @@ import (
 	"haft"
 )
 
-// events are the operations on events.
+// eventHandlers serve the operations on events.
+type eventHandlers struct {
+	watcher      haft.Watcher
+	events       Events // may be nil
+	agents       haft.Agents
+	streams      *streams
+	errors       errorWriter
+	heartbeat    time.Duration
+	writeTimeout time.Duration
+}
+
+// events registers the operations on events.
 func (a *api) events() {
 	s, g := a.s, a.group("events", haft.EventsRead, haft.EventsRead)
+	h := eventHandlers{s.service, s.cfg.Events, s.service, s.streams, s.errors, s.cfg.Heartbeat, s.cfg.WriteTimeout}
 	event := a.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[haft.Event](), true, "Event")
 	register(g.op("GET /v1/events", "watch", "Watch what happens, as server-sent events or over a WebSocket").
 		about("A request to upgrade to a WebSocket gets one, with an event as JSON in each message; others get "+
@@ -33,9 +45,9 @@ func (a *api) events() {
 			"A silent stream has heartbeats, with a cursor to come back with. A stream ends with an event of the "+
 			"type `error`: code `unavailable` asks to come back after the last cursor, `conflict` says that events "+
 			"are no longer kept, `unauthenticated` and `denied` say why the credential is not good for it any more.").
-		writes(mediaTypes{"text/event-stream": {Schema: event}}), s.watch)
-	register(g.needs(s.cfg.Events != nil, "events of one call").op("GET /v1/calls/{id}/events", "list-call-events",
-		"List what has happened to a call"), s.callEvents)
+		writes(mediaTypes{"text/event-stream": {Schema: event}}), h.watch)
+	register(g.needs(h.events != nil, "events of one call").op("GET /v1/calls/{id}/events", "list-call-events",
+		"List what has happened to a call"), h.callEvents)
 	a.OpenAPI().Paths["/v1/events"].Get.Responses["101"] = &huma.Response{Description: "Switching to a WebSocket"}
 }
 
@@ -71,37 +83,37 @@ func (in *watch) fits(e haft.Event) bool {
 		(in.User == "" || in.User == e.Principal.User) && (in.Tool == "" || in.Tool == e.Tool)
 }
 
-func (s *Server) watch(ctx context.Context, who Identity, in *watch) (*huma.StreamResponse, error) {
+func (h eventHandlers) watch(ctx context.Context, who Identity, in *watch) (*huma.StreamResponse, error) {
 	after, err := in.from()
 	if err != nil {
 		return nil, err
 	}
-	in.Agent = s.agentID(ctx, who, in.Agent)
-	if after < 0 && s.cfg.Events != nil {
+	in.Agent = agentID(ctx, h.agents, who, in.Agent)
+	if after < 0 && h.events != nil {
 		// From this moment on nothing is missed, also by a reader that is cut before
 		// the first event.
-		if after, err = s.cfg.Events.Cursor(ctx); err != nil {
+		if after, err = h.events.Cursor(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if in.Call != "" && s.cfg.Events != nil {
-		if _, err := s.cfg.Events.EventsOf(ctx, who.Principal, in.Call, 0, 1); err != nil {
+	if in.Call != "" && h.events != nil {
+		if _, err := h.events.EventsOf(ctx, who.Principal, in.Call, 0, 1); err != nil {
 			return nil, err
 		}
 	}
-	return &huma.StreamResponse{Body: func(h huma.Context) {
-		r, w := humago.Unwrap(h)
-		ctx, done, err := s.stream(r, who)
+	return &huma.StreamResponse{Body: func(hc huma.Context) {
+		r, w := humago.Unwrap(hc)
+		ctx, done, err := h.streams.begin(r, who)
 		if err != nil {
-			s.refuse(h, err)
+			h.errors.refuse(hc, err)
 			return
 		}
 		defer done()
 		if strings.EqualFold(r.Header.Get("Upgrade"), "websocket") {
-			s.socket(ctx, w, r, who, in, after)
+			h.socket(ctx, w, r, who, in, after)
 			return
 		}
-		s.sse(ctx, w, r, who, in, after)
+		h.sse(ctx, w, r, who, in, after)
 	}}, nil
 }
 
@@ -110,12 +122,12 @@ type callEvents struct {
 	Paging
 }
 
-func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (*listed[haft.Event], error) {
+func (h eventHandlers) callEvents(ctx context.Context, who Identity, in *callEvents) (*listed[haft.Event], error) {
 	after, err := in.number("events")
 	if err != nil {
 		return nil, err
 	}
-	list, err := s.cfg.Events.EventsOf(ctx, who.Principal, in.ID, after, in.Limit+1)
+	list, err := h.events.EventsOf(ctx, who.Principal, in.ID, after, in.Limit+1)
 	if err != nil {
 		return nil, err
 	}
@@ -124,15 +136,16 @@ func (s *Server) callEvents(ctx context.Context, who Identity, in *callEvents) (
 }
 
 // eventsFor yields the events that were asked for.
-func (s *Server) eventsFor(ctx context.Context, who Identity, in *watch, after int64) iter.Seq2[haft.Event, error] {
-	if in.Call != "" && s.cfg.Events != nil {
-		return s.cfg.Events.WatchCall(ctx, who.Principal, in.Call, after)
+func (h eventHandlers) eventsFor(ctx context.Context, who Identity, in *watch,
+	after int64) iter.Seq2[haft.Event, error] {
+	if in.Call != "" && h.events != nil {
+		return h.events.WatchCall(ctx, who.Principal, in.Call, after)
 	}
 	f := haft.EventFilter{Call: in.Call, User: in.User, Agent: in.Agent, Tool: in.Tool, Marks: true}
 	for _, t := range in.Type {
 		f.Types = append(f.Types, haft.EventType(t))
 	}
-	return s.service.Watch(ctx, who.Principal, f, after)
+	return h.watcher.Watch(ctx, who.Principal, f, after)
 }
 
 // sink sends a stream of events.
@@ -151,7 +164,7 @@ const eventsAhead = 64
 
 // follow sends events to a sink until ctx ends or something fails, and returns why. The
 // error is for the reader.
-func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int64, out sink) error {
+func (h eventHandlers) follow(ctx context.Context, who Identity, in *watch, after int64, out sink) error {
 	type step struct {
 		event haft.Event
 		err   error
@@ -161,7 +174,7 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 	var reader sync.WaitGroup
 	reader.Go(func() {
 		defer close(steps)
-		for e, err := range s.eventsFor(ctx, who, in, after) {
+		for e, err := range h.eventsFor(ctx, who, in, after) {
 			select {
 			case steps <- step{e, err}:
 			case <-ctx.Done():
@@ -171,7 +184,7 @@ func (s *Server) follow(ctx context.Context, who Identity, in *watch, after int6
 	})
 	defer reader.Wait()
 	defer cancel(nil)
-	beat := time.NewTicker(s.cfg.Heartbeat)
+	beat := time.NewTicker(h.heartbeat)
 	defer beat.Stop()
 	seen, sent := after, false
 	for {
@@ -271,7 +284,7 @@ func (o *sseSink) Beat(cursor int64) error {
 }
 
 // sse streams server-sent events.
-func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
+func (h eventHandlers) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
 	after int64) {
 	out := &sseSink{w: w, ctl: http.NewResponseController(w)}
 	w.Header().Set("Content-Type", "text/event-stream")
@@ -283,19 +296,19 @@ func (s *Server) sse(ctx context.Context, w http.ResponseWriter, r *http.Request
 	if err := out.Beat(after); err != nil { // where to come back to if this is cut before the first event
 		return
 	}
-	err := s.follow(ctx, who, in, after, out)
+	err := h.follow(ctx, who, in, after, out)
 	if r.Context().Err() != nil && Withdrawn(r.Context()) == nil {
 		return // the reader has left
 	}
-	s.logStreamEnd(r, err)
+	h.logStreamEnd(r, err)
 	if _, err := fmt.Fprintf(w, "event: error\ndata: %s\n\n", encodeStreamError(err)); err == nil {
 		_ = out.Flush() // a reader that is gone cannot be told
 	}
 }
 
 // logStreamEnd logs why a stream ends, if that is an internal error.
-func (s *Server) logStreamEnd(r *http.Request, err error) {
+func (h eventHandlers) logStreamEnd(r *http.Request, err error) {
 	if code := haft.CodeOf(err); code == haft.CodeInternal {
-		s.cfg.Logger.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
+		h.errors.log.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
 	}
 }

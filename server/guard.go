@@ -105,7 +105,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		id := "r_" + rand.Text() // never one of the client's: it goes into logs
 		r = r.WithContext(context.WithValue(r.Context(), idKey{}, id))
 		w := &writer{ResponseWriter: out, limit: s.cfg.WriteTimeout}
-		l, r := s.begin(r, w)
+		l, r := s.requests.begin(r, w)
 		var leave func()
 		l.reserved, leave = s.reserved(r)
 		defer leave()
@@ -120,7 +120,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		}
 		defer func() {
 			crash := recover()
-			s.finish(l)
+			s.requests.finish(l)
 			if crash != nil && crash != http.ErrAbortHandler { //nolint:errorlint // net/http compares it so too
 				s.cfg.Logger.Error("a handler panicked", "request", id, "route", r.Pattern, "panic", fmt.Sprint(crash),
 					"stack", string(debug.Stack()))
@@ -255,15 +255,18 @@ func (w *writer) deadline() {
 // Unwrap lets [http.ResponseController] through.
 func (w *writer) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// proxies are the addresses whose X-Forwarded-For is trusted.
+type proxies []netip.Prefix
+
 // sourceAddr returns the address that r came from: that of the connection, or the one that
 // trusted proxies report.
-func (s *Server) sourceAddr(r *http.Request) netip.Addr {
+func (p proxies) sourceAddr(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
 		return netip.Addr{}
 	}
 	from := at.Addr().Unmap()
-	if !s.isProxy(from) {
+	if !p.has(from) {
 		return from
 	}
 	// The last entry was added by the proxy that we know; what stands before an
@@ -274,16 +277,16 @@ func (s *Server) sourceAddr(r *http.Request) netip.Addr {
 		if err != nil {
 			break
 		}
-		if from = a.Unmap(); !s.isProxy(from) {
+		if from = a.Unmap(); !p.has(from) {
 			break
 		}
 	}
 	return from
 }
 
-// isProxy reports whether the X-Forwarded-For of that address is trusted.
-func (s *Server) isProxy(a netip.Addr) bool {
-	return slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(a) })
+// has reports whether an address is that of a proxy.
+func (p proxies) has(a netip.Addr) bool {
+	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
 // readBody reads the whole body of r, up to the limit, before anything is done with it:

@@ -34,7 +34,7 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 	}
 	handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")
-		if allow := s.methods(mux, r); len(allow) > 0 {
+		if allow := methods(mux, r); len(allow) > 0 {
 			w.Header().Set("Allow", strings.Join(allow, ", "))
 			p = problem(http.StatusMethodNotAllowed, "the address is not for that method")
 		}
@@ -43,7 +43,7 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 }
 
 // methods lists those for which there is a route at the address of r.
-func (s *Server) methods(mux *http.ServeMux, r *http.Request) []string {
+func methods(mux *http.ServeMux, r *http.Request) []string {
 	var allow []string
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
@@ -121,14 +121,15 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		problem(http.StatusNotFound, "this server has no measures").write(w, requestID(r.Context()))
 		return
 	}
-	if from := s.sourceAddr(r); !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
+	from := s.proxies.sourceAddr(r)
+	if !from.IsLoopback() || r.Header.Get("X-Forwarded-For") != "" ||
 		r.Header.Get("Forwarded") != "" {
-		who, err := s.identify(r)
+		who, err := s.requests.identify(r, from)
 		if err == nil {
 			err = who.operator(haft.UsageRead)
 		}
 		if err != nil {
-			s.fault(r.Context(), err).write(w, requestID(r.Context()))
+			s.errors.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
 		}
 	}

@@ -33,47 +33,53 @@ type KeyRef struct {
 	ID string `path:"id" maxLength:"64" doc:"The id of the key, which is not its text."`
 }
 
-// keys are the operations on API keys.
+// keyHandlers serve the operations on API keys.
+type keyHandlers struct {
+	keys   Keys
+	agents haft.Agents
+}
+
+// keys registers the operations on API keys.
 func (a *api) keys() {
-	s := a.s
-	g := a.group("keys", haft.KeysRead, haft.KeysWrite).needs(s.cfg.Keys != nil, "keys")
+	h := keyHandlers{a.s.cfg.Keys, a.s.service}
+	g := a.group("keys", haft.KeysRead, haft.KeysWrite).needs(h.keys != nil, "keys")
 	register(g.op("GET /v1/keys", "list-keys", "List the API keys of the organisation, without their texts"),
 		func(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {
 			return pageOf(*in, "keys", func(k auth.Key) string { return k.ID },
-				func(after string) iter.Seq2[auth.Key, error] { return s.cfg.Keys.Keys(ctx, who, after) })
+				func(after string) iter.Seq2[auth.Key, error] { return h.keys.Keys(ctx, who, after) })
 		})
 	register(g.op("POST /v1/keys", "issue-key", "Make an API key; its text is shown this once").
-		about("A key is never more than the credential that it is made with.").answers(http.StatusCreated), s.issueKey)
+		about("A key is never more than the credential that it is made with.").answers(http.StatusCreated), h.issueKey)
 	register(g.op("GET /v1/keys/{id}", "show-key", "Show an API key, without its text"),
 		func(ctx context.Context, who Identity, in *KeyRef) (*shown[auth.Key], error) {
-			k, err := s.cfg.Keys.Key(ctx, who, in.ID)
+			k, err := h.keys.Key(ctx, who, in.ID)
 			return &shown[auth.Key]{k}, err
 		})
 	register(g.op("PATCH /v1/keys/{id}", "set-key", "Rename or disable an API key, or change when it expires").
 		conflicts(), func(ctx context.Context, who Identity, in *setKey) (*shown[auth.Key], error) {
-		k, err := s.cfg.Keys.SetKey(ctx, who, in.ID, in.Body)
+		k, err := h.keys.SetKey(ctx, who, in.ID, in.Body)
 		return &shown[auth.Key]{k}, err
 	})
 	register(g.op("POST /v1/keys/{id}/rotate", "rotate-key", "Give an API key a new text, which is shown this once").
-		conflicts(), s.rotateKey)
+		conflicts(), h.rotateKey)
 	register(g.op("DELETE /v1/keys/{id}", "remove-key", "Remove an API key; it is refused from then on"),
 		func(ctx context.Context, who Identity, in *KeyRef) (*struct{}, error) {
-			return nil, s.cfg.Keys.RemoveKey(ctx, who, in.ID)
+			return nil, h.keys.RemoveKey(ctx, who, in.ID)
 		})
 }
 
 type newKey struct{ Body NewKey }
 
-func (s *Server) issueKey(ctx context.Context, who Identity, in *newKey) (*shown[IssuedKey], error) {
+func (h keyHandlers) issueKey(ctx context.Context, who Identity, in *newKey) (*shown[IssuedKey], error) {
 	b := in.Body
 	if b.Agent != "" {
-		a, err := s.service.Agent(ctx, who.Principal, b.Agent)
+		a, err := h.agents.Agent(ctx, who.Principal, b.Agent)
 		if err != nil {
 			return nil, err
 		}
 		b.Agent = string(a.ID)
 	}
-	k, text, err := s.cfg.Keys.IssueKey(ctx, who, auth.Key{
+	k, text, err := h.keys.IssueKey(ctx, who, auth.Key{
 		Name: b.Name, User: b.User, Agent: b.Agent, Roles: b.Roles, Scope: b.Scope, SignedOnly: b.SignedOnly,
 		Expires: b.Expires,
 	})
@@ -92,11 +98,11 @@ type rotateKey struct {
 	}
 }
 
-func (s *Server) rotateKey(ctx context.Context, who Identity, in *rotateKey) (*shown[IssuedKey], error) {
+func (h keyHandlers) rotateKey(ctx context.Context, who Identity, in *rotateKey) (*shown[IssuedKey], error) {
 	var overlap time.Duration
 	if in.Body != nil {
 		overlap = in.Body.Overlap.D()
 	}
-	k, text, err := s.cfg.Keys.RotateKey(ctx, who, in.ID, overlap)
+	k, text, err := h.keys.RotateKey(ctx, who, in.ID, overlap)
 	return &shown[IssuedKey]{IssuedKey{k, text}}, err
 }

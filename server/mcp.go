@@ -30,10 +30,9 @@ type MCPRef struct {
 	Server string `path:"server" maxLength:"200" doc:"The name or id of the server."`
 }
 
-// mcpServers are the operations on upstream MCP servers.
+// mcpServers registers the operations on upstream MCP servers.
 func (a *api) mcpServers() {
-	s := a.s
-	m := s.cfg.MCPServers
+	m := a.s.cfg.MCPServers
 	ok := m != nil
 	g := a.group("mcp servers", haft.ServersRead, haft.ServersWrite).needs(ok, "MCP servers")
 	login := a.group("mcp servers", haft.ServersRead, haft.CallsWrite).needs(ok, "MCP servers")

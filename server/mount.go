@@ -11,7 +11,7 @@ import (
 // credential, and the actor, which differs if the query or agent names an agent.
 func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 	agent string) (credential, actor Identity, err error) {
-	if credential, err = s.identify(r); err != nil {
+	if credential, err = s.requests.identify(r, s.proxies.sourceAddr(r)); err != nil {
 		s.reportRefusal(r, whyOf(err), haft.Principal{}, err)
 		return credential, credential, err
 	}

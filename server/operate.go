@@ -6,12 +6,16 @@ import (
 	"haft"
 )
 
-// operate are the operations on the whole server.
+// operatorHandlers serve the operations on the whole server.
+type operatorHandlers struct{ operator haft.Operator }
+
+// operate registers the operations on the whole server.
 func (a *api) operate() {
+	h := operatorHandlers{a.s.service}
 	g := a.group("operation", haft.Operate, haft.Operate)
 	register(g.op("POST /v1/stop", "stop", "Refuse new calls of everybody until resumed, also after a restart"),
-		a.s.stop)
-	register(g.op("POST /v1/resume", "resume", "Take calls again"), a.s.resume)
+		h.stop)
+	register(g.op("POST /v1/resume", "resume", "Take calls again"), h.resume)
 }
 
 type stop struct {
@@ -21,19 +25,19 @@ type stop struct {
 	}
 }
 
-func (s *Server) stop(ctx context.Context, who Identity, in *stop) (*struct{}, error) {
+func (h operatorHandlers) stop(ctx context.Context, who Identity, in *stop) (*struct{}, error) {
 	if err := who.operator(haft.Operate); err != nil {
 		return nil, err
 	}
 	if in.Body == nil {
-		return nil, s.service.Stop(ctx, who.Principal, "", false)
+		return nil, h.operator.Stop(ctx, who.Principal, "", false)
 	}
-	return nil, s.service.Stop(ctx, who.Principal, in.Body.Reason, in.Body.Kill)
+	return nil, h.operator.Stop(ctx, who.Principal, in.Body.Reason, in.Body.Kill)
 }
 
-func (s *Server) resume(ctx context.Context, who Identity, _ *struct{}) (*struct{}, error) {
+func (h operatorHandlers) resume(ctx context.Context, who Identity, _ *struct{}) (*struct{}, error) {
 	if err := who.operator(haft.Operate); err != nil {
 		return nil, err
 	}
-	return nil, s.service.Resume(ctx, who.Principal)
+	return nil, h.operator.Resume(ctx, who.Principal)
 }

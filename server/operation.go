@@ -145,7 +145,7 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 			out, err = handle(ctx, who, in)
 		}
 		if err != nil {
-			return nil, a.s.fault(ctx, err)
+			return nil, a.s.errors.fault(ctx, err)
 		}
 		return out, nil
 	})

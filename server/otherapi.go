@@ -31,7 +31,7 @@ func (s *Server) serveAPI(d API) http.Handler {
 			who, _, err = s.actAsNamed(r, who)
 		}
 		if err != nil {
-			s.fault(r.Context(), err).write(w, requestID(r.Context()))
+			s.errors.fault(r.Context(), err).write(w, requestID(r.Context()))
 			return
 		}
 		d.Serve(w, r, who)

@@ -17,18 +17,25 @@ type PolicyRef struct {
 	Of string `path:"of" enum:"organisation,server" doc:"Whose: that of the caller's organisation, or of the whole server."`
 }
 
-// policies are the operations on policies.
+// policyHandlers serve the operations on policies.
+type policyHandlers struct {
+	policies Policies
+	decide   func(ctx context.Context, c haft.Call) (any, error) // [Config.Explain]
+	agents   haft.Agents
+}
+
+// policies registers the operations on policies.
 func (a *api) policies() {
-	s := a.s
-	g := a.group("policies", haft.PoliciesRead, haft.PoliciesWrite).needs(s.cfg.Policies != nil, "policies")
-	explain := a.group("policies", haft.PoliciesRead, haft.PoliciesRead).needs(s.cfg.Explain != nil, "policies")
+	h := policyHandlers{a.s.cfg.Policies, a.s.cfg.Explain, a.s.service}
+	g := a.group("policies", haft.PoliciesRead, haft.PoliciesWrite).needs(h.policies != nil, "policies")
+	explain := a.group("policies", haft.PoliciesRead, haft.PoliciesRead).needs(h.decide != nil, "policies")
 	text := mediaTypes{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
 	register(g.op("GET /v1/policies/{of}", "show-policy", "Show a policy, as it was written").writes(text),
-		s.showPolicy)
+		h.showPolicy)
 	register(g.op("PUT /v1/policies/{of}", "put-policy", "Replace a policy; one that is wrong changes nothing").
-		conditional(), s.putPolicy)
+		conditional(), h.putPolicy)
 	register(explain.op("POST /v1/policies/explain", "explain", "Say what policy would decide about a call, and why"),
-		s.explain)
+		h.explain)
 	a.OpenAPI().Paths["/v1/policies/{of}"].Put.RequestBody.Content = text
 }
 
@@ -39,19 +46,19 @@ type policyText struct {
 }
 
 // policyOf returns whether a policy is the server's, and why it may not be touched.
-func (s *Server) policyOf(who Identity, in PolicyRef, a haft.Action) (bool, error) {
+func policyOf(who Identity, in PolicyRef, a haft.Action) (bool, error) {
 	if in.Of == "server" {
 		return true, who.operator(a)
 	}
 	return false, nil
 }
 
-func (s *Server) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*policyText, error) {
-	server, err := s.policyOf(who, *in, haft.PoliciesRead)
+func (h policyHandlers) showPolicy(ctx context.Context, who Identity, in *PolicyRef) (*policyText, error) {
+	server, err := policyOf(who, *in, haft.PoliciesRead)
 	if err != nil {
 		return nil, err
 	}
-	kept, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
+	kept, err := h.policies.Policy(ctx, who.Principal, server)
 	if err != nil {
 		return nil, err
 	}
@@ -71,14 +78,14 @@ type keptPolicy struct {
 	ETag string `header:"ETag"`
 }
 
-func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*keptPolicy, error) {
-	server, err := s.policyOf(who, in.PolicyRef, haft.PoliciesWrite)
+func (h policyHandlers) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*keptPolicy, error) {
+	server, err := policyOf(who, in.PolicyRef, haft.PoliciesWrite)
 	if err != nil {
 		return nil, err
 	}
 	next := haft.PolicyText{Text: append([]byte(nil), in.RawBody...)} // the library takes its buffer back
 	if in.Condition != (Condition{}) {
-		now, err := s.cfg.Policies.Policy(ctx, who.Principal, server)
+		now, err := h.policies.Policy(ctx, who.Principal, server)
 		if err != nil {
 			return nil, err
 		}
@@ -86,7 +93,7 @@ func (s *Server) putPolicy(ctx context.Context, who Identity, in *putPolicy) (*k
 			return nil, err
 		}
 	}
-	kept, err := s.cfg.Policies.PutPolicy(ctx, who.Principal, server, next)
+	kept, err := h.policies.PutPolicy(ctx, who.Principal, server, next)
 	if err != nil {
 		return nil, in.failed(err)
 	}
@@ -101,8 +108,8 @@ type explain struct {
 	}
 }
 
-func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*shown[any], error) {
-	p, err := s.principalFor(ctx, who, in.Body.Agent)
+func (h policyHandlers) explain(ctx context.Context, who Identity, in *explain) (*shown[any], error) {
+	p, err := who.As(ctx, h.agents, in.Body.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +121,7 @@ func (s *Server) explain(ctx context.Context, who Identity, in *explain) (*shown
 		// What their credential is confined to is not known: that of this one says nothing.
 		p.User, p.Roles, p.Scope = cmp.Or(in.Body.User, p.User), in.Body.Roles, nil
 	}
-	decision, err := s.cfg.Explain(ctx, in.Body.call(p, ""))
+	decision, err := h.decide(ctx, in.Body.call(p, ""))
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type Refusal struct {
 // reportRefusal reports a refused request to the operator.
 func (s *Server) reportRefusal(r *http.Request, why Why, who haft.Principal, err error) {
 	if s.cfg.Refused != nil {
-		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.sourceAddr(r), who, err})
+		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.proxies.sourceAddr(r), who, err})
 	}
 }
 

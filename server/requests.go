@@ -3,7 +3,9 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -13,9 +15,9 @@ import (
 )
 
 // The rule of this file: a request, and so a stream, ends when its credential is no longer
-// valid for it. [Server.guard] makes an openRequest for every request, [Server.bind] binds
-// it to its sender, and [Server.Changed] checks all bound requests again. The client of an
-// ended request is told why: see [Withdrawn].
+// valid for it. [Server.guard] makes an openRequest for every request,
+// openRequests.bind binds it to its sender, and [Server.Changed] checks all bound requests
+// again. The client of an ended request gets the reason: see [Withdrawn].
 
 // How long one write to the client of an ended request may take, and how long all of them
 // together.
@@ -37,7 +39,7 @@ type Rechecker interface {
 
 // openRequest is a request from its first byte to its end.
 type openRequest struct {
-	server   *Server
+	all      *openRequests
 	base     context.Context // of the connection: it does not end with the credential
 	cancel   context.CancelCauseFunc
 	w        *writer
@@ -88,7 +90,11 @@ func (l *openRequest) end(why error) {
 
 // openRequests are the requests whose senders are known.
 type openRequests struct {
-	changes atomic.Int64 // that were told of
+	auth    Authenticator
+	agents  haft.Agents
+	ending  context.Context // ends when the server shuts down
+	log     *slog.Logger
+	changes atomic.Int64 // calls of changed
 
 	mu    sync.Mutex
 	orgs  map[string]map[*openRequest]struct{}
@@ -97,15 +103,15 @@ type openRequests struct {
 }
 
 // begin makes the openRequest of a request.
-func (s *Server) begin(r *http.Request, w *writer) (*openRequest, *http.Request) {
-	l := &openRequest{server: s, base: r.Context(), w: w}
+func (o *openRequests) begin(r *http.Request, w *writer) (*openRequest, *http.Request) {
+	l := &openRequest{all: o, base: r.Context(), w: w}
 	ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), openRequestKey{}, l))
 	l.cancel = cancel
 	return l, r.WithContext(ctx)
 }
 
 // finish ends the openRequest of an answered request.
-func (s *Server) finish(l *openRequest) {
+func (o *openRequests) finish(l *openRequest) {
 	l.mu.Lock()
 	l.over = true
 	bound, org := l.bound, l.holder.Principal.Org
@@ -117,18 +123,18 @@ func (s *Server) finish(l *openRequest) {
 	if !bound {
 		return
 	}
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	delete(s.requests.orgs[org], l)
-	if len(s.requests.orgs[org]) == 0 {
-		delete(s.requests.orgs, org)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.orgs[org], l)
+	if len(o.orgs[org]) == 0 {
+		delete(o.orgs, org)
 	}
 }
 
-// identify authenticates r and binds the openRequest to its sender.
-func (s *Server) identify(r *http.Request) (Identity, error) {
-	seen := s.requests.changes.Load()
-	who, err := s.auth.Authenticate(r, s.sourceAddr(r))
+// identify authenticates r, which came from source, and binds the openRequest to its sender.
+func (o *openRequests) identify(r *http.Request, source netip.Addr) (Identity, error) {
+	seen := o.changes.Load()
+	who, err := o.auth.Authenticate(r, source)
 	if err != nil {
 		return who, err
 	}
@@ -139,35 +145,35 @@ func (s *Server) identify(r *http.Request) (Identity, error) {
 	if l.reserved && !who.operates() {
 		return who, errBusy
 	}
-	s.bind(l, who, seen)
-	return who, s.recheckIfChanged(r.Context(), l)
+	o.bind(l, who, seen)
+	return who, o.recheckIfChanged(r.Context(), l)
 }
 
 // bind binds a request to a credential. seen is the number of changes before the
 // credential was checked.
-func (s *Server) bind(l *openRequest, who Identity, seen int64) {
+func (o *openRequests) bind(l *openRequest, who Identity, seen int64) {
 	l.mu.Lock()
 	l.holder, l.seen, l.bound = who, seen, true
 	if who.Principal.Agent != "" {
 		l.agents = []string{who.Principal.Agent}
 	}
 	l.mu.Unlock()
-	s.expireAt(l, who.Expires)
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	if s.requests.orgs == nil {
-		s.requests.orgs = map[string]map[*openRequest]struct{}{}
+	o.expireAt(l, who.Expires)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.orgs == nil {
+		o.orgs = map[string]map[*openRequest]struct{}{}
 	}
-	of := s.requests.orgs[who.Principal.Org]
+	of := o.orgs[who.Principal.Org]
 	if of == nil {
 		of = map[*openRequest]struct{}{}
-		s.requests.orgs[who.Principal.Org] = of
+		o.orgs[who.Principal.Org] = of
 	}
 	of[l] = struct{}{}
 }
 
 // expireAt makes the request end with its credential, unless that never expires.
-func (s *Server) expireAt(l *openRequest, at time.Time) {
+func (o *openRequests) expireAt(l *openRequest, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timer != nil {
@@ -177,17 +183,17 @@ func (s *Server) expireAt(l *openRequest, at time.Time) {
 	if l.over || at.IsZero() {
 		return
 	}
-	l.timer = time.AfterFunc(time.Until(at), func() { s.expire(l) })
+	l.timer = time.AfterFunc(time.Until(at), func() { o.expire(l) })
 }
 
 // expire ends a request whose credential should have expired by now.
-func (s *Server) expire(l *openRequest) {
-	ctx, cancel := context.WithTimeout(s.ending, 5*time.Second)
+func (o *openRequests) expire(l *openRequest) {
+	ctx, cancel := context.WithTimeout(o.ending, 5*time.Second)
 	defer cancel()
-	ends, err := s.recheck(ctx, l.claim())
+	ends, err := o.recheck(ctx, l.claim())
 	switch code := haft.CodeOf(err); {
 	case err == nil && (ends.IsZero() || time.Until(ends) > 0):
-		s.expireAt(l, ends) // it was made to last longer
+		o.expireAt(l, ends) // it was made to last longer
 	case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
 		l.end(err)
 	default:
@@ -221,24 +227,24 @@ func updateClaim(ctx context.Context, change func(*openRequest)) error {
 	l.mu.Lock()
 	change(l)
 	l.mu.Unlock()
-	return l.server.recheckIfChanged(ctx, l)
+	return l.all.recheckIfChanged(ctx, l)
 }
 
 // recheckIfChanged reports why a request may not continue, if anything was changed since
 // its claim was last checked. Later changes check the new claim.
-func (s *Server) recheckIfChanged(ctx context.Context, l *openRequest) error {
-	now := s.requests.changes.Load()
+func (o *openRequests) recheckIfChanged(ctx context.Context, l *openRequest) error {
+	now := o.changes.Load()
 	l.mu.Lock()
 	same := !l.bound || l.seen == now
 	l.mu.Unlock()
 	if same {
 		return nil
 	}
-	ends, err := s.recheck(ctx, l.claim())
+	ends, err := o.recheck(ctx, l.claim())
 	if err != nil {
 		return err
 	}
-	s.expireAt(l, ends)
+	o.expireAt(l, ends)
 	l.mu.Lock()
 	l.seen = now
 	l.mu.Unlock()
@@ -260,9 +266,9 @@ func (l *openRequest) claim() claim {
 }
 
 // recheck reports why a claim no longer holds, and otherwise when its credential expires.
-func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err error) {
+func (o *openRequests) recheck(ctx context.Context, c claim) (ends time.Time, err error) {
 	now := c.holder
-	if again, ok := s.auth.(Rechecker); ok {
+	if again, ok := o.auth.(Rechecker); ok {
 		if now, err = again.Recheck(ctx, c.holder); err != nil {
 			return ends, err
 		}
@@ -285,7 +291,7 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 				return ends, err
 			}
 		}
-		if err := s.checkAgentActive(ctx, now.Principal, agent); err != nil {
+		if err := checkAgentActive(ctx, o.agents, now.Principal, agent); err != nil {
 			return ends, err
 		}
 	}
@@ -293,8 +299,8 @@ func (s *Server) recheck(ctx context.Context, c claim) (ends time.Time, err erro
 }
 
 // checkAgentActive reports why an agent may not have streams and calls.
-func (s *Server) checkAgentActive(ctx context.Context, p haft.Principal, agent string) error {
-	a, err := s.service.Agent(ctx, p, agent)
+func checkAgentActive(ctx context.Context, agents haft.Agents, p haft.Principal, agent string) error {
+	a, err := agents.Agent(ctx, p, agent)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return &haft.Error{Code: haft.CodeDenied, Message: "the agent was removed"}
@@ -308,62 +314,65 @@ func (s *Server) checkAgentActive(ctx context.Context, p haft.Principal, agent s
 
 // Changed says that keys, agents or rules of an organisation were changed; "" means all.
 // Requests and streams that may not continue end soon after. It does not block.
-func (s *Server) Changed(org string) {
-	s.requests.changes.Add(1)
-	s.requests.mu.Lock()
-	defer s.requests.mu.Unlock()
-	if s.requests.dirty == nil {
-		s.requests.dirty = map[string]bool{}
+func (s *Server) Changed(org string) { s.requests.changed(org) }
+
+// changed implements [Server.Changed].
+func (o *openRequests) changed(org string) {
+	o.changes.Add(1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.dirty == nil {
+		o.dirty = map[string]bool{}
 	}
-	for o := range s.requests.orgs {
-		if org == "" || o == org {
-			s.requests.dirty[o] = true
+	for name := range o.orgs {
+		if org == "" || name == org {
+			o.dirty[name] = true
 		}
 	}
-	if len(s.requests.dirty) > 0 && !s.requests.busy && s.ending.Err() == nil {
-		s.requests.busy = true
-		go s.recheckLoop()
+	if len(o.dirty) > 0 && !o.busy && o.ending.Err() == nil {
+		o.busy = true
+		go o.recheckLoop()
 	}
 }
 
 // recheckLoop checks the requests of changed organisations until none is left.
-func (s *Server) recheckLoop() {
+func (o *openRequests) recheckLoop() {
 	for {
-		s.requests.mu.Lock()
+		o.mu.Lock()
 		org, found := "", false
-		for org = range s.requests.dirty {
+		for org = range o.dirty {
 			found = true
 			break
 		}
-		delete(s.requests.dirty, org)
-		if !found || s.ending.Err() != nil {
-			s.requests.busy = false
-			s.requests.mu.Unlock()
+		delete(o.dirty, org)
+		if !found || o.ending.Err() != nil {
+			o.busy = false
+			o.mu.Unlock()
 			return
 		}
-		list := make([]*openRequest, 0, len(s.requests.orgs[org]))
-		for l := range s.requests.orgs[org] {
+		list := make([]*openRequest, 0, len(o.orgs[org]))
+		for l := range o.orgs[org] {
 			list = append(list, l)
 		}
-		s.requests.mu.Unlock()
-		if err := s.recheckRequests(list); err != nil {
-			s.cfg.Logger.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org,
+		o.mu.Unlock()
+		if err := o.recheckRequests(list); err != nil {
+			o.log.Warn("the credentials of open requests cannot be looked at; it is tried again", "tenant", org,
 				"err", err)
 			select {
 			case <-time.After(recheckPause):
-			case <-s.ending.Done():
+			case <-o.ending.Done():
 			}
-			s.requests.mu.Lock()
-			s.requests.dirty[org] = true
-			s.requests.mu.Unlock()
+			o.mu.Lock()
+			o.dirty[org] = true
+			o.mu.Unlock()
 		}
 	}
 }
 
 // recheckRequests ends the requests whose claim does not hold any more. Equal claims are
 // checked once.
-func (s *Server) recheckRequests(list []*openRequest) error {
-	ctx, cancel := context.WithTimeout(s.ending, 10*time.Second)
+func (o *openRequests) recheckRequests(list []*openRequest) error {
+	ctx, cancel := context.WithTimeout(o.ending, 10*time.Second)
 	defer cancel()
 	type verdict struct {
 		ends time.Time
@@ -375,12 +384,12 @@ func (s *Server) recheckRequests(list []*openRequest) error {
 		k := fmt.Sprintf("%q %q %q", c.holder.Principal.Credential, c.agents, c.actions)
 		v, known := verdicts[k]
 		if !known || c.holder.Principal.Credential == "" {
-			v.ends, v.err = s.recheck(ctx, c)
+			v.ends, v.err = o.recheck(ctx, c)
 			verdicts[k] = v
 		}
 		switch code := haft.CodeOf(v.err); {
 		case v.err == nil:
-			s.expireAt(l, v.ends)
+			o.expireAt(l, v.ends)
 		case code == haft.CodeUnauthenticated || code == haft.CodeDenied:
 			l.end(v.err)
 		default:

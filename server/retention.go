@@ -6,15 +6,18 @@ import (
 	"haft"
 )
 
-// retention are the operations on how long calls are stored.
+// retentionHandlers serve the operations on how long calls are stored.
+type retentionHandlers struct{ retainer haft.Retainer }
+
+// retention registers the operations on how long calls are stored.
 func (a *api) retention() {
-	s := a.s
-	g := a.group("retention", haft.PoliciesRead, haft.PoliciesWrite).needs(s.cfg.Retainer != nil, "retention")
+	h := retentionHandlers{a.s.cfg.Retainer}
+	g := a.group("retention", haft.PoliciesRead, haft.PoliciesWrite).needs(h.retainer != nil, "retention")
 	register(g.op("GET /v1/retention", "retention", "Say how long calls are kept, and how many there are"),
-		s.showRetention)
+		h.showRetention)
 	register(g.op("PUT /v1/retention", "set-retention", "Set how long calls are kept").
 		about("A manager sets bounds up to `most`; the operator of the server sets any, and `most` with them. A "+
-			"bound that is left out, or 0, is that of the server; -1 means none."), s.setRetention)
+			"bound that is left out, or 0, is that of the server; -1 means none."), h.setRetention)
 }
 
 // RetentionOf says whose retention it is.
@@ -31,11 +34,12 @@ func ofOrg(who Identity, a haft.Action, org string) error {
 	return who.operator(a)
 }
 
-func (s *Server) showRetention(ctx context.Context, who Identity, in *RetentionOf) (*shown[haft.Kept], error) {
+func (h retentionHandlers) showRetention(ctx context.Context, who Identity,
+	in *RetentionOf) (*shown[haft.Kept], error) {
 	if err := ofOrg(who, haft.PoliciesRead, in.Org); err != nil {
 		return nil, err
 	}
-	return show(s.cfg.Retainer.Retention(ctx, who.Principal, in.Org))
+	return show(h.retainer.Retention(ctx, who.Principal, in.Org))
 }
 
 type setRetention struct {
@@ -43,9 +47,10 @@ type setRetention struct {
 	Body haft.Retention
 }
 
-func (s *Server) setRetention(ctx context.Context, who Identity, in *setRetention) (*shown[haft.Kept], error) {
+func (h retentionHandlers) setRetention(ctx context.Context, who Identity,
+	in *setRetention) (*shown[haft.Kept], error) {
 	if err := ofOrg(who, haft.PoliciesWrite, in.Org); err != nil {
 		return nil, err
 	}
-	return show(s.cfg.Retainer.SetRetention(ctx, who.Principal, in.Org, in.Body))
+	return show(h.retainer.SetRetention(ctx, who.Principal, in.Org, in.Body))
 }

@@ -21,27 +21,30 @@ type SandboxRef struct {
 	Ref string `path:"ref" maxLength:"200" doc:"The type or id of the configuration."`
 }
 
-// sandboxes are the operations on sandbox configurations.
+// sandboxHandlers serve the operations on sandbox configurations.
+type sandboxHandlers struct{ sandboxes haft.Sandboxes }
+
+// sandboxes registers the operations on sandbox configurations.
 func (a *api) sandboxes() {
-	s := a.s
+	h := sandboxHandlers{a.s.cfg.Sandboxes}
 	g := a.group("sandboxes", haft.SandboxesRead, haft.SandboxesWrite).
-		needs(s.cfg.Sandboxes != nil, "sandbox configurations")
+		needs(h.sandboxes != nil, "sandbox configurations")
 	register(g.op("GET /v1/sandbox_configs", "list-sandbox-configs", "List sandbox configurations by type"),
 		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
 			return pageOf(*in, "sandboxes", func(c haft.SandboxConfig) string { return string(c.Type) },
 				func(string) iter.Seq2[haft.SandboxConfig, error] {
-					return s.cfg.Sandboxes.SandboxConfigs(ctx, who.Principal)
+					return h.sandboxes.SandboxConfigs(ctx, who.Principal)
 				})
 		})
 	register(g.op("POST /v1/sandbox_configs", "add-sandbox-config", "Add a sandbox configuration").
-		answers(http.StatusCreated).conflicts(), s.addSandbox)
+		answers(http.StatusCreated).conflicts(), h.addSandbox)
 	register(g.op("GET /v1/sandbox_configs/{ref}", "show-sandbox-config", "Show a sandbox configuration"),
-		s.showSandbox)
+		h.showSandbox)
 	register(g.op("PUT /v1/sandbox_configs/{ref}", "put-sandbox-config",
 		"Replace a sandbox configuration, or add it for that type").answers(0, http.StatusCreated).conditional(),
-		s.putSandbox)
+		h.putSandbox)
 	register(g.op("DELETE /v1/sandbox_configs/{ref}", "remove-sandbox-config", "Remove a sandbox configuration").
-		conditional(), s.removeSandbox)
+		conditional(), h.removeSandbox)
 }
 
 type addSandbox struct {
@@ -51,8 +54,9 @@ type addSandbox struct {
 	}
 }
 
-func (s *Server) addSandbox(ctx context.Context, who Identity, in *addSandbox) (*stored[haft.SandboxConfig], error) {
-	return s.storeSandbox(ctx, who, http.StatusCreated, in.Body.config(in.Body.Type, haft.IfNone))
+func (h sandboxHandlers) addSandbox(ctx context.Context, who Identity,
+	in *addSandbox) (*stored[haft.SandboxConfig], error) {
+	return h.storeSandbox(ctx, who, http.StatusCreated, in.Body.config(in.Body.Type, haft.IfNone))
 }
 
 // config makes a configuration of a body.
@@ -62,17 +66,18 @@ func (b SandboxBody) config(typ haft.SandboxType, condition string) haft.Sandbox
 }
 
 // storeSandbox writes a configuration.
-func (s *Server) storeSandbox(ctx context.Context, who Identity, status int,
+func (h sandboxHandlers) storeSandbox(ctx context.Context, who Identity, status int,
 	c haft.SandboxConfig) (*stored[haft.SandboxConfig], error) {
-	out, err := found(s.cfg.Sandboxes.PutSandboxConfig(ctx, who.Principal, c))
+	out, err := found(h.sandboxes.PutSandboxConfig(ctx, who.Principal, c))
 	if err == nil {
 		out.Status, out.Location = status, "/v1/sandbox_configs/"+string(out.Body.ID)
 	}
 	return out, err
 }
 
-func (s *Server) showSandbox(ctx context.Context, who Identity, in *SandboxRef) (*stored[haft.SandboxConfig], error) {
-	return found(s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref))
+func (h sandboxHandlers) showSandbox(ctx context.Context, who Identity,
+	in *SandboxRef) (*stored[haft.SandboxConfig], error) {
+	return found(h.sandboxes.SandboxConfig(ctx, who.Principal, in.Ref))
 }
 
 type putSandbox struct {
@@ -81,15 +86,16 @@ type putSandbox struct {
 	Body SandboxBody
 }
 
-func (s *Server) putSandbox(ctx context.Context, who Identity, in *putSandbox) (*stored[haft.SandboxConfig], error) {
+func (h sandboxHandlers) putSandbox(ctx context.Context, who Identity,
+	in *putSandbox) (*stored[haft.SandboxConfig], error) {
 	return replace(in.Condition,
-		func() (*haft.SandboxConfig, error) { return s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
+		func() (*haft.SandboxConfig, error) { return h.sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
 		func(old *haft.SandboxConfig, condition string) (*stored[haft.SandboxConfig], error) {
 			typ, status := haft.SandboxType(in.Ref), http.StatusCreated
 			if old != nil {
 				typ, status = old.Type, http.StatusOK
 			}
-			return s.storeSandbox(ctx, who, status, in.Body.config(typ, condition))
+			return h.storeSandbox(ctx, who, status, in.Body.config(typ, condition))
 		})
 }
 
@@ -98,10 +104,10 @@ type removeSandbox struct {
 	RemoveIf
 }
 
-func (s *Server) removeSandbox(ctx context.Context, who Identity, in *removeSandbox) (*struct{}, error) {
+func (h sandboxHandlers) removeSandbox(ctx context.Context, who Identity, in *removeSandbox) (*struct{}, error) {
 	return remove(in.RemoveIf,
-		func() (*haft.SandboxConfig, error) { return s.cfg.Sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
+		func() (*haft.SandboxConfig, error) { return h.sandboxes.SandboxConfig(ctx, who.Principal, in.Ref) },
 		func(revision string) error {
-			return s.cfg.Sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref, revision)
+			return h.sandboxes.RemoveSandboxConfig(ctx, who.Principal, in.Ref, revision)
 		})
 }

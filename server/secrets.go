@@ -16,18 +16,21 @@ type SecretRef struct {
 	Agent string `query:"agent" maxLength:"200" doc:"The name or id of an agent whose calls have it; without it those of the whole organisation have it."`
 }
 
-// secrets are the operations on stored variables. No answer has a value.
+// secretHandlers serve the operations on stored variables. No answer has a value.
+type secretHandlers struct{ secrets Secrets }
+
+// secrets registers the operations on stored variables.
 func (a *api) secrets() {
-	s := a.s
-	g := a.group("secrets", haft.SecretsRead, haft.SecretsWrite).needs(s.cfg.Secrets != nil, "secrets")
+	h := secretHandlers{a.s.cfg.Secrets}
+	g := a.group("secrets", haft.SecretsRead, haft.SecretsWrite).needs(h.secrets != nil, "secrets")
 	register(g.op("GET /v1/secrets", "list-secrets", "List the names of stored variables").
-		about("Values are never shown. A fingerprint is the same for the same value."), s.listSecrets)
+		about("Values are never shown. A fingerprint is the same for the same value."), h.listSecrets)
 	register(g.op("PUT /v1/secrets/{name}", "put-secret", "Store a variable; nobody can read it back").
 		about("With `bound` it goes to those hosts and nowhere else: tools see a placeholder, which is replaced "+
-			"outside of their sandbox."), s.putSecret)
+			"outside of their sandbox."), h.putSecret)
 	register(g.op("DELETE /v1/secrets/{name}", "remove-secret", "Remove a stored variable"),
 		func(ctx context.Context, who Identity, in *SecretRef) (*struct{}, error) {
-			return nil, s.cfg.Secrets.RemoveSecret(ctx, who.Principal, in.Agent, in.Name)
+			return nil, h.secrets.RemoveSecret(ctx, who.Principal, in.Agent, in.Name)
 		})
 }
 
@@ -36,8 +39,8 @@ type listSecrets struct {
 	Agent string `query:"agent" maxLength:"200" doc:"The name or id of an agent; without it those of the whole organisation are listed."`
 }
 
-func (s *Server) listSecrets(ctx context.Context, who Identity, in *listSecrets) (*listed[secret.Info], error) {
-	all, err := s.cfg.Secrets.Secrets(ctx, who.Principal, in.Agent)
+func (h secretHandlers) listSecrets(ctx context.Context, who Identity, in *listSecrets) (*listed[secret.Info], error) {
+	all, err := h.secrets.Secrets(ctx, who.Principal, in.Agent)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +57,11 @@ type putSecret struct {
 	}
 }
 
-func (s *Server) putSecret(ctx context.Context, who Identity, in *putSecret) (*struct{}, error) {
+func (h secretHandlers) putSecret(ctx context.Context, who Identity, in *putSecret) (*struct{}, error) {
 	if in.Body.Value == "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a variable needs a value",
 			Misfits: []haft.Misfit{{Pointer: "/value", Message: "is empty"}}}
 	}
-	return nil, s.cfg.Secrets.BindSecret(ctx, who.Principal, in.Agent, in.Name, secret.New(in.Body.Value),
+	return nil, h.secrets.BindSecret(ctx, who.Principal, in.Agent, in.Name, secret.New(in.Body.Value),
 		in.Body.Bound)
 }

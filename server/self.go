@@ -27,7 +27,7 @@ func (s *Server) actAs(ctx context.Context, who Identity, agent string) (Identit
 	if len(agent) > maxAgent {
 		return who, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the agent is too long"}
 	}
-	p, err := s.principalFor(ctx, who, agent)
+	p, err := who.As(ctx, s.service, agent)
 	if err != nil {
 		return who, err
 	}
@@ -56,18 +56,16 @@ type Self struct {
 	Version   string         `json:"version" doc:"That of the server."`
 }
 
-// self is the operation on the caller.
+// self registers the operation on the caller.
 func (a *api) self() {
 	register(a.group("identity", anyAction, anyAction).
 		op("GET /v1/whoami", "whoami", "Say who the credential is, and what it is for").
 		about("With `as`, which every request takes, it is the agent of that name, if the credential may act as it."),
-		a.s.whoami)
-}
-
-func (s *Server) whoami(_ context.Context, who Identity, _ *struct{}) (*shown[Self], error) {
-	return &shown[Self]{Self{
-		Principal: who.Principal, Operator: who.Rules.Operates(who.Principal),
-		Actions: who.Rules.Allowed(who.Principal),
-		Expires: who.Expires, Version: s.cfg.Version,
-	}}, nil
+		func(_ context.Context, who Identity, _ *struct{}) (*shown[Self], error) {
+			return &shown[Self]{Self{
+				Principal: who.Principal, Operator: who.Rules.Operates(who.Principal),
+				Actions: who.Rules.Allowed(who.Principal),
+				Expires: who.Expires, Version: a.s.cfg.Version,
+			}}, nil
+		})
 }

@@ -195,7 +195,6 @@ type ToolCalls struct {
 // Lifecycle: New, then Serve or Handler, then Shutdown.
 type Server struct {
 	service haft.Service
-	auth    Authenticator
 	cfg     Config
 	hosts   hosts
 	handler http.Handler
@@ -205,17 +204,16 @@ type Server struct {
 	routed  []Route
 	// patterns are those of the addresses that are not in the document.
 	patterns []string
-	requests openRequests
+	requests *openRequests
+	streams  *streams
+	errors   errorWriter
 	ready    readiness
 
-	openStreams counter[string]       // by credential and by organisation
-	forwarded   counter[netip.Prefix] // requests that proxies bring, by their source
+	proxies   proxies
+	forwarded counter[netip.Prefix] // requests that proxies bring, by their source
 
 	shuttingDown atomic.Bool
-	streams      sync.WaitGroup // which Shutdown of net/http does not know of
-	ending       context.Context
-	endAll       context.CancelCauseFunc
-	streamMu     sync.Mutex // orders streams.Add before streams.Wait
+	ending       context.Context // ends when the server shuts down
 }
 
 // errShuttingDown is why streams end when the server shuts down.
@@ -227,12 +225,14 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		return nil, errors.New("a server needs a service and an authenticator")
 	}
 	cfg = cfg.filled()
-	s := &Server{service: service, auth: auth, cfg: cfg}
+	s := &Server{service: service, cfg: cfg, proxies: cfg.Proxies, errors: errorWriter{cfg.Logger}}
 	var err error
 	if s.hosts, err = newHosts(cfg.Hosts, cfg.Origins); err != nil {
 		return nil, err
 	}
-	s.ending, s.endAll = context.WithCancelCause(context.Background()) //nolint:forbidigo // it is the server's life and not a request's
+	s.streams = newStreams(service, cfg)
+	s.ending = s.streams.ending
+	s.requests = &openRequests{auth: auth, agents: service, ending: s.ending, log: cfg.Logger}
 	mux := http.NewServeMux()
 	if s.openapi, err = s.routes(mux); err != nil {
 		return nil, err
@@ -309,9 +309,7 @@ func (s *Server) Leave() { s.shuttingDown.Store(true) }
 // closes all connections. When ctx ends before, it closes them at once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.Leave()
-	s.streamMu.Lock()
-	s.endAll(errShuttingDown)
-	s.streamMu.Unlock()
+	s.streams.end()
 	if s.cfg.Leaving != nil {
 		s.cfg.Leaving()
 	}
@@ -319,42 +317,5 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	if err != nil {
 		err = errors.Join(fmt.Errorf("wait for requests to end: %w", err), s.http.Close())
 	}
-	gone := make(chan struct{})
-	go func() { s.streams.Wait(); close(gone) }()
-	select {
-	case <-gone:
-	case <-ctx.Done():
-		// The write timeout ends them soon.
-		err = errors.Join(err, fmt.Errorf("wait for streams to end: %w", context.Cause(ctx)))
-	}
-	return err
-}
-
-// stream begins a stream and returns its context, which ends with the request, the
-// credential or the server. The caller calls done.
-func (s *Server) stream(r *http.Request, who Identity) (ctx context.Context, done func(), err error) {
-	if agent := who.Principal.Agent; agent != "" {
-		if err := s.checkAgentActive(r.Context(), who.Principal, agent); err != nil {
-			return nil, nil, err
-		}
-	}
-	leave, err := s.countStream(who.Principal)
-	if err != nil {
-		return nil, nil, err
-	}
-	s.streamMu.Lock()
-	defer s.streamMu.Unlock()
-	if s.ending.Err() != nil {
-		leave()
-		return nil, nil, errShuttingDown
-	}
-	s.streams.Add(1)
-	ctx, cancel := context.WithCancelCause(r.Context())
-	unhook := context.AfterFunc(s.ending, func() { cancel(context.Cause(s.ending)) })
-	return ctx, func() {
-		unhook()
-		leave()
-		cancel(nil)
-		s.streams.Done()
-	}, nil
+	return errors.Join(err, s.streams.wait(ctx))
 }

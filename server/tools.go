@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"reflect"
@@ -43,25 +44,33 @@ type oneTool struct {
 	Body   haft.Tool
 }
 
-// tools are the operations on tools and their versions.
+// toolHandlers serve the operations on tools and their versions.
+type toolHandlers struct {
+	tools  haft.Toolbox
+	agents haft.Agents
+	render func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) // [Config.Render]
+}
+
+// tools registers the operations on tools and their versions.
 func (a *api) tools() {
-	s, g := a.s, a.group("tools", haft.ToolsRead, haft.ToolsWrite)
+	g := a.group("tools", haft.ToolsRead, haft.ToolsWrite)
+	h := toolHandlers{a.s.service, a.s.service, a.s.cfg.Render}
 	register(g.op("POST /v1/tools", "put-tool", "Add a tool, or a version to the tool of that name").
-		answers(http.StatusCreated, http.StatusOK).conditional(), s.putTool)
+		answers(http.StatusCreated, http.StatusOK).conditional(), h.putTool)
 	forms := g.op("GET /v1/tools", "list-tools", "List tools, in our form or that of a model vendor").
 		about("With `format`, `tools` of the answer is what goes into `tools` of a request to that vendor, " +
 			"`skipped` has those that it would refuse, and the header Link says whether there is more.")
 	forms.body = a.toolForms()
-	register(forms, s.listTools)
+	register(forms, h.listTools)
 	register(g.op("GET /v1/tools/{ref}", "show-tool", "Show a tool with its current version").
-		answers(0, http.StatusNotModified), s.showTool)
+		answers(0, http.StatusNotModified), h.showTool)
 	register(g.op("PATCH /v1/tools/{ref}", "set-tool", "Disable, sort, roll back or review a tool").
-		about("With `version`, calls run that version from now on: this is how to roll back.").conditional(), s.setTool)
+		about("With `version`, calls run that version from now on: this is how to roll back.").conditional(), h.setTool)
 	register(g.op("DELETE /v1/tools/{ref}", "remove-tool", "Remove a tool with its versions").conditional(),
-		s.removeTool)
+		h.removeTool)
 	register(g.op("GET /v1/tools/{ref}/versions", "list-versions", "List the versions of a tool, newest first"),
-		s.listVersions)
-	register(g.op("GET /v1/tools/{ref}/versions/{number}", "show-version", "Show a version of a tool"), s.showVersion)
+		h.listVersions)
+	register(g.op("GET /v1/tools/{ref}/versions/{number}", "show-version", "Show a version of a tool"), h.showVersion)
 }
 
 // toolForms describes the forms in which tools are listed: Haft's own, or that of a
@@ -87,7 +96,7 @@ func matches(condition string, t haft.Tool) bool {
 	return false
 }
 
-func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*stored[Added], error) {
+func (h toolHandlers) putTool(ctx context.Context, who Identity, in *putTool) (*stored[Added], error) {
 	d := in.Body
 	if in.IfNoneMatch == "*" {
 		d.New = true
@@ -100,7 +109,7 @@ func (s *Server) putTool(ctx context.Context, who Identity, in *putTool) (*store
 		}
 		d.If = only[0]
 	}
-	c, err := s.service.PutTool(ctx, who.Principal, d)
+	c, err := h.tools.PutTool(ctx, who.Principal, d)
 	if err != nil {
 		if (in.IfMatch != "" || in.IfNoneMatch != "") && haft.CodeOf(err) == haft.CodeConflict {
 			return nil, errPrecondition
@@ -140,12 +149,12 @@ type listedTools struct {
 	Body any
 }
 
-func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*listedTools, error) {
-	p, err := s.principalFor(ctx, who, in.Agent)
+func (h toolHandlers) listTools(ctx context.Context, who Identity, in *listTools) (*listedTools, error) {
+	p, err := who.As(ctx, h.agents, in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	if in.Format != "" && s.cfg.Render == nil {
+	if in.Format != "" && h.render == nil {
 		return nil, absent("forms of model vendors")
 	}
 	after, err := in.at("tools")
@@ -178,9 +187,9 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if in.Search != "" {
 		f.Limit = in.Limit
 	}
-	list := s.service.Tools(ctx, p, f)
+	list := h.tools.Tools(ctx, p, f)
 	if len(in.Name) > 0 {
-		list = s.namedTools(ctx, p, in.Name, f)
+		list = h.namedTools(ctx, p, in.Name, f)
 	}
 	page, err := collect(list, in.Paging, "tools", nil, key)
 	if err != nil {
@@ -189,7 +198,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 	if in.Format == "" {
 		return &listedTools{page.Link, page.Body}, nil
 	}
-	raw, err := s.cfg.Render(in.Format, in.Strict, page.Body.Data)
+	raw, err := h.render(in.Format, in.Strict, page.Body.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +206,7 @@ func (s *Server) listTools(ctx context.Context, who Identity, in *listTools) (*l
 }
 
 // namedTools yields the tools of the given names that fit a filter, ordered by name.
-func (s *Server) namedTools(ctx context.Context, p haft.Principal, names []string,
+func (h toolHandlers) namedTools(ctx context.Context, p haft.Principal, names []string,
 	f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		names := slices.Compact(slices.Sorted(slices.Values(names)))
@@ -205,7 +214,7 @@ func (s *Server) namedTools(ctx context.Context, p haft.Principal, names []strin
 			if name <= f.After {
 				continue
 			}
-			t, err := s.service.Tool(ctx, p, name)
+			t, err := h.tools.Tool(ctx, p, name)
 			switch {
 			case haft.CodeOf(err) == haft.CodeNotFound:
 				continue
@@ -230,8 +239,8 @@ type showTool struct {
 	IfNoneMatch string `header:"If-None-Match" maxLength:"1000" doc:"An ETag: if it is still that, the answer is 304 without a body."`
 }
 
-func (s *Server) showTool(ctx context.Context, who Identity, in *showTool) (*oneTool, error) {
-	t, err := s.service.Tool(ctx, who.Principal, in.Ref)
+func (h toolHandlers) showTool(ctx context.Context, who Identity, in *showTool) (*oneTool, error) {
+	t, err := h.tools.Tool(ctx, who.Principal, in.Ref)
 	if err != nil {
 		return nil, err
 	}
@@ -250,15 +259,15 @@ type setTool struct {
 	Body    haft.ToolState
 }
 
-func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTool, error) {
-	revision, err := s.matchRevision(ctx, who, in.Ref, in.IfMatch)
+func (h toolHandlers) setTool(ctx context.Context, who Identity, in *setTool) (*oneTool, error) {
+	revision, err := h.matchRevision(ctx, who, in.Ref, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
 	if revision != "" {
 		in.Body.If = revision
 	}
-	t, err := s.service.SetTool(ctx, who.Principal, in.Ref, in.Body)
+	t, err := h.tools.SetTool(ctx, who.Principal, in.Ref, in.Body)
 	if err != nil {
 		return nil, Condition{IfMatch: in.IfMatch}.failed(err)
 	}
@@ -267,11 +276,11 @@ func (s *Server) setTool(ctx context.Context, who Identity, in *setTool) (*oneTo
 
 // matchRevision returns the revision of a tool that meets a condition, so that the write
 // can check it again.
-func (s *Server) matchRevision(ctx context.Context, who Identity, ref, condition string) (string, error) {
+func (h toolHandlers) matchRevision(ctx context.Context, who Identity, ref, condition string) (string, error) {
 	if condition == "" {
 		return "", nil
 	}
-	t, err := s.service.Tool(ctx, who.Principal, ref)
+	t, err := h.tools.Tool(ctx, who.Principal, ref)
 	if err != nil {
 		return "", err
 	}
@@ -286,12 +295,12 @@ type removeTool struct {
 	IfMatch string `header:"If-Match" maxLength:"1000" doc:"The ETag that the tool must have."`
 }
 
-func (s *Server) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
-	revision, err := s.matchRevision(ctx, who, in.Ref, in.IfMatch)
+func (h toolHandlers) removeTool(ctx context.Context, who Identity, in *removeTool) (*struct{}, error) {
+	revision, err := h.matchRevision(ctx, who, in.Ref, in.IfMatch)
 	if err != nil {
 		return nil, err
 	}
-	return nil, Condition{IfMatch: in.IfMatch}.failed(s.service.RemoveTool(ctx, who.Principal, in.Ref, revision))
+	return nil, Condition{IfMatch: in.IfMatch}.failed(h.tools.RemoveTool(ctx, who.Principal, in.Ref, revision))
 }
 
 type listVersions struct {
@@ -299,12 +308,12 @@ type listVersions struct {
 	Paging
 }
 
-func (s *Server) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
+func (h toolHandlers) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
 	before, err := in.number("versions")
 	if err != nil {
 		return nil, err
 	}
-	return collect(s.service.Versions(ctx, who.Principal, in.Ref), in.Paging, "versions",
+	return collect(h.tools.Versions(ctx, who.Principal, in.Ref), in.Paging, "versions",
 		func(v haft.Version) bool { return before > 0 && int64(v.Number) >= before },
 		func(v haft.Version) string { return strconv.Itoa(v.Number) })
 }
@@ -314,8 +323,8 @@ type showVersion struct {
 	Number int `path:"number" minimum:"1"`
 }
 
-func (s *Server) showVersion(ctx context.Context, who Identity, in *showVersion) (*shown[haft.Version], error) {
-	for v, err := range s.service.Versions(ctx, who.Principal, in.Ref) {
+func (h toolHandlers) showVersion(ctx context.Context, who Identity, in *showVersion) (*shown[haft.Version], error) {
+	for v, err := range h.tools.Versions(ctx, who.Principal, in.Ref) {
 		if err != nil {
 			return nil, err
 		}

@@ -7,11 +7,18 @@ import (
 	"haft"
 )
 
-// usage is the operation on what calls used.
+// usageHandlers serve the operation on what calls used.
+type usageHandlers struct {
+	meter  haft.Meter
+	agents haft.Agents
+}
+
+// usage registers the operation on what calls used.
 func (a *api) usage() {
-	g := a.group("usage", haft.UsageRead, haft.UsageRead).needs(a.s.cfg.Meter != nil, "usage")
+	h := usageHandlers{a.s.cfg.Meter, a.s.service}
+	g := a.group("usage", haft.UsageRead, haft.UsageRead).needs(h.meter != nil, "usage")
 	register(g.op("GET /v1/usage", "usage", "Sum up what calls used, by tool, user, agent and period").
-		about("Calls are counted when they end, by the hour (UTC)."), a.s.usage)
+		about("Calls are counted when they end, by the hour (UTC)."), h.usage)
 }
 
 type usageQuery struct {
@@ -30,13 +37,13 @@ type usageSums struct {
 	}
 }
 
-func (s *Server) usage(ctx context.Context, who Identity, in *usageQuery) (*usageSums, error) {
+func (h usageHandlers) usage(ctx context.Context, who Identity, in *usageQuery) (*usageSums, error) {
 	q := haft.UsageQuery{From: in.From, Until: in.Until, Tool: in.Tool, User: in.User,
-		Agent: s.agentID(ctx, who, in.Agent), Limit: in.Limit}
+		Agent: agentID(ctx, h.agents, who, in.Agent), Limit: in.Limit}
 	for _, by := range in.By {
 		q.By = append(q.By, haft.UsageBy(by))
 	}
-	sums, err := s.cfg.Meter.Usage(ctx, who.Principal, q)
+	sums, err := h.meter.Usage(ctx, who.Principal, q)
 	if err != nil {
 		return nil, err
 	}

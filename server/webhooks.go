@@ -36,37 +36,40 @@ type newWebhook struct {
 	Body     NewWebhook
 }
 
-// webhooks are the operations on webhooks and on what they could not be sent.
+// webhookHandlers serve the operations on webhooks and on their dead letters.
+type webhookHandlers struct{ webhooks haft.Webhooks }
+
+// webhooks registers the operations on webhooks and on their dead letters.
 func (a *api) webhooks() {
-	s := a.s
-	g := a.group("webhooks", haft.WebhooksRead, haft.WebhooksWrite).needs(s.cfg.Webhooks != nil, "webhooks")
+	h := webhookHandlers{a.s.cfg.Webhooks}
+	g := a.group("webhooks", haft.WebhooksRead, haft.WebhooksWrite).needs(h.webhooks != nil, "webhooks")
 	register(g.op("GET /v1/webhooks", "list-webhooks", "List webhooks"),
 		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {
 			return pageOf(*in, "webhooks", func(w haft.Webhook) string { return string(w.ID) },
-				func(string) iter.Seq2[haft.Webhook, error] { return s.cfg.Webhooks.WebhookList(ctx, who.Principal) })
+				func(string) iter.Seq2[haft.Webhook, error] { return h.webhooks.WebhookList(ctx, who.Principal) })
 		})
 	register(g.op("POST /v1/webhooks", "add-webhook", "Have events sent to an address").
 		about("Each event is sent at least once, those of one call in order, from now on. Requests are signed as "+
 			"Standard Webhooks has it: `webhook-id`, `webhook-timestamp` and `webhook-signature`.").
-		answers(http.StatusCreated).conflicts(), s.addWebhook)
+		answers(http.StatusCreated).conflicts(), h.addWebhook)
 	register(g.op("GET /v1/webhooks/{id}", "show-webhook", "Show a webhook, and how its deliveries go"),
 		func(ctx context.Context, who Identity, in *WebhookRef) (*tagged[haft.Webhook], error) {
-			return tag(s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID))
+			return tag(h.webhooks.Webhook(ctx, who.Principal, in.ID))
 		})
 	register(g.op("PUT /v1/webhooks/{id}", "put-webhook", "Change a webhook; its secret and its place stay").
-		conditional(), s.putWebhook)
+		conditional(), h.putWebhook)
 	register(g.op("DELETE /v1/webhooks/{id}", "remove-webhook", "Remove a webhook with its dead letters").
-		conditional(), s.removeWebhook)
+		conditional(), h.removeWebhook)
 	register(g.op("GET /v1/webhooks/{id}/dead_letters", "list-dead-letters",
 		"List what a webhook could not be sent, oldest first"),
 		func(ctx context.Context, who Identity, in *deadLetters) (*listed[haft.DeadLetter], error) {
 			return pageOf(in.Paging, "letters", func(l haft.DeadLetter) string { return l.ID },
 				func(string) iter.Seq2[haft.DeadLetter, error] {
-					return s.cfg.Webhooks.DeadLetters(ctx, who.Principal, in.ID)
+					return h.webhooks.DeadLetters(ctx, who.Principal, in.ID)
 				})
 		})
 	register(g.op("POST /v1/webhooks/{id}/redeliver", "redeliver",
-		"Send dead letters again, now: one, or up to a hundred until one fails").conflicts(), s.redeliver)
+		"Send dead letters again, now: one, or up to a hundred until one fails").conflicts(), h.redeliver)
 }
 
 // webhook makes a webhook of a body.
@@ -77,8 +80,8 @@ func (b WebhookBody) webhook(id haft.WebhookID, condition string) haft.Webhook {
 
 type addWebhook struct{ Body WebhookBody }
 
-func (s *Server) addWebhook(ctx context.Context, who Identity, in *addWebhook) (*newWebhook, error) {
-	w, secret, err := s.cfg.Webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook("", ""))
+func (h webhookHandlers) addWebhook(ctx context.Context, who Identity, in *addWebhook) (*newWebhook, error) {
+	w, secret, err := h.webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook("", ""))
 	if err != nil {
 		return nil, err
 	}
@@ -92,8 +95,8 @@ type putWebhook struct {
 	Body WebhookBody
 }
 
-func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (*tagged[haft.Webhook], error) {
-	have, err := s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID)
+func (h webhookHandlers) putWebhook(ctx context.Context, who Identity, in *putWebhook) (*tagged[haft.Webhook], error) {
+	have, err := h.webhooks.Webhook(ctx, who.Principal, in.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func (s *Server) putWebhook(ctx context.Context, who Identity, in *putWebhook) (
 	if err != nil {
 		return nil, err
 	}
-	w, _, err := s.cfg.Webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook(have.ID, condition))
+	w, _, err := h.webhooks.PutWebhook(ctx, who.Principal, in.Body.webhook(have.ID, condition))
 	return tag(w, in.failed(err))
 }
 
@@ -110,10 +113,10 @@ type removeWebhook struct {
 	RemoveIf
 }
 
-func (s *Server) removeWebhook(ctx context.Context, who Identity, in *removeWebhook) (*struct{}, error) {
+func (h webhookHandlers) removeWebhook(ctx context.Context, who Identity, in *removeWebhook) (*struct{}, error) {
 	return remove(in.RemoveIf,
-		func() (*haft.Webhook, error) { return s.cfg.Webhooks.Webhook(ctx, who.Principal, in.ID) },
-		func(revision string) error { return s.cfg.Webhooks.RemoveWebhook(ctx, who.Principal, in.ID, revision) })
+		func() (*haft.Webhook, error) { return h.webhooks.Webhook(ctx, who.Principal, in.ID) },
+		func(revision string) error { return h.webhooks.RemoveWebhook(ctx, who.Principal, in.ID, revision) })
 }
 
 type deadLetters struct {
@@ -134,12 +137,12 @@ type redelivered struct {
 	}
 }
 
-func (s *Server) redeliver(ctx context.Context, who Identity, in *redeliver) (*redelivered, error) {
+func (h webhookHandlers) redeliver(ctx context.Context, who Identity, in *redeliver) (*redelivered, error) {
 	letter := ""
 	if in.Body != nil {
 		letter = in.Body.Letter
 	}
-	n, err := s.cfg.Webhooks.Redeliver(ctx, who.Principal, in.ID, letter)
+	n, err := h.webhooks.Redeliver(ctx, who.Principal, in.ID, letter)
 	if err != nil {
 		return nil, err
 	}

@@ -60,7 +60,7 @@ func (o *socketSink) Beat(cursor int64) error {
 }
 
 // socket streams events over a WebSocket. Readers send nothing.
-func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
+func (h eventHandlers) socket(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
 	after int64) {
 	conn, err := websocket.Accept(w, r, &websocket.AcceptOptions{
 		InsecureSkipVerify: true, // guard has looked at Origin, and knows what the operator allows
@@ -85,12 +85,12 @@ func (s *Server) socket(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	writing, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	defer context.AfterFunc(life, func() { time.AfterFunc(abortWrite, cut) })()
-	out := &socketSink{writing, conn, s.cfg.WriteTimeout}
-	err = s.follow(life, who, in, after, out)
+	out := &socketSink{writing, conn, h.writeTimeout}
+	err = h.follow(life, who, in, after, out)
 	if gone.Err() != nil {
 		return // the reader has left
 	}
-	s.logStreamEnd(r, err)
+	h.logStreamEnd(r, err)
 	out.ctx, out.limit = context.WithoutCancel(ctx), min(out.limit, abortWrite)
 	if err := out.send(encodeStreamError(err)); err != nil {
 		return // it does not read: that is why
