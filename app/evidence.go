@@ -80,8 +80,8 @@ func (s *Service) withAudit(st engine.Stats) engine.Stats {
 	return st
 }
 
-// auditWarnings names problems of the audit that do not stop calls.
-func (s *Service) auditWarnings() []string {
+// Warnings names problems of the audit that do not stop calls.
+func (s *Service) Warnings() []string {
 	if s.keeper != nil {
 		if _, err := s.keeper.SinkStats(); err != nil {
 			return []string{"audit_sink"}

@@ -3,7 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -18,7 +17,6 @@ import (
 	"haft/internal/auth"
 	"haft/internal/authority"
 	"haft/internal/engine"
-	"haft/internal/modelapi"
 	"haft/internal/secret"
 	"haft/internal/service"
 	"haft/internal/telemetry"
@@ -135,17 +133,14 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	if c.Logger == nil {
 		c.Logger = cfg.Logger
 	}
-	c.Wait, c.Policies, c.Audit, c.Events = s.Wait, s.Policies, s.Service, s.API
-	c.Explain = func(ctx context.Context, call haft.Call) (any, error) { return s.Engine.Explain(ctx, call) }
+	c.Engine, c.Policies, c.Audit, c.Events = s.Engine, s.Policies, s.Service, s.API
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
 	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
-	c.Render, c.ToolCalls = modelapi.RenderTools, s.toolCalls
 	c.Metrics = s.telemetry.Handler()
-	if c.Refused == nil {
-		refusals := &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store,
+	if c.Refusals == nil {
+		c.Refusals = &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store,
 			Manage: s.Manage, Logger: s.App.cfg.Logger}
-		c.Refused = refusals.Refused
 	}
 	if c.Agents == nil {
 		c.Agents = new(sync.Mutex)
@@ -158,11 +153,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
 		Sandboxes: s.SandboxManager, Servers: s.ServerManager, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
 	})
-	if c.Ready == nil {
-		c.Ready = s.Healthy
-	}
-	if c.Warnings == nil {
-		c.Warnings = s.auditWarnings
+	if c.Health == nil {
+		c.Health = s.Service
 	}
 	return c
 }
@@ -207,14 +199,4 @@ func (v variables) PutVariable(ctx context.Context, p haft.Principal, name, valu
 // RemoveVariable implements [letta.Variables].
 func (v variables) RemoveVariable(ctx context.Context, p haft.Principal, name string) error {
 	return v.RemoveSecret(ctx, p, "", name)
-}
-
-// toolCalls runs the calls that a model asks for and writes its next input.
-func (s *Server) toolCalls(ctx context.Context, req server.ToolCalls) (json.RawMessage, error) {
-	return modelapi.Answer(req.Body, req.Format, func(calls []haft.Call) ([]*haft.Result, error) {
-		for i := range calls {
-			calls[i].Principal, calls[i].Turn, calls[i].Trace = req.Principal, req.Turn, req.Trace
-		}
-		return s.Batch(ctx, calls)
-	})
 }

@@ -89,8 +89,7 @@ func openServer(t *testing.T) (*httptest.Server, servicetest.System) {
 // newServer makes a server over an engine, and a client for each who asks.
 func newServer(t *testing.T, e *engine.Engine, api *service.API) (*httptest.Server, servicetest.System) {
 	t.Helper()
-	s, err := server.New(api, people{}, server.Config{Wait: e.Wait, Policies: api.Policies, Events: api,
-		Explain: func(ctx context.Context, c haft.Call) (any, error) { return e.Explain(ctx, c) }})
+	s, err := server.New(api, people{}, server.Config{Engine: e, Policies: api.Policies, Events: api})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"haft"
+	"haft/internal/modelapi"
 )
 
 // maxWait bounds how long one request waits for a call.
@@ -104,18 +105,17 @@ type answered struct {
 
 // callHandlers serve the operations on calls.
 type callHandlers struct {
-	calls     haft.Calls
-	operator  haft.Operator
-	agents    haft.Agents
-	streams   *streams
-	wait      func(context.Context, haft.Principal, haft.CallID) (*haft.Result, error) // [Config.Wait]
-	toolCalls func(context.Context, ToolCalls) (json.RawMessage, error)                // [Config.ToolCalls]
+	calls    haft.Calls
+	operator haft.Operator
+	agents   haft.Agents
+	streams  *streams
+	engine   Engine // may be nil
 }
 
 // calls registers the operations on calls.
 func (a *api) calls() {
 	g := a.group("calls", haft.CallsRead, haft.CallsWrite)
-	h := callHandlers{a.s.service, a.s.service, a.s.service, a.s.streams, a.s.cfg.Wait, a.s.cfg.ToolCalls}
+	h := callHandlers{a.s.service, a.s.service, a.s.service, a.s.streams, a.s.cfg.Engine}
 	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
 	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or "+
 		"the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a "+
@@ -134,7 +134,7 @@ func (a *api) calls() {
 	register(g.op("POST /v1/calls/{id}/replay", "replay-call", "Call the same version with the same arguments again").
 		answers(0, other...).conflicts(), h.replayCall)
 	register(g.op("POST /v1/tool_calls", rawOperation, "Run what a model returned, and get the messages to append"),
-		h.runToolCalls)
+		h.toolCalls)
 }
 
 // call makes a call of a body.
@@ -203,9 +203,9 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 // caller has counted the request among the streams.
 func (h callHandlers) await(ctx context.Context, p haft.Principal, rec *haft.Record,
 	most time.Duration) (*answered, error) {
-	if most > 0 && h.wait != nil && !rec.Status.Final() {
+	if most > 0 && h.engine != nil && !rec.Status.Final() {
 		waiting, cancel := context.WithTimeout(ctx, most)
-		res, err := h.wait(waiting, p, rec.Call.ID)
+		res, err := h.engine.Wait(waiting, p, rec.Call.ID)
 		cancel()
 		if err == nil {
 			return answer(res), nil
@@ -289,14 +289,14 @@ func (h callHandlers) showCall(ctx context.Context, who Identity, in *showCall) 
 	if err != nil {
 		return nil, err
 	}
-	if in.Wait > 0 && h.wait != nil && !r.Status.Final() && r.Status != haft.StatusPending {
+	if in.Wait > 0 && h.engine != nil && !r.Status.Final() && r.Status != haft.StatusPending {
 		leave, err := h.streams.count(who.Principal)
 		if err != nil {
 			return nil, err
 		}
 		defer leave()
 		waiting, cancel := context.WithTimeout(ctx, time.Duration(in.Wait*float64(time.Second)))
-		_, err = h.wait(waiting, who.Principal, in.ID)
+		_, err = h.engine.Wait(waiting, who.Principal, in.ID)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			return nil, err
@@ -404,16 +404,17 @@ type toolCalls struct {
 	Body   json.RawMessage `doc:"What the model returned, unchanged."`
 }
 
-func (h callHandlers) runToolCalls(ctx context.Context, who Identity, in *toolCalls) (*shown[json.RawMessage], error) {
-	if h.toolCalls == nil {
-		return nil, absent("forms of model vendors")
-	}
+func (h callHandlers) toolCalls(ctx context.Context, who Identity, in *toolCalls) (*shown[json.RawMessage], error) {
 	p, err := who.As(ctx, h.agents, in.Agent)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := h.toolCalls(ctx, ToolCalls{Principal: p, Format: in.Format, Turn: in.Turn,
-		Trace: traceparent(in.Trace), Body: in.Body})
+	raw, err := modelapi.Answer(in.Body, in.Format, func(calls []haft.Call) ([]*haft.Result, error) {
+		for i := range calls {
+			calls[i].Principal, calls[i].Turn, calls[i].Trace = p, in.Turn, traceparent(in.Trace)
+		}
+		return h.calls.Batch(ctx, calls)
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -300,7 +300,7 @@ func TestProbes(t *testing.T) {
 	var fail error
 	tries := 0
 	w := setup(t, func(c *server.Config) {
-		c.Ready = func(context.Context) error { tries++; return fail }
+		c.Health = health(func() error { tries++; return fail })
 	})
 	w.must(200, nobody, "GET", "/healthz", "")
 	for range 5 {
@@ -322,7 +322,7 @@ func TestProbes(t *testing.T) {
 }
 
 func TestReadyz_says_that_the_canary_fails(t *testing.T) {
-	w := setup(t, func(c *server.Config) { c.Ready = func(context.Context) error { return errBroken } })
+	w := setup(t, func(c *server.Config) { c.Health = health(func() error { return errBroken }) })
 	if a := w.must(503, nobody, "GET", "/readyz", ""); strings.Contains(string(a.body), canary) {
 		t.Errorf("told why: %s", a.body)
 	}
@@ -419,8 +419,7 @@ func (c coded) Tool(context.Context, haft.Principal, string) (*haft.Tool, error)
 func TestWhatIsNotGivenIsNotThere(t *testing.T) {
 	w := setup(t, func(c *server.Config) { *c = server.Config{Logger: c.Logger} })
 	for _, r := range []struct{ method, path, body string }{
-		{"GET", "/v1/tools?format=openai", ""}, {"POST", "/v1/tool_calls", "{}"}, {"GET", "/v1/audit", ""},
-		{"GET", "/v1/policies/organisation", ""}, {"POST", "/v1/policies/explain", `{"tool":"f"}`},
+		{"GET", "/v1/audit", ""}, {"GET", "/v1/policies/organisation", ""}, {"POST", "/v1/policies/explain", `{"tool":"f"}`},
 		{"GET", "/metrics", ""},
 	} {
 		if a := w.ask(operator, r.method, r.path, r.body); a.status != 404 {

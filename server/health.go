@@ -24,7 +24,7 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 	handle("GET /metrics", http.HandlerFunc(s.metrics))
 	handle("GET /openapi.json", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/vnd.oai.openapi+json;version=3.1")
-		_, _ = w.Write(s.openapi) // a client that is gone cannot be told
+		_, _ = w.Write(s.openapi) // fails if the client is gone
 	}))
 	for pattern, h := range s.cfg.Mounts {
 		handle(pattern, h)
@@ -58,7 +58,7 @@ func methods(mux *http.ServeMux, r *http.Request) []string {
 func writeStatus(w http.ResponseWriter, status int, word string) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // a client that is gone cannot be told
+	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // fails if the client is gone
 }
 
 // readyFor is how long a result of the readiness check is used: the check is a real call,
@@ -73,7 +73,7 @@ type readiness struct {
 }
 
 // check returns the result of the last check, or of a new one if that is too old.
-func (r *readiness) check(ctx context.Context, try func(context.Context) error) error {
+func (r *readiness) check(ctx context.Context, health Health) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.at.IsZero() && time.Since(r.at) < readyFor {
@@ -81,9 +81,9 @@ func (r *readiness) check(ctx context.Context, try func(context.Context) error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	err := try(ctx)
+	err := health.Healthy(ctx)
 	if ctx.Err() != nil && err != nil {
-		return err // who asked has left: that says nothing about us
+		return err // the client has left: that says nothing about the server
 	}
 	r.err, r.at = err, time.Now()
 	return err
@@ -94,21 +94,21 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		writeStatus(w, http.StatusServiceUnavailable, "leaving")
 		return
 	}
-	if s.cfg.Ready != nil {
-		if err := s.ready.check(r.Context(), s.cfg.Ready); err != nil {
-			s.cfg.Logger.Warn("not ready", "request", requestID(r.Context()), "err", err)
-			writeStatus(w, http.StatusServiceUnavailable, "not_ready")
-			return
-		}
+	if s.cfg.Health == nil {
+		writeStatus(w, http.StatusOK, "ready")
+		return
 	}
-	if s.cfg.Warnings != nil {
-		if list := s.cfg.Warnings(); len(list) > 0 {
-			text, err := json.Marshal(map[string]any{"status": "ready", "warnings": list})
-			if err == nil {
-				w.Header().Set("Content-Type", "application/json")
-				_, _ = w.Write(append(text, '\n')) // a client that is gone cannot be told
-				return
-			}
+	if err := s.ready.check(r.Context(), s.cfg.Health); err != nil {
+		s.cfg.Logger.Warn("not ready", "request", requestID(r.Context()), "err", err)
+		writeStatus(w, http.StatusServiceUnavailable, "not_ready")
+		return
+	}
+	if list := s.cfg.Health.Warnings(); len(list) > 0 {
+		text, err := json.Marshal(map[string]any{"status": "ready", "warnings": list})
+		if err == nil {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = w.Write(append(text, '\n')) // fails if the client is gone
+			return
 		}
 	}
 	writeStatus(w, http.StatusOK, "ready")

@@ -20,15 +20,15 @@ type PolicyRef struct {
 // policyHandlers serve the operations on policies.
 type policyHandlers struct {
 	policies Policies
-	decide   func(ctx context.Context, c haft.Call) (any, error) // [Config.Explain]
+	engine   Engine
 	agents   haft.Agents
 }
 
 // policies registers the operations on policies.
 func (a *api) policies() {
-	h := policyHandlers{a.s.cfg.Policies, a.s.cfg.Explain, a.s.service}
+	h := policyHandlers{a.s.cfg.Policies, a.s.cfg.Engine, a.s.service}
 	g := a.group("policies", haft.PoliciesRead, haft.PoliciesWrite).needs(h.policies != nil, "policies")
-	explain := a.group("policies", haft.PoliciesRead, haft.PoliciesRead).needs(h.decide != nil, "policies")
+	explain := a.group("policies", haft.PoliciesRead, haft.PoliciesRead).needs(h.engine != nil, "policies")
 	text := mediaTypes{yaml: {Schema: &huma.Schema{Type: huma.TypeObject, Description: "A policy, as YAML."}}}
 	register(g.op("GET /v1/policies/{of}", "show-policy", "Show a policy, as it was written").writes(text),
 		h.showPolicy)
@@ -121,7 +121,7 @@ func (h policyHandlers) explain(ctx context.Context, who Identity, in *explain) 
 		// What their credential is confined to is not known: that of this one says nothing.
 		p.User, p.Roles, p.Scope = cmp.Or(in.Body.User, p.User), in.Body.Roles, nil
 	}
-	decision, err := h.decide(ctx, in.Body.call(p, ""))
+	decision, err := h.engine.Explain(ctx, in.Body.call(p, ""))
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,12 @@ const (
 	WhyBusy       Why = "busy"       // there are too many connections, and its sender is no operator
 )
 
+// RefusalLog gets refused requests.
+type RefusalLog interface {
+	// Refused must be quick, and is called from many goroutines.
+	Refused(ctx context.Context, r Refusal)
+}
+
 // Refusal is a refused request.
 type Refusal struct {
 	Why Why
@@ -31,14 +37,14 @@ type Refusal struct {
 	Source netip.Addr
 	// Principal is who sent it, where that is known.
 	Principal haft.Principal
-	// Err is what the sender was told, and its cause.
+	// Err is the answer that the sender got, and its cause.
 	Err error
 }
 
 // reportRefusal reports a refused request to the operator.
 func (s *Server) reportRefusal(r *http.Request, why Why, who haft.Principal, err error) {
-	if s.cfg.Refused != nil {
-		s.cfg.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.proxies.sourceAddr(r), who, err})
+	if s.cfg.Refusals != nil {
+		s.cfg.Refusals.Refused(context.WithoutCancel(r.Context()), Refusal{why, s.proxies.sourceAddr(r), who, err})
 	}
 }
 
@@ -49,13 +55,13 @@ type connKey struct{}
 // headers of its request are complete: no handler sees such a request.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
 	t := trackedOf(c)
-	if t == nil || !t.tracker.follow(t, state) || s.cfg.Refused == nil {
+	if t == nil || !t.tracker.follow(t, state) || s.cfg.Refusals == nil {
 		return
 	}
 	addr, _ := sourceOf(c)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ending), 5*time.Second)
 	defer cancel()
-	s.cfg.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})
+	s.cfg.Refusals.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})
 }
 
 // errIncomplete is the error of an incomplete request. It cannot be sent to anybody.

@@ -182,15 +182,23 @@ func TestChanged_between_the_steps_of_a_request(t *testing.T) {
 	}
 }
 
+// countedWaits sends a value for every call that is waited for.
+type countedWaits struct {
+	server.Engine
+	waits chan<- struct{}
+}
+
+func (c countedWaits) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	c.waits <- struct{}{}
+	return c.Engine.Wait(ctx, p, id)
+}
+
 // A request that waits for a call is as long as a stream, and counts as one.
 func TestStreams_count_requests_that_wait(t *testing.T) {
 	var w *world
 	waits := make(chan struct{}, 10)
 	w, address := bounded(t, func(c *server.Config) {
-		c.Wait = func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-			waits <- struct{}{}
-			return w.core.Wait(ctx, p, id)
-		}
+		c.Engine = countedWaits{c.Engine, waits}
 	})
 	w.tool("f", "")
 	hold := make(chan struct{})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +20,7 @@ import (
 	"haft/internal/auth"
 	"haft/internal/bounds"
 	"haft/internal/secret"
+	"haft/policy"
 )
 
 // Config says what a server offers besides its service, and its bounds. The zero
@@ -28,18 +28,12 @@ import (
 type Config struct {
 	// Version is that of the program, for the document.
 	Version string
-	// Wait waits for the end of a call, or until it waits for a person. Nil means
-	// that nobody can wait for a call that was submitted.
-	Wait func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
+	// Engine is the pipeline of calls. Nil means that nobody can wait for a call that
+	// was submitted, and that decisions are not explained.
+	Engine Engine
 	// Policies keeps documents that say who may do what. Nil means that there are
 	// none here.
 	Policies Policies
-	// Explain says what policy would decide about a call: a value for JSON.
-	Explain func(ctx context.Context, c haft.Call) (any, error)
-	// Render writes tools in the form of a model vendor.
-	Render func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error)
-	// ToolCalls runs what a model returned, and returns what to append.
-	ToolCalls func(ctx context.Context, req ToolCalls) (json.RawMessage, error)
 	// Audit is that of organisations. Nil means that there is none here.
 	Audit Audit
 	// Events knows what happened. Nil means that only [haft.Watcher] does: then
@@ -59,17 +53,14 @@ type Config struct {
 	Retainer haft.Retainer
 	// Eraser gives and takes what is kept of somebody. Nil means that nobody here does.
 	Eraser haft.Eraser
-	// Ready makes a real call and reports why that does not work.
-	Ready func(ctx context.Context) error
-	// Warnings names, in words of its own, what does not work though calls do. They are
-	// shown by /readyz, to anybody.
-	Warnings func() []string
+	// Health says what /readyz answers. Nil means that the server is always ready.
+	Health Health
 	// Metrics serves measures: to who asks from this machine without a proxy, and
 	// to operators.
 	Metrics http.Handler
-	// Refused hears of every request that is turned away before anything is done for
-	// it. It must be quick, and is called from many goroutines. Nil means nobody.
-	Refused func(ctx context.Context, r Refusal)
+	// Refusals gets every request that is refused before anything is done for it. Nil
+	// means nobody.
+	Refusals RefusalLog
 	// Mounts are other APIs, by pattern of [http.ServeMux]. They stand behind the
 	// same guard and know themselves who sends.
 	Mounts map[string]http.Handler
@@ -120,6 +111,23 @@ type Config struct {
 	Heartbeat time.Duration
 	// Logger hears of every request, and of our faults. Nil discards.
 	Logger *slog.Logger
+}
+
+// Engine is what the pipeline of calls offers besides [haft.Service].
+type Engine interface {
+	// Wait waits for the end of a call, or until it waits for a person.
+	Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
+	// Explain says what policy would decide about a call.
+	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
+}
+
+// Health is the state of what is behind the server.
+type Health interface {
+	// Healthy makes a real call and reports why that does not work.
+	Healthy(ctx context.Context) error
+	// Warnings names the parts that do not work though calls do. /readyz shows the
+	// names to anybody.
+	Warnings() []string
 }
 
 // Policies keeps documents that say who may do what, of p's organisation or of the
@@ -177,17 +185,6 @@ type Events interface {
 	// WatchCall yields the events of a call after the one with that cursor until
 	// ctx ends, as [haft.Watcher] does.
 	WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event, error]
-}
-
-// ToolCalls is what a model returned, and on whose behalf to run it.
-type ToolCalls struct {
-	Principal haft.Principal
-	// Format is openai, anthropic or gemini; empty means that Body shows it.
-	Format string
-	// Turn groups the calls, see [haft.Call].
-	Turn  string
-	Trace string
-	Body  json.RawMessage
 }
 
 // A Server is an HTTP server. It is safe for concurrent use.

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"iter"
 	"net/http"
 	"reflect"
@@ -15,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"haft"
+	"haft/internal/modelapi"
 )
 
 // Added is a tool, and how the draft changed it.
@@ -48,13 +48,12 @@ type oneTool struct {
 type toolHandlers struct {
 	tools  haft.Toolbox
 	agents haft.Agents
-	render func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) // [Config.Render]
 }
 
 // tools registers the operations on tools and their versions.
 func (a *api) tools() {
 	g := a.group("tools", haft.ToolsRead, haft.ToolsWrite)
-	h := toolHandlers{a.s.service, a.s.service, a.s.cfg.Render}
+	h := toolHandlers{a.s.service, a.s.service}
 	register(g.op("POST /v1/tools", "put-tool", "Add a tool, or a version to the tool of that name").
 		answers(http.StatusCreated, http.StatusOK).conditional(), h.putTool)
 	forms := g.op("GET /v1/tools", "list-tools", "List tools, in our form or that of a model vendor").
@@ -154,9 +153,6 @@ func (h toolHandlers) listTools(ctx context.Context, who Identity, in *listTools
 	if err != nil {
 		return nil, err
 	}
-	if in.Format != "" && h.render == nil {
-		return nil, absent("forms of model vendors")
-	}
 	after, err := in.at("tools")
 	if err != nil {
 		return nil, err
@@ -198,7 +194,7 @@ func (h toolHandlers) listTools(ctx context.Context, who Identity, in *listTools
 	if in.Format == "" {
 		return &listedTools{page.Link, page.Body}, nil
 	}
-	raw, err := h.render(in.Format, in.Strict, page.Body.Data)
+	raw, err := modelapi.RenderTools(in.Format, in.Strict, page.Body.Data)
 	if err != nil {
 		return nil, err
 	}

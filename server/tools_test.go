@@ -60,19 +60,26 @@ func TestTools_in_the_form_of_a_vendor(t *testing.T) {
 	w.tool("a", "")
 	w.tool("b", "")
 	w.must(200, admin, "PATCH", "/v1/tools/b", `{"disabled":true}`)
-	var got []any
+	var got struct {
+		Tools []struct {
+			Name   string
+			Schema json.RawMessage `json:"input_schema"`
+			Strict bool
+		}
+	}
 	w.must(200, user, "GET", "/v1/tools?format=anthropic&strict=true&disabled=true", "").into(t, &got)
-	if len(got) != 3 || got[0] != "anthropic" || got[1] != true || got[2] != 1.0 {
+	if len(got.Tools) != 1 || got.Tools[0].Name != "a" || got.Tools[0].Schema == nil || !got.Tools[0].Strict {
 		t.Errorf("got %v", got)
 	}
 	w.must(422, user, "GET", "/v1/tools?format=llama", "")
-	var echoed struct {
-		Org, Agent string
-		Body       json.RawMessage
+	var messages []struct {
+		Role string
+		ID   string `json:"tool_call_id"`
 	}
-	w.must(200, user, "POST", "/v1/tool_calls?format=openai", `{"choices": [1]}`).into(t, &echoed)
-	if echoed.Org != "acme" || string(echoed.Body) != `{"choices":[1]}` {
-		t.Errorf("got %+v", echoed)
+	w.must(200, user, "POST", "/v1/tool_calls?format=openai", `{"choices": [{"message": {"tool_calls": [
+		{"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}}]}}]}`).into(t, &messages)
+	if len(messages) != 1 || messages[0].Role != "tool" || messages[0].ID != "c1" {
+		t.Errorf("got %+v", messages)
 	}
 	w.must(403, user, "POST", "/v1/tool_calls?agent=smith", `{}`)
 }

@@ -149,17 +149,9 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		Sandboxes: w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
 		Eraser:  w.engine.Data,
 		Secrets: w.engine.Variables, Webhooks: hooks,
-		Keys: keyring{ring},
-		Wait: w.core.Wait, Policies: w.engine.Policies, Audit: w, Events: w.engine,
-		Explain: func(ctx context.Context, c haft.Call) (any, error) { return w.core.Explain(ctx, c) },
-		Render: func(format string, strict bool, tools []haft.Tool) (json.RawMessage, error) {
-			return json.Marshal([]any{format, strict, len(tools)})
-		},
-		ToolCalls: func(_ context.Context, req server.ToolCalls) (json.RawMessage, error) {
-			return json.Marshal(map[string]any{"org": req.Principal.Org, "agent": req.Principal.Agent,
-				"body": req.Body})
-		},
-		Ready: func(context.Context) error { return nil },
+		Keys:   keyring{ring},
+		Engine: w.core, Policies: w.engine.Policies, Audit: w, Events: w.engine,
+		Health: health(func() error { return nil }),
 		Metrics: http.HandlerFunc(func(w http.ResponseWriter,
 			_ *http.Request) {
 			fmt.Fprintln(w, "haft_calls_total 1")
@@ -291,3 +283,10 @@ func problemOf(t *testing.T, a answer) server.Problem {
 var errBroken = errors.New("broken " + canary)
 
 func logger(b *buffer) *slog.Logger { return slog.New(slog.NewTextHandler(b, nil)) }
+
+// health is the state of a service whose canary call ends with an error.
+type health func() error
+
+func (h health) Healthy(context.Context) error { return h() }
+
+func (health) Warnings() []string { return nil }
