@@ -45,9 +45,9 @@ func TestMCP_conditions(t *testing.T) {
 		return haft.MCPServer{Name: "far", URL: srv.URL + "/" + n, Headers: map[string]string{"X-Key": "key-of-" + n},
 			Disabled: true, If: condition}
 	}
-	first, err := c.PutMCPServer(t.Context(), none, server("first", haft.IfNone))
+	first, err := c.MCPServers.PutMCPServer(t.Context(), none, server("first", haft.IfNone))
 	must(t, err)
-	if _, err := c.PutMCPServer(t.Context(), none,
+	if _, err := c.MCPServers.PutMCPServer(t.Context(), none,
 		server("second", haft.IfNone)); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("PutMCPServer where one is = %v", err)
 	}
@@ -55,7 +55,7 @@ func TestMCP_conditions(t *testing.T) {
 	var wg sync.WaitGroup
 	errs := make([]error, 8)
 	for i := range errs {
-		wg.Go(func() { _, errs[i] = c.PutMCPServer(t.Context(), none, server(fmt.Sprint(i), revision)) })
+		wg.Go(func() { _, errs[i] = c.MCPServers.PutMCPServer(t.Context(), none, server(fmt.Sprint(i), revision)) })
 	}
 	wg.Wait()
 	won := -1
@@ -67,19 +67,19 @@ func TestMCP_conditions(t *testing.T) {
 			t.Errorf("writer %d beside %d: %v", i, won, err)
 		}
 	}
-	now, err := c.MCPServer(t.Context(), none, "far")
+	now, err := c.MCPServers.MCPServer(t.Context(), none, "far")
 	must(t, err)
 	if want := srv.URL + "/" + fmt.Sprint(won); now.URL != want {
 		t.Errorf("the server is at %s, want %s", now.URL, want)
 	}
 	again := haft.MCPServer{Name: "far", URL: now.URL, Headers: map[string]string{"X-Key": ""}, If: now.Revision()}
-	change, err := c.PutMCPServer(t.Context(), none, again)
+	change, err := c.MCPServers.PutMCPServer(t.Context(), none, again)
 	must(t, err)
 	if got, want := <-seen, [2]string{fmt.Sprintf("/%d", won), fmt.Sprintf("key-of-%d", won)}; got != want {
 		t.Errorf("the server was asked for %q, want %q", got, want)
 	}
 	for _, old := range []string{revision, now.Revision(), "none-such"} {
-		if err := c.RemoveMCPServer(t.Context(), none, "far", old); haft.CodeOf(err) != haft.CodeConflict {
+		if err := c.MCPServers.RemoveMCPServer(t.Context(), none, "far", old); haft.CodeOf(err) != haft.CodeConflict {
 			t.Errorf("RemoveMCPServer of %q = %v", old, err)
 		}
 	}
@@ -87,7 +87,7 @@ func TestMCP_conditions(t *testing.T) {
 	if v, err := s.Store.Secret(t.Context(), stored, "VALUE"); err != nil || len(v.Data) == 0 {
 		t.Errorf("the credentials of a server that was not removed: %v", err)
 	}
-	must(t, c.RemoveMCPServer(t.Context(), none, "far", change.Server.Revision()))
+	must(t, c.MCPServers.RemoveMCPServer(t.Context(), none, "far", change.Server.Revision()))
 	if _, err := s.Store.Secret(t.Context(), stored, "VALUE"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("the credentials of a server that was removed: %v", err)
 	}

@@ -26,7 +26,7 @@ func TestAuditEntries_go_on_behind_empty_pages(t *testing.T) {
 		Until: time.Unix(2, 0).UTC(), Oldest: true}
 	read := func(limit int) (got []string) {
 		f.Limit = limit
-		for raw, err := range c.AuditEntries(t.Context(), haft.Principal{}, f) {
+		for raw, err := range c.Audit.Entries(t.Context(), haft.Principal{}, f) {
 			check(t, err)
 			got = append(got, string(raw))
 		}

@@ -28,8 +28,8 @@ type callBody struct {
 	Limits         haft.Limits       `json:"limits,omitzero"`
 	Deadline       time.Time         `json:"deadline,omitzero"`
 	Wait           *bool             `json:"wait,omitempty"`
-	User           string            `json:"user,omitempty"`  // of [Client.Explain]
-	Roles          []string          `json:"roles,omitempty"` // of [Client.Explain]
+	User           string            `json:"user,omitempty"`  // of [Policies.Explain]
+	Roles          []string          `json:"roles,omitempty"` // of [Policies.Explain]
 }
 
 // body makes what is sent of a call.
@@ -63,7 +63,7 @@ func (c *Client) Call(ctx context.Context, call haft.Call) (*haft.Result, error)
 	if err != nil {
 		return nil, err
 	}
-	return get[haft.Result](ctx, c, post(call, b))
+	return get[haft.Result](ctx, c.api, post(call, b))
 }
 
 // Submit implements [haft.Caller].
@@ -73,7 +73,7 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 		return nil, err
 	}
 	b.Wait = new(bool)
-	res, err := get[haft.Result](ctx, c, post(call, b))
+	res, err := get[haft.Result](ctx, c.api, post(call, b))
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (c *Client) Submit(ctx context.Context, call haft.Call) (*haft.Record, erro
 // Cancel implements [haft.Caller].
 func (c *Client) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
 	// Cancelling a call twice changes nothing.
-	return c.read(ctx, query{method: http.MethodPost, path: "/v1/calls", item: &item{"call", string(id), "/cancel"},
+	return c.api.read(ctx, query{method: http.MethodPost, path: "/v1/calls", item: &item{"call", string(id), "/cancel"},
 		as: p, again: true}, nil)
 }
 
@@ -117,7 +117,7 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 		if err != nil {
 			return nil, err
 		}
-		if b.Agent, err = c.as(ctx, call.Principal); err != nil {
+		if b.Agent, err = c.api.as(ctx, call.Principal); err != nil {
 			return nil, err
 		}
 		list[i] = b
@@ -126,7 +126,7 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 	q.body = map[string]any{"calls": list}
 	out, err := get[struct {
 		Results []*haft.Result `json:"results"`
-	}](ctx, c, q)
+	}](ctx, c.api, q)
 	if err != nil {
 		return nil, err
 	}
@@ -139,12 +139,12 @@ func (c *Client) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, 
 
 // Run implements [haft.Planner].
 func (c *Client) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
-	return get[haft.Chain](ctx, c, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan})
+	return get[haft.Chain](ctx, c.api, query{method: http.MethodPost, path: "/v1/chains", as: p, body: plan})
 }
 
 // Chain implements [haft.Planner].
 func (c *Client) Chain(ctx context.Context, p haft.Principal, id haft.ChainID) (*haft.Chain, error) {
-	return get[haft.Chain](ctx, c, query{path: "/v1/chains", item: &item{"chain", string(id), ""}, as: p})
+	return get[haft.Chain](ctx, c.api, query{path: "/v1/chains", item: &item{"chain", string(id), ""}, as: p})
 }
 
 // record is the request for a call.
@@ -154,7 +154,7 @@ func record(p haft.Principal, id haft.CallID) query {
 
 // Record implements [haft.CallHistory].
 func (c *Client) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	return get[haft.Record](ctx, c, record(p, id))
+	return get[haft.Record](ctx, c.api, record(p, id))
 }
 
 // oneWait is how long one request waits for the end of a call: less than what
@@ -166,7 +166,7 @@ func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 	q := record(p, id)
 	q.values = params("wait", strconv.FormatFloat(oneWait.Seconds(), 'f', 3, 64))
 	for {
-		r, err := get[haft.Record](ctx, c, q)
+		r, err := get[haft.Record](ctx, c.api, q)
 		if err != nil {
 			return nil, err
 		}
@@ -183,44 +183,14 @@ func (c *Client) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*h
 
 // Records implements [haft.CallHistory].
 func (c *Client) Records(ctx context.Context, p haft.Principal, f haft.CallFilter) iter.Seq2[haft.Record, error] {
-	return list[haft.Record](ctx, c, query{path: "/v1/calls", as: p, values: params("user", f.User, "agent", f.Agent,
-		"tool", f.Tool, "turn", f.Turn, "parent", string(f.Parent), "chain", string(f.Chain),
+	return list[haft.Record](ctx, c.api, query{path: "/v1/calls", as: p, values: params("user", f.User,
+		"agent", f.Agent, "tool", f.Tool, "turn", f.Turn, "parent", string(f.Parent), "chain", string(f.Chain),
 		"sort", yes(f.Oldest, "created"), "before", string(f.Before), "since", instant(f.Since),
 		"until", instant(f.Until), "status", commas(f.Status))}, cmp.Or(max(f.Limit, 0), 50))
 }
 
 // Replay implements [haft.CallHistory].
 func (c *Client) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	return get[haft.Result](ctx, c, query{method: http.MethodPost, path: "/v1/calls",
+	return get[haft.Result](ctx, c.api, query{method: http.MethodPost, path: "/v1/calls",
 		item: &item{"call", string(id), "/replay"}, as: p, result: true})
-}
-
-// Explain says what the rules would decide about a call, and why: JSON as the
-// server writes it. An administrator may ask on behalf of others, with their user
-// and roles in the call's principal.
-func (c *Client) Explain(ctx context.Context, call haft.Call) (json.RawMessage, error) {
-	b, err := body(call)
-	if err != nil {
-		return nil, err
-	}
-	p := call.Principal
-	self, err := c.Self(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if p.Org != "" && p.Org != self.Principal.Org {
-		return nil, &haft.Error{Code: haft.CodeDenied, Message: "the key of this client is of another organisation"}
-	}
-	if p.Agent != self.Principal.Agent {
-		b.Agent = p.Agent
-	}
-	if p.User != "" && p.User != self.Principal.User || p.Roles != nil && !same(p.Roles, self.Principal.Roles) {
-		b.User, b.Roles = p.User, append([]string{}, p.Roles...)
-	}
-	var out json.RawMessage
-	q := query{method: http.MethodPost, path: "/v1/policies/explain", body: b, again: true}
-	if err := c.read(ctx, q, &out); err != nil {
-		return nil, err
-	}
-	return out, nil
 }

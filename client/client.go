@@ -46,10 +46,25 @@ type Config struct {
 	Name string
 }
 
-// A Client sends requests to a server. It is safe for concurrent use.
+// A Client sends requests to a server. It is safe for concurrent use. Its methods make calls
+// and manage tools, agents and approvals; its fields manage the rest, by resource.
 //
 // Lifecycle: New, then anything, then Close.
 type Client struct {
+	api *transport
+
+	MCPServers *MCPServers
+	Sandboxes  *Sandboxes
+	Policies   *Policies
+	Secrets    *Secrets
+	Keys       *Keys
+	Webhooks   *Webhooks
+	Audit      *Audit
+	Data       *Data
+}
+
+// transport sends requests: it signs and repeats them, and turns refusals into errors.
+type transport struct {
 	cfg  Config
 	base *url.URL
 	http *http.Client
@@ -92,24 +107,26 @@ func New(cfg Config) (*Client, error) {
 	if _, ok := auth.ParseKey(key); cfg.Sign && !ok {
 		return nil, invalid("only an API key can sign requests; anything else goes over https")
 	}
-	transport := &http.Transport{
+	rt := &http.Transport{
 		Proxy: http.ProxyFromEnvironment, TLSClientConfig: cfg.TLS.Clone(), ForceAttemptHTTP2: true,
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
 		MaxResponseHeaderBytes: 64 << 10,
 	}
-	return &Client{
+	t := &transport{
 		cfg: cfg, base: base, key: func() string { return key },
-		http: &http.Client{Transport: transport, CheckRedirect: func(*http.Request,
+		http: &http.Client{Transport: rt, CheckRedirect: func(*http.Request,
 			[]*http.Request) error {
 			return http.ErrUseLastResponse
 		}},
-	}, nil
+	}
+	return &Client{api: t, MCPServers: &MCPServers{t}, Sandboxes: &Sandboxes{t}, Policies: &Policies{t},
+		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t}}, nil
 }
 
 // Close closes connections that are not in use.
 func (c *Client) Close() error {
-	c.http.CloseIdleConnections()
+	c.api.http.CloseIdleConnections()
 	return nil
 }
 
@@ -152,27 +169,30 @@ type Self struct {
 }
 
 // Self returns how the server identifies the client. It asks the server once.
-func (c *Client) Self(ctx context.Context) (Self, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.self != nil {
-		return *c.self, nil
+func (c *Client) Self(ctx context.Context) (Self, error) { return c.api.whoami(ctx) }
+
+// whoami implements [Client.Self].
+func (t *transport) whoami(ctx context.Context) (Self, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.self != nil {
+		return *t.self, nil
 	}
 	var s Self
-	if err := c.read(ctx, query{path: "/v1/whoami"}, &s); err != nil {
+	if err := t.read(ctx, query{path: "/v1/whoami"}, &s); err != nil {
 		return Self{}, err
 	}
-	c.self = &s
+	t.self = &s
 	return s, nil
 }
 
 // as checks that the client may act for p, and returns the agent that a request has to
 // name.
-func (c *Client) as(ctx context.Context, p haft.Principal) (agent string, err error) {
+func (t *transport) as(ctx context.Context, p haft.Principal) (agent string, err error) {
 	if p.Org == "" && p.User == "" && p.Agent == "" && p.Roles == nil && p.Scope == nil {
 		return "", nil
 	}
-	self, err := c.Self(ctx)
+	self, err := t.whoami(ctx)
 	if err != nil {
 		return "", err
 	}

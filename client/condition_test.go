@@ -23,33 +23,34 @@ func TestConditions_are_sent(t *testing.T) {
 	var none haft.Principal
 	for name, write := range map[string]func(ctx context.Context, condition string) error{
 		"webhook": func(ctx context.Context, condition string) error {
-			_, _, err := c.PutWebhook(ctx, none, haft.Webhook{ID: "w", If: condition})
+			_, _, err := c.Webhooks.PutWebhook(ctx, none, haft.Webhook{ID: "w", If: condition})
 			return err
 		},
 		"sandbox configuration": func(ctx context.Context, condition string) error {
-			_, err := c.PutSandboxConfig(ctx, none, haft.SandboxConfig{Type: haft.SandboxLocal, If: condition})
+			_, err := c.Sandboxes.PutSandboxConfig(ctx, none,
+				haft.SandboxConfig{Type: haft.SandboxLocal, If: condition})
 			return err
 		},
 		"policy": func(ctx context.Context, condition string) error {
-			p, err := c.PutPolicy(ctx, none, false, haft.PolicyText{Text: []byte("version: 1"), If: condition})
+			p, err := c.Policies.Put(ctx, none, false, haft.PolicyText{Text: []byte("version: 1"), If: condition})
 			if err == nil && p.Revision() != "b" {
 				t.Errorf("the policy is of revision %q", p.Revision())
 			}
 			return err
 		},
 		"MCP server": func(ctx context.Context, condition string) error {
-			_, err := c.PutMCPServer(ctx, none, haft.MCPServer{Name: "m", If: condition})
+			_, err := c.MCPServers.PutMCPServer(ctx, none, haft.MCPServer{Name: "m", If: condition})
 			return err
 		},
 		"webhook to remove": func(ctx context.Context,
 			condition string) error {
-			return c.RemoveWebhook(ctx, none, "w", condition)
+			return c.Webhooks.RemoveWebhook(ctx, none, "w", condition)
 		},
 		"sandbox configuration to remove": func(ctx context.Context, condition string) error {
-			return c.RemoveSandboxConfig(ctx, none, "local", condition)
+			return c.Sandboxes.RemoveSandboxConfig(ctx, none, "local", condition)
 		},
 		"MCP server to remove": func(ctx context.Context, condition string) error {
-			return c.RemoveMCPServer(ctx, none, "m", condition)
+			return c.MCPServers.RemoveMCPServer(ctx, none, "m", condition)
 		},
 		"tool to remove": func(ctx context.Context,
 			condition string) error {

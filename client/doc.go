@@ -1,12 +1,14 @@
 // Package client is the service of a Haft server, over HTTP.
 //
-// A [Client] implements [haft.Service], as the engine does. It also manages what the operator of a
-// server needs: policies, keys, secrets and the audit log. Its methods give the answers that the
-// engine behind the server gives, and errors with the same [haft.Code] and misfits.
+// A [Client] implements [haft.Service], as the engine does: it makes calls and manages tools,
+// agents and approvals. Its fields manage the rest, each one kind of resource: [Client.Keys],
+// [Client.Secrets], [Client.Policies], [Client.Webhooks] and so on. Methods give the answers that
+// the engine behind the server gives, and errors with the same [haft.Code] and misfits.
 //
 //	c, err := client.New(client.Config{URL: "https://haft.example.com", Key: key})
 //	…
 //	res, err := c.Call(ctx, haft.Call{Tool: "forecast", Args: args})
+//	key, text, err := c.Keys.Issue(ctx, haft.Principal{}, auth.Key{Name: "ci"})
 //
 // # Who is asking
 //

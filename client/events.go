@@ -32,7 +32,7 @@ var errDone = errors.New("done")
 // on after the last event.
 func (c *Client) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, after int64) iter.Seq2[haft.Event,
 	error] {
-	return c.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(f.Call), "user", f.User,
+	return c.api.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(f.Call), "user", f.User,
 		"agent", f.Agent, "tool", f.Tool, "type", commas(f.Types))}, after, false)
 }
 
@@ -45,23 +45,23 @@ func (c *Client) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID
 			yield(haft.Event{}, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such call"})
 		}
 	}
-	return c.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(id))}, after, true)
+	return c.api.watch(ctx, query{path: "/v1/events", as: p, values: params("call", string(id))}, after, true)
 }
 
 // EventsOf lists the events of one call that have happened.
 func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {
-	return list[haft.Event](ctx, c, query{path: "/v1/calls", item: &item{"call", string(id), "/events"}, as: p}, 0)
+	return list[haft.Event](ctx, c.api, query{path: "/v1/calls", item: &item{"call", string(id), "/events"}, as: p}, 0)
 }
 
 // watch follows a stream and reconnects when it is cut. Once ends it with the end of a call.
-func (c *Client) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
+func (t *transport) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
 	return func(yield func(haft.Event, error) bool) {
 		at := after
 		backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries,
 			Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
 		failures, since := 0, time.Now()
 		for {
-			received, err := c.stream(ctx, q, &at, func(e haft.Event) error {
+			received, err := t.stream(ctx, q, &at, func(e haft.Event) error {
 				if !yield(e, nil) || once && e.Type == haft.EventCompleted {
 					return errDone
 				}
@@ -75,7 +75,7 @@ func (c *Client) watch(ctx context.Context, q query, after int64, once bool) ite
 			}
 			failures++
 			// A server may come back after a restart, and takes a reader again that was too slow.
-			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > c.cfg.Patience {
+			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > t.cfg.Patience {
 				yield(haft.Event{}, err)
 				return
 			}
@@ -93,14 +93,14 @@ const minAlive = 20 * time.Second
 
 // stream follows one connection and advances at. It reports whether the connection was a
 // success, and always an error that says why it ended.
-func (c *Client) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool,
+func (t *transport) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool,
 	err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	values := params("after", strconv.FormatInt(*at, 10))
 	maps.Copy(values, q.values)
 	q.values = values
-	res, err := c.send(ctx, q)
+	res, err := t.send(ctx, q)
 	if err != nil {
 		return false, err
 	}

@@ -13,7 +13,7 @@ const maxPage = 1000
 
 // list yields the objects that the server lists at q, up to limit of them; 0 means all. The
 // pages are fetched as they are needed. A page may be empty and not be the last.
-func list[T any](ctx context.Context, c *Client, q query, limit int) iter.Seq2[T, error] {
+func list[T any](ctx context.Context, t *transport, q query, limit int) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		values := url.Values{}
 		maps.Copy(values, q.values)
@@ -28,7 +28,7 @@ func list[T any](ctx context.Context, c *Client, q query, limit int) iter.Seq2[T
 			page, err := get[struct {
 				Data []T    `json:"data"`
 				Next string `json:"next_cursor"`
-			}](ctx, c, ask)
+			}](ctx, t, ask)
 			if err != nil {
 				var none T
 				yield(none, err)

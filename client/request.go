@@ -101,9 +101,9 @@ func commas[T ~string](list []T) string {
 }
 
 // get sends a request whose answer is one object.
-func get[T any](ctx context.Context, c *Client, q query) (*T, error) {
+func get[T any](ctx context.Context, t *transport, q query) (*T, error) {
 	out := new(T)
-	if err := c.read(ctx, q, out); err != nil {
+	if err := t.read(ctx, q, out); err != nil {
 		return nil, err
 	}
 	return out, nil
@@ -127,19 +127,19 @@ func (q query) repeatable() bool {
 }
 
 // read sends a request and reads the answer into out, which may be nil.
-func (c *Client) read(ctx context.Context, q query, out any) error {
-	res, err := c.send(ctx, q)
+func (t *transport) read(ctx context.Context, q query, out any) error {
+	res, err := t.send(ctx, q)
 	if err != nil {
 		return err
 	}
 	defer res.Body.Close()
-	raw, err := io.ReadAll(io.LimitReader(res.Body, c.cfg.MaxAnswer+1))
+	raw, err := io.ReadAll(io.LimitReader(res.Body, t.cfg.MaxAnswer+1))
 	switch {
 	case err != nil:
-		return c.noAnswer(ctx, q, err)
-	case int64(len(raw)) > c.cfg.MaxAnswer:
+		return t.noAnswer(ctx, q, err)
+	case int64(len(raw)) > t.cfg.MaxAnswer:
 		return &haft.Error{Code: haft.CodeUnavailable,
-			Message: fmt.Sprintf("the answer of the server has more than %d bytes", c.cfg.MaxAnswer)}
+			Message: fmt.Sprintf("the answer of the server has more than %d bytes", t.cfg.MaxAnswer)}
 	case out == nil:
 		return nil
 	}
@@ -154,14 +154,30 @@ func (c *Client) read(ctx context.Context, q query, out any) error {
 	return nil
 }
 
+// copy writes the whole of an answer.
+func (t *transport) copy(ctx context.Context, q query, w io.Writer) error {
+	res, err := t.send(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	if _, err := io.Copy(w, res.Body); err != nil {
+		if ctx.Err() != nil {
+			return fmt.Errorf("export: %w", context.Cause(ctx))
+		}
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the export is not whole", Err: err}
+	}
+	return nil
+}
+
 // send sends a request, again where that is allowed and may help, and returns an
 // answer that is not a refusal. The caller closes its body.
-func (c *Client) send(ctx context.Context, q query) (*http.Response, error) {
+func (t *transport) send(ctx context.Context, q query) (*http.Response, error) {
 	at, err := q.target()
 	if err != nil {
 		return nil, err
 	}
-	agent, err := c.as(ctx, q.as)
+	agent, err := t.as(ctx, q.as)
 	if err != nil {
 		return nil, err
 	}
@@ -172,16 +188,16 @@ func (c *Client) send(ctx context.Context, q query) (*http.Response, error) {
 		}
 	}
 	for try := 1; ; try++ {
-		res, err := c.once(ctx, q, at, agent, body)
+		res, err := t.once(ctx, q, at, agent, body)
 		if err == nil {
 			return res, nil
 		}
-		wait, more := c.cfg.Retry.Wait(try, rand.Float64())
+		wait, more := t.cfg.Retry.Wait(try, rand.Float64())
 		if !more || !q.repeatable() || haft.CodeOf(err) != haft.CodeUnavailable || ctx.Err() != nil {
 			return nil, err
 		}
 		if e, ok := errors.AsType[*haft.Error](err); ok && e.RetryAfter > 0 {
-			if wait = e.RetryAfter.D(); wait > c.cfg.Retry.Max.D() {
+			if wait = e.RetryAfter.D(); wait > t.cfg.Retry.Max.D() {
 				return nil, err // longer than we are to wait
 			}
 		}
@@ -204,9 +220,9 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // once sends a request one time to an escaped path.
-func (c *Client) once(ctx context.Context, q query, at, agent string, body []byte) (*http.Response, error) {
-	u := *c.base
-	target, err := url.ParseRequestURI(c.base.EscapedPath() + at)
+func (t *transport) once(ctx context.Context, q query, at, agent string, body []byte) (*http.Response, error) {
+	u := *t.base
+	target, err := url.ParseRequestURI(t.base.EscapedPath() + at)
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this cannot be part of an address", Err: err}
 	}
@@ -219,23 +235,23 @@ func (c *Client) once(ctx context.Context, q query, at, agent string, body []byt
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this request cannot be sent", Err: err}
 	}
 	maps.Copy(req.Header, q.header)
-	req.Header.Set("User-Agent", c.cfg.Name)
+	req.Header.Set("User-Agent", t.cfg.Name)
 	if q.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	} else if q.yaml != nil {
 		req.Header.Set("Content-Type", "application/yaml")
 	}
-	switch key := c.key(); {
-	case c.cfg.Sign:
+	switch key := t.key(); {
+	case t.cfg.Sign:
 		if err := auth.Sign(req, key); err != nil {
 			return nil, err
 		}
 	case key != "":
 		req.Header.Set("Authorization", auth.SchemeBearer+" "+key)
 	}
-	res, err := c.http.Do(req)
+	res, err := t.http.Do(req)
 	if err != nil {
-		return nil, c.noAnswer(ctx, q, err)
+		return nil, t.noAnswer(ctx, q, err)
 	}
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
@@ -244,11 +260,11 @@ func (c *Client) once(ctx context.Context, q query, at, agent string, body []byt
 		return res, nil // the call came too early, which its result says
 	}
 	defer res.Body.Close()
-	return nil, c.refused(ctx, q, res)
+	return nil, t.refused(ctx, q, res)
 }
 
 // noAnswer is the error of a request without an answer.
-func (c *Client) noAnswer(ctx context.Context, q query, err error) error {
+func (t *transport) noAnswer(ctx context.Context, q query, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask the server: %w", context.Cause(ctx))
 	}
@@ -289,12 +305,12 @@ func mediaType(res *http.Response) string {
 }
 
 // refused returns the error of an answer that is a refusal.
-func (c *Client) refused(ctx context.Context, q query, res *http.Response) error {
+func (t *transport) refused(ctx context.Context, q query, res *http.Response) error {
 	var p problem
 	if mediaType(res) == "application/problem+json" {
 		raw, err := io.ReadAll(io.LimitReader(res.Body, maxProblem))
 		if err != nil {
-			return c.noAnswer(ctx, q, err)
+			return t.noAnswer(ctx, q, err)
 		}
 		if json.Unmarshal(raw, &p) != nil {
 			p = problem{}

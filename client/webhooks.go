@@ -8,7 +8,10 @@ import (
 	"haft"
 )
 
-var _ haft.Webhooks = (*Client)(nil)
+// Webhooks manages webhooks. It implements [haft.Webhooks].
+type Webhooks struct{ api *transport }
+
+var _ haft.Webhooks = (*Webhooks)(nil)
 
 // webhook is a request about a webhook.
 func webhook(p haft.Principal, method string, id haft.WebhookID, rest string) query {
@@ -16,17 +19,17 @@ func webhook(p haft.Principal, method string, id haft.WebhookID, rest string) qu
 }
 
 // Webhook implements [haft.Webhooks].
-func (c *Client) Webhook(ctx context.Context, p haft.Principal, id haft.WebhookID) (*haft.Webhook, error) {
-	return get[haft.Webhook](ctx, c, webhook(p, http.MethodGet, id, ""))
+func (h *Webhooks) Webhook(ctx context.Context, p haft.Principal, id haft.WebhookID) (*haft.Webhook, error) {
+	return get[haft.Webhook](ctx, h.api, webhook(p, http.MethodGet, id, ""))
 }
 
 // WebhookList implements [haft.Webhooks].
-func (c *Client) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Webhook, error] {
-	return list[haft.Webhook](ctx, c, query{path: "/v1/webhooks", as: p}, 0)
+func (h *Webhooks) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[haft.Webhook, error] {
+	return list[haft.Webhook](ctx, h.api, query{path: "/v1/webhooks", as: p}, 0)
 }
 
 // PutWebhook implements [haft.Webhooks].
-func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (*haft.Webhook, string, error) {
+func (h *Webhooks) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhook) (*haft.Webhook, string, error) {
 	q := query{method: http.MethodPost, path: "/v1/webhooks", as: p}
 	if w.ID != "" {
 		q = webhook(p, http.MethodPut, w.ID, "")
@@ -44,7 +47,7 @@ func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhoo
 	out, err := get[struct {
 		haft.Webhook
 		Secret string `json:"secret"`
-	}](ctx, c, q)
+	}](ctx, h.api, q)
 	if err != nil {
 		return nil, "", err
 	}
@@ -52,18 +55,18 @@ func (c *Client) PutWebhook(ctx context.Context, p haft.Principal, w haft.Webhoo
 }
 
 // RemoveWebhook implements [haft.Webhooks].
-func (c *Client) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
-	return c.remove(ctx, p, "/v1/webhooks", "webhook", string(id), revision)
+func (h *Webhooks) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
+	return h.api.remove(ctx, p, "/v1/webhooks", "webhook", string(id), revision)
 }
 
 // DeadLetters implements [haft.WebhookAdmin].
-func (c *Client) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter,
+func (h *Webhooks) DeadLetters(ctx context.Context, p haft.Principal, id haft.WebhookID) iter.Seq2[haft.DeadLetter,
 	error] {
-	return list[haft.DeadLetter](ctx, c, webhook(p, http.MethodGet, id, "/dead_letters"), 0)
+	return list[haft.DeadLetter](ctx, h.api, webhook(p, http.MethodGet, id, "/dead_letters"), 0)
 }
 
 // Redeliver implements [haft.WebhookAdmin].
-func (c *Client) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (int, error) {
+func (h *Webhooks) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID, letter string) (int, error) {
 	q := webhook(p, http.MethodPost, id, "/redeliver")
 	q.body = struct {
 		Letter string `json:"letter,omitempty"`
@@ -71,6 +74,6 @@ func (c *Client) Redeliver(ctx context.Context, p haft.Principal, id haft.Webhoo
 	var out struct {
 		Delivered int `json:"delivered"`
 	}
-	err := c.read(ctx, q, &out)
+	err := h.api.read(ctx, q, &out)
 	return out.Delivered, err
 }

@@ -179,7 +179,7 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 	case haft.CodeUnavailable, haft.CodeNotFound:
 		err = advise(err, "look whether a Haft server is at "+p.server+"; start one with: haft serve")
 	}
-	s := &session{system: &backend.Remote{Client: c}, profile: p}
+	s := &session{system: backend.NewRemote(c), profile: p}
 	if err == nil {
 		s.p, err = p.keyPrincipal(self.Principal)
 	}

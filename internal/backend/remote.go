@@ -11,14 +11,24 @@ import (
 	"haft"
 	"haft/client"
 	"haft/internal/audit"
+	"haft/internal/auth"
 	"haft/internal/secret"
 	"haft/policy"
 )
 
 // A Remote is the system of a server.
-type Remote struct{ *client.Client }
+type Remote struct {
+	*client.Client
+	haft.MCPServers
+	haft.Webhooks
+	haft.Retainer
+	haft.Eraser
+}
 
 var _ System = (*Remote)(nil)
+
+// NewRemote returns the system of the server that c sends requests to.
+func NewRemote(c *client.Client) *Remote { return &Remote{c, c.MCPServers, c.Webhooks, c.Data, c.Data} }
 
 // ErrCancelled is the error of a call whose caller no longer waits.
 var ErrCancelled = errors.New("the server was told to cancel the call")
@@ -78,11 +88,22 @@ func (r *Remote) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID
 
 // Explain implements [Policies].
 func (r *Remote) Explain(ctx context.Context, c haft.Call) (d policy.Decision, err error) {
-	raw, err := r.Client.Explain(ctx, c)
+	raw, err := r.Policies.Explain(ctx, c)
 	if err != nil {
 		return d, err
 	}
 	return d, decodeAnswer(raw, &d)
+}
+
+// Policy implements [Policies].
+func (r *Remote) Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error) {
+	return r.Policies.Get(ctx, p, server)
+}
+
+// PutPolicy implements [Policies].
+func (r *Remote) PutPolicy(ctx context.Context, p haft.Principal, server bool,
+	next haft.PolicyText) (*haft.PolicyText, error) {
+	return r.Policies.Put(ctx, p, server, next)
 }
 
 // decodeAnswer reads a part of an answer of the server.
@@ -107,7 +128,7 @@ func (r *Remote) VerifyAudit(ctx context.Context, p haft.Principal, marks []audi
 // fetchAudit writes an export to w, and verifies it.
 func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 	marks []audit.Mark) (rep audit.Report, err error) {
-	text, err := r.AuditKeys(ctx, p)
+	text, err := r.Audit.Keys(ctx, p)
 	if err != nil {
 		return rep, err
 	}
@@ -123,7 +144,7 @@ func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 		_, _ = io.Copy(io.Discard, in) // the writer must not wait for a reader that has left
 		verified <- err
 	}()
-	err = r.Client.ExportAudit(ctx, p, haft.AuditFilter{}, io.MultiWriter(w, out))
+	err = r.Audit.Export(ctx, p, haft.AuditFilter{}, io.MultiWriter(w, out))
 	_ = out.CloseWithError(err) // never fails
 	if wrong := <-verified; err == nil {
 		err = wrong
@@ -131,10 +152,13 @@ func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 	return rep, err
 }
 
+// AuditKeys implements [AuditLog].
+func (r *Remote) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error) { return r.Audit.Keys(ctx, p) }
+
 // FindAudit implements [AuditLog].
 func (r *Remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
-		for raw, err := range r.AuditEntries(ctx, p, f) {
+		for raw, err := range r.Audit.Entries(ctx, p, f) {
 			var e audit.Entry
 			if err == nil {
 				err = decodeAnswer(raw, &e)
@@ -149,15 +173,46 @@ func (r *Remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFi
 // BindSecret implements [Secrets].
 func (r *Remote) BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value,
 	b *secret.Binding) error {
-	return r.Client.BindSecret(ctx, p, agent, name, v.Reveal(), b)
+	return r.Client.Secrets.Bind(ctx, p, agent, name, v.Reveal(), b)
 }
 
 // Secrets implements [Secrets].
 func (r *Remote) Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error) {
-	list, err := r.Client.Secrets(ctx, p, agent)
+	list, err := r.Client.Secrets.List(ctx, p, agent)
 	out := make([]secret.Info, len(list))
 	for i, s := range list {
 		out[i] = secret.Info(s)
 	}
 	return out, err
+}
+
+// RemoveSecret implements [Secrets].
+func (r *Remote) RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error {
+	return r.Client.Secrets.Remove(ctx, p, agent, name)
+}
+
+// IssueKey implements [Keys].
+func (r *Remote) IssueKey(ctx context.Context, p haft.Principal, k auth.Key) (auth.Key, string, error) {
+	return r.Client.Keys.Issue(ctx, p, k)
+}
+
+// Keys implements [Keys].
+func (r *Remote) Keys(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key, error] {
+	return r.Client.Keys.List(ctx, p)
+}
+
+// RotateKey implements [Keys].
+func (r *Remote) RotateKey(ctx context.Context, p haft.Principal, id string,
+	overlap haft.Millis) (auth.Key, string, error) {
+	return r.Client.Keys.Rotate(ctx, p, id, overlap)
+}
+
+// DisableKey implements [Keys].
+func (r *Remote) DisableKey(ctx context.Context, p haft.Principal, id string) (auth.Key, error) {
+	return r.Client.Keys.Disable(ctx, p, id)
+}
+
+// RemoveKey implements [Keys].
+func (r *Remote) RemoveKey(ctx context.Context, p haft.Principal, id string) error {
+	return r.Client.Keys.Remove(ctx, p, id)
 }
