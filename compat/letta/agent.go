@@ -7,10 +7,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
 )
+
+// agentHandlers serve the routes of agents and of their tools.
+type agentHandlers struct {
+	agents haft.Agents
+	calls  haft.Caller
+	tools  toolHandlers
+	lock   sync.Locker // [Config.Agents]
+}
 
 // A wireAgent is an agent as Letta's clients know it. Of what Letta keeps of one,
 // the half that is about tools is here; the rest has the values of an agent that has
@@ -49,7 +58,7 @@ type wireVariable struct {
 }
 
 // showAgentState writes an agent. Known has the tools that were looked up already.
-func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent,
+func (h agentHandlers) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent,
 	known map[string]*wireTool) (*wireAgent, error) {
 	id := agentID(a.ID)
 	w := &wireAgent{
@@ -64,7 +73,7 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 		Created:   a.Created.UTC(), Updated: a.Updated.UTC(),
 	}
 	for _, name := range a.Tools {
-		t, err := d.cachedTool(ctx, p, name, known)
+		t, err := h.cachedTool(ctx, p, name, known)
 		if err != nil {
 			return nil, err
 		}
@@ -90,12 +99,12 @@ func (d *API) showAgentState(ctx context.Context, p haft.Principal, a haft.Agent
 
 // cachedTool returns the tool of that name, or nil if it was removed. It remembers tools
 // in known.
-func (d *API) cachedTool(ctx context.Context, p haft.Principal, name string,
+func (h agentHandlers) cachedTool(ctx context.Context, p haft.Principal, name string,
 	known map[string]*wireTool) (*wireTool, error) {
 	if t, ok := known[name]; ok {
 		return t, nil
 	}
-	t, err := d.service.Tool(ctx, p, name)
+	t, err := h.tools.tools.Tool(ctx, p, name)
 	if isNotFound(err) {
 		known[name] = nil
 		return nil, nil
@@ -103,19 +112,19 @@ func (d *API) cachedTool(ctx context.Context, p haft.Principal, name string,
 	if err != nil {
 		return nil, err
 	}
-	w := d.toWire(ctx, p, *t)
+	w := h.tools.toWire(ctx, p, *t)
 	known[name] = &w
 	return &w, nil
 }
 
 // findAgent returns the agent with Letta's id.
-func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
+func (h agentHandlers) findAgent(ctx context.Context, p haft.Principal, id string) (*haft.Agent, error) {
 	ours, isMade, err := readID(agentWord, agentPrefix, id)
 	if err != nil {
 		return nil, err
 	}
 	if !isMade {
-		a, err := d.service.Agent(ctx, p, ours)
+		a, err := h.agents.Agent(ctx, p, ours)
 		if err == nil && string(a.ID) == ours { // and not one that is called so
 			return a, nil
 		}
@@ -124,7 +133,7 @@ func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft
 		}
 	}
 	if isMade { // it was made before ids were made to fit
-		for a, err := range d.service.AgentList(ctx, p, haft.AgentFilter{}) {
+		for a, err := range h.agents.AgentList(ctx, p, haft.AgentFilter{}) {
 			if err != nil {
 				return nil, err
 			}
@@ -137,8 +146,8 @@ func (d *API) findAgent(ctx context.Context, p haft.Principal, id string) (*haft
 }
 
 // pathAgent is the agent that the path names.
-func (d *API) pathAgent(ctx context.Context, q *request) (*haft.Agent, error) {
-	return d.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
+func (h agentHandlers) pathAgent(ctx context.Context, q *request) (*haft.Agent, error) {
+	return h.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
 }
 
 // agentBody is what somebody says of an agent.
@@ -182,11 +191,11 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 }
 
 // applyBody changes an agent as a body says.
-func (d *API) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
 	if b.ToolIDs != nil {
 		a.Tools = nil
 		for _, id := range *b.ToolIDs {
-			t, err := d.find(ctx, q.who.Principal, id)
+			t, err := h.tools.find(ctx, q.who.Principal, id)
 			if err != nil {
 				return err
 			}
@@ -195,7 +204,7 @@ func (d *API) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentB
 	}
 	a.Tools = append(a.Tools, b.Tools...)
 	if b.BaseTools != nil && *b.BaseTools {
-		for t, err := range d.service.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+		for t, err := range h.tools.tools.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
 			if err != nil {
 				return err
 			}
@@ -225,7 +234,7 @@ func (d *API) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentB
 	return nil
 }
 
-func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
+func (h agentHandlers) createAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
 	if err := q.read(&b, ignoredAgentFields()...); err != nil {
 		return nil, err
@@ -234,20 +243,20 @@ func (d *API) createAgent(ctx context.Context, q *request) (any, error) {
 	if b.Name != nil && *b.Name != "" {
 		a.Name = ourName(*b.Name)
 	}
-	if err := d.applyBody(ctx, q, &a, b); err != nil {
+	if err := h.applyBody(ctx, q, &a, b); err != nil {
 		return nil, err
 	}
-	d.cfg.Agents.Lock()
-	defer d.cfg.Agents.Unlock()
-	if err := d.freeName(ctx, q, a.Name); err != nil {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if err := h.freeName(ctx, q, a.Name); err != nil {
 		return nil, err
 	}
-	return d.putAgent(ctx, q, a)
+	return h.putAgent(ctx, q, a)
 }
 
 // freeName refuses the name of an existing agent: writing it would replace that agent.
-func (d *API) freeName(ctx context.Context, q *request, name string) error {
-	switch _, err := d.service.Agent(ctx, q.who.Principal, name); {
+func (h agentHandlers) freeName(ctx context.Context, q *request, name string) error {
+	switch _, err := h.agents.Agent(ctx, q.who.Principal, name); {
 	case err == nil:
 		return conflict("there is an agent of that name, and names are unique here")
 	case !isNotFound(err):
@@ -256,50 +265,50 @@ func (d *API) freeName(ctx context.Context, q *request, name string) error {
 	return nil
 }
 
-// putAgent writes an agent. Precondition: cfg.Agents is locked.
-func (d *API) putAgent(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
-	kept, err := d.service.PutAgent(ctx, q.who.Principal, a)
+// putAgent writes an agent. Precondition: lock is held.
+func (h agentHandlers) putAgent(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
+	kept, err := h.agents.PutAgent(ctx, q.who.Principal, a)
 	if err != nil {
 		return nil, err
 	}
-	return d.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
+	return h.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
 }
 
-func (d *API) showAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
-	return d.showAgentState(ctx, q.who.Principal, a, map[string]*wireTool{})
+func (h agentHandlers) showAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
+	return h.showAgentState(ctx, q.who.Principal, a, map[string]*wireTool{})
 }
 
-func (d *API) updateAgent(ctx context.Context, q *request) (any, error) {
+func (h agentHandlers) updateAgent(ctx context.Context, q *request) (any, error) {
 	var b agentBody
 	if err := q.read(&b, ignoredAgentFields()...); err != nil {
 		return nil, err
 	}
-	return d.changeAgent(ctx, q, func(a *haft.Agent) error {
+	return h.changeAgent(ctx, q, func(a *haft.Agent) error {
 		if b.Name != nil && ourName(*b.Name) != a.Name {
 			return invalid("an agent keeps its name here: create one of the other name")
 		}
-		return d.applyBody(ctx, q, a, b)
+		return h.applyBody(ctx, q, a, b)
 	})
 }
 
-func (d *API) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
-	d.cfg.Agents.Lock()
-	defer d.cfg.Agents.Unlock()
-	return nil, d.service.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
+func (h agentHandlers) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	return nil, h.agents.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
 }
 
 // changeAgent reads, changes and writes the agent of the path. It removes tools that no
 // longer exist, and the rules about them: the service would refuse an agent that has them.
-func (d *API) changeAgent(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
-	d.cfg.Agents.Lock()
-	defer d.cfg.Agents.Unlock()
-	a, err := d.pathAgent(ctx, q)
+func (h agentHandlers) changeAgent(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	a, err := h.pathAgent(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var lost []string
 	for _, name := range a.Tools {
-		if _, err := d.service.Tool(ctx, q.who.Principal, name); isNotFound(err) {
+		if _, err := h.tools.tools.Tool(ctx, q.who.Principal, name); isNotFound(err) {
 			lost = append(lost, name)
 		} else if err != nil {
 			return nil, err
@@ -311,15 +320,15 @@ func (d *API) changeAgent(ctx context.Context, q *request, how func(*haft.Agent)
 	if err := how(a); err != nil {
 		return nil, err
 	}
-	return d.putAgent(ctx, q, *a)
+	return h.putAgent(ctx, q, *a)
 }
 
 // wantedAgents returns the agents that a query wants.
-func (d *API) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent], error) {
+func (h agentHandlers) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent], error) {
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
 	var all []item[haft.Agent]
-	for a, err := range d.service.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
+	for a, err := range h.agents.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -334,7 +343,7 @@ func (d *API) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent],
 
 func agentItem(a haft.Agent) item[haft.Agent] { return item[haft.Agent]{a.Created, string(a.ID), a} }
 
-func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
+func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) {
 	pg, err := paging(q.URL.Query(), 50)
 	if err != nil {
 		return nil, err
@@ -344,12 +353,12 @@ func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	pg.oldest = pg.oldest || oldest
-	all, err := d.wantedAgents(ctx, q)
+	all, err := h.wantedAgents(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	part, err := cut(pg, all, func(id string) (item[haft.Agent], error) {
-		a, err := d.findAgent(ctx, q.who.Principal, id)
+		a, err := h.findAgent(ctx, q.who.Principal, id)
 		if err != nil {
 			return item[haft.Agent]{}, err
 		}
@@ -360,7 +369,7 @@ func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 	}
 	list, known := []*wireAgent{}, map[string]*wireTool{}
 	for _, a := range part {
-		w, err := d.showAgentState(ctx, q.who.Principal, a, known)
+		w, err := h.showAgentState(ctx, q.who.Principal, a, known)
 		if err != nil {
 			return nil, err
 		}
@@ -369,7 +378,7 @@ func (d *API) listAgents(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *API) countAgents(ctx context.Context, q *request) (any, error) {
-	all, err := d.wantedAgents(ctx, q)
+func (h agentHandlers) countAgents(ctx context.Context, q *request) (any, error) {
+	all, err := h.wantedAgents(ctx, q)
 	return len(all), err
 }

@@ -12,14 +12,14 @@ import (
 
 // agentTools lists the tools of an agent, which has them in the order of their
 // names.
-func (d *API) agentTools(ctx context.Context, q *request, a haft.Agent) (any, error) {
+func (h agentHandlers) agentTools(ctx context.Context, q *request, a haft.Agent) (any, error) {
 	pg, err := paging(q.URL.Query(), 10)
 	if err != nil {
 		return nil, err
 	}
 	var all []item[haft.ToolID]
 	for _, name := range a.Tools {
-		t, err := d.service.Tool(ctx, q.who.Principal, name)
+		t, err := h.tools.tools.Tool(ctx, q.who.Principal, name)
 		if isNotFound(err) {
 			continue
 		}
@@ -28,13 +28,13 @@ func (d *API) agentTools(ctx context.Context, q *request, a haft.Agent) (any, er
 		}
 		all = append(all, toolItem(*t))
 	}
-	return d.pageOf(ctx, q.who.Principal, pg, all)
+	return h.tools.pageOf(ctx, q.who.Principal, pg, all)
 }
 
 // changeTools changes the tools of the agent of the path. Clients before 1.0 expect the
 // agent as the answer, and newer ones nothing.
-func (d *API) changeTools(ctx context.Context, q *request, how func(*haft.Agent) error) (any, error) {
-	a, err := d.changeAgent(ctx, q, how)
+func (h agentHandlers) changeTools(ctx context.Context, q *request, how func(*haft.Agent) error) (any, error) {
+	a, err := h.changeAgent(ctx, q, how)
 	if err != nil {
 		return nil, err
 	}
@@ -44,8 +44,8 @@ func (d *API) changeTools(ctx context.Context, q *request, how func(*haft.Agent)
 	return a, nil
 }
 
-func (d *API) attachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
-	return d.changeTools(ctx, q, func(a *haft.Agent) error {
+func (h agentHandlers) attachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return h.changeTools(ctx, q, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, t.Name) {
 			a.Tools = append(a.Tools, t.Name)
 		}
@@ -55,8 +55,8 @@ func (d *API) attachTool(ctx context.Context, q *request, t haft.Tool) (any, err
 
 // detachTool takes a tool from an agent. One that it does not have is no error, as
 // in Letta.
-func (d *API) detachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
-	return d.changeTools(ctx, q, func(a *haft.Agent) error {
+func (h agentHandlers) detachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return h.changeTools(ctx, q, func(a *haft.Agent) error {
 		removeTool(a, t.Name)
 		return nil
 	})
@@ -91,7 +91,7 @@ func removeTool(a *haft.Agent, name string) {
 }
 
 // toolApproval sets whether a person has to approve calls of a tool of the agent.
-func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
+func (h agentHandlers) toolApproval(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Requires *bool `json:"requires_approval"`
 		// Sent is how the client for JavaScript sends it, up to 1.12.1 at least.
@@ -112,7 +112,7 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 		b.Requires = &yes
 	}
 	name := q.PathValue("name")
-	return d.changeTools(ctx, q, func(a *haft.Agent) error {
+	return h.changeTools(ctx, q, func(a *haft.Agent) error {
 		if !slices.Contains(a.Tools, name) {
 			return notFound("the agent does not have that tool")
 		}
@@ -122,7 +122,7 @@ func (d *API) toolApproval(ctx context.Context, q *request) (any, error) {
 			a.Rules = append(a.Rules, haft.ToolRule{Type: haft.RuleApproval, Tool: name})
 			return nil
 		}
-		t, err := d.service.Tool(ctx, q.who.Principal, name)
+		t, err := h.tools.tools.Tool(ctx, q.who.Principal, name)
 		if err == nil && t.Version.Settings.RequiresApproval {
 			err = &haft.Error{Code: haft.CodeDenied,
 				Message: "the tool itself demands that a person agrees, whoever calls it: change " +

@@ -40,6 +40,9 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// deriver is [Config.Derive].
+type deriver = func(ctx context.Context, kind haft.Kind, source string) (*Signature, error)
+
 // A Signature is what a source says of its tool.
 type Signature struct {
 	Name, Description string
@@ -49,8 +52,7 @@ type Signature struct {
 
 // An API implements [server.API]. It is safe for concurrent use.
 type API struct {
-	service haft.Service
-	cfg     Config
+	log     *slog.Logger
 	mux     *http.ServeMux
 	actions map[string]haft.Action // by pattern
 	shape   *bounds.Shape          // of bodies
@@ -69,9 +71,8 @@ func New(service haft.Service, cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &API{service: service, cfg: cfg, mux: http.NewServeMux(), actions: map[string]haft.Action{},
-		shape: bodyShape()}
-	for what, r := range d.routes() {
+	d := &API{log: cfg.Logger, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
+	for what, r := range routes(service, cfg) {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
 		d.mux.HandleFunc(pattern, d.serve(r))
@@ -99,143 +100,6 @@ func (d *API) Headers(r *http.Request) []string {
 		return []string{server.TurnHeader}
 	}
 	return nil
-}
-
-// A route is one thing that can be asked for: the action that the credential must
-// be for, and what answers.
-type route struct {
-	action haft.Action
-	answer handler
-}
-
-// A handler answers a request.
-type handler func(ctx context.Context, q *request) (any, error)
-
-// withBody reads the body for a handler.
-func withBody[B any](answer func(ctx context.Context, q *request, b B) (any, error)) handler {
-	return func(ctx context.Context, q *request) (any, error) {
-		var b B
-		if err := q.read(&b); err != nil {
-			return nil, err
-		}
-		return answer(ctx, q, b)
-	}
-}
-
-// withFound looks up what the path names for a handler.
-func withFound[T any](find func(ctx context.Context, q *request) (*T, error),
-	answer func(ctx context.Context, q *request, v T) (any, error)) handler {
-	return func(ctx context.Context, q *request) (any, error) {
-		v, err := find(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		return answer(ctx, q, *v)
-	}
-}
-
-// requires returns routes that answer 501 if the server was not given what they need.
-func requires(has bool, name string, routes map[string]route) map[string]route {
-	if !has {
-		for pattern, r := range routes {
-			r.answer = func(context.Context, *request) (any, error) { return nil, missing(name) }
-			routes[pattern] = r
-		}
-	}
-	return routes
-}
-
-// routes are all of them. Addresses are served with and without a slash at their
-// end: Letta's have one where they name a collection, and not all clients send it.
-func (d *API) routes() map[string]route {
-	all := map[string]route{
-		"GET /health": {haft.ToolsRead, d.health},
-
-		"GET /tools":                  {haft.ToolsRead, d.listTools},
-		"POST /tools":                 {haft.ToolsWrite, withBody(d.createTool)},
-		"PUT /tools":                  {haft.ToolsWrite, withBody(d.createTool)},
-		"GET /tools/count":            {haft.ToolsRead, d.countTools},
-		"GET /tools/{tool}":           {haft.ToolsRead, withFound(d.pathTool, d.showTool)},
-		"PATCH /tools/{tool}":         {haft.ToolsWrite, d.updateTool},
-		"DELETE /tools/{tool}":        {haft.ToolsWrite, withFound(d.pathTool, d.deleteTool)},
-		"POST /tools/add-base-tools":  {haft.ToolsRead, d.baseTools},
-		"POST /tools/search":          {haft.ToolsRead, withBody(d.searchTools)},
-		"POST /tools/run":             {haft.CallsWrite, withBody(d.runSource)},
-		"POST /tools/generate-schema": {haft.ToolsRead, withBody(d.generateSchema)},
-		"POST /tools/generate-tool":   {haft.ToolsRead, d.generateTool},
-
-		"GET /agents":                                 {haft.AgentsRead, d.listAgents},
-		"POST /agents":                                {haft.AgentsWrite, d.createAgent},
-		"GET /agents/count":                           {haft.AgentsRead, d.countAgents},
-		"GET /agents/{agent}":                         {haft.AgentsRead, withFound(d.pathAgent, d.showAgent)},
-		"PATCH /agents/{agent}":                       {haft.AgentsWrite, d.updateAgent},
-		"DELETE /agents/{agent}":                      {haft.AgentsWrite, withFound(d.pathAgent, d.deleteAgent)},
-		"GET /agents/{agent}/tools":                   {haft.AgentsRead, withFound(d.pathAgent, d.agentTools)},
-		"PATCH /agents/{agent}/tools/attach/{tool}":   {haft.AgentsWrite, withFound(d.pathTool, d.attachTool)},
-		"PATCH /agents/{agent}/tools/detach/{tool}":   {haft.AgentsWrite, withFound(d.pathTool, d.detachTool)},
-		"PATCH /agents/{agent}/tools/approval/{name}": {haft.AgentsWrite, d.toolApproval},
-		"POST /agents/{agent}/tools/{name}/run":       {haft.CallsWrite, d.runTool},
-	}
-	maps.Copy(all, requires(d.cfg.Sandboxes != nil, "sandbox configurations", d.sandboxRoutes()))
-	maps.Copy(all, requires(d.cfg.Variables != nil, "stored variables", d.variableRoutes()))
-	maps.Copy(all, requires(d.cfg.Servers != nil, "MCP servers", d.serverRoutes()))
-	return all
-}
-
-// sandboxRoutes are those of sandbox configurations.
-func (d *API) sandboxRoutes() map[string]route {
-	return map[string]route{
-		"GET /sandbox-config":                {haft.SandboxesRead, d.listConfigs},
-		"POST /sandbox-config":               {haft.SandboxesWrite, withBody(d.createConfig)},
-		"POST /sandbox-config/local":         {haft.SandboxesWrite, withBody(d.localConfig)},
-		"POST /sandbox-config/local/default": {haft.SandboxesWrite, d.defaultLocal},
-		"POST /sandbox-config/e2b/default":   {haft.SandboxesWrite, d.defaultE2B},
-		// packages are never changed, only added to
-		"POST /sandbox-config/local/recreate-venv": {haft.SandboxesWrite, d.defaultLocal},
-		"PATCH /sandbox-config/{config}":           {haft.SandboxesWrite, withBody(d.updateConfig)},
-		"DELETE /sandbox-config/{config}":          {haft.SandboxesWrite, withFound(d.pathConfig, d.deleteConfig)},
-	}
-}
-
-// variableRoutes are those of the variables of sandbox configurations.
-func (d *API) variableRoutes() map[string]route {
-	list, remove := withFound(d.pathConfig, d.listVariables), withFound(d.pathVariable, d.deleteVariable)
-	return map[string]route{
-		"GET /sandbox-config/{config}/environment-variable":      {haft.SecretsRead, list},
-		"POST /sandbox-config/{config}/environment-variable":     {haft.SecretsWrite, withBody(d.createVariable)},
-		"PATCH /sandbox-config/environment-variable/{variable}":  {haft.SecretsWrite, withBody(d.updateVariable)},
-		"DELETE /sandbox-config/environment-variable/{variable}": {haft.SecretsWrite, remove},
-	}
-}
-
-// serverRoutes are those of MCP servers, of clients from 1.0 on and of those before.
-func (d *API) serverRoutes() map[string]route {
-	onServer := func(answer func(context.Context, *request, haft.MCPServer) (any, error)) handler {
-		return withFound(d.pathServer, answer)
-	}
-	return map[string]route{
-		"GET /mcp-servers":                            {haft.ServersRead, d.listServers},
-		"POST /mcp-servers":                           {haft.ServersWrite, withBody(d.createServer)},
-		"GET /mcp-servers/{server}":                   {haft.ServersRead, onServer(d.showServer)},
-		"PATCH /mcp-servers/{server}":                 {haft.ServersWrite, withBody(d.updateServer)},
-		"DELETE /mcp-servers/{server}":                {haft.ServersWrite, onServer(d.deleteServer)},
-		"PATCH /mcp-servers/{server}/refresh":         {haft.ServersWrite, onServer(d.refreshServer)},
-		"GET /mcp-servers/{server}/tools":             {haft.ServersRead, onServer(d.serverTools)},
-		"GET /mcp-servers/{server}/tools/{tool}":      {haft.ServersRead, withFound(d.serverTool, d.showTool)},
-		"POST /mcp-servers/{server}/tools/{tool}/run": {haft.CallsWrite, d.runServerTool},
-
-		"GET /tools/mcp/servers":                             {haft.ServersRead, d.oldServers},
-		"PUT /tools/mcp/servers":                             {haft.ServersWrite, d.oldPutServer},
-		"PATCH /tools/mcp/servers/{old}":                     {haft.ServersWrite, d.oldUpdateServer},
-		"DELETE /tools/mcp/servers/{old}":                    {haft.ServersWrite, onServer(d.oldDeleteServer)},
-		"GET /tools/mcp/servers/{old}/tools":                 {haft.ServersRead, onServer(d.oldServerTools)},
-		"POST /tools/mcp/servers/{old}/{name}":               {haft.ServersRead, withFound(d.serverTool, d.showTool)},
-		"POST /tools/mcp/servers/{old}/resync":               {haft.ServersWrite, onServer(d.refreshServer)},
-		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {haft.CallsWrite, d.oldExecute},
-		"POST /tools/mcp/servers/test":                       {haft.ServersWrite, d.noLogin},
-		"POST /tools/mcp/servers/connect":                    {haft.ServersWrite, d.noLogin},
-		"GET /tools/mcp/oauth/callback":                      {haft.ServersWrite, d.noLogin},
-	}
 }
 
 // A request is one that somebody known has sent.
@@ -373,10 +237,10 @@ func (d *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	switch f.Code {
 	case haft.CodeInternal:
 		if r.Context().Err() == nil {
-			d.cfg.Logger.Error("a request to the Letta API failed", "route", r.Pattern, "err", err)
+			d.log.Error("a request to the Letta API failed", "route", r.Pattern, "err", err)
 		}
 	case haft.CodeUnavailable:
-		d.cfg.Logger.Warn("a request to the Letta API failed", "route", r.Pattern, "err", err)
+		d.log.Warn("a request to the Letta API failed", "route", r.Pattern, "err", err)
 	case haft.CodeRateLimited:
 		h.Set("X-Should-Retry", "true")
 	}
@@ -393,7 +257,9 @@ func notFound(message string) error { return &haft.Error{Code: haft.CodeNotFound
 func invalid(message string) error  { return &haft.Error{Code: haft.CodeInvalid, Message: message} }
 func conflict(message string) error { return &haft.Error{Code: haft.CodeConflict, Message: message} }
 
-// health says that the server is there.
-func (d *API) health(context.Context, *request) (any, error) {
-	return map[string]string{"status": "ok", "version": d.cfg.Version}, nil
+// health answers that the server is there.
+func health(version string) handler {
+	return func(context.Context, *request) (any, error) {
+		return map[string]string{"status": "ok", "version": version}, nil
+	}
 }

@@ -10,6 +10,13 @@ import (
 	"haft"
 )
 
+// serverHandlers serve the routes of MCP servers.
+type serverHandlers struct {
+	servers haft.MCPServers
+	tools   toolHandlers
+	calls   haft.Caller
+}
+
 // A wireServer is an MCP server as clients from 1.0 on know it. Credentials are not
 // shown again: of headers and variables there are the names.
 type wireServer struct {
@@ -137,15 +144,15 @@ func namesOnly(m map[string]string) map[string]string {
 func serverID(s haft.MCPServer) string { return digestID(serverWord, s.Org, s.ID) }
 
 // pathServer is the server that the path names, by id or, for old clients, by name.
-func (d *API) pathServer(ctx context.Context, q *request) (*haft.MCPServer, error) {
+func (h serverHandlers) pathServer(ctx context.Context, q *request) (*haft.MCPServer, error) {
 	if name := q.PathValue("old"); name != "" {
-		return d.cfg.Servers.MCPServer(ctx, q.who.Principal, serverName(name))
+		return h.servers.MCPServer(ctx, q.who.Principal, serverName(name))
 	}
 	id := q.PathValue("server")
 	if _, _, err := readID(serverWord, "", id); err != nil {
 		return nil, err
 	}
-	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range h.servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil || serverID(s) == id {
 			return &s, err
 		}
@@ -175,12 +182,12 @@ func (b serverBody) config() (wireServer, error) {
 	return w, nil
 }
 
-func (d *API) createServer(ctx context.Context, q *request, b serverBody) (any, error) {
+func (h serverHandlers) createServer(ctx context.Context, q *request, b serverBody) (any, error) {
 	w, err := b.config()
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.putServer(ctx, q, w, true)
+	s, err := h.putServer(ctx, q, w, true)
 	if err != nil {
 		return nil, err
 	}
@@ -188,12 +195,12 @@ func (d *API) createServer(ctx context.Context, q *request, b serverBody) (any, 
 }
 
 // putServer adds a server; with fresh there must be none of that name.
-func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
+func (h serverHandlers) putServer(ctx context.Context, q *request, w wireServer, fresh bool) (*haft.MCPServer, error) {
 	s, err := w.server()
 	if err != nil {
 		return nil, err
 	}
-	old, err := d.cfg.Servers.MCPServer(ctx, q.who.Principal, s.Name)
+	old, err := h.servers.MCPServer(ctx, q.who.Principal, s.Name)
 	switch {
 	case err == nil && fresh:
 		return nil, conflict("there is an MCP server of that name")
@@ -204,7 +211,7 @@ func (d *API) putServer(ctx context.Context, q *request, w wireServer, fresh boo
 	case fresh:
 		s.If = haft.IfNone
 	}
-	change, err := d.cfg.Servers.PutMCPServer(ctx, q.who.Principal, s)
+	change, err := h.servers.PutMCPServer(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
@@ -230,9 +237,9 @@ func inherit(s, old haft.MCPServer) haft.MCPServer {
 	return next
 }
 
-func (d *API) listServers(ctx context.Context, q *request) (any, error) {
+func (h serverHandlers) listServers(ctx context.Context, q *request) (any, error) {
 	list := []wireServer{}
-	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range h.servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
@@ -241,22 +248,18 @@ func (d *API) listServers(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *API) showServer(_ context.Context, _ *request, s haft.MCPServer) (any, error) {
-	return showServer(s, false), nil
-}
-
 // updateServer changes a server. What a client leaves out stays.
-func (d *API) updateServer(ctx context.Context, q *request, b serverBody) (any, error) {
+func (h serverHandlers) updateServer(ctx context.Context, q *request, b serverBody) (any, error) {
 	w, err := b.config()
 	if err != nil {
 		return nil, err
 	}
-	return d.mergeServer(ctx, q, w, false)
+	return h.mergeServer(ctx, q, w, false)
 }
 
 // mergeServer puts what a client says of the server of the path over what there is.
-func (d *API) mergeServer(ctx context.Context, q *request, w wireServer, isOld bool) (any, error) {
-	old, err := d.pathServer(ctx, q)
+func (h serverHandlers) mergeServer(ctx context.Context, q *request, w wireServer, isOld bool) (any, error) {
+	old, err := h.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -281,31 +284,31 @@ func (d *API) mergeServer(ctx context.Context, q *request, w wireServer, isOld b
 			w.URL = &old.URL
 		}
 		w.Type, w.OldType = transportHTTP, ""
-		told, err := w.server()
+		sent, err := w.server()
 		if err != nil {
 			return nil, err
 		}
-		next.URL = told.URL
-		if told.Headers != nil {
-			next.Headers = told.Headers
+		next.URL = sent.URL
+		if sent.Headers != nil {
+			next.Headers = sent.Headers
 		}
 	}
-	change, err := d.cfg.Servers.PutMCPServer(ctx, q.who.Principal, next)
+	change, err := h.servers.PutMCPServer(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
 	return showServer(change.Server, isOld), nil
 }
 
-func (d *API) deleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	return nothing{}, d.cfg.Servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
+func (h serverHandlers) deleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	return nothing{}, h.servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
 }
 
 // refreshServer lists the tools of a server again. What is new or says something
 // else than before waits for a person: a server may have been looked at because of
 // what it said then.
-func (d *API) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	change, err := d.cfg.Servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
+func (h serverHandlers) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	change, err := h.servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
 	if err != nil {
 		return nil, err
 	}
@@ -317,9 +320,9 @@ func (d *API) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (
 }
 
 // toolsOf lists the tools of a server.
-func (d *API) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]haft.Tool, error) {
+func (h serverHandlers) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) ([]haft.Tool, error) {
 	var list []haft.Tool
-	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindMCP}) {
+	for t, err := range h.tools.tools.Tools(ctx, p, haft.ToolFilter{Kind: haft.KindMCP}) {
 		if err != nil {
 			return nil, err
 		}
@@ -330,29 +333,29 @@ func (d *API) toolsOf(ctx context.Context, p haft.Principal, s haft.MCPServer) (
 	return list, nil
 }
 
-func (d *API) serverTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	list, err := d.toolsOf(ctx, q.who.Principal, s)
+func (h serverHandlers) serverTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	list, err := h.toolsOf(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
 	tools := []wireTool{}
 	for _, t := range list {
-		tools = append(tools, d.toWire(ctx, q.who.Principal, t))
+		tools = append(tools, h.tools.toWire(ctx, q.who.Principal, t))
 	}
 	return tools, nil
 }
 
 // serverTool is the tool of a server that the path names.
-func (d *API) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
-	s, err := d.pathServer(ctx, q)
+func (h serverHandlers) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
+	s, err := h.pathServer(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	var t *haft.Tool
 	if q.PathValue("old") != "" {
-		t, err = d.service.Tool(ctx, q.who.Principal, haft.MCPToolName(s.Name, q.PathValue("name")))
+		t, err = h.tools.tools.Tool(ctx, q.who.Principal, haft.MCPToolName(s.Name, q.PathValue("name")))
 	} else {
-		t, err = d.pathTool(ctx, q)
+		t, err = h.tools.pathTool(ctx, q)
 	}
 	if err == nil && t.Version.Server != s.Name {
 		return nil, errNoTool
@@ -361,8 +364,8 @@ func (d *API) serverTool(ctx context.Context, q *request) (*haft.Tool, error) {
 }
 
 // runServerTool calls a tool of a server.
-func (d *API) runServerTool(ctx context.Context, q *request) (any, error) {
-	res, t, err := d.callServerTool(ctx, q)
+func (h serverHandlers) runServerTool(ctx context.Context, q *request) (any, error) {
+	res, t, err := h.callServerTool(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -370,7 +373,7 @@ func (d *API) runServerTool(ctx context.Context, q *request) (any, error) {
 }
 
 // callServerTool makes the call.
-func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *haft.Tool, error) {
+func (h serverHandlers) callServerTool(ctx context.Context, q *request) (*haft.Result, *haft.Tool, error) {
 	var b struct {
 		Args json.RawMessage `json:"args"`
 	}
@@ -379,11 +382,11 @@ func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *ha
 			return nil, nil, err
 		}
 	}
-	t, err := d.serverTool(ctx, q)
+	t, err := h.serverTool(ctx, q)
 	if err != nil {
 		return nil, nil, err
 	}
-	res, err := d.service.Call(ctx, haft.Call{
+	res, err := h.calls.Call(ctx, haft.Call{
 		Tool: string(t.ID), Args: b.Args, Principal: q.who.Principal, IdempotencyKey: q.Header.Get("Idempotency-Key"),
 	})
 	if err != nil {
@@ -393,7 +396,7 @@ func (d *API) callServerTool(ctx context.Context, q *request) (*haft.Result, *ha
 }
 
 // noLogin is the answer where Letta streams how a login goes on.
-func (d *API) noLogin(context.Context, *request) (any, error) {
+func noLogin(context.Context, *request) (any, error) {
 	return nil, &httpError{http.StatusNotImplemented,
 		"logins at MCP servers are made with Haft's own API, not with this one"}
 }

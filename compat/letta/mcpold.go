@@ -9,9 +9,9 @@ import (
 )
 
 // oldServers lists the servers by name, as clients before 1.0 want it.
-func (d *API) oldServers(ctx context.Context, q *request) (any, error) {
+func (h serverHandlers) oldServers(ctx context.Context, q *request) (any, error) {
 	list := map[string]wireServer{}
-	for s, err := range d.cfg.Servers.MCPServerList(ctx, q.who.Principal) {
+	for s, err := range h.servers.MCPServerList(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}
@@ -21,20 +21,20 @@ func (d *API) oldServers(ctx context.Context, q *request) (any, error) {
 }
 
 // oldPutServer adds a server and lists all.
-func (d *API) oldPutServer(ctx context.Context, q *request) (any, error) {
+func (h serverHandlers) oldPutServer(ctx context.Context, q *request) (any, error) {
 	var w wireServer
 	if err := q.lenient(&w); err != nil {
 		return nil, err
 	}
-	if _, err := d.putServer(ctx, q, w, false); err != nil {
+	if _, err := h.putServer(ctx, q, w, false); err != nil {
 		return nil, err
 	}
-	return d.oldList(ctx, q)
+	return h.oldList(ctx, q)
 }
 
 // oldList lists the servers as clients before 1.0 get them after a change.
-func (d *API) oldList(ctx context.Context, q *request) (any, error) {
-	all, err := d.oldServers(ctx, q)
+func (h serverHandlers) oldList(ctx context.Context, q *request) (any, error) {
+	all, err := h.oldServers(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -46,25 +46,25 @@ func (d *API) oldList(ctx context.Context, q *request) (any, error) {
 	return list, nil
 }
 
-func (d *API) oldUpdateServer(ctx context.Context, q *request) (any, error) {
+func (h serverHandlers) oldUpdateServer(ctx context.Context, q *request) (any, error) {
 	var w wireServer
 	if err := q.lenient(&w); err != nil {
 		return nil, err
 	}
 	w.Name = ""
-	return d.mergeServer(ctx, q, w, true)
+	return h.mergeServer(ctx, q, w, true)
 }
 
-func (d *API) oldDeleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	if _, err := d.deleteServer(ctx, q, s); err != nil {
+func (h serverHandlers) oldDeleteServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	if _, err := h.deleteServer(ctx, q, s); err != nil {
 		return nil, err
 	}
-	return d.oldList(ctx, q)
+	return h.oldList(ctx, q)
 }
 
 // oldServerTools lists the tools of a server as the server lists them.
-func (d *API) oldServerTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
-	list, err := d.toolsOf(ctx, q.who.Principal, s)
+func (h serverHandlers) oldServerTools(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
+	list, err := h.toolsOf(ctx, q.who.Principal, s)
 	if err != nil {
 		return nil, err
 	}
@@ -83,8 +83,8 @@ func (d *API) oldServerTools(ctx context.Context, q *request, s haft.MCPServer) 
 }
 
 // oldExecute calls a tool of a server by the server's name for it.
-func (d *API) oldExecute(ctx context.Context, q *request) (any, error) {
-	res, t, err := d.callServerTool(ctx, q)
+func (h serverHandlers) oldExecute(ctx context.Context, q *request) (any, error) {
+	res, t, err := h.callServerTool(ctx, q)
 	if err != nil {
 		return nil, err
 	}

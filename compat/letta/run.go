@@ -105,7 +105,7 @@ func problems(res *haft.Result, why string) []string {
 }
 
 // runTool runs a tool on behalf of an agent that has it.
-func (d *API) runTool(ctx context.Context, q *request) (any, error) {
+func (h agentHandlers) runTool(ctx context.Context, q *request) (any, error) {
 	var b struct {
 		Args json.RawMessage `json:"args"`
 	}
@@ -114,11 +114,11 @@ func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 			return nil, err
 		}
 	}
-	agent, err := d.pathAgent(ctx, q)
+	agent, err := h.pathAgent(ctx, q)
 	if err != nil {
 		return nil, err
 	}
-	p, err := q.who.As(ctx, d.service, string(agent.ID))
+	p, err := q.who.As(ctx, h.agents, string(agent.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (d *API) runTool(ctx context.Context, q *request) (any, error) {
 	if c.Turn == "" && len(agent.Rules) > 0 {
 		c.Turn = "letta_" + rand.Text() // each run is a turn of its own, unless its sender says otherwise
 	}
-	res, err := d.service.Call(ctx, c)
+	res, err := h.calls.Call(ctx, c)
 	if isNotFound(err) {
 		return nil, &httpError{http.StatusNotFound, "the tool was not found or is not attached to the agent"}
 	}
@@ -159,7 +159,14 @@ func toExecution(name string, res *haft.Result) execution {
 	return out
 }
 
-// sourceRun is what somebody wants to try.
+// sourceHandlers serve the routes that run or read a source that is not stored.
+type sourceHandlers struct {
+	calls  haft.Caller
+	tool   string  // [Config.SourceTool]
+	derive deriver // may be nil
+}
+
+// sourceRun is a source to run once.
 type sourceRun struct {
 	Source     string             `json:"source_code"`
 	Args       json.RawMessage    `json:"args"`
@@ -230,23 +237,23 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 }
 
 // runSource runs the function of a source that is not kept.
-func (d *API) runSource(ctx context.Context, q *request, b sourceRun) (any, error) {
-	if d.cfg.SourceTool == "" {
+func (h sourceHandlers) runSource(ctx context.Context, q *request, b sourceRun) (any, error) {
+	if h.tool == "" {
 		return nil, missing("tool that runs source which is not kept")
 	}
-	c, err := b.call(d.cfg.SourceTool)
+	c, err := b.call(h.tool)
 	if err != nil {
 		return nil, err
 	}
 	c.Principal, c.IdempotencyKey = q.who.Principal, q.Header.Get("Idempotency-Key")
-	res, err := d.service.Call(ctx, c)
+	res, err := h.calls.Call(ctx, c)
 	if err != nil {
 		return nil, err
 	}
 	if err := refusalOf(res); err != nil {
 		return nil, err
 	}
-	name := d.functionOf(ctx, b, res)
+	name := h.functionOf(ctx, b, res)
 	why := failureText(name, res)
 	one := oneReturn{Return: why, Status: "error", Call: "null", Stdout: lines(res.Stdout), Stderr: problems(res, why)}
 	if why == "" {
@@ -261,28 +268,28 @@ func (d *API) runSource(ctx context.Context, q *request, b sourceRun) (any, erro
 }
 
 // functionOf is what the function of a source is called, for the words of a failure.
-func (d *API) functionOf(ctx context.Context, b sourceRun, res *haft.Result) string {
+func (h sourceHandlers) functionOf(ctx context.Context, b sourceRun, res *haft.Result) string {
 	if b.Name != nil && haft.CheckToolName(*b.Name) == nil {
 		return *b.Name
 	}
-	if res.Status != haft.StatusSuccess && d.cfg.Derive != nil {
+	if res.Status != haft.StatusSuccess && h.derive != nil {
 		kind := haft.KindPython
 		if b.SourceType != nil {
 			kind = haft.Kind(*b.SourceType)
 		}
-		if sig, err := d.cfg.Derive(ctx, kind, b.Source); err == nil && sig.Name != "" {
+		if sig, err := h.derive(ctx, kind, b.Source); err == nil && sig.Name != "" {
 			return sig.Name
 		}
 	}
-	return d.cfg.SourceTool
+	return h.tool
 }
 
 // generateSchema reads the schema of a source.
-func (d *API) generateSchema(ctx context.Context, _ *request, b struct {
+func (h sourceHandlers) generateSchema(ctx context.Context, _ *request, b struct {
 	Code       string  `json:"code"`
 	SourceType *string `json:"source_type"`
 }) (any, error) {
-	if d.cfg.Derive == nil {
+	if h.derive == nil {
 		return nil, missing("reader of sources")
 	}
 	if strings.TrimSpace(b.Code) == "" {
@@ -295,7 +302,7 @@ func (d *API) generateSchema(ctx context.Context, _ *request, b struct {
 			return nil, err
 		}
 	}
-	sig, err := d.cfg.Derive(ctx, kind, b.Code)
+	sig, err := h.derive(ctx, kind, b.Code)
 	if err != nil {
 		if haft.CodeOf(err) == haft.CodeInvalid {
 			err = &haft.Error{Code: haft.CodeInvalid, Message: "Schema generation failed: " + haft.MessageOf(err),
@@ -307,6 +314,6 @@ func (d *API) generateSchema(ctx context.Context, _ *request, b struct {
 }
 
 // generateTool would have a model write a tool. There is none here.
-func (d *API) generateTool(context.Context, *request) (any, error) {
+func generateTool(context.Context, *request) (any, error) {
 	return nil, missing("model that writes tools")
 }

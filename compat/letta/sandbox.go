@@ -8,6 +8,9 @@ import (
 	"haft"
 )
 
+// sandboxHandlers serve the routes of sandbox configurations.
+type sandboxHandlers struct{ sandboxes haft.Sandboxes }
+
 // A wireConfig is a sandbox configuration as Letta knows it.
 type wireConfig struct {
 	ID      string         `json:"id"`
@@ -134,15 +137,15 @@ func configID(c haft.SandboxConfig) string { return digestID(sandboxWord, c.Org,
 var errNoConfig = notFound("there is no sandbox configuration with that id")
 
 // pathConfig is the configuration that the path names.
-func (d *API) pathConfig(ctx context.Context, q *request) (*haft.SandboxConfig, error) {
+func (h sandboxHandlers) pathConfig(ctx context.Context, q *request) (*haft.SandboxConfig, error) {
 	id := q.PathValue("config")
 	if _, _, err := readID(sandboxWord, "", id); err != nil {
 		return nil, err
 	}
-	if d.cfg.Sandboxes == nil {
+	if h.sandboxes == nil {
 		return nil, missing("sandbox configurations")
 	}
-	for c, err := range d.cfg.Sandboxes.SandboxConfigs(ctx, q.who.Principal) {
+	for c, err := range h.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
 		if err != nil || configID(c) == id {
 			return &c, err
 		}
@@ -157,33 +160,33 @@ type configBody struct {
 
 // createConfig adds a configuration, or changes the one of its type: there is one
 // for each.
-func (d *API) createConfig(ctx context.Context, q *request, b configBody) (any, error) {
+func (h sandboxHandlers) createConfig(ctx context.Context, q *request, b configBody) (any, error) {
 	if b.Config == nil {
 		return nil, unprocessable("body config: it is missing")
 	}
-	return d.putConfig(ctx, q, b.Config.typ(), b.Config)
+	return h.putConfig(ctx, q, b.Config.typ(), b.Config)
 }
 
 // localConfig is createConfig with the configuration itself as the body.
-func (d *API) localConfig(ctx context.Context, q *request, b wireSandbox) (any, error) {
-	return d.putConfig(ctx, q, haft.SandboxLocal, &b)
+func (h sandboxHandlers) localConfig(ctx context.Context, q *request, b wireSandbox) (any, error) {
+	return h.putConfig(ctx, q, haft.SandboxLocal, &b)
 }
 
 // defaultLocal and defaultE2B return the configuration of a type, which there is
 // from then on.
-func (d *API) defaultLocal(ctx context.Context, q *request) (any, error) {
-	return d.putConfig(ctx, q, haft.SandboxLocal, nil)
+func (h sandboxHandlers) defaultLocal(ctx context.Context, q *request) (any, error) {
+	return h.putConfig(ctx, q, haft.SandboxLocal, nil)
 }
 
-func (d *API) defaultE2B(ctx context.Context, q *request) (any, error) {
-	return d.putConfig(ctx, q, haft.SandboxE2B, nil)
+func (h sandboxHandlers) defaultE2B(ctx context.Context, q *request) (any, error) {
+	return h.putConfig(ctx, q, haft.SandboxE2B, nil)
 }
 
 // putConfig changes the configuration of a type, or makes one. Nil changes nothing
 // of one that there is.
-func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
+func (h sandboxHandlers) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
 	next := haft.SandboxConfig{Type: typ, If: haft.IfNone}
-	switch old, err := d.cfg.Sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
+	switch old, err := h.sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
 	case err == nil && w == nil:
 		return showConfig(*old), nil
 	case err == nil:
@@ -197,15 +200,15 @@ func (d *API) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w
 			return nil, err
 		}
 	}
-	stored, err := d.cfg.Sandboxes.PutSandboxConfig(ctx, q.who.Principal, next)
+	stored, err := h.sandboxes.PutSandboxConfig(ctx, q.who.Principal, next)
 	if err != nil {
 		return nil, err
 	}
 	return showConfig(*stored), nil
 }
 
-func (d *API) updateConfig(ctx context.Context, q *request, b configBody) (any, error) {
-	c, err := d.pathConfig(ctx, q)
+func (h sandboxHandlers) updateConfig(ctx context.Context, q *request, b configBody) (any, error) {
+	c, err := h.pathConfig(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -214,14 +217,14 @@ func (d *API) updateConfig(ctx context.Context, q *request, b configBody) (any, 
 	case b.Config.typed() && b.Config.typ() != c.Type:
 		return nil, invalid("Mismatched type for sandbox config update")
 	}
-	return d.putConfig(ctx, q, c.Type, b.Config)
+	return h.putConfig(ctx, q, c.Type, b.Config)
 }
 
-func (d *API) deleteConfig(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
-	return nothing{}, d.cfg.Sandboxes.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
+func (h sandboxHandlers) deleteConfig(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
+	return nothing{}, h.sandboxes.RemoveSandboxConfig(ctx, q.who.Principal, string(c.ID), "")
 }
 
-func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
+func (h sandboxHandlers) listConfigs(ctx context.Context, q *request) (any, error) {
 	query := q.URL.Query()
 	pg, err := paging(query, maxPage)
 	if err != nil {
@@ -234,7 +237,7 @@ func (d *API) listConfigs(ctx context.Context, q *request) (any, error) {
 		}
 	}
 	var all []item[wireConfig]
-	for c, err := range d.cfg.Sandboxes.SandboxConfigs(ctx, q.who.Principal) {
+	for c, err := range h.sandboxes.SandboxConfigs(ctx, q.who.Principal) {
 		if err != nil {
 			return nil, err
 		}

@@ -8,6 +8,12 @@ import (
 	"haft"
 )
 
+// toolHandlers serve the routes of tools.
+type toolHandlers struct {
+	tools  haft.Toolbox
+	derive deriver // may be nil
+}
+
 // A wireTool is a tool as Letta's clients know it.
 type wireTool struct {
 	ID               string          `json:"id"`
@@ -72,10 +78,10 @@ func typeOf(k haft.Kind) string {
 
 // toWire converts a tool. If it waits for its first review it has no version yet; then the
 // waiting version is shown.
-func (d *API) toWire(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
+func (h toolHandlers) toWire(ctx context.Context, p haft.Principal, t haft.Tool) wireTool {
 	state := ""
 	if t.Version.Number == 0 {
-		for v, err := range d.service.Versions(ctx, p, string(t.ID)) {
+		for v, err := range h.tools.Versions(ctx, p, string(t.ID)) {
 			if err == nil {
 				t.Version, state = v, string(v.Review.State)
 			}
@@ -166,13 +172,13 @@ func names(list []wirePackage, separator string) ([]string, error) {
 }
 
 // find returns the tool that a path or a list names by Letta's id.
-func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
+func (h toolHandlers) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool, error) {
 	ours, isMade, err := readID(toolWord, toolPrefix, id)
 	if err != nil {
 		return nil, err
 	}
 	if !isMade {
-		t, err := d.service.Tool(ctx, p, ours)
+		t, err := h.tools.Tool(ctx, p, ours)
 		if isNotFound(err) {
 			return nil, errNoTool
 		}
@@ -180,7 +186,7 @@ func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool
 	}
 	// Built-in tools have ids of another form, and so have those that were
 	// registered before ids were made to fit.
-	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
+	for t, err := range h.tools.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
 		if err != nil {
 			return nil, err
 		}
@@ -195,14 +201,14 @@ func (d *API) find(ctx context.Context, p haft.Principal, id string) (*haft.Tool
 var errNoTool = notFound("there is no tool with that id")
 
 // pathTool is the tool that the path names.
-func (d *API) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
-	return d.find(ctx, q.who.Principal, q.PathValue("tool"))
+func (h toolHandlers) pathTool(ctx context.Context, q *request) (*haft.Tool, error) {
+	return h.find(ctx, q.who.Principal, q.PathValue("tool"))
 }
 
-func (d *API) showTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
-	return d.toWire(ctx, q.who.Principal, t), nil
+func (h toolHandlers) showTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return h.toWire(ctx, q.who.Principal, t), nil
 }
 
-func (d *API) deleteTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
-	return nil, d.service.RemoveTool(ctx, q.who.Principal, string(t.ID), "")
+func (h toolHandlers) deleteTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
+	return nil, h.tools.RemoveTool(ctx, q.who.Principal, string(t.ID), "")
 }

@@ -58,13 +58,14 @@ func (f filter) fits(t haft.Tool) bool {
 }
 
 // wantedTools returns the tools that are wanted.
-func (d *API) wantedTools(ctx context.Context, p haft.Principal, query url.Values) ([]item[haft.ToolID], error) {
+func (h toolHandlers) wantedTools(ctx context.Context, p haft.Principal,
+	query url.Values) ([]item[haft.ToolID], error) {
 	f, err := filterOf(query)
 	if err != nil {
 		return nil, err
 	}
 	var all []item[haft.ToolID]
-	for t, err := range d.service.Tools(ctx, p, haft.ToolFilter{}) {
+	for t, err := range h.tools.Tools(ctx, p, haft.ToolFilter{}) {
 		if err != nil {
 			return nil, err
 		}
@@ -77,23 +78,24 @@ func (d *API) wantedTools(ctx context.Context, p haft.Principal, query url.Value
 
 func toolItem(t haft.Tool) item[haft.ToolID] { return item[haft.ToolID]{t.Created, string(t.ID), t.ID} }
 
-func (d *API) listTools(ctx context.Context, q *request) (any, error) {
+func (h toolHandlers) listTools(ctx context.Context, q *request) (any, error) {
 	query, p := q.URL.Query(), q.who.Principal
 	pg, err := paging(query, 50)
 	if err != nil {
 		return nil, err
 	}
-	all, err := d.wantedTools(ctx, p, query)
+	all, err := h.wantedTools(ctx, p, query)
 	if err != nil {
 		return nil, err
 	}
-	return d.pageOf(ctx, p, pg, all)
+	return h.pageOf(ctx, p, pg, all)
 }
 
 // pageOf shows the tools of a page.
-func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []item[haft.ToolID]) ([]wireTool, error) {
+func (h toolHandlers) pageOf(ctx context.Context, p haft.Principal, pg page,
+	all []item[haft.ToolID]) ([]wireTool, error) {
 	part, err := cut(pg, all, func(id string) (item[haft.ToolID], error) {
-		t, err := d.find(ctx, p, id)
+		t, err := h.find(ctx, p, id)
 		if err != nil {
 			return item[haft.ToolID]{}, err
 		}
@@ -104,20 +106,20 @@ func (d *API) pageOf(ctx context.Context, p haft.Principal, pg page, all []item[
 	}
 	tools := make([]wireTool, 0, len(part))
 	for _, id := range part {
-		t, err := d.service.Tool(ctx, p, string(id))
+		t, err := h.tools.Tool(ctx, p, string(id))
 		if isNotFound(err) {
 			continue // since it was listed
 		}
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, d.toWire(ctx, p, *t))
+		tools = append(tools, h.toWire(ctx, p, *t))
 	}
 	return tools, nil
 }
 
-func (d *API) countTools(ctx context.Context, q *request) (any, error) {
-	all, err := d.wantedTools(ctx, q.who.Principal, q.URL.Query())
+func (h toolHandlers) countTools(ctx context.Context, q *request) (any, error) {
+	all, err := h.wantedTools(ctx, q.who.Principal, q.URL.Query())
 	if err != nil {
 		return nil, err
 	}
@@ -126,13 +128,13 @@ func (d *API) countTools(ctx context.Context, q *request) (any, error) {
 
 // baseTools lists the tools that come with the server: they are there for everybody
 // and need not be added.
-func (d *API) baseTools(ctx context.Context, q *request) (any, error) {
+func (h toolHandlers) baseTools(ctx context.Context, q *request) (any, error) {
 	tools := []wireTool{}
-	for t, err := range d.service.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
+	for t, err := range h.tools.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
 		if err != nil {
 			return nil, err
 		}
-		tools = append(tools, d.toWire(ctx, q.who.Principal, t))
+		tools = append(tools, h.toWire(ctx, q.who.Principal, t))
 	}
 	return tools, nil
 }
@@ -157,7 +159,7 @@ type found struct {
 
 // searchTools finds tools by their words, whatever mode is asked for: nothing is
 // embedded here.
-func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, error) {
+func (h toolHandlers) searchTools(ctx context.Context, q *request, b searching) (any, error) {
 	if b.Mode != nil && !slices.Contains([]string{"vector", "fts", "hybrid"}, *b.Mode) {
 		return nil, unprocessable("body search_mode: expected vector, fts or hybrid")
 	}
@@ -175,7 +177,7 @@ func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, er
 		f.Search, f.Limit = *b.Query, maxPage
 	}
 	all := []found{}
-	for t, err := range d.service.Tools(ctx, q.who.Principal, f) {
+	for t, err := range h.tools.Tools(ctx, q.who.Principal, f) {
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +187,7 @@ func (d *API) searchTools(ctx context.Context, q *request, b searching) (any, er
 		}
 		rank := len(all) + 1
 		// As Letta scores one list of ranks: reciprocal rank fusion.
-		all = append(all, found{Tool: d.toWire(ctx, q.who.Principal, t), Words: &rank, Score: 1 / float64(60+rank)})
+		all = append(all, found{Tool: h.toWire(ctx, q.who.Principal, t), Words: &rank, Score: 1 / float64(60+rank)})
 		if len(all) == limit {
 			break
 		}

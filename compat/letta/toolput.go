@@ -141,7 +141,7 @@ var errMismatch = invalid("the tool's name does not match the name in the JSON s
 
 // createTool adds a tool, or a version to the one of that name: Letta does so for
 // POST and for PUT.
-func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, error) {
+func (h toolHandlers) createTool(ctx context.Context, q *request, b toolCreate) (any, error) {
 	if strings.TrimSpace(b.Source) == "" {
 		return nil, unprocessable("body source_code: it is missing")
 	}
@@ -149,23 +149,23 @@ func (d *API) createTool(ctx context.Context, q *request, b toolCreate) (any, er
 	if err := b.fill(&draft); err != nil {
 		return nil, err
 	}
-	if err := d.inherit(ctx, q, &draft, b); err != nil {
+	if err := h.inherit(ctx, q, &draft, b); err != nil {
 		return nil, err
 	}
 	if len(b.Tags) > 0 {
 		draft.Tags = b.Tags // none keeps those that are there, as in Letta
 	}
-	change, err := d.service.PutTool(ctx, q.who.Principal, draft)
+	change, err := h.tools.PutTool(ctx, q.who.Principal, draft)
 	if err != nil {
 		return nil, err
 	}
-	return d.changed(ctx, q, change), nil
+	return h.changed(ctx, q, change), nil
 }
 
 // changed shows a tool that was written, with the warnings: above all which controls it no
 // longer has.
-func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
-	w := d.toWire(ctx, q.who.Principal, c.Tool)
+func (h toolHandlers) changed(ctx context.Context, q *request, c *haft.Change) wireTool {
+	w := h.toWire(ctx, q.who.Principal, c.Tool)
 	if own, ok := w.Metadata["haft"].(map[string]any); ok && len(c.Warnings) > 0 {
 		own["warnings"] = c.Warnings
 	}
@@ -175,10 +175,10 @@ func (d *API) changed(ctx context.Context, q *request, c *haft.Change) wireTool 
 // inherit takes over from the existing tool what a request does not name, such as that a
 // person has to approve, or cannot say, such as the hosts that a tool may reach. Only this
 // method decides what an upsert keeps.
-func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
+func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
 	name := draft.Name
-	if name == "" && d.cfg.Derive != nil {
-		sig, err := d.cfg.Derive(ctx, draft.Kind, draft.Source)
+	if name == "" && h.derive != nil {
+		sig, err := h.derive(ctx, draft.Kind, draft.Source)
 		if err != nil {
 			return nil //nolint:nilerr // the registry says better what is wrong
 		}
@@ -187,14 +187,14 @@ func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b tool
 	if haft.CheckToolName(name) != nil {
 		return nil
 	}
-	t, err := d.service.Tool(ctx, q.who.Principal, name)
+	t, err := h.tools.Tool(ctx, q.who.Principal, name)
 	if isNotFound(err) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	v, err := d.newest(ctx, q, *t)
+	v, err := h.newest(ctx, q, *t)
 	if err != nil {
 		return err
 	}
@@ -217,11 +217,11 @@ func (d *API) inherit(ctx context.Context, q *request, draft *haft.Draft, b tool
 
 // newest is the version of a tool that the next one follows: the current one, or the
 // newest of a tool that waits for its first review.
-func (d *API) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version, error) {
+func (h toolHandlers) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version, error) {
 	if t.Version.Number != 0 {
 		return t.Version, nil
 	}
-	for v, err := range d.service.Versions(ctx, q.who.Principal, string(t.ID)) {
+	for v, err := range h.tools.Versions(ctx, q.who.Principal, string(t.ID)) {
 		return v, err
 	}
 	return t.Version, nil
@@ -229,12 +229,12 @@ func (d *API) newest(ctx context.Context, q *request, t haft.Tool) (haft.Version
 
 // updateTool changes a tool. Unlike Letta it reads the schema again from a source
 // that has changed, unless one is given.
-func (d *API) updateTool(ctx context.Context, q *request) (any, error) {
+func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 	var b toolUpdate
 	if err := q.lenient(&b); err != nil {
 		return nil, err
 	}
-	t, err := d.pathTool(ctx, q)
+	t, err := h.pathTool(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -242,29 +242,29 @@ func (d *API) updateTool(ctx context.Context, q *request) (any, error) {
 		return nil, &haft.Error{Code: haft.CodeDenied,
 			Message: "the tool is not one that was registered with its source, and cannot be changed"}
 	}
-	if err := d.checkMetadata(b.Metadata, *t); err != nil {
+	if err := checkMetadata(b.Metadata, *t); err != nil {
 		return nil, err
 	}
-	draft, err := d.redraft(ctx, q, *t, b)
+	draft, err := h.redraft(ctx, q, *t, b)
 	if err != nil {
 		return nil, err
 	}
-	change, err := d.service.PutTool(ctx, q.who.Principal, *draft)
+	change, err := h.tools.PutTool(ctx, q.who.Principal, *draft)
 	if err != nil {
 		return nil, err
 	}
 	if b.Tags != nil && !slices.Equal(change.Tool.Tags, *b.Tags) {
-		if _, err := d.service.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags}); err != nil {
+		if _, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags}); err != nil {
 			return nil, err
 		}
 		change.Tool.Tags = *b.Tags
 	}
-	return d.changed(ctx, q, change), nil
+	return h.changed(ctx, q, change), nil
 }
 
 // redraft makes a draft of a tool and what is to change.
-func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
-	v, err := d.newest(ctx, q, t)
+func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
+	v, err := h.newest(ctx, q, t)
 	if err != nil {
 		return nil, err
 	}
@@ -306,7 +306,7 @@ func (d *API) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate
 
 // checkMetadata refuses metadata that would be lost. What the API said itself may
 // be sent back.
-func (d *API) checkMetadata(raw json.RawMessage, t haft.Tool) error {
+func checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	if !isSet(raw) {
 		return nil
 	}

@@ -8,6 +8,12 @@ import (
 	"haft"
 )
 
+// variableHandlers serve the routes of variables of sandbox configurations.
+type variableHandlers struct {
+	variables Variables
+	sandboxes sandboxHandlers
+}
+
 // A Variable is one that is stored for all calls of an organisation. Its value is
 // not among what can be known of it.
 type Variable struct {
@@ -54,24 +60,25 @@ type variableBody struct {
 
 // createVariable stores a variable. It is the organisation's, whichever of its
 // configurations the path names.
-func (d *API) createVariable(ctx context.Context, q *request, b variableBody) (any, error) {
+func (h variableHandlers) createVariable(ctx context.Context, q *request, b variableBody) (any, error) {
 	if b.Key == nil || b.Value == nil {
 		return nil, unprocessable("body key, value: one of them is missing")
 	}
-	c, err := d.pathConfig(ctx, q)
+	c, err := h.sandboxes.pathConfig(ctx, q)
 	if err != nil {
 		return nil, err
 	}
 	id := configID(*c)
-	return d.putVariable(ctx, q, *b.Key, *b.Value, &id)
+	return h.putVariable(ctx, q, *b.Key, *b.Value, &id)
 }
 
 // putVariable stores a variable and shows it.
-func (d *API) putVariable(ctx context.Context, q *request, name, value string, config *string) (any, error) {
-	if err := d.cfg.Variables.PutVariable(ctx, q.who.Principal, name, value); err != nil {
+func (h variableHandlers) putVariable(ctx context.Context, q *request, name, value string,
+	config *string) (any, error) {
+	if err := h.variables.PutVariable(ctx, q.who.Principal, name, value); err != nil {
 		return nil, err
 	}
-	all, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
+	all, err := h.variables.Variables(ctx, q.who.Principal)
 	if err != nil {
 		return nil, err
 	}
@@ -82,12 +89,12 @@ func (d *API) putVariable(ctx context.Context, q *request, name, value string, c
 	return showVariable(q.who.Principal.Org, config, v), nil
 }
 
-func (d *API) listVariables(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
+func (h variableHandlers) listVariables(ctx context.Context, q *request, c haft.SandboxConfig) (any, error) {
 	pg, err := paging(q.URL.Query(), maxPage)
 	if err != nil {
 		return nil, err
 	}
-	list, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
+	list, err := h.variables.Variables(ctx, q.who.Principal)
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +111,12 @@ func (d *API) listVariables(ctx context.Context, q *request, c haft.SandboxConfi
 var errNoVariable = notFound("there is no variable with that id")
 
 // pathVariable is the variable that the path names.
-func (d *API) pathVariable(ctx context.Context, q *request) (*Variable, error) {
+func (h variableHandlers) pathVariable(ctx context.Context, q *request) (*Variable, error) {
 	id := q.PathValue("variable")
 	if _, _, err := readID(variableWord, "", id); err != nil {
 		return nil, err
 	}
-	all, err := d.cfg.Variables.Variables(ctx, q.who.Principal)
+	all, err := h.variables.Variables(ctx, q.who.Principal)
 	if err != nil {
 		return nil, err
 	}
@@ -121,8 +128,8 @@ func (d *API) pathVariable(ctx context.Context, q *request) (*Variable, error) {
 	return nil, errNoVariable
 }
 
-func (d *API) updateVariable(ctx context.Context, q *request, b variableBody) (any, error) {
-	v, err := d.pathVariable(ctx, q)
+func (h variableHandlers) updateVariable(ctx context.Context, q *request, b variableBody) (any, error) {
+	v, err := h.pathVariable(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -131,9 +138,9 @@ func (d *API) updateVariable(ctx context.Context, q *request, b variableBody) (a
 	case b.Value == nil:
 		return nil, unprocessable("body value: it is missing")
 	}
-	return d.putVariable(ctx, q, v.Name, *b.Value, nil)
+	return h.putVariable(ctx, q, v.Name, *b.Value, nil)
 }
 
-func (d *API) deleteVariable(ctx context.Context, q *request, v Variable) (any, error) {
-	return nothing{}, d.cfg.Variables.RemoveVariable(ctx, q.who.Principal, v.Name)
+func (h variableHandlers) deleteVariable(ctx context.Context, q *request, v Variable) (any, error) {
+	return nothing{}, h.variables.RemoveVariable(ctx, q.who.Principal, v.Name)
 }
