@@ -1,42 +1,35 @@
 package letta
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"unicode"
+
+	"haft/internal/jsontree"
 )
 
+// maxDepth bounds how deep a value may be nested to be written as Python.
+const maxDepth = 1000
+
 // pythonText writes a value as Python's str does: Letta returns that text for what a tool
-// returned. Text that is not JSON is returned unchanged.
+// returned. Text that is not JSON, or nested too deep, is returned unchanged.
 func pythonText(raw json.RawMessage) string {
-	d := json.NewDecoder(bytes.NewReader(raw))
-	d.UseNumber()
-	t, err := d.Token()
+	v, err := jsontree.Decode(raw, jsontree.Limits{Bytes: len(raw), Depth: maxDepth, AnyNumber: true})
 	if err != nil {
 		return string(raw)
 	}
-	if s, ok := t.(string); ok {
+	if s, ok := v.(string); ok {
 		return s
 	}
 	var b strings.Builder
-	if err := writePython(&b, d, t, maxDepth); err != nil {
-		return string(raw)
-	}
+	writePython(&b, v)
 	return b.String()
 }
 
-// maxDepth bounds how deep a value is written: one that nobody reads stays JSON.
-const maxDepth = 1000
-
-// errDeep says that a value is deeper.
-var errDeep = errors.New("the value is too deep")
-
-// writePython writes the value that begins with t.
-func writePython(b *strings.Builder, d *json.Decoder, t json.Token, depth int) error {
-	switch v := t.(type) {
+// writePython writes a value as Python's repr does.
+func writePython(b *strings.Builder, v any) {
+	switch v := v.(type) {
 	case nil:
 		b.WriteString("None")
 	case bool:
@@ -49,44 +42,27 @@ func writePython(b *strings.Builder, d *json.Decoder, t json.Token, depth int) e
 		b.WriteString(v.String())
 	case string:
 		writeRepr(b, v)
-	case json.Delim:
-		return writeContainer(b, d, v, depth-1)
-	}
-	return nil
-}
-
-// writeContainer writes a list or a dict, whose beginning was read.
-func writeContainer(b *strings.Builder, d *json.Decoder, open json.Delim, depth int) error {
-	if depth < 0 {
-		return errDeep
-	}
-	b.WriteString(open.String())
-	for n := 0; d.More(); n++ {
-		if n > 0 {
-			b.WriteString(", ")
+	case []any:
+		b.WriteByte('[')
+		for i, e := range v {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			writePython(b, e)
 		}
-		for part := range 2 {
-			if part == 1 {
-				if open == '[' {
-					break
-				}
-				b.WriteString(": ")
+		b.WriteByte(']')
+	case *jsontree.Object:
+		b.WriteByte('{')
+		for i, key := range v.Keys() {
+			if i > 0 {
+				b.WriteString(", ")
 			}
-			t, err := d.Token()
-			if err != nil {
-				return err
-			}
-			if err := writePython(b, d, t, depth); err != nil {
-				return err
-			}
+			writeRepr(b, key)
+			b.WriteString(": ")
+			writePython(b, v.Value(key))
 		}
+		b.WriteByte('}')
 	}
-	end, err := d.Token()
-	if err != nil {
-		return err
-	}
-	b.WriteString(end.(json.Delim).String())
-	return nil
 }
 
 // writeRepr writes a text as Python's repr does: in single quotes, unless only

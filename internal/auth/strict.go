@@ -1,14 +1,11 @@
 package auth
 
 import (
-	"bytes"
 	"encoding/base64"
 	"errors"
-	"io"
 	"strings"
-	"unicode/utf8"
 
-	"github.com/go-jose/go-jose/v4/json"
+	"haft/internal/jsontree"
 )
 
 // maxDepth is how deep JSON of issuers and tokens is nested.
@@ -16,48 +13,16 @@ const maxDepth = 16
 
 var errJSON = errors.New("not one JSON object that can be read in one way only")
 
-// strictObject reads one JSON object of which every reader would make the same.
-// Names come once, at every depth: of {"sub":"a","sub":"b"} some take the first
-// and some the last. The decoder of go-jose sees to that, and tells names apart by
-// case. Text is UTF-8 and nothing follows the object. Numbers are json.Number. Errors
-// of the decoder quote what they read, and so are not handed on.
+// strictObject reads one JSON object that every reader understands in the same way: names
+// come once at every depth (of {"sub":"a","sub":"b"} some readers take the first and some the
+// last), text is UTF-8, and nothing follows the object. The depth is bounded because nobody has
+// signed the text yet. Errors of the decoder are not returned.
 func strictObject(raw []byte) (map[string]any, error) {
-	if tooDeep(raw) {
+	v, err := jsontree.Decode(raw, jsontree.Limits{Bytes: len(raw), Depth: maxDepth, AnyNumber: true})
+	if _, ok := v.(*jsontree.Object); err != nil || !ok {
 		return nil, errJSON
 	}
-	var object map[string]any
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	if err := dec.Decode(&object); err != nil || object == nil || !utf8.Valid(raw) {
-		return nil, errJSON
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errJSON
-	}
-	return object, nil
-}
-
-// tooDeep reports whether arrays and objects are nested deeper than maxDepth. It looks
-// at the text, because the decoder goes down thousands of levels, and so takes a
-// megabyte of stack for a token that nobody has signed.
-func tooDeep(raw []byte) bool {
-	depth, quoted := 0, false
-	for i := 0; i < len(raw); i++ {
-		switch b := raw[i]; {
-		case quoted && b == '\\':
-			i++
-		case b == '"':
-			quoted = !quoted
-		case quoted:
-		case b == '[' || b == '{':
-			if depth++; depth > maxDepth {
-				return true
-			}
-		case b == ']' || b == '}':
-			depth--
-		}
-	}
-	return false
+	return jsontree.Plain(v).(map[string]any), nil
 }
 
 // decode64 reads base64url in its one canonical form, unlike go-jose. The decoder
