@@ -329,7 +329,7 @@ func TestService_binds_by_name(t *testing.T) {
 }
 
 // A secret that can get nowhere says so, and is not given out because of it.
-func TestService_tells_of_bound_secrets_that_get_nowhere(t *testing.T) {
+func TestService_reports_bound_secrets_that_get_nowhere(t *testing.T) {
 	m := openMarket(t, nil, app.ServiceConfig{})
 	m.bind("", "API_KEY", brokered, secret.Binding{Header: "X-Key"})
 	for _, network := range [][]string{nil, m.hosts("other.example")} {

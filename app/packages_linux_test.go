@@ -201,9 +201,9 @@ func TestPackages_missing_module_is_added_by_policy(t *testing.T) {
 version: 1
 roles: {admin: ["tool:*"]}
 `
-	tells := wheels(t, text)
-	putTool(t, tells, "load", "import serial", "return serial.safe_load('x')")
-	res, err := tells.Call(t.Context(), haft.Call{Tool: "load", Principal: root()})
+	hinted := wheels(t, text)
+	putTool(t, hinted, "load", "import serial", "return serial.safe_load('x')")
+	res, err := hinted.Call(t.Context(), haft.Call{Tool: "load", Principal: root()})
 	if err != nil || res.Error == nil || !strings.HasSuffix(res.Error.Message,
 		"add the requirement pyserial to the tool") {
 		t.Fatalf("told: %+v, %v", res, err)

@@ -356,10 +356,10 @@ func TestRevoked_ends_what_goes_on(t *testing.T) {
 		for use, begin := range uses() {
 			t.Run(change+"/"+use, func(t *testing.T) {
 				h := r.issue(t, c.agent)
-				told := begin(t, r, h)
+				answer := begin(t, r, h)
 				c.do(t, r, h)
-				if said := told(); !strings.Contains(said, c.why) {
-					t.Errorf("the holder was told %q, want %q", said, c.why)
+				if said := answer(); !strings.Contains(said, c.why) {
+					t.Errorf("the holder got %q, want %q", said, c.why)
 				}
 				if n := r.Running(); n > 0 {
 					deadline := time.After(bound)

@@ -122,9 +122,9 @@ func rank(e policy.Effect) int {
 	return slices.Index([]policy.Effect{policy.Deny, policy.NeedsApproval, policy.Allow}, e)
 }
 
-// checkLaws holds one random policy and request against everything that the
+// checkProperties holds one random policy and request against everything that the
 // package promises of all of them.
-func checkLaws(t testing.TB, d *draw) {
+func checkProperties(t testing.TB, d *draw) {
 	rules, req := d.rules(), d.request()
 	base := compile(t, rules).Decide(req)
 	say := func(format string, args ...any) {
@@ -232,10 +232,10 @@ func checkCompose(t testing.TB, d *draw, say func(string, ...any), rules []strin
 	}
 }
 
-func TestLaws(t *testing.T) {
+func TestProperties(t *testing.T) {
 	effects := map[policy.Effect]int{}
 	for i := range uint64(300) {
-		checkLaws(t, newDraw(i, 1))
+		checkProperties(t, newDraw(i, 1))
 		d := newDraw(i, 1)
 		effects[compile(t, d.rules()).Decide(d.request()).Effect]++
 		if t.Failed() {
@@ -253,5 +253,5 @@ func FuzzDecide(f *testing.F) {
 	for i := range uint64(20) {
 		f.Add(i, i*7)
 	}
-	f.Fuzz(func(t *testing.T, a, b uint64) { checkLaws(t, newDraw(a, b)) })
+	f.Fuzz(func(t *testing.T, a, b uint64) { checkProperties(t, newDraw(a, b)) })
 }

@@ -122,10 +122,10 @@ func TestCompile_review_errors(t *testing.T) {
 	}
 }
 
-// TestReview_laws: adding a rule that does not ignore, lowering a bound, adding a
+// TestReview_properties: adding a rule that does not ignore, lowering a bound, adding a
 // finding or a document never demands less; the order of rules and findings does
 // not matter; and no verdict demands anything that no finding does.
-func TestReview_laws(t *testing.T) {
+func TestReview_properties(t *testing.T) {
 	for seed := range uint64(2000) {
 		d := newDraw(seed, 3)
 		ruleOf := func(actions ...string) string {

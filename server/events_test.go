@@ -307,7 +307,7 @@ func TestEvents_heartbeats_carry_a_cursor(t *testing.T) {
 	}
 }
 
-func TestEvents_a_cursor_of_another_life_is_told(t *testing.T) {
+func TestEvents_a_cursor_of_another_database_is_refused(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world, open func(context.Context, string, string) stream) {
 		s := open(within(t), user, "?after="+strconv.FormatInt(1<<62, 10))
 		defer s.close()
@@ -335,13 +335,13 @@ func TestEvents_end_with_the_server(t *testing.T) {
 		defer s.close()
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		told := make(chan error, 1)
-		go func() { _, err := s.next(); told <- err }()
+		received := make(chan error, 1)
+		go func() { _, err := s.next(); received <- err }()
 		if err := w.server.Shutdown(ctx); err != nil {
 			t.Errorf("Shutdown: %v", err)
 		}
-		if e, ok := errors.AsType[ending](<-told); !ok || e.Code != haft.CodeUnavailable {
-			t.Errorf("the reader was told %v", e)
+		if e, ok := errors.AsType[ending](<-received); !ok || e.Code != haft.CodeUnavailable {
+			t.Errorf("the reader got %v", e)
 		}
 		if a := w.ask(user, "GET", "/v1/events", ""); a.status != 503 {
 			t.Errorf("a new stream: %d %s", a.status, a.body)
@@ -376,7 +376,7 @@ func (f flood) Watch(ctx context.Context, p haft.Principal, _ haft.EventFilter, 
 	}
 }
 
-func TestEvents_a_slow_reader_is_told_and_dropped(t *testing.T) {
+func TestEvents_a_slow_reader_gets_an_error_and_is_dropped(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world, open func(context.Context, string, string) stream) {
 		stopped := make(chan struct{})
 		s, err := server.New(flood{w.engine, stopped}, people{}, server.Config{})

@@ -267,7 +267,7 @@ func (b broken) Tool(context.Context, haft.Principal, string) (*haft.Tool, error
 	return nil, errBroken
 }
 
-func TestFaults_are_logged_and_not_told(t *testing.T) {
+func TestFaults_are_logged_and_not_shown(t *testing.T) {
 	for _, panics := range []bool{false, true} {
 		log := &buffer{}
 		s, err := server.New(broken{nil, panics}, people{}, server.Config{Logger: logger(log)})

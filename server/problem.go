@@ -137,15 +137,15 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 		h[k] = values
 	}
 	h.Set("Content-Type", problemType)
-	told := *p
-	told.Request = id
+	sent := *p
+	sent.Request = id
 	// net/http reads what is left of a body before it answers, and would wait for
 	// one that never comes. A recorder in a test has no deadlines, which may be.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 	w.WriteHeader(p.Status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false) // as the library's answers are
-	_ = e.Encode(&told)    // a client that is gone cannot be told
+	_ = e.Encode(&sent)    // fails if the client is gone
 }
 
 // ownErrors replaces the errors of the library, which repeat what was sent.
@@ -163,9 +163,9 @@ func ownErrors(ctx huma.Context, _ string, v any) (any, error) {
 	default:
 		return v, nil
 	}
-	told := *v.(*Problem)
-	told.Request = requestID(ctx.Context())
-	return &told, nil
+	sent := *v.(*Problem)
+	sent.Request = requestID(ctx.Context())
+	return &sent, nil
 }
 
 // details say what the library found, in our words.

@@ -37,7 +37,7 @@ type soak struct {
 	orgs   int
 	calls  int // of each organisation
 
-	events, cuts, told atomic.Int64
+	events, cuts, slow atomic.Int64
 }
 
 // knob reads a size from the environment.
@@ -137,7 +137,7 @@ func (r *reader) drain(s *socket) error {
 			if end.Code != haft.CodeUnavailable {
 				return fmt.Errorf("told after %d: %w", r.last, end)
 			}
-			r.s.told.Add(1)
+			r.s.slow.Add(1)
 			return nil
 		}
 		if err != nil && !r.line.cut.Load() && !r.lazy {
@@ -303,7 +303,7 @@ func TestEvents_soak(t *testing.T) {
 	all.Wait()
 	t.Logf("%d readers of %d organisations got %d events of %d calls over %d cuts, told %d times that they are "+
 		"slow, in %v",
-		len(good), s.orgs, s.events.Load(), s.orgs*s.calls, s.cuts.Load(), s.told.Load(), time.Since(begin))
+		len(good), s.orgs, s.events.Load(), s.orgs*s.calls, s.cuts.Load(), s.slow.Load(), time.Since(begin))
 
 	// Now those that slept wake up: what they got is what they can have, and they
 	// come back for the rest.
@@ -320,7 +320,7 @@ func TestEvents_soak(t *testing.T) {
 		t.Errorf("%d events waited for one that did not read", len(stalled[0].cursors))
 	}
 	t.Logf("with the %d that did not read: %d events, %d cuts, told %d times, in %v", len(stalled), s.events.Load(),
-		s.cuts.Load(), s.told.Load(), time.Since(begin))
+		s.cuts.Load(), s.slow.Load(), time.Since(begin))
 	for org := range s.orgs {
 		want := s.kept(t, soakOrg(org))
 		for _, r := range append(slices.Clone(good), stalled...) {

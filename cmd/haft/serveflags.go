@@ -193,12 +193,12 @@ const sameSignal = 500 * time.Millisecond
 func (s *serveFlags) stop(ctx context.Context, log *slog.Logger, sys *app.Server, again chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	told := time.Now()
+	stopping := time.Now()
 	go func() {
 		for {
 			select {
 			case <-again:
-				if time.Since(told) < sameSignal {
+				if time.Since(stopping) < sameSignal {
 					continue
 				}
 				log.Warn("told to stop again: calls in flight are ended now; the next signal kills the server")

@@ -142,10 +142,10 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 			if err := json.Unmarshal([]byte(a.body), &shown); err != nil {
 				t.Fatal(err)
 			}
-			told := strings.Join(shown.Metadata.Haft.Warnings, "\n")
-			if tt.warns != "" && !strings.Contains(told, tt.warns) ||
-				tt.warns == "" && strings.Contains(told, "weaker") {
-				t.Errorf("the answer warns of %q, want %q", told, tt.warns)
+			warned := strings.Join(shown.Metadata.Haft.Warnings, "\n")
+			if tt.warns != "" && !strings.Contains(warned, tt.warns) ||
+				tt.warns == "" && strings.Contains(warned, "weaker") {
+				t.Errorf("the answer warns of %q, want %q", warned, tt.warns)
 			}
 		})
 	}

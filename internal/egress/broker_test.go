@@ -358,7 +358,7 @@ func TestBroker_lets_rules_look_inside_TLS(t *testing.T) {
 	}
 }
 
-func TestBroker_inspects_all_if_told_to(t *testing.T) {
+func TestBroker_inspects_all_if_configured(t *testing.T) {
 	b, err := egress.NewBroker(egress.BrokerConfig{})
 	if err != nil {
 		t.Fatal(err)

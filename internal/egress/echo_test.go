@@ -390,16 +390,16 @@ func unpack(b []byte) []byte {
 }
 
 func TestBroker_knows_a_secret_in_answers_that_began_earlier(t *testing.T) {
-	told := make(chan string, 1)
+	sent := make(chan string, 1)
 	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/tell" {
-			told <- r.Header.Get("X-Key")
+			sent <- r.Header.Get("X-Key")
 			return
 		}
 		_, _ = io.WriteString(w, "listening\n")
 		_ = http.NewResponseController(w).Flush()
 		select {
-		case key := <-told:
+		case key := <-sent:
 			_, _ = io.WriteString(w, "got "+key+"\n")
 		case <-r.Context().Done():
 		}

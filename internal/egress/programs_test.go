@@ -110,9 +110,9 @@ func TestPrograms(t *testing.T) {
 				if err == nil || strings.Contains(out, "welcome") {
 					t.Errorf("%s: went through\n%s", u, out)
 				}
-				told := strings.Contains(out, "network: [") || strings.Contains(out, "403") ||
+				explained := strings.Contains(out, "network: [") || strings.Contains(out, "403") ||
 					strings.Contains(p.name, "socks")
-				if !told {
+				if !explained {
 					t.Errorf("%s: the program was not told why:\n%s", u, out)
 				}
 			}

@@ -48,7 +48,7 @@ func pipeClient(t *testing.T, p *egress.Proxy, roots *x509.CertPool) *http.Clien
 
 // However a stream is cut, the same comes out, the value in
 // no form that was put in is in it, and what is not the value is as it was.
-func TestScrub_law(t *testing.T) {
+func TestScrub_property(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		value := rapid.StringMatching(`[a-z0-9/+=]{8,24}`).Draw(t, "value")
 		placeholder := secret.Placeholder(value + "0123456789")

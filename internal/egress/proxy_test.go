@@ -70,7 +70,7 @@ func TestProxy_HTTP(t *testing.T) {
 	}
 }
 
-func TestProxy_tells_the_program_in_JSON_if_it_likes(t *testing.T) {
+func TestProxy_answers_in_JSON_if_the_program_accepts_it(t *testing.T) {
 	w := open(t, egress.ProxyConfig{}, nil, nil)
 	resp, body := w.raw("GET http://other.example:8080/ HTTP/1.1\r\nHost: other.example:8080\r\nAccept: " +
 		"application/json\r\n\r\n")

@@ -231,7 +231,7 @@ var (
 
 // Rules add up. What a list allows is what its rules allow one by one,
 // so a further rule never allows less, and nothing is allowed that none names.
-func TestRules_law(t *testing.T) {
+func TestRules_property(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := rapid.SliceOfN(genRule, 0, 6).Draw(t, "rules")
 		d := genDest.Draw(t, "dest")

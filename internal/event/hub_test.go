@@ -50,8 +50,8 @@ func made(t testing.TB, call string, typ haft.EventType) haft.Event {
 	return e
 }
 
-// tell publishes events of calls.
-func tell(t testing.TB, h *event.Hub, calls ...string) {
+// publish publishes events of calls.
+func publish(t testing.TB, h *event.Hub, calls ...string) {
 	t.Helper()
 	for _, call := range calls {
 		if _, err := h.Publish(t.Context(), made(t, call, haft.EventProgress)); err != nil {
@@ -109,7 +109,7 @@ func TestHub_Watch(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := begin(t, event.Config{})
-			tell(t, h, published...)
+			publish(t, h, published...)
 			got := read(h.Watch(t.Context(), tt.filter, tt.after), tt.n)
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("Watch(%+v, %d) (-want +got):\n%s", tt.filter, tt.after, diff)
@@ -124,7 +124,7 @@ func TestHub_Watch(t *testing.T) {
 func TestHub_Watch_another_tool_and_another_call_of_another_organisation_stay_away(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, event.Config{})
-		tell(t, h, "a/ann/x/1", "b/bob/y/2")
+		publish(t, h, "a/ann/x/1", "b/bob/y/2")
 		for _, f := range []event.Filter{{Org: "a", Tool: "sub"}, {Org: "a", Call: "b/bob/y/2"}, {Org: "c"}} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			for e, err := range h.Watch(ctx, f, 0) {
@@ -138,7 +138,7 @@ func TestHub_Watch_another_tool_and_another_call_of_another_organisation_stay_aw
 func TestHub_Watch_only_what_is_to_come(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := begin(t, event.Config{})
-		tell(t, h, "a/ann/x/1")
+		publish(t, h, "a/ann/x/1")
 		var got []string
 		done := make(chan struct{})
 		go func() {
@@ -146,7 +146,7 @@ func TestHub_Watch_only_what_is_to_come(t *testing.T) {
 			got = read(h.Watch(t.Context(), event.Filter{Org: "a"}, -1), 2)
 		}()
 		synctest.Wait()
-		tell(t, h, "a/ann/x/1", "a/ann/x/1")
+		publish(t, h, "a/ann/x/1", "a/ann/x/1")
 		<-done
 		if diff := cmp.Diff([]string{"102 a/ann/x/1#2", "103 a/ann/x/1#3"}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -154,7 +154,7 @@ func TestHub_Watch_only_what_is_to_come(t *testing.T) {
 	})
 }
 
-func TestHub_Watch_a_slow_watcher_is_told_and_costs_others_nothing(t *testing.T) {
+func TestHub_Watch_a_slow_watcher_gets_an_error_and_costs_others_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		h := begin(t, event.Config{Queue: 4, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -162,14 +162,14 @@ func TestHub_Watch_a_slow_watcher_is_told_and_costs_others_nothing(t *testing.T)
 		defer stop()
 		go func() {
 			synctest.Wait() // it has read what is kept and waits
-			tell(t, h, "a/ann/x/1")
+			publish(t, h, "a/ann/x/1")
 		}()
 		first, _, _ := next() // and now it reads no more
 		fast := make(chan []string, 1)
 		go func() { fast <- read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 7) }()
 		for range 6 {
 			synctest.Wait() // the fast one keeps up
-			tell(t, h, "a/ann/x/1")
+			publish(t, h, "a/ann/x/1")
 		}
 		if got := <-fast; len(got) != 7 {
 			t.Errorf("the fast watcher got %v", got)
@@ -206,7 +206,7 @@ func TestHub_Watch_a_slow_watcher_is_told_and_costs_others_nothing(t *testing.T)
 
 func TestHub_Watch_reading_what_is_kept_is_never_too_slow(t *testing.T) {
 	h := begin(t, event.Config{Queue: 2})
-	tell(t, h, "a/ann/x/1")
+	publish(t, h, "a/ann/x/1")
 	n := 0
 	for e, err := range h.Watch(t.Context(), event.Filter{Org: "a"}, 0) {
 		if err != nil {
@@ -217,7 +217,7 @@ func TestHub_Watch_reading_what_is_kept_is_never_too_slow(t *testing.T) {
 		}
 		if n == 1 { // while it is busy with the first one
 			for range 1000 {
-				tell(t, h, "a/ann/x/1")
+				publish(t, h, "a/ann/x/1")
 			}
 		}
 		if n == 1001 {
@@ -231,7 +231,7 @@ func TestHub_Watch_reading_what_is_kept_is_never_too_slow(t *testing.T) {
 
 func TestHub_Watch_says_what_is_gone(t *testing.T) {
 	h := begin(t, event.Config{Log: eventtest.NewMemory(3, 100)})
-	tell(t, h, "a/ann/x/1", "a/ann/x/1", "b/bob/y/2", "a/ann/x/1", "a/ann/x/1")
+	publish(t, h, "a/ann/x/1", "a/ann/x/1", "b/bob/y/2", "a/ann/x/1", "a/ann/x/1")
 	for _, tt := range []struct {
 		org   string
 		after int64
@@ -258,7 +258,7 @@ func TestHub_Watch_says_what_is_gone(t *testing.T) {
 
 func TestHub_Watch_bounds_watchers(t *testing.T) {
 	h := begin(t, event.Config{Watchers: 2, WatchersPerOrg: 1})
-	tell(t, h, "a/ann/x/1", "b/bob/y/2")
+	publish(t, h, "a/ann/x/1", "b/bob/y/2")
 	var stops []func()
 	for _, org := range []string{"a", "b"} {
 		next, stop := iter.Pull2(h.Watch(t.Context(), event.Filter{Org: org}, 0))
@@ -310,7 +310,7 @@ func TestHub_Close(t *testing.T) {
 		got := make(chan []string, 1)
 		go func() { got <- read(h.Watch(t.Context(), event.Filter{Org: "a"}, 0), 9) }()
 		synctest.Wait()
-		tell(t, h, "a/ann/x/1")
+		publish(t, h, "a/ann/x/1")
 		h.Close()
 		h.Close()
 		if diff := cmp.Diff([]string{"101 a/ann/x/1#1", "the server is shutting down"}, <-got); diff != "" {

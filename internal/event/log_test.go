@@ -104,14 +104,14 @@ func TestHub_Publish_says_when_the_log_fails(t *testing.T) {
 				if _, err := h.Publish(t.Context(), e); !errors.Is(err, errDisk) {
 					t.Errorf("Publish = %v, want %v", err, errDisk)
 				}
-				tell(t, h, "a/ann/x/1")
+				publish(t, h, "a/ann/x/1")
 				log.mu.Lock()
 				log.fail = true
 				log.mu.Unlock()
 				if _, err := h.Publish(t.Context(), e); !errors.Is(err, errDisk) {
 					t.Errorf("Publish = %v, want %v", err, errDisk)
 				}
-				tell(t, h, "a/ann/x/1", "a/ann/x/1", "a/ann/x/1")
+				publish(t, h, "a/ann/x/1", "a/ann/x/1", "a/ann/x/1")
 				if diff := cmp.Diff(want, <-live); diff != "" {
 					t.Errorf("a watcher got (-want +got):\n%s", diff)
 				}
@@ -126,10 +126,10 @@ func TestHub_Publish_says_when_the_log_fails(t *testing.T) {
 func TestHub_goes_on_where_an_earlier_process_stopped(t *testing.T) {
 	log := &frail{}
 	h := begin(t, event.Config{Log: log})
-	tell(t, h, "a/ann/x/1", "a/ann/x/1", "b/bob/y/2")
+	publish(t, h, "a/ann/x/1", "a/ann/x/1", "b/bob/y/2")
 	h.Close()
 	h = begin(t, event.Config{Log: log})
-	tell(t, h, "a/ann/x/1")
+	publish(t, h, "a/ann/x/1")
 	want := []string{"2 a/ann/x/1#2", "4 a/ann/x/1#3"}
 	if got := read(h.Watch(t.Context(), event.Filter{Org: "a"}, 1), 2); !cmp.Equal(got, want) {
 		t.Errorf("Watch = %v, want %v", got, want)
@@ -157,7 +157,7 @@ func TestHub_a_panic_of_the_log_locks_nobody_out(t *testing.T) {
 		log := &frail{delay: time.Second}
 		h := begin(t, event.Config{Log: log})
 		var all sync.WaitGroup
-		all.Go(func() { tell(t, h, "a/ann/x/1") }) // keeps the log busy
+		all.Go(func() { publish(t, h, "a/ann/x/1") }) // keeps the log busy
 		synctest.Wait()
 		panicked, failed := 0, 0
 		var mu sync.Mutex
@@ -211,7 +211,7 @@ func TestHub_many_publishers_share_writes_and_a_stuck_log_is_given_up(t *testing
 		start := time.Now()
 		var all sync.WaitGroup
 		for i := range 100 {
-			all.Go(func() { tell(t, h, fmt.Sprintf("a/ann/x/%d", i)) })
+			all.Go(func() { publish(t, h, fmt.Sprintf("a/ann/x/%d", i)) })
 		}
 		all.Wait()
 		if took := time.Since(start); took > 2*time.Second || log.writes > 2 {
@@ -231,9 +231,9 @@ func TestHub_many_publishers_share_writes_and_a_stuck_log_is_given_up(t *testing
 // bounded, and one that was pushed out is told so.
 func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
 	h := begin(t, event.Config{Log: eventtest.NewMemory(1, 100)})
-	tell(t, h, "first/u/a/1")
+	publish(t, h, "first/u/a/1")
 	for i := range 10_000 {
-		tell(t, h, fmt.Sprintf("org%d/u/a/%d", i, i))
+		publish(t, h, fmt.Sprintf("org%d/u/a/%d", i, i))
 	}
 	for _, err := range h.Watch(t.Context(), event.Filter{Org: "first"}, 100) {
 		if !errors.Is(err, event.ErrLost) {
@@ -241,7 +241,7 @@ func TestMemory_forgets_the_quietest_organisation(t *testing.T) {
 		}
 		break
 	}
-	tell(t, h, "first/u/a/2") // it comes back, and what it lost stays lost
+	publish(t, h, "first/u/a/2") // it comes back, and what it lost stays lost
 	for _, err := range h.Watch(t.Context(), event.Filter{Org: "first"}, 100) {
 		if !errors.Is(err, event.ErrLost) {
 			t.Errorf("Watch = %v, want %v", err, event.ErrLost)

@@ -69,7 +69,7 @@ func (l *Limiter) Check() error {
 func (t *tenant) all() []*group {
 	all := append([]*group(nil), t.ready...)
 	for _, l := range t.waitLists {
-		all = append(all, l.parked...)
+		all = append(all, l.groups...)
 	}
 	return all
 }

@@ -31,9 +31,9 @@ type set [4]*key
 type waitList struct {
 	tenant *tenant
 	key    *key
-	parked ordered[*group]
+	groups ordered[*group]
 	listed bool   // is in key.waitLists
-	sent   *group // to the ready ones; no other is, until it ran or was parked
+	sent   *group // to the ready ones; no other is, until it ran or waits again
 	since  uint64 // when it began to wait, or last had a call that ran
 }
 
@@ -117,7 +117,7 @@ func (s *scheduler) park(c *group, k *key) {
 		t.waitLists[k] = l
 	}
 	c.waitList = l
-	heap.Push(&l.parked, c)
+	heap.Push(&l.groups, c)
 	s.list(l)
 }
 
@@ -145,7 +145,7 @@ func (s *scheduler) list(l *waitList) {
 func (s *scheduler) wake(k *key) {
 	if !k.open(nil) {
 		if c := k.due; c != nil && k.open(c) && c.waitList != nil && c.waitList.key == k {
-			heap.Remove(&c.waitList.parked, c.index)
+			heap.Remove(&c.waitList.groups, c.index)
 			c.waitList = nil
 			s.ready(c)
 		}
@@ -157,12 +157,12 @@ func (s *scheduler) wake(k *key) {
 	for i, l := range k.waitLists {
 		k.waitLists[i] = nil
 		l.listed = false
-		if len(l.parked) == 0 {
+		if len(l.groups) == 0 {
 			delete(l.tenant.waitLists, k)
 			s.tidy(l.tenant)
 			continue
 		}
-		c := heap.Pop(&l.parked).(*group)
+		c := heap.Pop(&l.groups).(*group)
 		c.waitList, c.sent, l.sent = nil, l, c
 		s.ready(c)
 	}

@@ -45,7 +45,7 @@ func check(t testing.TB, l *limit.Limiter) {
 
 func one(key string) limit.Slot { return limit.Slot{Key: key, Max: 1} }
 
-func TestEnter_runs_at_once_what_there_is_room_for(t *testing.T) {
+func TestEnter_runs_at_once_what_has_a_free_slot(t *testing.T) {
 	l := limit.New(limit.Config{Running: 2})
 	ask := limit.Ask{Tenant: "a", Slots: []limit.Slot{{Key: "k", Max: 2}}}
 	for range 2 {
@@ -280,7 +280,7 @@ func TestEnter_a_key_that_tenants_share_goes_round(t *testing.T) {
 
 // A tenant that has all it may have gets a free slot of a shared key offered, and
 // must not sit on it.
-func TestEnter_a_tenant_without_room_does_not_hold_a_key(t *testing.T) {
+func TestEnter_a_tenant_without_a_slot_does_not_hold_a_key(t *testing.T) {
 	l := limit.New(limit.Config{Running: 10, PerTenant: 1})
 	a, b := join(t, l, "a"), join(t, l, "b", one("k"))
 	a2 := join(t, l, "a", one("k"))
@@ -444,7 +444,7 @@ func TestHammer_slots_are_never_exceeded_and_all_are_served(t *testing.T) {
 	}
 }
 
-func TestGrant_Settle_makes_room_and_stays_bounded(t *testing.T) {
+func TestGrant_Settle_frees_a_slot_and_stays_bounded(t *testing.T) {
 	l := limit.New(limit.Config{Running: 1, Settled: 4})
 	one := limit.Slot{Key: "k", Max: 5}
 	var held []*limit.Grant

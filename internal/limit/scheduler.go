@@ -190,7 +190,7 @@ func (s *scheduler) abandon(g *Grant) {
 	c := g.group
 	in := &c.tenant.ready
 	if c.waitList != nil {
-		in = &c.waitList.parked
+		in = &c.waitList.groups
 	}
 	g.stage = gone
 	s.waiting--

@@ -211,15 +211,15 @@ func TestTake_refuses_what_makes_no_sense(t *testing.T) {
 	}
 }
 
-// A shelf keeps states as a store would: times in microseconds.
-type shelf struct {
+// A memoryStore keeps states as a store would: times in microseconds.
+type memoryStore struct {
 	mu     sync.Mutex
 	states map[string]limit.State
 	loads  atomic.Int64
 	err    error
 }
 
-func (s *shelf) keep(states []limit.State) {
+func (s *memoryStore) keep(states []limit.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.states == nil {
@@ -231,7 +231,7 @@ func (s *shelf) keep(states []limit.State) {
 	}
 }
 
-func (s *shelf) load(ctx context.Context, keys []string) ([]limit.State, error) {
+func (s *memoryStore) load(ctx context.Context, keys []string) ([]limit.State, error) {
 	s.loads.Add(int64(len(keys)))
 	select {
 	case <-time.After(time.Second): // under a clock of the test
@@ -251,7 +251,7 @@ func (s *shelf) load(ctx context.Context, keys []string) ([]limit.State, error) 
 
 func TestTake_after_restarts_there_is_no_more_than_without(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var kept shelf
+		var kept memoryStore
 		steady, l := limit.New(limit.Config{}), limit.New(limit.Config{Load: kept.load})
 		for i := range 200 {
 			if i%5 == 0 {
@@ -271,7 +271,7 @@ func TestTake_after_restarts_there_is_no_more_than_without(t *testing.T) {
 
 func TestTake_loads_once_however_many_ask(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var kept shelf
+		var kept memoryStore
 		kept.keep([]limit.State{{Key: "r", Tokens: 30, At: noon}})
 		l := limit.New(limit.Config{Load: kept.load})
 		var ok atomic.Int64
@@ -293,7 +293,7 @@ func TestTake_loads_once_however_many_ask(t *testing.T) {
 
 func TestTake_is_refused_if_the_state_cannot_be_loaded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		kept := shelf{err: errors.New("disk gone")}
+		kept := memoryStore{err: errors.New("disk gone")}
 		l := limit.New(limit.Config{Load: kept.load})
 		var wg sync.WaitGroup
 		for range 10 {
@@ -314,7 +314,7 @@ func TestTake_is_refused_if_the_state_cannot_be_loaded(t *testing.T) {
 
 func TestTake_one_who_leaves_does_not_fail_the_others(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var kept shelf
+		var kept memoryStore
 		l := limit.New(limit.Config{Load: kept.load})
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -391,7 +391,7 @@ func TestTake_refuses_rather_than_forgets(t *testing.T) {
 	}
 	// With a place to load them from, those that were not used lately can go.
 	synctest.Test(t, func(t *testing.T) {
-		var kept shelf
+		var kept memoryStore
 		l := limit.New(limit.Config{Keys: 2, Load: kept.load})
 		for _, key := range []string{"a", "b"} {
 			states, err := l.Take(t.Context(), daily(key, 1, noon), noon)

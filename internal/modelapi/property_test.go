@@ -129,7 +129,7 @@ func answered(t *rapid.T, form schema.Form, raw []byte) (ids, texts []string) {
 
 // Every call comes back, with its id, name and arguments, and every answer goes to
 // its own call, in order, whatever stands between and around them.
-func TestLaw_ids_and_order_are_kept(t *testing.T) {
+func TestProperty_ids_and_order_are_kept(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		form := rapid.SampledFrom(modelapi.Forms()).Draw(t, "form")
 		ids := rapid.SliceOfNDistinct(rapid.StringN(1, 20, 60), 1, 8, rapid.ID).Draw(t, "ids")
@@ -187,7 +187,7 @@ func TestLaw_ids_and_order_are_kept(t *testing.T) {
 }
 
 // Every vendor takes every name that a tool of ours can have.
-func TestLaw_our_names_are_accepted(t *testing.T) {
+func TestProperty_our_names_are_accepted(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		name := rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_-]{0,63}`).Draw(t, "name")
 		if err := haft.CheckToolName(name); err != nil {

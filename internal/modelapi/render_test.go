@@ -18,8 +18,8 @@ import (
 // png is as much of an image as is looked at.
 var png = []byte("\x89PNG\r\n\x1a\n and so on")
 
-// told renders one result for Chat Completions and returns what the model reads.
-func told(t *testing.T, r *haft.Result) string {
+// rendered renders one result for Chat Completions and returns what the model reads.
+func rendered(t *testing.T, r *haft.Result) string {
 	t.Helper()
 	req := &modelapi.Request{Form: schema.FormOpenAI, Calls: []modelapi.ToolCall{{ID: "a", Name: "f"}}}
 	raw, err := modelapi.Render(req, []*haft.Result{r})
@@ -33,7 +33,7 @@ func told(t *testing.T, r *haft.Result) string {
 	return messages[0].Content
 }
 
-func TestRender_tells(t *testing.T) {
+func TestRender_text(t *testing.T) {
 	success := func(value string) *haft.Result {
 		return &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value), Stdout: "printed",
 			Stderr: "warned"}
@@ -90,7 +90,7 @@ func TestRender_tells(t *testing.T) {
 			"[file a, text/plain, 1 bytes: it cannot be shown here]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if diff := cmp.Diff(c.want, told(t, c.res)); diff != "" {
+			if diff := cmp.Diff(c.want, rendered(t, c.res)); diff != "" {
 				t.Error(diff)
 			}
 		})
@@ -99,7 +99,7 @@ func TestRender_tells(t *testing.T) {
 
 func TestRender_bounds_what_is_printed(t *testing.T) {
 	long := strings.Repeat("ä", haft.DefaultMaxChars) + "end"
-	got := told(t, &haft.Result{Status: haft.StatusSuccess, Stdout: long})
+	got := rendered(t, &haft.Result{Status: haft.StatusSuccess, Stdout: long})
 	if want := strings.Repeat("ä", haft.DefaultMaxChars) + "\n[cut: 3 characters left out]"; got != want {
 		t.Errorf("stdout as a value: %d bytes, ends with %.100s", len(got), got[max(0, len(got)-100):])
 	}
@@ -107,7 +107,7 @@ func TestRender_bounds_what_is_printed(t *testing.T) {
 	for i := range 100 {
 		misfits = append(misfits, haft.Misfit{Pointer: fmt.Sprint("/", i), Message: strings.Repeat("m", 1000)})
 	}
-	got = told(t, &haft.Result{Status: haft.StatusError, Stdout: long, Stderr: long, Notices: make([]string, 100),
+	got = rendered(t, &haft.Result{Status: haft.StatusError, Stdout: long, Stderr: long, Notices: make([]string, 100),
 		Error: &haft.Failure{Kind: haft.FailException, Message: "x", Traceback: long, Misfits: misfits}})
 	for _, want := range []string{"stdout:\n[cut: 48003 characters left out] …ä", "äend", "\n- /19: mmm",
 		"\n- and more places", "[92 more notices]"} {
@@ -204,9 +204,9 @@ func TestRender_bounds_texts(t *testing.T) {
 		{"binary that claims to be text", []haft.Artifact{text("a\x00b")}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got := told(t, &haft.Result{Status: haft.StatusSuccess, Artifacts: c.files})
+			got := rendered(t, &haft.Result{Status: haft.StatusSuccess, Artifacts: c.files})
 			if n := strings.Count(got, "[end of file t]"); n != c.want {
-				t.Errorf("%d texts are told, want %d", n, c.want)
+				t.Errorf("%d texts are shown, want %d", n, c.want)
 			}
 			if n := strings.Count(got, "[file t, "); n != len(c.files) {
 				t.Errorf("%d files are named, want %d", n, len(c.files))

@@ -141,7 +141,7 @@ func TestClient_keeps_tokens_for_as_long_as_they_are_good(t *testing.T) {
 	}
 }
 
-// A server that gives a new refresh token has it used from then on, and told.
+// A server that gives a new refresh token has it used from then on, and rotated.
 func TestClient_follows_refresh_tokens(t *testing.T) {
 	var n atomic.Int64
 	e, c := start(t, func(w http.ResponseWriter, r *http.Request) {
@@ -155,16 +155,16 @@ func TestClient_follows_refresh_tokens(t *testing.T) {
 	})
 	a := e.ask()
 	a.Grant, a.Refresh = secret.GrantRefresh, secret.New("refresh-0")
-	var told []string
-	a.Rotated = func(_ context.Context, _, next secret.Value) { told = append(told, next.Reveal()) }
+	var rotated []string
+	a.Rotated = func(_ context.Context, _, next secret.Value) { rotated = append(rotated, next.Reveal()) }
 	for i := range 3 {
 		e.now.Store(int64(i * 200))
 		if got, err := c.Token(t.Context(), a); err != nil || got.Reveal() != fmt.Sprint("token-", i) {
 			t.Errorf("Token = %q, %v", got.Reveal(), err)
 		}
 	}
-	if strings.Join(told, " ") != "refresh-1 refresh-2 refresh-3" {
-		t.Errorf("told of %v", told)
+	if strings.Join(rotated, " ") != "refresh-1 refresh-2 refresh-3" {
+		t.Errorf("the rotated tokens are %v", rotated)
 	}
 	kept := a
 	kept.Refresh = secret.New("refresh-3")
@@ -184,8 +184,8 @@ func TestClient_finishes_what_it_began(t *testing.T) {
 	})
 	a := e.ask()
 	a.Grant, a.Refresh = secret.GrantRefresh, secret.New("refresh-0")
-	told := make(chan string, 1)
-	a.Rotated = func(_ context.Context, _, next secret.Value) { told <- next.Reveal() }
+	rotated := make(chan string, 1)
+	a.Rotated = func(_ context.Context, _, next secret.Value) { rotated <- next.Reveal() }
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { _, err := c.Token(ctx, a); done <- err }()
@@ -195,8 +195,8 @@ func TestClient_finishes_what_it_began(t *testing.T) {
 	if err := <-done; err != nil {
 		t.Errorf("Token = %v", err)
 	}
-	if got := <-told; got != "refresh-1" {
-		t.Errorf("told of %q", got)
+	if got := <-rotated; got != "refresh-1" {
+		t.Errorf("the rotated token is %q", got)
 	}
 }
 
@@ -224,7 +224,7 @@ func (f closer) Close() error { return f() }
 func TestClient_has_time_for_what_must_not_be_lost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := oauth.New(oauth.Config{HTTP: &http.Client{Transport: slow{}}})
-		told := ""
+		rotated := ""
 		a := oauth.Ask{
 			OAuth:   secret.OAuth{TokenURL: "https://example.com/token", Grant: secret.GrantRefresh, ClientID: "id"},
 			Refresh: secret.New("refresh-0"),
@@ -232,15 +232,15 @@ func TestClient_has_time_for_what_must_not_be_lost(t *testing.T) {
 				if err := ctx.Err(); err != nil {
 					t.Errorf("a new refresh token cannot be kept: %v", err)
 				}
-				told = next.Reveal()
+				rotated = next.Reveal()
 			},
 			Alone: func(ctx context.Context) (secret.Value, func(), error) {
 				<-ctx.Done() // others took all the time there was to wait
 				return secret.New("refresh-0"), func() {}, nil
 			},
 		}
-		if got, err := c.Token(t.Context(), a); err != nil || got.Reveal() != "token-1" || told != "refresh-1" {
-			t.Errorf("Token = %q, %v, and told of %q", got.Reveal(), err, told)
+		if got, err := c.Token(t.Context(), a); err != nil || got.Reveal() != "token-1" || rotated != "refresh-1" {
+			t.Errorf("Token = %q, %v, and the rotated token is %q", got.Reveal(), err, rotated)
 		}
 	})
 }

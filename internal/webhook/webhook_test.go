@@ -459,9 +459,9 @@ func TestSender_disables_what_fails_for_too_long(t *testing.T) {
 				t.Errorf("disabled: %+v, want the reason %q and the same place", off, tt.want)
 			}
 			w.mu.Lock()
-			told := slices.Contains(w.audit, "webhook.disabled")
+			written := slices.Contains(w.audit, "webhook.disabled")
 			w.mu.Unlock()
-			if !told {
+			if !written {
 				t.Error("the audit does not say so")
 			}
 			mu.Lock()

@@ -200,7 +200,7 @@ func said(r *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-func TestServer_tells_of_changes_to_those_concerned(t *testing.T) {
+func TestServer_notifies_those_concerned_of_changes(t *testing.T) {
 	h := build(t, mcpserver.Config{})
 	ann, bob := visit(t, h.url, "ann", nil), visit(t, h.url, "bob", nil)
 	for _, g := range []*guest{ann, bob} {

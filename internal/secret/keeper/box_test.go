@@ -43,7 +43,7 @@ func TestKeeper_boxes(t *testing.T) {
 	}
 }
 
-func TestKeeper_tells_that_a_rotation_was_stopped(t *testing.T) {
+func TestKeeper_reports_that_a_rotation_was_stopped(t *testing.T) {
 	back := newMemory()
 	k := open(t, back, master(t, 1))
 	put(t, k, org, "A", "value")
@@ -65,7 +65,7 @@ func TestKeeper_tells_that_a_rotation_was_stopped(t *testing.T) {
 	}
 }
 
-func TestKeeper_tells_that_the_master_key_is_being_replaced(t *testing.T) {
+func TestKeeper_reports_that_the_master_key_is_being_replaced(t *testing.T) {
 	back := newMemory()
 	if kept, err := keeper.Kept(t.Context(), back); kept || err != nil {
 		t.Errorf("Kept before there is anything = %v, %v", kept, err)

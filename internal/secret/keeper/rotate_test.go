@@ -137,7 +137,7 @@ func TestKeeper_rewrap_names_what_it_cannot_read(t *testing.T) {
 
 // Whatever is done in whatever order, with a crash at any write, every value that
 // was acknowledged can be read with a key that was given last.
-func TestKeeper_law(t *testing.T) {
+func TestKeeper_property(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		back := newMemory()
 		newest := byte(1)

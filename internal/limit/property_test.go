@@ -14,7 +14,7 @@ import (
 
 // A light tenant with one call that waits sees each other tenant have at most one
 // turn before its own.
-func TestLaw_each_other_tenant_has_at_most_one_turn_first(t *testing.T) {
+func TestProperty_each_other_tenant_has_at_most_one_turn_first(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 4).Draw(t, "running")
 		l := limit.New(limit.Config{Running: most, PerTenant: rapid.IntRange(0, most).Draw(t, "per tenant")})
@@ -71,7 +71,7 @@ func TestLaw_each_other_tenant_has_at_most_one_turn_first(t *testing.T) {
 
 // Whatever comes and goes, what is promised of slots holds after each step, calls
 // that need the same keys run in order, and in the end nothing is left.
-func TestLaw_slots(t *testing.T) {
+func TestProperty_slots(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { play(t, rapid.SliceOfN(rapid.Byte(), 0, 300).Draw(t, "steps")) })
 }
 
