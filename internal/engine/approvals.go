@@ -8,6 +8,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/orgconfig"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -21,7 +22,7 @@ type approvals struct {
 	permissions *permissions
 	recorder    *recorder
 	redaction   *redaction
-	rules       *policies
+	orgs        *orgconfig.Reader
 	seals       *callSealer
 }
 
@@ -87,7 +88,7 @@ func (ap *approvals) judge(ctx context.Context, ex *execution, a *haft.Approval,
 	if err := ap.authorizer.resolve(ctx, ex); err != nil {
 		return asCoded(err)
 	}
-	rules, err := ap.rules.policyOf(ctx, p.Org)
+	rules, err := ap.orgs.Policy(ctx, p.Org)
 	if err != nil {
 		return err
 	}

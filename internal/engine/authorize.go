@@ -9,6 +9,7 @@ import (
 	"haft"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/store"
 	"haft/internal/toolrule"
@@ -30,8 +31,7 @@ type authorizer struct {
 	operator    *operator
 	permissions *permissions
 	redaction   *redaction
-	rules       *policies
-	sandboxes   *sandboxConfigs
+	orgs        *orgconfig.Reader
 
 	turns  *chains.Locks // by turn of an agent
 	blocks *circuit.Blocks
@@ -55,7 +55,7 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 	if err := au.followRules(ctx, ex); err != nil {
 		return err
 	}
-	rules, err := au.rules.policyOf(ctx, ex.call.Principal.Org)
+	rules, err := au.orgs.Policy(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}

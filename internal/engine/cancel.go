@@ -222,8 +222,7 @@ func (o *operator) readStop(ctx context.Context) error {
 // change of permissions passes.
 func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind string, body any) error {
 	if !takesNothing(kind) { // first: the change is made, and to write of it may take a while, or fail
-		pm.rules.forget(org)
-		pm.sandboxes.forget(org)
+		pm.orgs.Forget(org)
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

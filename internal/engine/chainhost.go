@@ -43,11 +43,11 @@ func (h chainHost) ForgetUnbegun(id haft.CallID) { h.e.dispatcher.ForgetUnbegun(
 func (h chainHost) ForgetChain(id haft.ChainID) { h.e.dispatcher.ForgetChain(id) }
 
 // Owner implements [chains.Process].
-func (h chainHost) Owner() string { return h.e.members.owner() }
+func (h chainHost) Owner() string { return h.e.members.Owner() }
 
 // During implements [chains.Process].
 func (h chainHost) During(ctx context.Context) (within context.Context, owner string, done func()) {
-	return h.e.members.during(ctx)
+	return h.e.members.During(ctx)
 }
 
 // Go implements [chains.Process].

@@ -29,7 +29,7 @@ func (rn *runner) check(ctx context.Context, ex *execution) error {
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
 	rn.filters.screen(ctx, ex, res)
 	if err := rn.publishHeld(ex); err != nil {
-		rn.noteUntold(ex, err)
+		rn.noteUnpublished(ex, err)
 	}
 	rn.cache(ctx, ex)
 	return nil

@@ -9,6 +9,7 @@ import (
 	"haft/internal/backlog"
 	"haft/internal/chains"
 	"haft/internal/journal"
+	"haft/internal/membership"
 	"haft/internal/store"
 )
 
@@ -23,7 +24,7 @@ type dispatcher struct {
 	journal   *journal.Journal
 	calls     *callTable
 	chains    *chains.Chains
-	members   *membership
+	members   *membership.Membership
 	pipeline  *pipeline
 	recorder  *recorder
 	recovery  *recovery
@@ -61,7 +62,7 @@ func (d *dispatcher) dispatch(ctx context.Context) {
 
 // startQueued starts calls of an organisation that wait in the store.
 func (d *dispatcher) startQueued(ctx context.Context, key string) error {
-	list, err := d.store.Queued(ctx, d.members.owner(), key, d.PerTenant())
+	list, err := d.store.Queued(ctx, d.members.Owner(), key, d.PerTenant())
 	if err != nil {
 		return err
 	}
@@ -105,7 +106,7 @@ func (d *dispatcher) recount(ctx context.Context) {
 
 func (d *dispatcher) countQueued(ctx context.Context) error {
 	changes := d.Changes()
-	queued, err := d.store.QueuedByOrg(ctx, d.members.owner())
+	queued, err := d.store.QueuedByOrg(ctx, d.members.Owner())
 	if err == nil {
 		d.Count(queued, changes)
 	}
@@ -120,7 +121,7 @@ func (d *dispatcher) leaveSealed(ctx context.Context, ids []haft.CallID) error {
 	}
 	d.recovery.noteSealed()
 	defer d.Nudge() // there may be more behind them
-	return d.store.ReleaseCalls(ctx, d.members.owner(), ids)
+	return d.store.ReleaseCalls(ctx, d.members.Owner(), ids)
 }
 
 // sealedPause is how long a server that found something for which it has no key adopts

@@ -17,6 +17,8 @@ import (
 	"haft/internal/circuit"
 	"haft/internal/event"
 	"haft/internal/limit"
+	"haft/internal/membership"
+	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -172,7 +174,7 @@ type Engine struct {
 	hub   *event.Hub
 
 	calls       *callTable
-	members     *membership
+	members     *membership.Membership
 	digests     *digests
 	redaction   *redaction
 	env         *envBuilder
@@ -190,8 +192,7 @@ type Engine struct {
 	chains      *chains.Chains
 	operator    *operator
 	housekeeper *housekeeper
-	rules       *policies
-	sandboxes   *sandboxConfigs
+	orgs        *orgconfig.Reader
 	permissions *permissions
 	dispatcher  *dispatcher
 }
@@ -210,12 +211,13 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	}
 	cfg = cfg.filled()
 	e := &Engine{
-		cfg: &cfg, store: parts.Store, calls: new(callTable), members: new(membership), digests: new(digests),
+		cfg: &cfg, store: parts.Store, calls: new(callTable), digests: new(digests),
 		redaction: new(redaction), env: new(envBuilder), filters: new(filters), egress: new(egressPlanner),
 		seals: new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
 		runner: new(runner), recorder: new(recorder), pipeline: new(pipeline), approvals: new(approvals),
-		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper),
-		rules: new(policies), sandboxes: new(sandboxConfigs), permissions: new(permissions),
+		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
+		orgs: orgconfig.New(orgconfig.Config{Store: parts.Store, Policy: cfg.Policy,
+			Fixed: map[string]string{canaryOrg: canaryRules}, Sandboxes: cfg.Sandboxes}),
 		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)
@@ -255,7 +257,7 @@ func heavy(t haft.Tool) bool {
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
 	if c.Owner == "" {
-		c.Owner = newID("p_")
+		c.Owner = membership.NewName()
 	}
 	if c.Names == nil {
 		c.Names = secret.NewNames(nil)
@@ -327,7 +329,7 @@ func (e *Engine) HandOver(ctx context.Context) {
 		}
 	}
 	e.calls.mu.Unlock()
-	if err := e.store.ReleaseCalls(ctx, e.members.owner(), nil); err != nil {
+	if err := e.store.ReleaseCalls(ctx, e.members.Owner(), nil); err != nil {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
 	}
 }
@@ -354,7 +356,7 @@ func (e *Engine) Close() error {
 	e.hub.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.calls.ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(e.housekeeper.checkpoint(ctx), e.store.Leave(ctx, e.members.owner()))
+	return errors.Join(e.housekeeper.checkpoint(ctx), e.store.Leave(ctx, e.members.Owner()))
 }
 
 // Stats are counts for metrics and people.
@@ -463,18 +465,18 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 
 // Rules returns the policy that holds in an organisation now.
 func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
-	return e.rules.policyOf(ctx, org)
+	return e.orgs.Policy(ctx, org)
 }
 
 // SandboxFor returns what holds for calls of an organisation that run in a sandbox
 // of a type; the zero value if nobody said.
 func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	return e.sandboxes.SandboxFor(ctx, org, typ)
+	return e.orgs.Sandbox(ctx, org, typ)
 }
 
 // CheckSandbox reports why nothing can run in the sandbox that somebody names.
 func (e *Engine) CheckSandbox(name, pointer string) error {
-	return e.sandboxes.CheckSandbox(name, pointer)
+	return e.orgs.CheckSandbox(name, pointer)
 }
 
 // ServerHosts returns the hosts that an MCP server can reach.

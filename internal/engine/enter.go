@@ -12,6 +12,7 @@ import (
 	"haft/internal/authority"
 	"haft/internal/chains"
 	"haft/internal/journal"
+	"haft/internal/membership"
 	"haft/internal/registry"
 	"haft/internal/store"
 )
@@ -28,7 +29,7 @@ type entrance struct {
 	digests     *digests
 	dispatcher  *dispatcher
 	limiter     *limiter
-	members     *membership
+	members     *membership.Membership
 	permissions *permissions
 	pipeline    *pipeline
 	recorder    *recorder
@@ -39,7 +40,7 @@ type entrance struct {
 // A callSealer encrypts what has to be kept of calls that have yet to run.
 type callSealer struct {
 	cfg         *Config
-	members     *membership
+	members     *membership.Membership
 	permissions *permissions
 	redaction   *redaction
 }
@@ -146,7 +147,7 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 	now := time.Now()
 	ex := &execution{call: c, arrival: arrival{ours: ours, began: now, seen: en.permissions.changes.Load()},
 		tracking: tracking{done: make(chan struct{})}}
-	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.owner(), Created: now,
+	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.Owner(), Created: now,
 		ArgsDigest: en.digests.digest("args", c.Args)}
 	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)
 	ex.env = c.Env
@@ -230,7 +231,7 @@ func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 	c := r.Call
 	c.Args, c.Env = s.Args, s.Env
 	ex := k.taken(c, *r)
-	ex.free, ex.rec.Owner = s.Free, k.members.owner()
+	ex.free, ex.rec.Owner = s.Free, k.members.Owner()
 	return ex, nil
 }
 

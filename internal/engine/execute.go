@@ -87,8 +87,8 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	}
 	out := rn.stream(ex, &req)
 	defer func() {
-		if told := out.close(); told != nil {
-			rn.noteUntold(ex, told)
+		if err := out.Close(); err != nil {
+			rn.noteUnpublished(ex, err)
 		}
 		rn.report(ex)
 	}()

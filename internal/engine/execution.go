@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/limit"
+	"haft/internal/outgoing"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -83,7 +84,7 @@ type toolRun struct {
 	session     EgressSession // its way out, while it runs
 	here        *localSession
 	connections []Connection
-	held        *heldOutput // progress that waits for the filters
+	held        *outgoing.Held // progress that waits for the filters
 }
 
 // outcome is what execute and check leave behind, and what leave returns.

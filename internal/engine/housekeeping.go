@@ -34,34 +34,6 @@ func (h *housekeeper) housekeep(ctx context.Context) {
 	}
 }
 
-// keepAlive says that this process lives, and gives up others that do not, until ctx ends.
-// Nothing else that takes time is done here: others would give this process up.
-func (m *membership) keepAlive(ctx context.Context) {
-	beat := time.NewTicker(m.cfg.Beat)
-	defer beat.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-beat.C:
-		case <-m.hurried:
-		}
-		for _, job := range []job{{"beat", m.beat}, {"look for servers that are gone", m.givePeersUp}} {
-			if err := job.do(ctx); err != nil && ctx.Err() == nil {
-				m.cfg.Logger.Warn("housekeeping failed", "job", job.name, "error", err)
-			}
-		}
-	}
-}
-
-// hurry has this process find out now whether it was given up.
-func (m *membership) hurry() {
-	select {
-	case m.hurried <- struct{}{}:
-	default:
-	}
-}
-
 // A job is something that has to be done from time to time.
 type job struct {
 	name string

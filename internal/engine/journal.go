@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/event"
+	"haft/internal/membership"
 	"haft/internal/store"
 )
 
@@ -33,9 +34,9 @@ func (w *recorder) publish(ctx context.Context, ex *execution, typ haft.EventTyp
 	if err != nil {
 		return err
 	}
-	if ex.rec.Owner != w.members.owner() {
+	if ex.rec.Owner != w.members.Owner() {
 		w.journal.Forget(ex.call.ID)
-		return givenUp() // others tell what becomes of it
+		return membership.GivenUp() // others tell what becomes of it
 	}
 	var with any
 	if part != nil {
@@ -52,7 +53,7 @@ func (w *recorder) publish(ctx context.Context, ex *execution, typ haft.EventTyp
 	}
 	w.journal.Forget(ex.call.ID)
 	if errors.Is(err, store.ErrGivenUp) {
-		w.members.hurry()
+		w.members.Hurry()
 	}
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "the call cannot be recorded", Err: err}
 }

@@ -88,7 +88,7 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 	} else {
 		defer leave()
 		outgoing.VisitResult(res, s)
-		ex.held.visitProgress(s)
+		ex.held.Visit(s)
 		for i := ex.before; i < len(ex.notices); i++ {
 			ex.notices[i] = s.Text("notices", ex.notices[i])
 		}
@@ -172,7 +172,7 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 	res.Notices = nil
 	ex.notices = ex.notices[:min(ex.before, len(ex.notices))]
 	ex.connections = withheldConnections(ex.connections)
-	ex.held.take()
+	ex.held.Take()
 }
 
 // withheldConnections keeps of connections that they were made.

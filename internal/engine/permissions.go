@@ -11,6 +11,8 @@ import (
 
 	"haft"
 	"haft/internal/chains"
+	"haft/internal/membership"
+	"haft/internal/orgconfig"
 	"haft/internal/store"
 )
 
@@ -32,12 +34,11 @@ type permissions struct {
 	authorizer *authorizer
 	calls      *callTable
 	chains     *chains.Chains
-	members    *membership
+	members    *membership.Membership
 	operator   *operator
 	recorder   *recorder
 	redaction  *redaction
-	rules      *policies
-	sandboxes  *sandboxConfigs
+	orgs       *orgconfig.Reader
 	seals      *callSealer
 
 	changes atomic.Int64 // of permissions, that this process knows of
@@ -58,8 +59,7 @@ type permissions struct {
 // before the change counts: a call that came in after it must not be decided about by
 // rules of before.
 func (pm *permissions) permissionsChanged(org string) {
-	pm.rules.forget(org)
-	pm.sandboxes.forget(org)
+	pm.orgs.Forget(org)
 	pm.changes.Add(1)
 	if org != "" {
 		pm.review(org)
@@ -77,8 +77,7 @@ func (pm *permissions) permissionsChanged(org string) {
 
 // AnnounceChange has what is kept in memory of an organisation read again, here and elsewhere.
 func (pm *permissions) AnnounceChange(ctx context.Context, org string) error {
-	pm.rules.forget(org)
-	pm.sandboxes.forget(org)
+	pm.orgs.Forget(org)
 	if pm.store.Shared() {
 		if err := pm.store.MarkChange(ctx, org); err != nil {
 			return err
@@ -248,7 +247,7 @@ func (pm *permissions) reviewWaiting(ctx context.Context, org string) error {
 		for _, r := range records {
 			filter.Before = r.Call.ID
 			if pm.calls.executionOf(r.Call.ID) != nil || r.Status == haft.StatusQueued &&
-				r.Owner != pm.members.owner() {
+				r.Owner != pm.members.Owner() {
 				continue // it is looked at where it is on its way
 			}
 			ends, err := pm.reviewRecord(ctx, org, r.Call.ID)

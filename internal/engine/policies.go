@@ -4,57 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"haft"
-	"haft/internal/store"
 	"haft/policy"
 )
-
-// policies are compiled once and kept, by organisation.
-type policies struct {
-	cfg   *Config
-	store *store.Store
-
-	orgCache[*policy.Policy]
-}
-
-// policyOf returns what holds in an organisation.
-func (p *policies) policyOf(ctx context.Context, org string) (*policy.Policy, error) {
-	return p.get(ctx, org, p.store.Shared(), p.compose)
-}
-
-// compose puts the policies of server and organisation together.
-func (p *policies) compose(ctx context.Context, org string) (*policy.Policy, error) {
-	if org == canaryOrg {
-		return policy.Compile([]byte(canaryRules))
-	}
-	server, err := p.readPolicy(ctx, "", p.cfg.Policy)
-	if err != nil {
-		return nil, err
-	}
-	own, err := p.readPolicy(ctx, org, nil)
-	if err != nil {
-		return nil, err
-	}
-	return policy.Compose(server, own), nil
-}
-
-// readPolicy reads and compiles one, or returns what to take where there is none.
-func (p *policies) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
-	kept, err := p.store.Policy(ctx, org)
-	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
-		return or, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	compiled, err := policy.CompileKept(kept.Text)
-	if err != nil { // it was compiled before it was kept
-		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
-	}
-	return compiled, nil
-}
 
 // Explain says what would be decided about a call, and why. It takes the call through
 // the very stages that decide about one that is made, and through no other.
@@ -99,7 +52,7 @@ func explained(ex *execution, err error) (policy.Decision, error) {
 // Review says what the policy of its organisation demands of a tool in whose source
 // this was found. Where the policy cannot be had, a person has to look.
 func (e *Engine) Review(t haft.Tool, findings []haft.Finding) policy.ReviewVerdict {
-	rules, err := e.rules.policyOf(e.calls.ctx, t.Org)
+	rules, err := e.orgs.Policy(e.calls.ctx, t.Org)
 	if err != nil {
 		e.cfg.Logger.Error("the policy for a review cannot be read", "org", t.Org, "error", err)
 		rules = nil

@@ -10,6 +10,7 @@ import (
 	"haft/internal/backlog"
 	"haft/internal/event"
 	"haft/internal/journal"
+	"haft/internal/membership"
 	"haft/internal/store"
 )
 
@@ -22,7 +23,7 @@ type recorder struct {
 	calls     *callTable
 	digests   *digests
 	entrance  *entrance
-	members   *membership
+	members   *membership.Membership
 	redaction *redaction
 	seals     *callSealer
 }
@@ -117,19 +118,11 @@ func (w *recorder) recordUntil(ex *execution, write func(again bool) error) erro
 	}
 }
 
-// inHand reports whether this process has a call: it is on its way, or its end is being
-// recorded. What began before the process was given up is not: its end is not recorded here.
-func (m *membership) inHand(id haft.CallID) bool {
-	m.calls.mu.Lock()
-	defer m.calls.mu.Unlock()
-	ex := m.calls.executions[id]
-	return ex != nil && ex.owner == m.owner() || m.calls.recording[id]
-}
-
 // overtaken reports whether a call is with somebody else, so that nothing about it is
 // written or told here.
 func (w *recorder) overtaken(ctx context.Context, err error) bool {
-	return errors.Is(err, errOvertaken) || isGivenUp(err) || errors.Is(context.Cause(ctx), errGivenUp)
+	return errors.Is(err, errOvertaken) || membership.IsGivenUp(err) ||
+		errors.Is(context.Cause(ctx), membership.ErrGivenUp)
 }
 
 // fromOthers is what the caller of a call is told that others have moved: what they wrote,
@@ -137,7 +130,7 @@ func (w *recorder) overtaken(ctx context.Context, err error) bool {
 func (w *recorder) fromOthers(ctx context.Context, ex *execution, err error) (*haft.Result, error) {
 	if !errors.Is(err, errOvertaken) {
 		w.journal.Forget(ex.call.ID)
-		err = givenUp()
+		err = membership.GivenUp()
 	}
 	if ex.begun {
 		// Not an error that says to try again: the tool would run twice.

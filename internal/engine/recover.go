@@ -10,6 +10,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/chains"
+	"haft/internal/membership"
 	"haft/internal/registry"
 	"haft/internal/store"
 )
@@ -22,7 +23,7 @@ type recovery struct {
 	calls      *callTable
 	chains     *chains.Chains
 	dispatcher *dispatcher
-	members    *membership
+	members    *membership.Membership
 	recorder   *recorder
 	seals      *callSealer
 
@@ -37,11 +38,11 @@ type recovery struct {
 
 // recover takes up what was left when this process begins.
 func (rc *recovery) recover(ctx context.Context) error {
-	if err := rc.members.join(ctx, rc.cfg.Owner); err != nil {
+	if err := rc.members.Join(ctx, rc.cfg.Owner); err != nil {
 		return err
 	}
 	if rc.store.Shared() {
-		rc.calls.Go(rc.members.keepAlive) // first: there may be thousands of calls to take up
+		rc.calls.Go(rc.members.KeepAlive) // first: there may be thousands of calls to take up
 	} else if err := rc.adopt(ctx); err != nil { // once: nobody dies while this process lives
 		return err
 	}
@@ -58,7 +59,7 @@ func (rc *recovery) sweep(ctx context.Context) error {
 	}
 	err := errors.Join(rc.sweepRunning(ctx), rc.sweepAnswered(ctx))
 	if rc.calls.handedOver.Load() { // also what was accepted, or queued again, since
-		err = errors.Join(err, rc.store.ReleaseCalls(ctx, rc.members.owner(), nil))
+		err = errors.Join(err, rc.store.ReleaseCalls(ctx, rc.members.Owner(), nil))
 	} else {
 		if err = errors.Join(err, rc.dispatcher.countQueued(ctx)); !rc.cfg.Brief {
 			err = errors.Join(err, rc.chains.Sweep(ctx))
@@ -69,7 +70,7 @@ func (rc *recovery) sweep(ctx context.Context) error {
 
 // adopt takes over what belongs to no server.
 func (rc *recovery) adopt(ctx context.Context) error {
-	n, err := rc.store.Adopt(ctx, rc.members.owner(), !rc.cfg.Brief)
+	n, err := rc.store.Adopt(ctx, rc.members.Owner(), !rc.cfg.Brief)
 	if n > 0 {
 		rc.cfg.Logger.Info("calls and chains that belonged to no server are taken over", "count", n)
 	}
@@ -79,13 +80,13 @@ func (rc *recovery) adopt(ctx context.Context) error {
 // sweepRunning ends calls that run by the store and not here, or has them run again if
 // that does no harm.
 func (rc *recovery) sweepRunning(ctx context.Context) error {
-	list, err := rc.store.Running(ctx, rc.members.owner())
+	list, err := rc.store.Running(ctx, rc.members.Owner())
 	if err != nil {
 		return err
 	}
 	var failed failures
 	for _, ref := range list {
-		if rc.members.inHand(haft.CallID(ref.ID)) {
+		if rc.inHand(haft.CallID(ref.ID)) {
 			continue
 		}
 		failed.add(haft.CallID(ref.ID), rc.settleLost(ctx, ref))
@@ -93,10 +94,19 @@ func (rc *recovery) sweepRunning(ctx context.Context) error {
 	return failed.err()
 }
 
+// inHand reports whether this process has a call: it is on its way, or its end is being
+// recorded. What began before the process was given up is not: its end is not recorded here.
+func (rc *recovery) inHand(id haft.CallID) bool {
+	rc.calls.mu.Lock()
+	defer rc.calls.mu.Unlock()
+	ex := rc.calls.executions[id]
+	return ex != nil && ex.owner == rc.members.Owner() || rc.calls.recording[id]
+}
+
 // settleLost ends a call that nobody runs, or queues it again.
 func (rc *recovery) settleLost(ctx context.Context, ref store.Ref) error {
 	r, err := rc.store.RecordOf(ctx, ref)
-	if err != nil || r.Status != haft.StatusRunning || r.Owner != rc.members.owner() || rc.members.inHand(r.Call.ID) {
+	if err != nil || r.Status != haft.StatusRunning || r.Owner != rc.members.Owner() || rc.inHand(r.Call.ID) {
 		return err // it has ended meanwhile
 	}
 	again, err := rc.again(ctx, r)
@@ -152,7 +162,7 @@ func (rc *recovery) leaveToServer(ctx context.Context, r *haft.Record, why strin
 	if err := rc.requeue(ctx, r, why); err != nil {
 		return err
 	}
-	return rc.store.ReleaseCalls(ctx, rc.members.owner(), []haft.CallID{r.Call.ID})
+	return rc.store.ReleaseCalls(ctx, rc.members.Owner(), []haft.CallID{r.Call.ID})
 }
 
 // sweepAnswered takes calls further whose requests for approval are answered and that wait
@@ -164,7 +174,7 @@ func (rc *recovery) sweepAnswered(ctx context.Context) error {
 	}
 	var failed failures
 	for _, ref := range list {
-		if rc.members.inHand(haft.CallID(ref.ID)) {
+		if rc.inHand(haft.CallID(ref.ID)) {
 			continue
 		}
 		r, err := rc.store.RecordOf(ctx, ref)
@@ -249,7 +259,7 @@ func (w *recorder) end(ctx context.Context, r *haft.Record, status haft.Status, 
 func (k *callSealer) bareExecution(r *haft.Record) *execution {
 	ex := &execution{call: r.Call, rec: *r, redactor: k.redaction.plain, arrival: arrival{began: time.Now()},
 		tracking: tracking{done: make(chan struct{})}}
-	ex.rec.Owner = k.members.owner()
+	ex.rec.Owner = k.members.Owner()
 	return ex
 }
 

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 
 	"haft"
@@ -45,10 +47,21 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
 		ex.tool = &pinned
 	}
-	if err := au.sandboxes.readSandboxConfig(ctx, ex); err != nil {
+	if err := au.readSandboxConfig(ctx, ex); err != nil {
 		return err
 	}
 	return au.egress.holdVersions(ex)
+}
+
+// readSandboxConfig finds what the organisation says of the sandbox that the call runs in.
+func (au *authorizer) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
+	if err := errors.Join(au.orgs.CheckSandbox(ex.call.Sandbox, "/sandbox"),
+		au.orgs.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
+	}
+	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
+	ex.config, err = au.orgs.Sandbox(ctx, ex.call.Principal.Org, typ)
+	return err
 }
 
 // canonical returns a principal whose agent is named by its id, so that rules, limits,

@@ -68,7 +68,7 @@ func (au *authorizer) renew(ctx context.Context, ex *execution) error {
 	if ex.seen == au.permissions.changes.Load() {
 		return nil
 	}
-	rules, err := au.rules.policyOf(ctx, ex.call.Principal.Org)
+	rules, err := au.orgs.Policy(ctx, ex.call.Principal.Org)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
 	if !hasRoles(now, probe.tool) {
 		return &withdrawal{"the tool is for callers with a certain role"}
 	}
-	if probe.rules, err = au.rules.policyOf(ctx, now.Org); err != nil {
+	if probe.rules, err = au.orgs.Policy(ctx, now.Org); err != nil {
 		return err
 	}
 	args, failure := probe.tool.Fit(c.Args)

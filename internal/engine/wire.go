@@ -11,6 +11,7 @@ import (
 	"haft/internal/circuit"
 	"haft/internal/event"
 	"haft/internal/journal"
+	"haft/internal/membership"
 	"haft/internal/secret"
 )
 
@@ -19,18 +20,18 @@ import (
 func (e *Engine) wire(ctx context.Context, parts Parts) {
 	registry := parts.Registry
 	rules := authority.Rules{Managers: e.cfg.Managers, Operators: e.cfg.Operators}
-	log := journal.New(e.store, e.members.owner, givenUp, overtaken)
+	*e.calls = callTable{cfg: e.cfg, executions: map[haft.CallID]*execution{}, recording: map[haft.CallID]bool{}}
+	e.calls.ctx, e.calls.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	e.members = membership.New(e.calls.ctx, membership.Config{Store: e.store, Beat: e.cfg.Beat,
+		DeadAfter: e.cfg.DeadAfter, Drop: e.drop, Logger: e.cfg.Logger})
+	log := journal.New(e.store, e.members.Owner, membership.GivenUp, overtaken)
 	e.hub = event.New(event.Config{Log: log, Logger: e.cfg.Logger})
 	e.chains = chains.New(chainHost{e}, chains.Config{Store: e.store, Authority: rules, Most: e.cfg.Backlog,
 		Names: e.cfg.Names, Sealer: e.cfg.Sealer, Logger: e.cfg.Logger})
 	e.wireStages(parts, rules, log)
-	*e.calls = callTable{cfg: e.cfg, executions: map[haft.CallID]*execution{}, recording: map[haft.CallID]bool{}}
-	*e.members = membership{
-		cfg: e.cfg, store: e.store, calls: e.calls, dispatcher: e.dispatcher, hurried: make(chan struct{}, 1),
-	}
 	*e.approvals = approvals{
 		store: e.store, authority: rules, authorizer: e.authorizer, dispatcher: e.dispatcher,
-		permissions: e.permissions, recorder: e.recorder, redaction: e.redaction, rules: e.rules, seals: e.seals,
+		permissions: e.permissions, recorder: e.recorder, redaction: e.redaction, orgs: e.orgs, seals: e.seals,
 	}
 	*e.recovery = recovery{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, chains: e.chains, dispatcher: e.dispatcher,
@@ -41,11 +42,9 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 		permissions: e.permissions, recorder: e.recorder, redaction: e.redaction,
 	}
 	*e.housekeeper = housekeeper{cfg: e.cfg, journal: log, approvals: e.approvals, recovery: e.recovery}
-	*e.rules = policies{cfg: e.cfg, store: e.store}
-	*e.sandboxes = sandboxConfigs{cfg: e.cfg, store: e.store}
 	*e.permissions = permissions{
 		cfg: e.cfg, store: e.store, authorizer: e.authorizer, calls: e.calls, chains: e.chains, members: e.members,
-		operator: e.operator, recorder: e.recorder, redaction: e.redaction, rules: e.rules, sandboxes: e.sandboxes,
+		operator: e.operator, recorder: e.recorder, redaction: e.redaction, orgs: e.orgs,
 		seals: e.seals, reviews: map[string]bool{}, waiting: map[string]haft.Principal{},
 		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce),
 	}
@@ -53,7 +52,6 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 	d.cfg, d.store, d.journal, d.calls, d.chains = e.cfg, e.store, log, e.calls, e.chains
 	d.members, d.pipeline, d.recorder, d.recovery, d.redaction = e.members, e.pipeline, e.recorder, e.recovery,
 		e.redaction
-	e.calls.ctx, e.calls.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	e.permissions.run = e.permissions.reviewOrg
 }
 
@@ -72,7 +70,7 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 	*e.authorizer = authorizer{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, digests: e.digests, egress: e.egress,
 		env: e.env, filters: e.filters, operator: e.operator, permissions: e.permissions, redaction: e.redaction,
-		rules: e.rules, sandboxes: e.sandboxes, turns: chains.NewLocks(), blocks: circuit.NewBlocks(e.cfg.BlockFor),
+		orgs: e.orgs, turns: chains.NewLocks(), blocks: circuit.NewBlocks(e.cfg.BlockFor),
 	}
 	*e.entrance = entrance{
 		cfg: e.cfg, store: e.store, registry: registry, authority: rules, journal: log,
@@ -98,4 +96,20 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 	}
 	e.pipeline.stages = stages(e.authorizer, e.limiter, e.runner)
 	e.limiter.open()
+}
+
+// drop ends the calls that this process has under a name which others have given up, and returns
+// how many they are.
+func (e *Engine) drop(owner string) int {
+	dropped := 0
+	e.calls.mu.Lock()
+	for _, ex := range e.calls.executions {
+		if ex.owner == owner {
+			ex.cancel(membership.ErrGivenUp)
+			dropped++
+		}
+	}
+	e.calls.mu.Unlock()
+	e.dispatcher.Forget()
+	return dropped
 }

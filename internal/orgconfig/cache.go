@@ -1,4 +1,4 @@
-package engine
+package orgconfig
 
 import (
 	"context"
@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// An orgCache keeps what was read of organisations. One that is being read while it is
-// forgotten is written to an entry that is not in the map any more, and so not kept.
-type orgCache[T any] struct {
+// A cache keeps what was read of organisations. A value that is being read while it is
+// forgotten is written to an entry that is not in the map any more, and so is not kept.
+type cache[T any] struct {
 	mu  sync.Mutex
 	all map[string]*cached[T]
 }
@@ -22,12 +22,12 @@ type cached[T any] struct {
 const (
 	// maxCached is of how many organisations values are kept.
 	maxCached = 10_000
-	// cacheFresh is how long a value is taken for current when other processes may change it.
+	// cacheFresh is how long a value counts as current when other processes may change it.
 	cacheFresh = time.Second
 )
 
 // get returns the value of an organisation, and reads it first if need be.
-func (c *orgCache[T]) get(ctx context.Context, org string, shared bool,
+func (c *cache[T]) get(ctx context.Context, org string, shared bool,
 	read func(ctx context.Context, org string) (T, error)) (T, error) {
 	c.mu.Lock()
 	entry := c.all[org]
@@ -54,7 +54,7 @@ func (c *orgCache[T]) get(ctx context.Context, org string, shared bool,
 }
 
 // forget has the value of an organisation read again, or those of all if it is empty.
-func (c *orgCache[T]) forget(org string) {
+func (c *cache[T]) forget(org string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if org == "" {

@@ -1,0 +1,84 @@
+// Package orgconfig reads what organisations have configured for their calls, policies and sandbox
+// configurations, and keeps it in memory until it is changed.
+package orgconfig
+
+import (
+	"context"
+	"fmt"
+
+	"haft"
+	"haft/policy"
+)
+
+// A Store has the configurations of organisations.
+type Store interface {
+	// Shared reports whether other processes may change them.
+	Shared() bool
+	Policy(ctx context.Context, org string) (haft.PolicyText, error)
+	SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxConfig, error)
+}
+
+// Config is what a reader is made of.
+type Config struct {
+	Store Store
+	// Policy is the server's where the store has none.
+	Policy *policy.Policy
+	// Fixed are policies of organisations that are not in the store, and that nothing is added to.
+	Fixed map[string]string
+	// Sandboxes are the types of sandboxes that tools run in, the first where nobody
+	// says; empty means [haft.SandboxLocal].
+	Sandboxes []haft.SandboxType
+}
+
+// A Reader returns what organisations have configured. It is safe for concurrent use.
+type Reader struct {
+	cfg       Config
+	policies  cache[*policy.Policy] // compiled
+	sandboxes cache[map[haft.SandboxType]*haft.SandboxConfig]
+}
+
+// New makes a reader that has read nothing yet.
+func New(cfg Config) *Reader { return &Reader{cfg: cfg} }
+
+// Forget has everything of an organisation read again, or of all if it is empty.
+func (r *Reader) Forget(org string) {
+	r.policies.forget(org)
+	r.sandboxes.forget(org)
+}
+
+// Policy returns the policy that holds in an organisation.
+func (r *Reader) Policy(ctx context.Context, org string) (*policy.Policy, error) {
+	return r.policies.get(ctx, org, r.cfg.Store.Shared(), r.composePolicy)
+}
+
+// composePolicy puts the policies of server and organisation together.
+func (r *Reader) composePolicy(ctx context.Context, org string) (*policy.Policy, error) {
+	if text, ok := r.cfg.Fixed[org]; ok {
+		return policy.Compile([]byte(text))
+	}
+	server, err := r.readPolicy(ctx, "", r.cfg.Policy)
+	if err != nil {
+		return nil, err
+	}
+	own, err := r.readPolicy(ctx, org, nil)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Compose(server, own), nil
+}
+
+// readPolicy reads and compiles one policy, or returns what to take where there is none.
+func (r *Reader) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
+	kept, err := r.cfg.Store.Policy(ctx, org)
+	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
+		return or, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := policy.CompileKept(kept.Text)
+	if err != nil { // it was compiled before it was kept
+		return nil, fmt.Errorf("compile the policy of %q: %w", org, err)
+	}
+	return compiled, nil
+}

@@ -1,0 +1,203 @@
+package outgoing
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"haft"
+	"haft/internal/secret"
+)
+
+// maxPiece is how many bytes of output one event carries.
+const maxPiece = 64 << 10
+
+// An Output publishes what a tool prints while it runs, redacted however the tool splits it into
+// writes. It starts no goroutine before the tool prints something. Output that arrives while a
+// piece is being recorded goes into the next one.
+type Output struct {
+	ctx      context.Context //nolint:containedctx // of the writers, which outlive the calls of their methods
+	redactor *secret.Redactor
+	publish  func(ctx context.Context, typ haft.EventType, data any) error
+
+	mu      sync.Mutex
+	pieces  []piece
+	busy    bool
+	err     error
+	writers sync.WaitGroup
+	streams []*secret.Stream
+}
+
+// piece is output that waits to be published.
+type piece struct {
+	stream   string
+	text     []byte
+	progress json.RawMessage
+}
+
+// NewOutput makes an output whose events are published with ctx.
+func NewOutput(ctx context.Context, r *secret.Redactor,
+	publish func(ctx context.Context, typ haft.EventType, data any) error) *Output {
+	return &Output{ctx: ctx, redactor: r, publish: publish}
+}
+
+// Writer returns where one stream of output goes.
+func (o *Output) Writer(name string) func([]byte) {
+	var s *secret.Stream
+	var mu sync.Mutex
+	return func(b []byte) {
+		mu.Lock()
+		defer mu.Unlock()
+		if s == nil {
+			s = o.redactor.NewStream(func(clean []byte) { o.print(name, clean) })
+			o.mu.Lock()
+			o.streams = append(o.streams, s)
+			o.mu.Unlock()
+		}
+		_, _ = s.Write(b) // it takes everything, into memory
+	}
+}
+
+// Progress queues a message of the tool about its progress, unless it is too large or not JSON.
+func (o *Output) Progress(data json.RawMessage) {
+	if len(data) <= maxPiece && json.Valid(data) {
+		o.add(&piece{stream: "progress", progress: data})
+	}
+}
+
+// print queues redacted output.
+func (o *Output) print(stream string, b []byte) {
+	for len(b) > 0 {
+		n := min(len(b), maxPiece)
+		o.add(&piece{stream: stream, text: bytes.Clone(b[:n])})
+		b = b[n:]
+	}
+}
+
+// add queues a piece, joined with the one before if that is of the same stream.
+func (o *Output) add(p *piece) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if n := len(o.pieces); n > 0 && p.progress == nil && o.pieces[n-1].stream == p.stream &&
+		len(o.pieces[n-1].text)+len(p.text) <= maxPiece {
+		o.pieces[n-1].text = append(o.pieces[n-1].text, p.text...)
+	} else {
+		o.pieces = append(o.pieces, *p)
+	}
+	if !o.busy {
+		o.busy = true
+		o.writers.Go(o.write)
+	}
+}
+
+// write publishes pieces until there are none.
+func (o *Output) write() {
+	for {
+		o.mu.Lock()
+		if len(o.pieces) == 0 {
+			o.busy = false
+			o.mu.Unlock()
+			return
+		}
+		pieces := o.pieces
+		o.pieces = nil
+		o.mu.Unlock()
+		for i := range pieces {
+			if err := o.publishPiece(&pieces[i]); err != nil {
+				o.mu.Lock()
+				o.err = err
+				o.mu.Unlock()
+			}
+		}
+	}
+}
+
+// publishPiece publishes one piece.
+func (o *Output) publishPiece(p *piece) error {
+	if p.progress != nil {
+		return o.publish(o.ctx, haft.EventProgress, p.progress)
+	}
+	return o.publish(o.ctx, haft.EventOutput, map[string]string{"stream": p.stream,
+		"text": strings.ToValidUTF8(string(p.text), "\uFFFD")})
+}
+
+// Close flushes the streams, waits until everything is published, and returns the last error of
+// publishing.
+func (o *Output) Close() error {
+	o.mu.Lock()
+	streams := o.streams
+	o.mu.Unlock()
+	for _, s := range streams {
+		s.Close()
+	}
+	o.writers.Wait()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+// The bounds on progress that is held back.
+const (
+	maxHeld      = 256
+	maxHeldBytes = 1 << 20
+)
+
+// Held is progress of a call that waits until filters have looked at the result. What the tool
+// prints is in the result. All methods but Add may be called on nil.
+type Held struct {
+	mu       sync.Mutex
+	progress []json.RawMessage
+	size     int
+}
+
+// Add keeps one message, within the bounds.
+func (h *Held) Add(data json.RawMessage) {
+	if len(data) > maxPiece || !json.Valid(data) {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.progress) < maxHeld && h.size+len(data) <= maxHeldBytes {
+		h.progress = append(h.progress, bytes.Clone(data))
+		h.size += len(data)
+	}
+}
+
+// Take returns what was kept, and forgets it.
+func (h *Held) Take() []json.RawMessage {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := h.progress
+	h.progress = nil
+	return all
+}
+
+// Visit gives the progress to a cleaner.
+func (h *Held) Visit(c Cleaner) {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for i, data := range h.progress {
+		h.progress[i] = c.JSON("progress", data)
+	}
+}
+
+// PublishHeld publishes what was held back of a call, and what it printed.
+func (o *Output) PublishHeld(h *Held, stdout, stderr string) error {
+	for _, data := range h.Take() {
+		if err := o.publishPiece(&piece{progress: data}); err != nil {
+			return err
+		}
+	}
+	for _, s := range []struct{ name, text string }{{"stdout", stdout}, {"stderr", stderr}} {
+		o.print(s.name, []byte(o.redactor.Text(s.text))) // as a whole: a secret may span two pieces
+	}
+	return o.Close()
+}
