@@ -3,7 +3,7 @@ package app
 import (
 	"context"
 
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/secret/vault"
 )
 
@@ -14,6 +14,6 @@ func MasterKey(cfg ServiceConfig) vault.Config { return cfg.masterKey() }
 func (c CredentialsConfig) FromEnv() (CredentialsConfig, error) { return c.fromEnv() }
 
 // StoredSecrets returns what calls of an organisation are given.
-func (s *Service) StoredSecrets(ctx context.Context, org string) (*engine.Stored, error) {
+func (s *Service) StoredSecrets(ctx context.Context, org string) (*callenv.Stored, error) {
 	return s.vault.Stored(ctx, org, "")
 }

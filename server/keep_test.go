@@ -13,7 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/auth"
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/server"
@@ -25,8 +25,8 @@ type vault struct {
 	values map[string]secret.Value
 }
 
-func (v *vault) Stored(context.Context, string, haft.AgentID) (*engine.Stored, error) {
-	return &engine.Stored{}, nil
+func (v *vault) Stored(context.Context, string, haft.AgentID) (*callenv.Stored, error) {
+	return &callenv.Stored{}, nil
 }
 
 func (v *vault) List(_ context.Context, org string, agent haft.AgentID) (list []secret.Info, _ error) {

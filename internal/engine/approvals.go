@@ -143,7 +143,7 @@ func asCoded(err error) error {
 // answer writes down what p says, once, and has the call go on or ends it.
 func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval, p haft.Principal,
 	answer haft.Answer) (*haft.Approval, error) {
-	answer.Reason = ex.redactor.Text(answer.Reason)
+	answer.Reason = ex.env.Redactor.Text(answer.Reason)
 	next := *a
 	next.State, next.Approver, next.Reason, next.Decided = haft.ApprovalDenied, &p, answer.Reason, time.Now()
 	if answer.Approve {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
 	"haft/internal/orgconfig"
@@ -26,7 +27,7 @@ type authorizer struct {
 	calls       *callTable
 	digests     *digests
 	egress      *egressPlanner
-	env         *envBuilder
+	env         *callenv.Builder
 	filters     *filters
 	operator    *operator
 	permissions *permissions

@@ -77,8 +77,8 @@ func (en *entrance) callOne(ctx context.Context, c haft.Call, seen int64) *haft.
 	}
 	ex := &execution{call: c}
 	var blind error
-	if ex.redactor, blind = en.redaction.coverOf(ctx, c.Principal); blind != nil {
-		ex.redactor, ex.call.Tool = en.redaction.plain, "" // nobody can tell what in it is a secret
+	if ex.env.Redactor, blind = en.redaction.coverOf(ctx, c.Principal); blind != nil {
+		ex.env.Redactor, ex.call.Tool = en.redaction.env.Plain(), "" // nobody can tell what in it is a secret
 	}
 	res, _ = en.pipeline.coded(ex, err) // it is the error that we have
 	ex.redactResult(res)

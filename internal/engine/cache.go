@@ -16,8 +16,8 @@ const cacheFor = time.Hour
 // cacheKey identifies what the value of a pure tool depends on: the version, the
 // arguments and the environment.
 func (rn *runner) cacheKey(ex *execution) string {
-	env := make([]string, 0, len(ex.env))
-	for k, v := range ex.env {
+	env := make([]string, 0, len(ex.env.Vars))
+	for k, v := range ex.env.Vars {
 		env = append(env, key(k, v))
 	}
 	slices.Sort(env)

@@ -24,5 +24,5 @@ func (ex *execution) cleanLog(text string) string {
 		}
 		text = out.Text
 	}
-	return ex.redactor.Text(text)
+	return ex.env.Redactor.Text(text)
 }

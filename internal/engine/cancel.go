@@ -161,7 +161,7 @@ func (o *operator) Stop(ctx context.Context, p haft.Principal, reason string, ki
 	if reason == "" {
 		reason = "the operator stopped them"
 	}
-	reason = o.redaction.strictOf(ctx, p.Org).Text(reason) // callers of every organisation are told it
+	reason = o.redaction.env.StrictOf(ctx, p.Org).Text(reason) // callers of every organisation are told it
 	note := &stopNote{Reason: reason, By: p.User, At: time.Now(), Kill: kill}
 	raw, err := json.Marshal(note)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"haft/executor"
 	"haft/internal/authority"
 	"haft/internal/backlog"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
 	"haft/internal/event"
@@ -55,7 +56,7 @@ type Config struct {
 	Sealer Sealer
 	// Vault keeps the variables of organisations and agents. Nil keeps those of
 	// agents in their rows, and none of organisations.
-	Vault Vault
+	Vault callenv.Vault
 	// Credentials fetches variables for calls that run; nil means from nowhere.
 	Credentials Credentials
 	// Limits bound how many calls run and wait. Running counts calls that need a
@@ -177,7 +178,7 @@ type Engine struct {
 	members     *membership.Membership
 	digests     *digests
 	redaction   *redaction
-	env         *envBuilder
+	env         *callenv.Builder
 	filters     *filters
 	egress      *egressPlanner
 	seals       *callSealer
@@ -212,8 +213,9 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	cfg = cfg.filled()
 	e := &Engine{
 		cfg: &cfg, store: parts.Store, calls: new(callTable), digests: new(digests),
-		redaction: new(redaction), env: new(envBuilder), filters: new(filters), egress: new(egressPlanner),
-		seals: new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
+		env: callenv.New(cfg.Vault, cfg.Names, cfg.Personal), redaction: new(redaction), filters: new(filters),
+		egress: new(egressPlanner),
+		seals:  new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
 		runner: new(runner), recorder: new(recorder), pipeline: new(pipeline), approvals: new(approvals),
 		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
 		orgs: orgconfig.New(orgconfig.Config{Store: parts.Store, Policy: cfg.Policy,

@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/journal"
 	"haft/internal/membership"
@@ -97,7 +98,7 @@ func (en *entrance) admit(ctx context.Context, ex *execution) (first haft.CallID
 	}
 	if err := en.redaction.checkEarly(ctx, ex); err != nil {
 		return "", en.pipeline.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal},
-			redactor: en.redaction.plain},
+			env: callenv.Env{Redactor: en.redaction.env.Plain()}},
 			err)
 	}
 	return en.claim(ctx, ex)
@@ -150,8 +151,7 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.Owner(), Created: now,
 		ArgsDigest: en.digests.digest("args", c.Args)}
 	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)
-	ex.env = c.Env
-	ex.redactor = en.redaction.redactor(nil, nil, c.Env)
+	ex.env = en.redaction.env.New(c.Env)
 	en.journal.Begin(c.ID)
 	return ex, nil
 }
@@ -238,8 +238,8 @@ func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 // taken makes an execution of a call that was kept: nobody waits for it, and its credential
 // has to be looked at again.
 func (k *callSealer) taken(c haft.Call, rec haft.Record) *execution {
-	return &execution{call: c, rec: rec, redactor: k.redaction.redactor(nil, nil, c.Env),
+	return &execution{call: c, rec: rec, env: k.redaction.env.New(c.Env),
 		arrival: arrival{async: true, accepted: true, confirm: true, began: time.Now(),
 			seen: k.permissions.changes.Load()},
-		resolution: resolution{env: c.Env}, tracking: tracking{done: make(chan struct{})}}
+		tracking: tracking{done: make(chan struct{})}}
 }

@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/callenv"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -36,10 +37,10 @@ func (m *memory) named(org string, agent haft.AgentID) []secret.Named {
 	return list
 }
 
-func (m *memory) Stored(_ context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
+func (m *memory) Stored(_ context.Context, org string, agent haft.AgentID) (*callenv.Stored, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s := &engine.Stored{Org: m.named(org, "")}
+	s := &callenv.Stored{Org: m.named(org, "")}
 	if agent != "" {
 		s.Agent = m.named(org, agent)
 	}

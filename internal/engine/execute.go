@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/authority"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
 	"haft/internal/registry"
@@ -33,7 +34,7 @@ type runner struct {
 	dispatcher  *dispatcher
 	egress      *egressPlanner
 	entrance    *entrance
-	env         *envBuilder
+	env         *callenv.Builder
 	filters     *filters
 	permissions *permissions
 	pipeline    *pipeline
@@ -56,7 +57,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if err := rn.authorizer.outdated(ctx, ex); err != nil {
 		return err
 	}
-	if err := rn.env.fetch(ctx, ex); err != nil {
+	if err := rn.fetch(ctx, ex); err != nil {
 		return err
 	}
 	req := rn.prepare(ex)
@@ -264,7 +265,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	case haft.KindBuiltin:
 		req.Others = others{rn, ex}
 	case haft.KindMCP:
-		for _, b := range ex.bounds() {
+		for _, b := range ex.env.BoundList(v.Settings.Secrets) {
 			req.Secrets = append(req.Secrets, secret.Named{Name: b.Name, Value: b.Value, Bound: b.To})
 		}
 	}
@@ -294,9 +295,9 @@ func (au *authorizer) runLimits(ex *execution) haft.Limits {
 // environment is what the tool sees: that of the agent, that of the call, and
 // last who it runs for, which nobody else can say. What is bound is not in it.
 func (ex *execution) environment() map[string]string {
-	env := make(map[string]string, len(ex.env)+4)
-	maps.Copy(env, ex.env)
-	for name := range ex.bound {
+	env := make(map[string]string, len(ex.env.Vars)+4)
+	maps.Copy(env, ex.env.Vars)
+	for name := range ex.env.Bound {
 		delete(env, name)
 	}
 	env["HAFT_ORG_ID"], env["HAFT_TOOL_ID"], env["HAFT_CALL_ID"] = ex.call.Principal.Org, string(ex.tool.Tool.ID),

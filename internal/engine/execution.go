@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/limit"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
-	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -19,7 +19,7 @@ import (
 type execution struct {
 	call     haft.Call // as it came, with its id
 	rec      haft.Record
-	redactor *secret.Redactor
+	env      callenv.Env // set when it comes in; resolve and fetch add to it
 	trace    Span
 	timeline haft.Timeline
 	notices  []string
@@ -50,14 +50,11 @@ type arrival struct {
 	parent   *execution // that made it and waits for it
 }
 
-// resolution is what resolve finds, and what fetch adds to the environment.
+// resolution is what resolve finds.
 type resolution struct {
 	agent  *haft.Agent
 	tool   *registry.Compiled
 	config haft.SandboxConfig // of the organisation, for the sandbox that it runs in
-	env    map[string]string
-	bound  map[string]Bound // those of env that its program must not have
-	lease  lease            // what env and redactor are made of
 }
 
 // verdict is what authorize, validate and approve decide.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/value"
@@ -64,7 +65,7 @@ func TestCheck_withholds_what_it_cannot_filter(t *testing.T) {
 		"too many parts": {"[" + strings.Repeat("7,", value.MaxParts) + "7]", haft.StatusLimit, haft.FailResult},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ex := &execution{redactor: secret.NewRedactor(secret.Config{})}
+			ex := &execution{env: callenv.Env{Redactor: secret.NewRedactor(secret.Config{})}}
 			ex.tool, ex.rules, ex.begun = &registry.Compiled{}, rules, true
 			ex.res = &haft.Result{Status: haft.StatusError, Value: json.RawMessage(c.value), Stdout: "printed",
 				Error: &haft.Failure{Kind: haft.FailException, Message: "it failed", Retry: haft.RetryNever}}

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/policy"
 )
 
@@ -19,7 +20,7 @@ type grant struct {
 	// hosts are those that the sandbox reaches, as tool or organisation name them, and
 	// bound the secrets for which a built-in tool is given hosts.
 	hosts []string
-	bound map[string]Bound
+	bound map[string]callenv.Bound
 	judge *judge        // of its connections; nil while it can make none
 	here  *localSession // of a built-in tool; nil if it has none
 }
@@ -67,7 +68,7 @@ func (au *authorizer) grantVersion(ex *execution) {
 func (n *egressPlanner) grantNetwork(ex *execution, plan egressPlan, j *judge) {
 	n.calls.mu.Lock()
 	defer n.calls.mu.Unlock()
-	ex.granted.hosts, ex.granted.bound, ex.granted.judge, ex.granted.here = plan.hosts, ex.bound, j, ex.here
+	ex.granted.hosts, ex.granted.bound, ex.granted.judge, ex.granted.here = plan.hosts, ex.env.Bound, j, ex.here
 }
 
 // stillGranted returns a [*withdrawal] if a call that runs was given more than it would
@@ -78,7 +79,7 @@ func (n *egressPlanner) grantNetwork(ex *execution, plan egressPlan, j *judge) {
 // its seen says how many changes there were before its rules were read.
 func (au *authorizer) stillGranted(ctx context.Context, probe *execution, g grant) error {
 	if len(g.bound) > 0 {
-		probe.bound = g.bound // with what was fetched for the call, which nobody asks for again
+		probe.env.Bound = g.bound // with what was fetched for the call, which nobody asks for again
 	}
 	plan, err := au.egress.egressFor(ctx, probe)
 	if err != nil {

@@ -75,7 +75,7 @@ func (en *entrance) repeatable(ctx context.Context, ex *execution, first haft.Ca
 	probe := *ex
 	probe.call.ID = first // so that the agent's tool rules do not count it as another one
 	defer func() {
-		ex.lease, ex.redactor = probe.lease, probe.redactor
+		ex.env.LearnSecrets(probe.env)
 		probe.release()
 	}()
 	for _, s := range en.pipeline.deciding() {

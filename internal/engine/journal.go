@@ -22,7 +22,7 @@ func (w *recorder) publish(ctx context.Context, ex *execution, typ haft.EventTyp
 		if raw, err = json.Marshal(data); err != nil {
 			return fmt.Errorf("encode the data of an event: %w", err)
 		}
-		if raw, _ = ex.redactor.JSON(raw); len(raw) > event.MaxData {
+		if raw, _ = ex.env.Redactor.JSON(raw); len(raw) > event.MaxData {
 			raw = json.RawMessage(`{"omitted":"too large"}`)
 		}
 	}
@@ -74,10 +74,10 @@ func (ex *execution) named() haft.Call {
 	if ex.tool != nil {
 		c.Tool = ex.tool.Tool.Name
 	} else {
-		c.Tool = ex.redactor.Text(c.Tool) // it can be anything
+		c.Tool = ex.env.Redactor.Text(c.Tool) // it can be anything
 	}
 	if ex.agent == nil && c.Principal.Agent != "" {
-		c.Principal.Agent = ex.redactor.Text(c.Principal.Agent) // nor is there an agent of this name
+		c.Principal.Agent = ex.env.Redactor.Text(c.Principal.Agent) // nor is there an agent of this name
 	}
 	return c
 }

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 )
 
@@ -35,36 +35,21 @@ func (ex *execution) labels() []label {
 	return all
 }
 
-// checkLabels refuses a call one of whose labels holds a stored secret or a secret of
-// its own environment, in whatever form the redactor would find it. It is asked before
+// checkLabels refuses a call one of whose labels holds a secret. It is asked before
 // anything of the call is kept. Values that are no secrets by their name and short do
 // not count: a turn may have the word production in it.
-func (rd *redaction) checkLabels(ex *execution, stored *Stored) error {
-	if stored == nil && len(ex.call.Env) == 0 {
-		return nil // there is no secret
-	}
-	var known *secret.Redactor
-	if stored != nil {
-		known = stored.secretive(rd)
+func checkLabels(ex *execution, holdsSecret func(text string) bool) error {
+	if holdsSecret == nil {
+		return nil
 	}
 	for _, l := range ex.labels() {
-		if l.text != "" && (known.ContainsValue(l.text) || rd.showsEnv(ex.call.Env, l)) {
+		if l.text != "" && holdsSecret(l.text) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
 				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose " +
 					"another"}
 		}
 	}
 	return nil
-}
-
-// showsEnv reports whether a label holds a secret of the call's own environment.
-func (rd *redaction) showsEnv(env map[string]string, l label) bool {
-	for name, text := range env {
-		if len(text) >= secret.MinValue && rd.secretive(name, text) && strings.Contains(l.text, text) {
-			return true
-		}
-	}
-	return false
 }
 
 // checkEarly is checkLabels for a call whose key is about to be kept, before its agent
@@ -74,11 +59,11 @@ func (rd *redaction) checkEarly(ctx context.Context, ex *execution) error {
 	if err != nil {
 		return err
 	}
-	return rd.checkLabels(ex, stored)
+	return checkLabels(ex, rd.env.Holds(stored, ex.call.Env))
 }
 
 // storedFor returns what is stored for calls of a principal, or nil without a vault.
-func (rd *redaction) storedFor(ctx context.Context, p haft.Principal) (*Stored, error) {
+func (rd *redaction) storedFor(ctx context.Context, p haft.Principal) (*callenv.Stored, error) {
 	if rd.cfg.Vault == nil {
 		return nil, nil
 	}
@@ -88,24 +73,17 @@ func (rd *redaction) storedFor(ctx context.Context, p haft.Principal) (*Stored, 
 			agent = a.ID
 		}
 	}
-	stored, err := rd.cfg.Vault.Stored(ctx, p.Org, agent)
-	if err != nil {
-		return nil, fmt.Errorf("read the stored environment: %w", err)
-	}
-	return stored, nil
+	return rd.env.Stored(ctx, p.Org, agent)
 }
 
-// coverOf returns what removes the secrets of a principal's calls, for what is told of
+// coverOf returns what removes the secrets of a principal's calls, for texts that are about
 // none of them.
 func (rd *redaction) coverOf(ctx context.Context, p haft.Principal) (*secret.Redactor, error) {
 	stored, err := rd.storedFor(ctx, p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case stored == nil:
-		return rd.plain, nil
 	}
-	return stored.cover(rd.cfg.Personal), nil
+	return rd.env.Cover(stored), nil
 }
 
 // refuseLabel ends a call that is named by a secret. It has no record, since that
@@ -122,39 +100,10 @@ func (pl *pipeline) refuseLabel(ctx context.Context, ex *execution, err error) e
 	return err
 }
 
-// secretive returns what finds the stored values that are secrets by their name or
-// their length. It is made once.
-func (s *Stored) secretive(rd *redaction) *secret.Redactor {
-	s.strictOnce.Do(func() {
-		var values []secret.Named
-		for _, v := range slices.Concat(s.Org, s.Agent, s.Hidden) {
-			if rd.secretive(v.Name, v.Value.Reveal()) {
-				values = append(values, v)
-			}
-		}
-		s.strict = secret.NewRedactor(secret.Config{Values: values})
-	})
-	return s.strict
-}
-
 // cleanBody redacts the body of an entry of the audit that is about no call.
 func (rd *redaction) cleanBody(ctx context.Context, org string, raw []byte) []byte {
-	raw, _ = rd.strictOf(ctx, org).JSON(raw)
+	raw, _ = rd.env.StrictOf(ctx, org).JSON(raw)
 	return raw
-}
-
-// strictOf returns what finds the stored secrets of an organisation, or nil if there
-// are none, or if they cannot be read: what is done to manage a server that has lost
-// its key must still be written down.
-func (rd *redaction) strictOf(ctx context.Context, org string) *secret.Redactor {
-	if rd.cfg.Vault == nil || org == "" {
-		return nil
-	}
-	stored, err := rd.cfg.Vault.Stored(ctx, org, "")
-	if err != nil {
-		return nil
-	}
-	return stored.secretive(rd)
 }
 
 // checkSteps refuses a plan one of whose steps is named by a stored secret: its id is
@@ -164,7 +113,7 @@ func (rd *redaction) checkSteps(ctx context.Context, p haft.Principal, plan haft
 	if err != nil || stored == nil {
 		return err
 	}
-	known := stored.secretive(rd)
+	known := rd.env.Strict(stored)
 	for i, s := range plan.Steps {
 		if known.ContainsValue(s.ID) {
 			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,

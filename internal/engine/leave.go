@@ -254,7 +254,7 @@ func (w *recorder) entry(ex *execution, kind string, body any) audit.Entry {
 	if err != nil { // of our own types: cannot be
 		raw = json.RawMessage(`{"error":"the body cannot be encoded"}`)
 	}
-	raw, _ = ex.redactor.JSON(raw)
+	raw, _ = ex.env.Redactor.JSON(raw)
 	named := ex.named()
 	return audit.Entry{
 		Org: ex.call.Principal.Org, Time: time.Now(), Kind: kind, Actor: named.Principal,

@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/policy"
@@ -21,7 +22,7 @@ type egressPlanner struct {
 	cfg   *Config
 	store *store.Store
 	calls *callTable
-	env   *envBuilder
+	env   *callenv.Builder
 }
 
 // NetworkFull is how a tool asks for every public host. Policy must name it.
@@ -41,7 +42,7 @@ type EgressRequest struct {
 	// Hosts are what it may reach, as the tool names them.
 	Hosts []string
 	// Bound are secrets that are put in on the way, the most wanted first.
-	Bound []Bound
+	Bound []callenv.Bound
 	// Forbids returns the rule of the policy by which a host and port may not be
 	// reached all the same, or "". It is asked for every connection. Nil forbids nothing.
 	Forbids func(host string, port uint16) (rule string)
@@ -127,7 +128,7 @@ func (n *egressPlanner) egressFor(ctx context.Context, ex *execution) (egressPla
 	case haft.KindMCP:
 		return plan, n.fitServer(ctx, ex)
 	case haft.KindBuiltin:
-		if plan.here = true; len(ex.bound) > 0 {
+		if plan.here = true; len(ex.env.Bound) > 0 {
 			plan.hosts = v.Settings.Network
 		}
 	default:
@@ -197,14 +198,14 @@ func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *exec
 		n.grantNetwork(ex, plan, j)
 	}
 	if len(plan.hosts) == 0 {
-		ex.setPlaceholders(req, nil, nil)
+		req.Bound = ex.env.SetPlaceholders(req.Env, nil, nil)
 		for _, name := range ex.tool.Tool.Version.Settings.Secrets {
-			ex.unreached(name)
+			ex.noteUnreached(name)
 		}
 		return nil
 	}
-	exit, err := n.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts, Bound: ex.bounds(),
-		Forbids: j.forbids})
+	exit, err := n.cfg.Egress.Open(ctx, EgressRequest{Call: ex.named(), Hosts: plan.hosts,
+		Bound: ex.env.BoundList(ex.tool.Tool.Version.Settings.Secrets), Forbids: j.forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))
 	}
@@ -218,10 +219,10 @@ func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *exec
 		return err
 	}
 	for _, name := range exit.Unreached {
-		ex.unreached(name)
+		ex.noteUnreached(name)
 	}
-	n.env.leased(ex, exit.Leased)
-	ex.setPlaceholders(req, exit.Stand, exit.Unreached)
+	n.env.AddTokens(&ex.env, exit.Leased, ex.agent, ex.call.Env)
+	req.Bound = ex.env.SetPlaceholders(req.Env, exit.Stand, exit.Unreached)
 	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Session.Serve, exit.CA
 	return nil
 }
@@ -315,7 +316,7 @@ func (n *egressPlanner) closeEgress(ex *execution) {
 		connections, leased := ex.session.Close()
 		ex.connections = append(ex.connections, connections...)
 		ex.session = nil
-		n.env.leased(ex, leased)
+		n.env.AddTokens(&ex.env, leased, ex.agent, ex.call.Env)
 	}
 	var told []string
 	for _, c := range ex.connections {

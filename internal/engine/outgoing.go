@@ -57,7 +57,7 @@ func (ex *execution) outputScreen() *policy.Screen {
 	}
 	s := ex.rules.Screen(ex.request(ex.args), policy.Output)
 	if s != nil {
-		s.Clean = ex.redactor.Text
+		s.Clean = ex.env.Redactor.Text
 	}
 	return s
 }
@@ -192,24 +192,24 @@ const withheld = "[withheld]"
 
 // redactResult removes secrets from everything in a result.
 func (ex *execution) redactResult(res *haft.Result) {
-	outgoing.VisitResult(res, outgoing.Redacting{R: ex.redactor})
+	outgoing.VisitResult(res, outgoing.Redacting{R: ex.env.Redactor})
 }
 
 // cleanError returns an error as it may be told and logged.
 func (ex *execution) cleanError(err error) error {
 	coded, ok := errors.AsType[*haft.Error](err)
-	if !ok || ex.redactor.Text(err.Error()) == err.Error() && !slices.ContainsFunc(coded.Misfits, ex.shows) {
+	if !ok || ex.env.Redactor.Text(err.Error()) == err.Error() && !slices.ContainsFunc(coded.Misfits, ex.shows) {
 		return err
 	}
 	c := *coded
-	c.Message, c.Misfits = ex.redactor.Text(c.Message), slices.Clone(c.Misfits)
+	c.Message, c.Misfits = ex.env.Redactor.Text(c.Message), slices.Clone(c.Misfits)
 	for i := range c.Misfits {
 		m := &c.Misfits[i]
-		m.Pointer, m.Message = ex.redactor.Text(m.Pointer), ex.redactor.Text(m.Message)
+		m.Pointer, m.Message = ex.env.Redactor.Text(m.Pointer), ex.env.Redactor.Text(m.Message)
 	}
 	if c.Err != nil {
-		if text := c.Err.Error(); ex.redactor.Text(text) != text {
-			c.Err = errors.New(ex.redactor.Text(text))
+		if text := c.Err.Error(); ex.env.Redactor.Text(text) != text {
+			c.Err = errors.New(ex.env.Redactor.Text(text))
 		}
 	}
 	return &c
@@ -217,5 +217,5 @@ func (ex *execution) cleanError(err error) error {
 
 // shows reports whether a misfit holds something that is removed.
 func (ex *execution) shows(m haft.Misfit) bool {
-	return ex.redactor.Text(m.Pointer) != m.Pointer || ex.redactor.Text(m.Message) != m.Message
+	return ex.env.Redactor.Text(m.Pointer) != m.Pointer || ex.env.Redactor.Text(m.Message) != m.Message
 }

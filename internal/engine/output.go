@@ -10,7 +10,7 @@ import (
 
 // output returns what publishes the output of a call.
 func (rn *runner) output(ex *execution) *outgoing.Output {
-	return outgoing.NewOutput(context.WithoutCancel(rn.calls.ctx), ex.redactor,
+	return outgoing.NewOutput(context.WithoutCancel(rn.calls.ctx), ex.env.Redactor,
 		func(ctx context.Context, typ haft.EventType, data any) error {
 			return rn.recorder.publish(ctx, ex, typ, data, nil)
 		})

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/membership"
 	"haft/internal/registry"
@@ -257,8 +258,8 @@ func (w *recorder) end(ctx context.Context, r *haft.Record, status haft.Status, 
 
 // bareExecution is an execution for writing the record of a call that is not run.
 func (k *callSealer) bareExecution(r *haft.Record) *execution {
-	ex := &execution{call: r.Call, rec: *r, redactor: k.redaction.plain, arrival: arrival{began: time.Now()},
-		tracking: tracking{done: make(chan struct{})}}
+	ex := &execution{call: r.Call, rec: *r, env: callenv.Env{Redactor: k.redaction.env.Plain()},
+		arrival: arrival{began: time.Now()}, tracking: tracking{done: make(chan struct{})}}
 	ex.rec.Owner = k.members.Owner()
 	return ex
 }

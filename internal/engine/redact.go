@@ -7,12 +7,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
-	"maps"
-	"slices"
 	"sync"
 
 	"haft"
-	"haft/internal/secret"
+	"haft/internal/callenv"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -22,8 +20,7 @@ type redaction struct {
 	cfg     *Config
 	store   *store.Store
 	digests *digests
-
-	plain *secret.Redactor // for calls without secrets of their own
+	env     *callenv.Builder
 }
 
 // digests make digests of arguments, results and terms.
@@ -31,47 +28,6 @@ type digests struct {
 	cfg *Config
 
 	macs sync.Pool // of *digester
-}
-
-// NotKept replaces what is not kept.
-const NotKept = "[not kept]"
-
-// longValue is from how many bytes on a value of a call's environment is taken for
-// a secret whatever its name: shorter ones are words such as "production", and to
-// remove those from a result would destroy it.
-const longValue = 16
-
-// secretive reports whether a variable that came with a call is to be treated as
-// a secret.
-func (rd *redaction) secretive(name, value string) bool {
-	return rd.cfg.Names.Sensitive(name) || len(value) >= longValue
-}
-
-// redactor returns what removes the secrets of a call from all that leaves: all
-// that was leased for it, the variables of its agent, what is secretive in its
-// own, and what looks like a key wherever it comes from.
-func (rd *redaction) redactor(l *lease, agent, call map[string]string) *secret.Redactor {
-	var values []secret.Named
-	if l != nil {
-		values = slices.Clone(l.fetched)
-	}
-	for name, text := range agent {
-		values = append(values, secret.Named{Name: name, Value: secret.New(text)})
-	}
-	for name, text := range call {
-		if rd.secretive(name, text) {
-			values = append(values, secret.Named{Name: name, Value: secret.New(text)})
-		}
-	}
-	switch stored := l != nil && l.stored != nil; {
-	case len(values) == 0 && stored:
-		return l.stored.cover(rd.cfg.Personal)
-	case len(values) == 0:
-		return rd.plain
-	case stored:
-		values = slices.Concat(values, l.stored.Org, l.stored.Agent, l.stored.Hidden)
-	}
-	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: rd.cfg.Personal})
 }
 
 // kept returns a call as it may be kept, and whether that is less than the whole:
@@ -83,16 +39,9 @@ func (rd *redaction) kept(c haft.Call) (haft.Call, bool) {
 		args, less = nil, true // what cannot be read cannot be judged
 	}
 	c.Args = args
-	if len(c.Env) > 0 {
-		env := make(map[string]string, len(c.Env))
-		for k, v := range c.Env {
-			if env[k] = v; rd.secretive(k, v) {
-				env[k], less = NotKept, true
-			}
-		}
-		c.Env = env
-	}
-	return c, less
+	env, lessEnv := rd.env.Kept(c.Env)
+	c.Env = env
+	return c, less || lessEnv
 }
 
 // keep brings the record up to what is known of the call by now: the arguments
@@ -118,19 +67,19 @@ func (rd *redaction) keep(ex *execution) {
 			args = nil
 		}
 	}
-	if ex.lease.blind {
+	if ex.env.Blind {
 		args = nil // nobody can tell what in it is a secret
 	}
 	if args != nil {
-		args, _ = ex.redactor.JSON(args)
+		args, _ = ex.env.Redactor.JSON(args)
 	}
 	ex.rec.Call.Args = args
-	ex.rec.Call.Env = ex.cleaned(ex.rec.Call.Env)
+	ex.rec.Call.Env = ex.env.Clean(ex.rec.Call.Env)
 	ex.rec.Call.Tool = ex.named().Tool
 	if ex.agent == nil {
-		ex.rec.Call.Principal.Agent = ex.redactor.Text(ex.rec.Call.Principal.Agent)
+		ex.rec.Call.Principal.Agent = ex.env.Redactor.Text(ex.rec.Call.Principal.Agent)
 	}
-	_, less := rd.kept(haft.Call{Env: ex.call.Env})
+	_, less := rd.env.Kept(ex.call.Env)
 	ex.rec.Redacted = less || string(args) != string(before)
 	ex.rec.ArgsDigest = rd.digests.digest("args", before)
 	if ex.tool != nil {
@@ -153,24 +102,6 @@ func (ex *execution) inputScreened(args json.RawMessage) json.RawMessage {
 	return out.Value
 }
 
-// cleaned returns env without stored values, which may come by another name. The
-// map itself is others' too.
-func (ex *execution) cleaned(env map[string]string) map[string]string {
-	var out map[string]string
-	for name, text := range env {
-		if ex.lease.blind || ex.redactor.Text(text) != text {
-			if out == nil {
-				out = maps.Clone(env)
-			}
-			out[name] = NotKept
-		}
-	}
-	if out == nil {
-		return env
-	}
-	return out
-}
-
 // digest identifies a value without showing it.
 func (d *digests) digest(what string, raw json.RawMessage) string {
 	if len(raw) == 0 {
@@ -188,17 +119,17 @@ func (d *digests) digest(what string, raw json.RawMessage) string {
 		m = &digester{mac: hmac.New(sha256.New, d.cfg.DigestKey)}
 	}
 	defer d.macs.Put(m)
-	m.room = append(append(m.room[:0], what...), 0)
-	m.mac.Write(m.room) // hash.Hash never fails
+	m.buf = append(append(m.buf[:0], what...), 0)
+	m.mac.Write(m.buf) // hash.Hash never fails
 	m.mac.Write(raw)
-	m.room = m.mac.Sum(m.room[:0])
-	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), m.room))
+	m.buf = m.mac.Sum(m.buf[:0])
+	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), m.buf))
 }
 
 // digester makes digests with the key, one after the other.
 type digester struct {
-	mac  hash.Hash
-	room []byte
+	mac hash.Hash
+	buf []byte
 }
 
 // binds is the digest that ties an approval to a version and its arguments.

@@ -15,10 +15,10 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 	refused := au.caller(ctx, ex)
 	if !ex.probe { // of which nothing is kept, and whose variables are no question of permission
 		// Also for a call that is refused: what is stored must not be in its record.
-		if err := au.env.readEnv(ctx, ex); err != nil {
+		if err := au.env.Read(ctx, &ex.env, ex.call.Principal.Org, ex.agent, ex.call.Env); err != nil {
 			return err
 		}
-		if err := au.redaction.checkLabels(ex, ex.lease.stored); err != nil {
+		if err := checkLabels(ex, au.env.HoldsOf(&ex.env, ex.call.Env)); err != nil {
 			return err
 		}
 	}

@@ -77,7 +77,7 @@ func (en *entrance) look(ctx context.Context, ex *execution) error {
 	probe := *ex
 	defer func() {
 		// What is kept of the call from here on is without what is stored.
-		ex.lease, ex.redactor = probe.lease, probe.redactor
+		ex.env.LearnSecrets(probe.env)
 		probe.release()
 	}()
 	for _, s := range en.pipeline.deciding() {

@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"haft"
-	"haft/internal/secret"
 )
 
 // maxVariables is how many variables a request for approval lists.
@@ -39,12 +38,12 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 			return nil, err
 		}
 	}
-	t.Env = ex.variables()
+	t.Env = ex.env.Variables(ex.agent, ex.call.Env)
 	raw, err := json.Marshal(t)
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.boundValues()...))))
+	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.env.Values()...))))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
 	}
@@ -78,64 +77,6 @@ func (ex *execution) wants() []string {
 	return v.Settings.Network
 }
 
-// variables lists the variables of the run with where they come from: those of the
-// call first, which its caller chose, and each group by name.
-func (ex *execution) variables() []haft.Variable {
-	type layer struct {
-		origin string
-		names  map[string]bool
-	}
-	layers := []layer{{haft.OriginCall, map[string]bool{}}, {haft.OriginAgent, map[string]bool{}},
-		{haft.OriginOrganisation, map[string]bool{}}}
-	for name := range ex.call.Env {
-		layers[0].names[name] = true
-	}
-	if ex.agent != nil {
-		for name := range ex.agent.Env {
-			layers[1].names[name] = true
-		}
-	}
-	if s := ex.lease.stored; s != nil {
-		for i, list := range [][]secret.Named{s.Agent, s.Org} {
-			for _, v := range list {
-				layers[i+1].names[v.Name] = true
-			}
-		}
-	}
-	var all []haft.Variable
-	for i, l := range layers {
-		for _, name := range slices.Sorted(maps.Keys(l.names)) {
-			if slices.ContainsFunc(layers[:i], func(above layer) bool { return above.names[name] }) {
-				continue
-			}
-			v := haft.Variable{Name: name, Origin: l.origin}
-			for _, below := range layers[i+1:] {
-				if v.Replaces == "" && below.names[name] {
-					v.Replaces = below.origin
-				}
-			}
-			if b, ok := ex.bound[name]; ok {
-				v.Hosts = b.To.Hosts
-			}
-			all = append(all, v)
-		}
-	}
-	return all
-}
-
-// boundValues are names and values of the run's variables, for a digest and nothing
-// else. A token of OAuth is left out: it is renewed while a call waits.
-func (ex *execution) boundValues() []string {
-	var all []string
-	for _, name := range slices.Sorted(maps.Keys(ex.env)) {
-		if b, ok := ex.bound[name]; ok && b.To.OAuth != nil {
-			continue
-		}
-		all = append(all, name, ex.env[name])
-	}
-	return all
-}
-
 // bindsTerms is the digest that ties an approval to a version, its arguments and its
 // terms.
 func (au *authorizer) bindsTerms(ex *execution, t *haft.Terms) string {
@@ -149,7 +90,7 @@ func (ex *execution) shownTerms(t *haft.Terms) (*haft.Terms, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	clean, _ := ex.redactor.JSON(raw)
+	clean, _ := ex.env.Redactor.JSON(raw)
 	shown := &haft.Terms{}
 	if err := json.Unmarshal(clean, shown); err != nil {
 		return nil, fmt.Errorf("read the terms of a call: %w", err)

@@ -56,7 +56,7 @@ func (f *filters) filterInput(ctx context.Context, ex *execution, args json.RawM
 		return policy.Filtered{}, err
 	}
 	defer leave()
-	screen.Clean = ex.redactor.Text
+	screen.Clean = ex.env.Redactor.Text
 	return screen.JSON(ctx, args)
 }
 

@@ -12,7 +12,6 @@ import (
 	"haft/internal/event"
 	"haft/internal/journal"
 	"haft/internal/membership"
-	"haft/internal/secret"
 )
 
 // wire makes the parts of an engine, which have been allocated, known to each other. Each
@@ -59,11 +58,7 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Journal) {
 	registry := parts.Registry
 	*e.digests = digests{cfg: e.cfg}
-	*e.redaction = redaction{
-		cfg: e.cfg, store: e.store, digests: e.digests,
-		plain: secret.NewRedactor(secret.Config{Formats: true, Personal: e.cfg.Personal}),
-	}
-	*e.env = envBuilder{cfg: e.cfg, redaction: e.redaction}
+	*e.redaction = redaction{cfg: e.cfg, store: e.store, digests: e.digests, env: e.env}
 	*e.filters = filters{screens: make(chan struct{}, max(1, runtime.NumCPU()/2))}
 	*e.egress = egressPlanner{cfg: e.cfg, store: e.store, calls: e.calls, env: e.env}
 	*e.seals = callSealer{cfg: e.cfg, members: e.members, permissions: e.permissions, redaction: e.redaction}

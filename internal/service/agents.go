@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -40,7 +41,7 @@ func (m *AgentManager) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent,
 	env := make(map[string]secret.Value, len(a.Env))
 	for _, name := range slices.Sorted(maps.Keys(a.Env)) {
 		value := a.Env[name]
-		if value == engine.NotKept {
+		if value == callenv.NotKept {
 			value = ""
 		}
 		if value == "" && !slices.ContainsFunc(have, func(i secret.Info) bool { return i.Name == name }) {
@@ -86,7 +87,7 @@ func (m *AgentManager) pruneEnv(ctx context.Context, org string, agent haft.Agen
 func (m *AgentManager) shown(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
 	env := make(map[string]string, len(a.Env))
 	for k := range a.Env {
-		env[k] = engine.NotKept
+		env[k] = callenv.NotKept
 	}
 	if m.cfg.Vault != nil {
 		list, err := m.cfg.Vault.List(ctx, a.Org, a.ID)
@@ -94,7 +95,7 @@ func (m *AgentManager) shown(ctx context.Context, a haft.Agent) (*haft.Agent, er
 			return nil, err
 		}
 		for _, i := range list {
-			env[i.Name] = engine.NotKept
+			env[i.Name] = callenv.NotKept
 		}
 	}
 	a.Env = env
@@ -203,7 +204,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 		}
 		a.ID, a.Created = old.ID, old.Created
 		for k, v := range a.Env {
-			if was, ok := old.Env[k]; ok && (v == "" || v == engine.NotKept) {
+			if was, ok := old.Env[k]; ok && (v == "" || v == callenv.NotKept) {
 				a.Env[k] = was
 			}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/callenv"
 	"haft/internal/engine"
 	"haft/internal/event"
 	"haft/internal/registry"
@@ -77,7 +78,7 @@ func (c Config) filled() Config {
 // can be used, replaced and removed, and not be read back. An empty agent means
 // the organisation itself.
 type Vault interface {
-	engine.Vault
+	callenv.Vault
 	// List says what is stored in one scope, by name.
 	List(ctx context.Context, org string, agent haft.AgentID) ([]secret.Info, error)
 	// Put stores a value in the place of the one that is there, and where it may

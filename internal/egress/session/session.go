@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/secret"
@@ -24,7 +25,7 @@ import (
 type Tokens interface {
 	// Token returns a token for a secret of an organisation. It sends requests by
 	// [egress.ByScope].
-	Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error)
+	Token(ctx context.Context, org string, b callenv.Bound) (secret.Value, error)
 }
 
 // An Opener opens egress sessions.
@@ -118,7 +119,7 @@ func (o *Opener) bind(ctx context.Context, w engine.EgressRequest, rules egress.
 // exchange returns a token for a bound secret, if the call may reach the token endpoint. It
 // checks that here, before other calls share the result.
 func (o *Opener) exchange(ctx context.Context, org string, p *session,
-	b engine.Bound) (secret.Value, error) {
+	b callenv.Bound) (secret.Value, error) {
 	u, err := url.Parse(b.To.OAuth.TokenURL)
 	if err != nil || u.Hostname() == "" {
 		return secret.Value{}, &haft.Error{Code: haft.CodeInvalid,

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"time"
 
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/oauth"
 	"haft/internal/secret"
 )
@@ -26,7 +26,7 @@ func (v *Vault) Tokens(client *http.Client) *Tokens {
 }
 
 // Token returns an access token for a bound secret.
-func (t *Tokens) Token(ctx context.Context, org string, b engine.Bound) (secret.Value, error) {
+func (t *Tokens) Token(ctx context.Context, org string, b callenv.Bound) (secret.Value, error) {
 	client, refresh := b.To.OAuth.Parts(b.Value)
 	ask := oauth.Ask{OAuth: *b.To.OAuth, Client: client, Refresh: refresh}
 	if b.Stored {
@@ -54,7 +54,7 @@ const (
 // alone waits until no other process exchanges the same refresh token, and returns the
 // stored one. A server that returns a new refresh token with each exchange takes one that is
 // used twice for stolen, and revokes them all.
-func (t *Tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.Value, func(), error) {
+func (t *Tokens) alone(ctx context.Context, org string, b callenv.Bound) (secret.Value, func(), error) {
 	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
 	for {
 		mine, err := t.vault.store.Lease(ctx, name, owner, tokenLease)
@@ -86,7 +86,7 @@ func (t *Tokens) alone(ctx context.Context, org string, b engine.Bound) (secret.
 
 // stored returns the parts of a bound secret as it is stored now; they are zero if it was
 // removed.
-func (t *Tokens) stored(ctx context.Context, org string, b engine.Bound) (refresh, client secret.Value, err error) {
+func (t *Tokens) stored(ctx context.Context, org string, b callenv.Bound) (refresh, client secret.Value, err error) {
 	stored, err := t.vault.Stored(ctx, org, b.Agent)
 	if err != nil {
 		return secret.Value{}, secret.Value{}, err
@@ -105,7 +105,7 @@ func (t *Tokens) stored(ctx context.Context, org string, b engine.Bound) (refres
 }
 
 // rotated replaces a stored refresh token by its successor, if it is still the stored one.
-func (t *Tokens) rotated(ctx context.Context, org string, b engine.Bound, prev, next secret.Value) error {
+func (t *Tokens) rotated(ctx context.Context, org string, b callenv.Bound, prev, next secret.Value) error {
 	refresh, client, err := t.stored(ctx, org, b)
 	if err != nil || refresh.IsZero() || !refresh.Equal(prev) {
 		return err // somebody stored another one meanwhile

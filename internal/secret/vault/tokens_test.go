@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
 	"haft/internal/store/postgres"
@@ -66,7 +66,7 @@ func TestTokens_of_two_processes_take_turns(t *testing.T) {
 			must(t, err)
 			// A process that has just started, and has no access token yet.
 			exchange := v.Tokens(web.Client()).Token
-			b := engine.Bound{Name: stored.Org[0].Name, Value: stored.Org[0].Value, To: bound, Stored: true}
+			b := callenv.Bound{Name: stored.Org[0].Name, Value: stored.Org[0].Value, To: bound, Stored: true}
 			all.Go(func() {
 				if _, err := exchange(t.Context(), "acme", b); err != nil {
 					t.Errorf("no token: %v", err)

@@ -1,5 +1,5 @@
 // Package vault stores the secrets of organisations and agents, encrypted under a master
-// key, and exchanges them for access tokens. It implements [engine.Vault] and
+// key, and exchanges them for access tokens. It implements [callenv.Vault] and
 // [engine.Sealer].
 package vault
 
@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/store"
@@ -40,7 +40,7 @@ type Vault struct {
 	marks  map[string]int64
 	stored map[place]stored
 
-	nothing *engine.Stored // is stored where nothing is
+	nothing *callenv.Stored // is stored where nothing is
 }
 
 // A place identifies cached values.
@@ -52,7 +52,7 @@ type place struct {
 // stored are cached values, with the mark of the organisation when they were read.
 type stored struct {
 	mark   int64
-	values *engine.Stored
+	values *callenv.Stored
 }
 
 // Config says where the master key is. The zero value is for a store in memory.
@@ -76,7 +76,7 @@ type Config struct {
 // something is encrypted, the master key must fit.
 func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 	v := &Vault{store: s, cfg: cfg, logger: cfg.Logger, marks: map[string]int64{}, stored: map[place]stored{},
-		nothing: &engine.Stored{}}
+		nothing: &callenv.Stored{}}
 	if v.logger == nil {
 		v.logger = slog.New(slog.DiscardHandler)
 	}
@@ -172,7 +172,7 @@ func (v *Vault) Changed(org string) {
 }
 
 // Stored implements [service.Vault].
-func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*engine.Stored, error) {
+func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*callenv.Stored, error) {
 	if len(org)+len(agent) > longest {
 		return v.nothing, nil
 	}
@@ -204,12 +204,12 @@ func (v *Vault) Stored(ctx context.Context, org string, agent haft.AgentID) (*en
 }
 
 // read decrypts the secrets for calls.
-func (v *Vault) read(ctx context.Context, at place) (*engine.Stored, error) {
+func (v *Vault) read(ctx context.Context, at place) (*callenv.Stored, error) {
 	k, err := v.open(ctx)
 	if err != nil {
 		return nil, err
 	}
-	values := &engine.Stored{}
+	values := &callenv.Stored{}
 	if values.Org, err = k.Values(ctx, scope(at.org, "")); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
-	"haft/internal/engine"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
@@ -60,7 +60,7 @@ func values(t *testing.T, v service.Vault, org string, agent haft.AgentID) strin
 	return shownValues(s)
 }
 
-func shownValues(s *engine.Stored) string {
+func shownValues(s *callenv.Stored) string {
 	var all []string
 	for _, list := range [][]secret.Named{s.Org, s.Agent} {
 		for _, n := range list {
