@@ -16,6 +16,7 @@ import (
 	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/egress/route"
 	"haft/internal/event"
 	"haft/internal/limit"
 	"haft/internal/membership"
@@ -100,9 +101,9 @@ type Config struct {
 	Recoveries []Recovery
 	// OnFailure hears of every failure by its severity, for paging a person.
 	OnFailure map[haft.Severity]func(context.Context, haft.Record)
-	// Gate makes the ways out of sandboxes. Nil means that there are none, and
+	// Egress makes the egress routes of sandboxes. Nil means that there are none, and
 	// tools that want a network are refused.
-	Egress EgressGuard
+	Egress route.Guard
 	// Changed is told that tools, agents or rules of an organisation have changed; ""
 	// means of all. It does not block. Nil means that nobody wants to know.
 	Changed func(org string)
@@ -482,7 +483,7 @@ func (e *Engine) CheckSandbox(name, pointer string) error {
 }
 
 // ServerHosts returns the hosts that an MCP server can reach.
-func (e *Engine) ServerHosts(s haft.MCPServer) ([]string, error) { return e.egress.ServerHosts(s) }
+func (e *Engine) ServerHosts(s haft.MCPServer) ([]string, error) { return e.egress.plan.ServerHosts(s) }
 
 // Log writes an entry of the audit that is not about a call, and has the calls of an
 // organisation, or of all if it is empty, decided again.

@@ -181,7 +181,7 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 			ex.res = res
 		}
 		wait, again := settings.Retry.Wait(try, rand.Float64())
-		if ex.session != nil && ex.session.Refused() || ex.here.refused() {
+		if ex.session != nil && ex.session.Refused() || ex.here.Refused() {
 			again = false // a host that is refused is refused again
 		}
 		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {

@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/callenv"
+	"haft/internal/egress/route"
 	"haft/internal/limit"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
@@ -78,9 +79,9 @@ type slots struct {
 type toolRun struct {
 	begun       bool          // the record says that it runs
 	before      int           // how many notices there were when it began: none is of the tool
-	session     EgressSession // its way out, while it runs
-	here        *localSession
-	connections []Connection
+	session     route.Session // its egress route, while it runs
+	here        *route.Local
+	connections []route.Connection
 	held        *outgoing.Held // progress that waits for the filters
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"haft"
+	"haft/internal/egress/route"
 	"haft/policy"
 )
 
@@ -32,13 +33,13 @@ func (e *Engine) FreshCalls() int {
 	return e.recorder.journal.Fresh()
 }
 
-// JudgedBy tells which rules a judge follows after it was told of two, each with the number
+// JudgedBy returns which rules a judge follows that was given two, each with the number
 // of changes before they were read.
 func JudgedBy(first, second int64) (rule string) {
-	var j judge
-	j.follow([]policy.Network{{Rule: "first"}}, first)
-	j.follow([]policy.Network{{Rule: "second"}}, second)
-	return j.forbids("a.example", 443)
+	var j route.Judge
+	j.Follow([]policy.Network{{Rule: "first"}}, first)
+	j.Follow([]policy.Network{{Rule: "second"}}, second)
+	return j.Forbids("a.example", 443)
 }
 
 // PostponedCalls counts the calls that could not be taken further and wait in the store.

@@ -3,16 +3,15 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
 
 	"haft"
 	"haft/internal/callenv"
+	"haft/internal/egress/route"
 	"haft/policy"
 )
 
 // A grant is what a call that runs was given besides the permission to run. When
-// permissions change, [Engine.stillGranted] holds it against what a fresh call would be
+// permissions change, [authorizer.stillGranted] holds it against what a fresh call would be
 // given. Only the goroutine of the execution writes it, with callTable.mu held.
 type grant struct {
 	digest string     // the version that runs; "" until the arguments are final
@@ -21,37 +20,8 @@ type grant struct {
 	// bound the secrets for which a built-in tool is given hosts.
 	hosts []string
 	bound map[string]callenv.Bound
-	judge *judge        // of its connections; nil while it can make none
-	here  *localSession // of a built-in tool; nil if it has none
-}
-
-// A judge holds connections against the rules about the network. A review replaces the
-// rules by those of now, so that they hold for the next connection of a running call.
-type judge struct {
-	networks atomic.Pointer[[]policy.Network]
-	mu       sync.Mutex
-	seen     int64 // how many changes there were before the rules were read; guarded by mu
-}
-
-// follow has the judge hold connections against these rules, and returns those of before.
-// The call itself and a review may both decide about it: rules that were read before those
-// that the judge has change nothing.
-func (j *judge) follow(networks []policy.Network, seen int64) (was []policy.Network) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if old := j.networks.Load(); old != nil {
-		was = *old
-	}
-	if seen >= j.seen {
-		j.networks.Store(&networks)
-		j.seen = seen
-	}
-	return was
-}
-
-// forbids is [EgressRequest.Forbids].
-func (j *judge) forbids(host string, port uint16) (rule string) {
-	return policy.Forbids(*j.networks.Load(), host, port)
+	judge *route.Judge // of its connections; nil while it can make none
+	here  *route.Local // of a built-in tool; nil if it has none
 }
 
 // grantVersion notes the version that runs from now on, and how well it has to be
@@ -63,12 +33,12 @@ func (au *authorizer) grantVersion(ex *execution) {
 	ex.final, ex.granted.digest, ex.granted.level = ex.args, ex.tool.Tool.Version.Digest, level
 }
 
-// grantNetwork notes what the call reaches from now on. It does so before the way out
-// is opened: a review that does not see it comes before [Engine.outdated] is asked.
-func (n *egressPlanner) grantNetwork(ex *execution, plan egressPlan, j *judge) {
+// grantNetwork notes what the call reaches from now on. It does so before the route
+// is opened: a review that does not see it comes before [authorizer.outdated] is asked.
+func (n *egressPlanner) grantNetwork(ex *execution, plan route.Plan, j *route.Judge) {
 	n.calls.mu.Lock()
 	defer n.calls.mu.Unlock()
-	ex.granted.hosts, ex.granted.bound, ex.granted.judge, ex.granted.here = plan.hosts, ex.env.Bound, j, ex.here
+	ex.granted.hosts, ex.granted.bound, ex.granted.judge, ex.granted.here = plan.Hosts, ex.env.Bound, j, ex.here
 }
 
 // stillGranted returns a [*withdrawal] if a call that runs was given more than it would
@@ -89,15 +59,15 @@ func (au *authorizer) stillGranted(ctx context.Context, probe *execution, g gran
 		return &withdrawal{"the call has to run with the isolation " + string(level) + " now"}
 	}
 	for _, entry := range g.hosts {
-		if !slices.ContainsFunc(plan.hosts, func(have string) bool { return au.egress.covers(have, entry) }) {
+		if !slices.ContainsFunc(plan.Hosts, func(have string) bool { return au.egress.plan.Covers(have, entry) }) {
 			return &withdrawal{"the call may not reach " + entry + " any more"}
 		}
 	}
 	if g.judge == nil {
 		return nil
 	}
-	was := g.judge.follow(plan.networks, probe.seen)
-	if rule := policy.Narrower(was, plan.networks); rule != "" && g.here.opened() {
+	was := g.judge.Follow(plan.Networks, probe.seen)
+	if rule := policy.Narrower(was, plan.Networks); rule != "" && g.here.Opened() {
 		return &withdrawal{"the rule " + rule + " of the policy forbids connections that the call could make before"}
 	}
 	return nil

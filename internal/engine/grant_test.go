@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/secret"
 )
@@ -17,16 +18,16 @@ import (
 // openGate is a gate that keeps what was last opened.
 type openGate struct {
 	mu  sync.Mutex
-	way engine.EgressRequest
+	way route.Request
 }
 
 func (*openGate) Host(entry string) (string, error) { return entry, nil }
 
-func (g *openGate) Open(_ context.Context, w engine.EgressRequest) (*engine.EgressRoute, error) {
+func (g *openGate) Open(_ context.Context, w route.Request) (*route.Route, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.way = w
-	return &engine.EgressRoute{Session: noSession{}}, nil
+	return &route.Route{Session: noSession{}}, nil
 }
 
 // forbids asks what the running call may not reach.
@@ -38,9 +39,9 @@ func (g *openGate) forbids(host string) string {
 
 type noSession struct{}
 
-func (noSession) Serve(context.Context, net.Conn)              {}
-func (noSession) Refused() bool                                { return false }
-func (noSession) Close() ([]engine.Connection, []secret.Named) { return nil, nil }
+func (noSession) Serve(context.Context, net.Conn)             {}
+func (noSession) Refused() bool                               { return false }
+func (noSession) Close() ([]route.Connection, []secret.Named) { return nil, nil }
 
 // slowWorld has a tool that runs until the test ends it, and others that run until they
 // are cancelled.
@@ -50,7 +51,7 @@ type slowWorld struct {
 	end     chan struct{}
 }
 
-func newSlowWorld(t *testing.T, g engine.EgressGuard) *slowWorld {
+func newSlowWorld(t *testing.T, g route.Guard) *slowWorld {
 	t.Helper()
 	w := &slowWorld{world: setup(t, allowAll, engine.Config{Egress: g})}
 	w.started, w.end = make(chan string, 8), make(chan struct{})

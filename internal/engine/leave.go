@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/chains"
+	"haft/internal/egress/route"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -286,20 +287,20 @@ func (w *recorder) startedBody(ex *execution) any {
 // endedBody is what the audit says when a call ends.
 func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
 	b := struct {
-		Status    haft.Status      `json:"status"`
-		Kind      haft.FailureKind `json:"kind,omitempty"`
-		Rule      string           `json:"rule,omitempty"`
-		Args      string           `json:"args_digest"`
-		Result    string           `json:"result_digest"`
-		Tries     int              `json:"tries,omitempty"`
-		Provider  string           `json:"provider,omitempty"`
-		Isolation haft.Level       `json:"isolation,omitempty"`
-		Wall      haft.Millis      `json:"wall_ms,omitempty"`
-		Total     haft.Millis      `json:"total_ms"`
-		Withdrawn string           `json:"withdrawn,omitempty"` // why its permission is gone
-		Notices   []string         `json:"notices,omitempty"`
-		Contacts  []Connection     `json:"connections,omitempty"`
-		Connected int              `json:"connections_count,omitempty"`
+		Status    haft.Status        `json:"status"`
+		Kind      haft.FailureKind   `json:"kind,omitempty"`
+		Rule      string             `json:"rule,omitempty"`
+		Args      string             `json:"args_digest"`
+		Result    string             `json:"result_digest"`
+		Tries     int                `json:"tries,omitempty"`
+		Provider  string             `json:"provider,omitempty"`
+		Isolation haft.Level         `json:"isolation,omitempty"`
+		Wall      haft.Millis        `json:"wall_ms,omitempty"`
+		Total     haft.Millis        `json:"total_ms"`
+		Withdrawn string             `json:"withdrawn,omitempty"` // why its permission is gone
+		Notices   []string           `json:"notices,omitempty"`
+		Contacts  []route.Connection `json:"connections,omitempty"`
+		Connected int                `json:"connections_count,omitempty"`
 	}{
 		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest,
 		Tries:    res.Tries,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/egress/route"
 	"haft/internal/outgoing"
 	"haft/policy"
 )
@@ -27,7 +28,7 @@ type filters struct {
 
 // visitConnections gives every text of connection records to a cleaner: a tool chooses
 // the names that it asks for.
-func visitConnections(connections []Connection, c outgoing.Cleaner) {
+func visitConnections(connections []route.Connection, c outgoing.Cleaner) {
 	for i := range connections {
 		x := &connections[i]
 		x.To, x.Rule, x.Refused = c.Text("connections", x.To), c.Text("connections", x.Rule),
@@ -176,10 +177,10 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 }
 
 // withheldConnections keeps of connections that they were made.
-func withheldConnections(connections []Connection) []Connection {
-	out := make([]Connection, len(connections))
+func withheldConnections(connections []route.Connection) []route.Connection {
+	out := make([]route.Connection, len(connections))
 	for i, c := range connections {
-		out[i] = Connection{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
+		out[i] = route.Connection{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
 		if c.Refused != "" {
 			out[i].Refused = withheld
 		}

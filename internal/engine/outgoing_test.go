@@ -20,6 +20,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/audit"
+	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/store/sqlite"
@@ -115,8 +116,8 @@ type gate struct{ mark *string }
 
 func (g gate) Host(entry string) (string, error) { return entry, nil }
 
-func (g gate) Open(context.Context, engine.EgressRequest) (*engine.EgressRoute, error) {
-	return &engine.EgressRoute{Session: session(g)}, nil
+func (g gate) Open(context.Context, route.Request) (*route.Route, error) {
+	return &route.Route{Session: session(g)}, nil
 }
 
 type session struct{ mark *string }
@@ -124,10 +125,10 @@ type session struct{ mark *string }
 func (session) Serve(context.Context, net.Conn) {}
 func (session) Refused() bool                   { return true }
 
-func (p session) Close() ([]engine.Connection, []secret.Named) {
-	var c engine.Connection
+func (p session) Close() ([]route.Connection, []secret.Named) {
+	var c route.Connection
 	fill(reflect.ValueOf(&c).Elem(), "Contact", *p.mark)
-	return []engine.Connection{c}, nil
+	return []route.Connection{c}, nil
 }
 
 // everything is a world that keeps all that leaves it: answers, records, events, the

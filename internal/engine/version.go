@@ -84,7 +84,7 @@ func (n *egressPlanner) mayReach(ex *execution) error {
 		now = ex.config.Network
 	}
 	covered := func(entry string) bool {
-		return slices.ContainsFunc(now, func(have string) bool { return n.covers(have, entry) })
+		return slices.ContainsFunc(now, func(have string) bool { return n.plan.Covers(have, entry) })
 	}
 	var more []string
 	for _, entry := range own {
@@ -102,18 +102,4 @@ func (n *egressPlanner) mayReach(ex *execution) error {
 			func(entry string) bool { return !covered(entry) })
 	}
 	return nil
-}
-
-// covers reports whether an entry of a tool's network is within another: it is the
-// same, or the other is a host with all its paths and methods.
-func (n *egressPlanner) covers(have, entry string) bool {
-	if have == NetworkFull || have == entry {
-		return true
-	}
-	if n.cfg.Egress == nil || entry == NetworkFull {
-		return false
-	}
-	host, err := n.cfg.Egress.Host(entry)
-	whole, wholeErr := n.cfg.Egress.Host(have)
-	return err == nil && wholeErr == nil && whole == have && whole == host
 }

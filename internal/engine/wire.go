@@ -9,6 +9,7 @@ import (
 	"haft/internal/authority"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/egress/route"
 	"haft/internal/event"
 	"haft/internal/journal"
 	"haft/internal/membership"
@@ -60,7 +61,7 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 	*e.digests = digests{cfg: e.cfg}
 	*e.redaction = redaction{cfg: e.cfg, store: e.store, digests: e.digests, env: e.env}
 	*e.filters = filters{screens: make(chan struct{}, max(1, runtime.NumCPU()/2))}
-	*e.egress = egressPlanner{cfg: e.cfg, store: e.store, calls: e.calls, env: e.env}
+	*e.egress = egressPlanner{cfg: e.cfg, calls: e.calls, env: e.env, plan: route.NewPlanner(e.cfg.Egress, e.store)}
 	*e.seals = callSealer{cfg: e.cfg, members: e.members, permissions: e.permissions, redaction: e.redaction}
 	*e.authorizer = authorizer{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, digests: e.digests, egress: e.egress,

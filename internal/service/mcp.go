@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/internal/authority"
+	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -475,7 +476,7 @@ func (u *ServerManager) checkCommand(ctx context.Context, s *haft.MCPServer) err
 		}
 	}
 	for _, entry := range s.Network {
-		if entry == engine.NetworkFull {
+		if entry == route.NetworkFull {
 			continue
 		}
 		if u.cfg.Egress == nil {

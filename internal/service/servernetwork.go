@@ -10,7 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
-	"haft/internal/engine"
+	"haft/internal/egress/route"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -59,7 +59,7 @@ func (u *ServerManager) CheckServerNetwork(ctx context.Context, s haft.MCPServer
 		return err
 	}
 	if len(networks) == 0 {
-		if slices.Contains(s.Network, engine.NetworkFull) {
+		if slices.Contains(s.Network, route.NetworkFull) {
 			return &haft.Error{Code: haft.CodeDenied,
 				Message: "the MCP server wants every host, which a rule of the policy has to allow: network: [\"*\"]"}
 		}
@@ -78,7 +78,7 @@ func (u *ServerManager) CheckServerNetwork(ctx context.Context, s haft.MCPServer
 
 // A ServerConnections is connections of an MCP server to one place.
 type ServerConnections struct {
-	engine.Connection
+	route.Connection
 	// Count is how many there were. 0 means that more went over those that an earlier
 	// entry tells of.
 	Count int `json:"count"`

@@ -16,6 +16,7 @@ import (
 	"haft"
 	"haft/internal/authority"
 	"haft/internal/callenv"
+	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/event"
 	"haft/internal/registry"
@@ -39,7 +40,7 @@ type Config struct {
 	// Upstream reaches MCP servers. Nil means that there are none.
 	Upstream Upstream
 	// Egress knows the hosts of a network. Nil means that no network can be given.
-	Egress engine.EgressGuard
+	Egress route.Guard
 	// Ceilings are the highest limits of a server; zero fields are those of package haft.
 	Ceilings haft.Limits
 	// KeepEvents is how long events can be replayed; 0 means a week.

@@ -9,6 +9,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/egress"
+	"haft/internal/egress/route"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/requirement"
@@ -96,7 +97,7 @@ func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*h
 		return r.Executor.Execute(ctx, req)
 	}
 	g := &session.Opener{Guard: egress.New(egress.Config{Allow: run.Ranges}), Logger: r.Logger}
-	out, err := g.Open(ctx, engine.EgressRequest{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts})
+	out, err := g.Open(ctx, route.Request{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts})
 	if err != nil {
 		return nil, err
 	}

@@ -1,5 +1,5 @@
 // Package session opens the egress session of each call: the way out of its sandbox, through
-// a proxy of its own. It implements [engine.EgressGuard] with package egress.
+// a proxy of its own. It implements [route.Guard] with package egress.
 package session
 
 import (
@@ -17,7 +17,7 @@ import (
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/egress"
-	"haft/internal/engine"
+	"haft/internal/egress/route"
 	"haft/internal/secret"
 )
 
@@ -36,13 +36,13 @@ type Opener struct {
 	Tokens Tokens
 }
 
-var _ engine.EgressGuard = (*Opener)(nil)
+var _ route.Guard = (*Opener)(nil)
 
-// Open implements [engine.EgressGuard].
-func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.EgressRoute, error) {
+// Open implements [route.Guard].
+func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error) {
 	p := &session{logger: o.Logger, report: w.Record, forbid: egress.ForbidBy(w.Forbids)}
-	if w.Here {
-		return &engine.EgressRoute{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
+	if w.Local {
+		return &route.Route{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
 	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
@@ -55,7 +55,7 @@ func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.Egre
 		}
 		rules = append(rules, rule)
 	}
-	exit := &engine.EgressRoute{Session: p, Stand: map[string]string{}, Failed: map[string]error{}}
+	exit := &route.Route{Session: p, Stand: map[string]string{}, Failed: map[string]error{}}
 	secrets, err := o.bind(ctx, w, rules, p, exit)
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func (o *Opener) Open(ctx context.Context, w engine.EgressRequest) (*engine.Egre
 
 // bind makes the secrets that the broker inserts: all whose hosts the call may reach, and as
 // many of the others as fit, so that the broker notices when one of those is sent elsewhere.
-func (o *Opener) bind(ctx context.Context, w engine.EgressRequest, rules egress.Rules, p *session,
-	exit *engine.EgressRoute) ([]egress.Secret, error) {
+func (o *Opener) bind(ctx context.Context, w route.Request, rules egress.Rules, p *session,
+	exit *route.Route) ([]egress.Secret, error) {
 	var here, elsewhere []egress.Secret
 	for _, b := range w.Bound {
 		s, err := egress.FromBinding(b.Name, b.To)
@@ -146,7 +146,7 @@ func (o *Opener) exchange(ctx context.Context, org string, p *session,
 	return o.Tokens.Token(egress.Scope{Forbid: p.forbid, Record: p.record}.Context(ctx), org, b)
 }
 
-// Host implements [engine.EgressGuard].
+// Host implements [route.Guard].
 func (o *Opener) Host(entry string) (string, error) {
 	rule, err := egress.ParseRule(entry)
 	if err != nil {
@@ -164,10 +164,10 @@ type session struct {
 	proxy  *egress.Proxy // nil if the tool runs in this process
 	logger *slog.Logger
 	forbid func(host string, port uint16) *egress.Refusal // nil if nothing is forbidden
-	report func(engine.Connection)                        // nil if connections are kept
+	report func(route.Connection)                         // nil if connections are kept
 
 	mu          sync.Mutex
-	connections []engine.Connection
+	connections []route.Connection
 	leased      []secret.Named // tokens
 }
 
@@ -181,7 +181,7 @@ func (p *session) lease(name string, token secret.Value) {
 	p.leased = append(p.leased, secret.Named{Name: name, Value: token})
 }
 
-// Serve implements [engine.EgressSession].
+// Serve implements [route.Session].
 func (p *session) Serve(ctx context.Context, conn net.Conn) {
 	if p.proxy == nil {
 		conn.Close()
@@ -207,7 +207,7 @@ func (p *session) record(c egress.Connection) {
 }
 
 // ConnectionOf converts a connection to its form in the audit.
-func ConnectionOf(c egress.Connection) engine.Connection {
+func ConnectionOf(c egress.Connection) route.Connection {
 	to := c.Host
 	if c.Port != 0 {
 		to = net.JoinHostPort(c.Host, strconv.Itoa(int(c.Port)))
@@ -215,7 +215,7 @@ func ConnectionOf(c egress.Connection) engine.Connection {
 	if c.Method != "" {
 		to = c.Method + " " + to
 	}
-	made := engine.Connection{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down,
+	made := route.Connection{To: to, Rule: c.Rule, Secrets: c.Secrets, Up: c.Up, Down: c.Down,
 		Took: haft.Millis(c.Duration)}
 	if c.Refusal != nil {
 		made.Refused = c.Refusal.Message()
@@ -223,15 +223,15 @@ func ConnectionOf(c egress.Connection) engine.Connection {
 	return made
 }
 
-// Refused implements [engine.EgressSession].
+// Refused implements [route.Session].
 func (p *session) Refused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return slices.ContainsFunc(p.connections, func(c engine.Connection) bool { return c.Refused != "" })
+	return slices.ContainsFunc(p.connections, func(c route.Connection) bool { return c.Refused != "" })
 }
 
-// Close implements [engine.EgressSession].
-func (p *session) Close() ([]engine.Connection, []secret.Named) {
+// Close implements [route.Session].
+func (p *session) Close() ([]route.Connection, []secret.Named) {
 	if p.proxy != nil {
 		p.proxy.Close()
 	}

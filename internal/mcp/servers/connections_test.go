@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
+	"haft/internal/egress/route"
 	"haft/internal/service"
 )
 
@@ -32,15 +32,15 @@ func TestServerLogs(t *testing.T) {
 	l := c.of(haft.MCPServer{Org: "acme", Name: "files", Env: map[string]string{"KEY": "hunter2-the-key"}},
 		map[string]string{"KEY": "hunter2-the-key"})
 	for range 1000 {
-		l.ended(engine.Connection{To: "GET api.example:443", Up: 1, Down: 2})
+		l.ended(route.Connection{To: "GET api.example:443", Up: 1, Down: 2})
 	}
-	l.begun(engine.Connection{To: "POST mcp.example:443"})
-	l.over(engine.Connection{To: "POST mcp.example:443", Up: 5, Down: 7}, true)
-	l.over(engine.Connection{To: "POST mcp.example:443", Refused: "no"}, false)
-	l.ended(engine.Connection{To: "hunter2-the-key.evil.example:443",
+	l.begun(route.Connection{To: "POST mcp.example:443"})
+	l.over(route.Connection{To: "POST mcp.example:443", Up: 5, Down: 7}, true)
+	l.over(route.Connection{To: "POST mcp.example:443", Refused: "no"}, false)
+	l.ended(route.Connection{To: "hunter2-the-key.evil.example:443",
 		Refused: "the tool may not reach hunter2-the-key.evil.example"})
 	for i := range 500 {
-		l.ended(engine.Connection{To: fmt.Sprintf("host%d.example:443", i)})
+		l.ended(route.Connection{To: fmt.Sprintf("host%d.example:443", i)})
 	}
 	if len(written) != 0 || len(c.all) != 1 {
 		t.Fatalf("%d entries were written, %d logs wait", len(written), len(c.all))
@@ -64,7 +64,7 @@ func TestServerLogs(t *testing.T) {
 		t.Errorf("the key is in the audit: %s", all)
 	}
 	// What is there when everything ends is written too.
-	l.ended(engine.Connection{To: "late.example:443"})
+	l.ended(route.Connection{To: "late.example:443"})
 	c.flushAll()
 	if len(written) != 2 || written[1].list[0].To != "late.example:443" {
 		t.Errorf("%+v", written[1:])

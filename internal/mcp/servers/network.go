@@ -13,8 +13,8 @@ import (
 	"haft"
 	"haft/executor/upstream"
 	"haft/internal/egress"
+	"haft/internal/egress/route"
 	"haft/internal/egress/session"
-	"haft/internal/engine"
 	"haft/internal/mcp/command"
 	"haft/internal/secret"
 	"haft/internal/service"
@@ -59,7 +59,7 @@ func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]st
 		return nil, err
 	}
 	log := u.logs.of(s, env)
-	exit, err := u.cfg.Egress.Open(ctx, engine.EgressRequest{
+	exit, err := u.cfg.Egress.Open(ctx, route.Request{
 		Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network, Record: log.ended,
 		Forbids: func(host string, port uint16) string { return rules.ServerForbids(u.ctx, s, host, port) },
 	})
@@ -145,14 +145,14 @@ func (c *serverLogs) of(s haft.MCPServer, secrets map[string]string) *connection
 }
 
 // begun adds a connection that has begun and may last.
-func (l *connectionLog) begun(c engine.Connection) { l.add(c, 1) }
+func (l *connectionLog) begun(c route.Connection) { l.add(c, 1) }
 
 // ended adds a connection that begun did not add.
-func (l *connectionLog) ended(c engine.Connection) { l.add(c, 1) }
+func (l *connectionLog) ended(c route.Connection) { l.add(c, 1) }
 
 // over adds the end of a connection. If begun has added it, only the transferred bytes are
 // new.
-func (l *connectionLog) over(c engine.Connection, noted bool) {
+func (l *connectionLog) over(c route.Connection, noted bool) {
 	if noted {
 		l.add(c, 0)
 		return
@@ -161,7 +161,7 @@ func (l *connectionLog) over(c engine.Connection, noted bool) {
 }
 
 // add adds count connections to the entry that is written next.
-func (l *connectionLog) add(c engine.Connection, count int) {
+func (l *connectionLog) add(c route.Connection, count int) {
 	c.To, c.Refused = l.redactor.Text(c.To), l.redactor.Text(c.Refused)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"haft"
 	"haft/executor/upstream"
 	"haft/internal/egress"
-	"haft/internal/engine"
+	"haft/internal/egress/route"
 	"haft/internal/mcp/command"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
@@ -52,7 +52,7 @@ type Config struct {
 	Commands *command.Resolver
 	// Egress opens the egress sessions of commands. Client sends requests to servers that
 	// have an address.
-	Egress engine.EgressGuard
+	Egress route.Guard
 	Client *http.Client
 	// Rules returns nil while there is no engine yet.
 	Rules func() Rules
