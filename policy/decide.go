@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"haft/internal/jsontree"
+
 	"haft"
 )
 
@@ -26,6 +28,9 @@ type Request struct {
 	Pins bool
 	// Args are the arguments, an object. None are an empty one.
 	Args json.RawMessage
+	// Tree is Args as a tree, for who has read them already. It is not changed. Nil means that Args
+	// is read.
+	Tree *jsontree.Object
 	// Annotations are what the tool says of itself.
 	Annotations haft.Annotations
 	// Scope are the permissions that the credential is confined to. Nil means

@@ -137,7 +137,7 @@ func (e *evaluation) holds(c *condition) (bool, error) {
 
 // variables binds the variables of expressions.
 func variables(req *Request) (map[string]any, error) {
-	tree, err := readArgs(req.Args)
+	tree, err := req.tree()
 	if err != nil {
 		return nil, err
 	}

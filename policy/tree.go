@@ -31,6 +31,14 @@ func readArgs(raw json.RawMessage) (*jsontree.Object, error) {
 	return o, nil
 }
 
+// tree returns the arguments as a tree. A tree whose text is too long is refused like the text.
+func (r *Request) tree() (*jsontree.Object, error) {
+	if r.Tree != nil && len(r.Args) <= MaxArgs {
+		return r.Tree, nil
+	}
+	return readArgs(r.Args)
+}
+
 // readTree reads JSON. It refuses what two readers could read differently: a key
 // that comes twice, text that is not UTF-8.
 func readTree(raw json.RawMessage, most int) (any, error) {

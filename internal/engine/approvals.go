@@ -103,10 +103,10 @@ func (ap *approvals) judge(ctx context.Context, ex *execution, a *haft.Approval,
 	if err := ap.authorizer.validate(ctx, ex); err != nil {
 		return asCoded(err)
 	}
-	d := rules.Decide(ex.request(ex.args))
+	d := rules.Decide(ex.request(ex.runArgs()))
 	if d.Effect == policy.Allow {
 		// It was asked for by a rule that is gone, or by the agent's tool rules.
-		asking := ex.request(ex.args)
+		asking := ex.request(ex.runArgs())
 		asking.Tool.Version.Settings.RequiresApproval = true
 		d = rules.Decide(asking)
 	}

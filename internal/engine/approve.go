@@ -50,7 +50,7 @@ func (au *authorizer) approve(ctx context.Context, ex *execution) error {
 
 // decideFinal decides with the arguments as they will run.
 func (au *authorizer) decideFinal(_ context.Context, ex *execution) error {
-	return au.decide(ex, ex.args)
+	return au.decide(ex, ex.runArgs())
 }
 
 // useApproval spends the approval that lets the call run: once, for the version, the

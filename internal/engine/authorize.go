@@ -3,19 +3,18 @@ package engine
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/jsontree"
 	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/store"
 	"haft/internal/toolrule"
 	"haft/policy"
-	"haft/schema"
 )
 
 // An authorizer decides about calls: it has the stages resolve, authorize, validate and approve, and
@@ -61,25 +60,12 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rules = rules
-	return au.decide(ex, readable(ex.call.Args))
-}
-
-// readable returns arguments as rules look at them before they are validated.
-func readable(args json.RawMessage) json.RawMessage {
-	tree, err := schema.ReadArguments(args)
-	if err != nil {
-		// Arguments that cannot be read do not fit, which validate says better.
-		return json.RawMessage("{}")
-	}
-	if raw, err := schema.Encode(tree); err == nil {
-		return raw
-	}
-	return args
+	return au.decide(ex, readable(ex.readArgs()))
 }
 
 // decide asks policy about args and keeps the answer.
-func (au *authorizer) decide(ex *execution, args json.RawMessage) error {
-	if ex.decided != nil && bytes.Equal(ex.decided, args) {
+func (au *authorizer) decide(ex *execution, args jsontree.Document) error {
+	if ex.decided.Text != nil && bytes.Equal(ex.decided.Text, args.Text) {
 		return nil // equal policies and requests give equal decisions
 	}
 	if ex.explains {

@@ -2,6 +2,8 @@ package engine_test
 
 import (
 	"context"
+	"encoding/json"
+	"slices"
 	"sync"
 	"testing"
 
@@ -18,9 +20,15 @@ import (
 // nothing is the input and output of a tool that does nothing.
 type nothing struct{}
 
-// benchWorld is an engine with a store on the disk and a built-in tool that does
+// items is the input of a tool that is given much.
+type items struct {
+	Items []string `json:"items"`
+	Mode  string   `json:"mode,omitempty"`
+}
+
+// benchWorld is an engine with a store on the disk and built-in tools that do
 // nothing.
-func benchWorld(b *testing.B) *api {
+func benchWorld(b *testing.B, text string) *api {
 	b.Helper()
 	s, err := sqlite.Open(b.Context(), sqlite.Config{Dir: b.TempDir()})
 	if err != nil {
@@ -36,7 +44,11 @@ func benchWorld(b *testing.B) *api {
 		func(context.Context, builtin.Call, nothing) (nothing, error) { return nothing{}, nil }); err != nil {
 		b.Fatal(err)
 	}
-	rules, err := policy.Compile([]byte(allowAll))
+	if err := builtin.Add(set, builtin.Def{Name: "take", Description: "Take items."},
+		func(context.Context, builtin.Call, items) (nothing, error) { return nothing{}, nil }); err != nil {
+		b.Fatal(err)
+	}
+	rules, err := policy.Compile([]byte(text))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -57,7 +69,7 @@ func benchWorld(b *testing.B) *api {
 
 // BenchmarkCall is the whole pipeline with a durable audit, one caller.
 func BenchmarkCall(b *testing.B) {
-	e := benchWorld(b)
+	e := benchWorld(b, allowAll)
 	for b.Loop() {
 		if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil ||
 			res.Status != haft.StatusSuccess {
@@ -68,7 +80,7 @@ func BenchmarkCall(b *testing.B) {
 
 // BenchmarkCall64 is the same with 64 callers at once.
 func BenchmarkCall64(b *testing.B) {
-	e := benchWorld(b)
+	e := benchWorld(b, allowAll)
 	var wg sync.WaitGroup
 	calls := make(chan struct{}, 64)
 	b.ResetTimer()
@@ -88,4 +100,31 @@ func BenchmarkCall64(b *testing.B) {
 	close(calls)
 	wg.Wait()
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "calls/s")
+}
+
+// BenchmarkCall_arguments is a call with 100 KB of arguments, which a rule and an output filter look at.
+func BenchmarkCall_arguments(b *testing.B) {
+	e := benchWorld(b, allowAll+`
+rules:
+  - id: few
+    effect: deny
+    reason: too many
+    when: size(args.items) > 100000
+filters:
+  - id: none
+    "on": output
+    action: mask
+    pattern: never-printed
+`)
+	args, err := json.Marshal(items{Items: slices.Repeat([]string{"an item of some length"}, 4000)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.SetBytes(int64(len(args)))
+	for b.Loop() {
+		res, err := e.Call(b.Context(), haft.Call{Tool: "take", Args: args, Principal: user("o", "ann")})
+		if err != nil || res.Status != haft.StatusSuccess {
+			b.Fatal(res, err)
+		}
+	}
 }

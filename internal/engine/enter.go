@@ -148,8 +148,7 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 	now := time.Now()
 	ex := &execution{call: c, arrival: arrival{ours: ours, began: now, seen: en.permissions.changes.Load()},
 		tracking: tracking{done: make(chan struct{})}}
-	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.Owner(), Created: now,
-		ArgsDigest: en.digests.digest("args", c.Args)}
+	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.Owner(), Created: now}
 	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)
 	ex.env = en.redaction.env.New(c.Env)
 	en.journal.Begin(c.ID)

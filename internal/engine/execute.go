@@ -133,6 +133,7 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 		return chains.ErrClosing
 	}
 	rn.redaction.keep(ex)
+	ex.dropTrees()
 	if !ex.tool.Tool.Version.Settings.Idempotent {
 		ex.rec.Sealed = nil // nobody will run it again
 	}

@@ -8,11 +8,13 @@ import (
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/egress/route"
+	"haft/internal/jsontree"
 	"haft/internal/limit"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
 	"haft/internal/store"
 	"haft/policy"
+	"haft/schema"
 )
 
 // An execution is one call on its way through the pipeline. One goroutine has it. Its
@@ -60,12 +62,14 @@ type resolution struct {
 
 // verdict is what authorize, validate and approve decide.
 type verdict struct {
+	read     readArguments
 	rules    *policy.Policy
 	decision policy.Decision
-	decided  json.RawMessage // the arguments that decision is for
-	args     json.RawMessage // as they will run
-	approval *haft.Approval  // that lets it run, or that it waits for
-	unlock   func()          // of the agent's turn
+	decided  jsontree.Document // the arguments that decision is for
+	args     json.RawMessage   // as they will run
+	tree     *schema.Object    // args as a tree; nil if it has to be read again
+	approval *haft.Approval    // that lets it run, or that it waits for
+	unlock   func()            // of the agent's turn
 }
 
 // slots are what limit takes.

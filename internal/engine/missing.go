@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/jsontree"
 	"haft/internal/registry"
 	"haft/internal/requirement"
 	"haft/policy"
@@ -77,8 +78,8 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 // without asking anybody. Else the call stays as it is.
 func (au *authorizer) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
 	tool, decision, decided := ex.tool, ex.decision, ex.decided
-	ex.tool, ex.decided = next, nil
-	if hasRoles(ex.call.Principal, next) && au.decide(ex, ex.args) == nil && ex.decision.Effect == policy.Allow &&
+	ex.tool, ex.decided = next, jsontree.Document{}
+	if hasRoles(ex.call.Principal, next) && au.decide(ex, ex.runArgs()) == nil && ex.decision.Effect == policy.Allow &&
 		au.stillGranted(ctx, ex, ex.granted) == nil {
 		au.grantVersion(ex)
 		return true

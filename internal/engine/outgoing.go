@@ -56,7 +56,7 @@ func (ex *execution) outputScreen() *policy.Screen {
 	if ex.tool == nil || !ex.rules.Filters(policy.Output) {
 		return nil
 	}
-	s := ex.rules.Screen(ex.request(ex.args), policy.Output)
+	s := ex.rules.Screen(ex.request(ex.runArgs()), policy.Output)
 	if s != nil {
 		s.Clean = ex.env.Redactor.Text
 	}

@@ -7,12 +7,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"hash"
+	"slices"
 	"sync"
 
 	"haft"
 	"haft/internal/callenv"
+	"haft/internal/jsontree"
 	"haft/internal/store"
 	"haft/policy"
+	"haft/schema"
 )
 
 // redaction knows what is secret in a call, and makes what removes it.
@@ -30,18 +33,25 @@ type digests struct {
 	macs sync.Pool // of *digester
 }
 
-// kept returns a call as it may be kept, and whether that is less than the whole:
-// arguments whose name means a secret are replaced, and so are secretive
-// variables.
-func (rd *redaction) kept(c haft.Call) (haft.Call, bool) {
-	args, less, err := rd.cfg.Names.Redact(c.Args)
-	if err != nil {
-		args, less = nil, true // what cannot be read cannot be judged
+// kept returns a call as it may be kept before anything is known of it, and whether that is less than
+// the whole: without arguments, which [redaction.keep] adds, and without secretive variables.
+func (rd *redaction) kept(c haft.Call) (kept haft.Call, less bool) {
+	c.Args = nil
+	c.Env, less = rd.env.Kept(c.Env)
+	return c, less
+}
+
+// namesSecret reports whether a key in a tree means a secret.
+func (rd *redaction) namesSecret(tree any) bool {
+	switch v := tree.(type) {
+	case *schema.Object:
+		return slices.ContainsFunc(v.Keys(), func(key string) bool {
+			return rd.cfg.Names.Sensitive(key) || rd.namesSecret(v.Value(key))
+		})
+	case []any:
+		return slices.ContainsFunc(v, rd.namesSecret)
 	}
-	c.Args = args
-	env, lessEnv := rd.env.Kept(c.Env)
-	c.Env = env
-	return c, less || lessEnv
+	return false
 }
 
 // keep brings the record up to what is known of the call by now: the arguments
@@ -61,7 +71,7 @@ func (rd *redaction) keep(ex *execution) {
 			args = nil
 		}
 	}
-	if args != nil {
+	if args != nil && (ex.args == nil || ex.tree == nil || rd.namesSecret(ex.tree)) {
 		var err error
 		if args, _, err = rd.cfg.Names.Redact(args); err != nil {
 			args = nil
@@ -95,7 +105,7 @@ func (ex *execution) inputScreened(args json.RawMessage) json.RawMessage {
 	}
 	ctx, stop := context.WithTimeout(context.Background(), screenGrace) //nolint:forbidigo // of its own
 	defer stop()
-	out, err := ex.rules.Screen(ex.request(args), policy.Input).JSON(ctx, args)
+	out, err := ex.rules.Screen(ex.request(jsontree.Document{Text: args}), policy.Input).JSON(ctx, args)
 	if err != nil {
 		return nil
 	}
@@ -141,11 +151,11 @@ func (d *digests) binds(version string, args json.RawMessage) string {
 // decides about a call asks with it: the stages, the answers of approvers and Explain.
 // A version is the caller's choice if the call came with it; one that an approval or a
 // crash left behind is not.
-func (ex *execution) request(args json.RawMessage) policy.Request {
+func (ex *execution) request(args jsontree.Document) policy.Request {
 	t := ex.tool.Tool
 	req := policy.Request{
-		Principal: ex.call.Principal, Tool: t, Current: ex.tool.Current, Pins: ex.rec.Call.Digest != "", Args: args,
-		Annotations: t.Version.Annotations, Scope: ex.call.Principal.Scope,
+		Principal: ex.call.Principal, Tool: t, Current: ex.tool.Current, Pins: ex.rec.Call.Digest != "",
+		Args: args.Text, Tree: args.Tree, Annotations: t.Version.Annotations, Scope: ex.call.Principal.Scope,
 	}
 	if ex.agent != nil {
 		req.Principal.Agent, req.AgentName = string(ex.agent.ID), ex.agent.Name

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"time"
 
+	"haft/internal/jsontree"
+
 	"haft"
 )
 
@@ -73,7 +75,7 @@ func (au *authorizer) renew(ctx context.Context, ex *execution) error {
 		return err
 	}
 	args := ex.decided
-	ex.rules, ex.decided = rules, nil
+	ex.rules, ex.decided = rules, jsontree.Document{}
 	return refuseWithdrawn(withdrawn(au.decide(ex, args)))
 }
 
@@ -112,9 +114,9 @@ func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
 	if probe.rules, err = au.orgs.Policy(ctx, now.Org); err != nil {
 		return err
 	}
-	args, failure := probe.tool.Fit(c.Args)
+	args, failure := probe.tool.FitRead(probe.readArgs())
 	if failure != nil {
-		args = readable(c.Args) // of another version; what does not fit is no question of permission
+		args = readable(probe.readArgs()) // of another version; what does not fit is no question of permission
 	}
 	if !r.final && probe.agent != nil && len(probe.agent.Rules) > 0 {
 		return nil

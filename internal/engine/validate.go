@@ -2,16 +2,17 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/policy"
+	"haft/schema"
 )
 
 // validate makes the arguments fit the schema of the tool, and holds them against
 // the filters of policy. What a filter masks is what runs, and is told.
 func (au *authorizer) validate(ctx context.Context, ex *execution) error {
-	args, failure := ex.tool.Fit(ex.call.Args)
+	args, failure := ex.tool.FitRead(ex.readArgs())
 	if failure != nil {
 		return &refusal{status: haft.StatusValidation, failure: *failure}
 	}
@@ -29,35 +30,36 @@ func (au *authorizer) validate(ctx context.Context, ex *execution) error {
 	if err := out.Err(); err != nil {
 		return refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryChanged, haft.MessageOf(err))
 	}
-	ex.args = args
+	ex.args, ex.tree = args.Text, args.Tree
 	if out.Masked {
 		// What is left may no longer fit, and then it does not run.
-		if ex.args, failure = ex.tool.Fit(out.Value); failure != nil {
+		if args, failure = ex.tool.FitRead(schema.ReadArguments(out.Value)); failure != nil {
 			return &refusal{status: haft.StatusValidation, failure: *failure}
 		}
+		ex.args, ex.tree = args.Text, args.Tree
 	}
 	return nil
 }
 
 // filterInput holds arguments against the input filters, for as long as the call may
 // wait and filters may take.
-func (f *filters) filterInput(ctx context.Context, ex *execution, args json.RawMessage) (policy.Filtered, error) {
+func (f *filters) filterInput(ctx context.Context, ex *execution, args jsontree.Document) (policy.Filtered, error) {
 	if !ex.rules.Filters(policy.Input) {
-		return policy.Filtered{Value: args}, nil
+		return policy.Filtered{Value: args.Text}, nil
 	}
 	screen := ex.rules.Screen(ex.request(args), policy.Input)
 	if screen == nil {
-		return policy.Filtered{Value: args}, nil
+		return policy.Filtered{Value: args.Text}, nil
 	}
 	ctx, stop := context.WithTimeout(ctx, screenTime)
 	defer stop()
-	leave, err := f.screenPlace(ctx, screen.Steps()*len(args))
+	leave, err := f.screenPlace(ctx, screen.Steps()*len(args.Text))
 	if err != nil {
 		return policy.Filtered{}, err
 	}
 	defer leave()
 	screen.Clean = ex.env.Redactor.Text
-	return screen.JSON(ctx, args)
+	return screen.JSON(ctx, args.Text)
 }
 
 // maxNotices bounds what is told of one call.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/internal/value"
 	"haft/schema"
 )
@@ -53,21 +54,27 @@ func compileSchema(text json.RawMessage) (*schema.Compiled, error) {
 // Fit reads arguments as models write them and makes them fit the schema, or returns
 // the failure that says why they do not fit.
 func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
-	args, err := schema.ReadArguments(text)
+	args, failure := c.FitRead(schema.ReadArguments(text))
+	return args.Text, failure
+}
+
+// FitRead is [Compiled.Fit] for what [schema.ReadArguments] returns. It does not change args.
+func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *haft.Failure) {
 	if err != nil {
-		return nil, &haft.Failure{Kind: haft.FailValidation, Message: haft.MessageOf(err), Retry: haft.RetryChanged}
+		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation, Message: haft.MessageOf(err),
+			Retry: haft.RetryChanged}
 	}
 	fitted, misfits := c.args.Fit(args, schema.FitOptions{})
 	if len(misfits) > 0 {
-		return nil, &haft.Failure{Kind: haft.FailValidation, Message: "the arguments do not fit: " + inWords(misfits),
-			Retry: haft.RetryChanged, Misfits: misfits}
+		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation,
+			Message: "the arguments do not fit: " + inWords(misfits), Retry: haft.RetryChanged, Misfits: misfits}
 	}
 	raw, err := schema.Encode(fitted)
 	if err != nil {
-		return nil, &haft.Failure{Kind: haft.FailInternal, Message: "the arguments cannot be passed on",
-			Retry: haft.RetryNever}
+		return jsontree.Document{}, &haft.Failure{Kind: haft.FailInternal,
+			Message: "the arguments cannot be passed on", Retry: haft.RetryNever}
 	}
-	return raw, nil
+	return jsontree.Document{Text: raw, Tree: fitted}, nil
 }
 
 // Check compares the value of a result with the output type, the schema and the
