@@ -12,6 +12,8 @@ const (
 	ToolsWrite     Action = "tools:write"
 	CallsRead      Action = "calls:read"
 	CallsWrite     Action = "calls:write" // make, cancel and replay calls
+	FilesRead      Action = "files:read"
+	FilesWrite     Action = "files:write"
 	AgentsRead     Action = "agents:read"
 	AgentsWrite    Action = "agents:write"
 	ApprovalsRead  Action = "approvals:read"
@@ -41,8 +43,9 @@ const (
 
 // actions are all of them. Nothing changes it.
 var actions = []Action{
-	ToolsRead, ToolsWrite, CallsRead, CallsWrite, AgentsRead, AgentsWrite, ApprovalsRead, ApprovalsWrite, EventsRead,
-	KeysRead, KeysWrite, SecretsRead, SecretsWrite, PoliciesRead, PoliciesWrite, SandboxesRead, SandboxesWrite,
+	ToolsRead, ToolsWrite, CallsRead, CallsWrite, FilesRead, FilesWrite, AgentsRead, AgentsWrite, ApprovalsRead,
+	ApprovalsWrite, EventsRead, KeysRead, KeysWrite, SecretsRead, SecretsWrite,
+	PoliciesRead, PoliciesWrite, SandboxesRead, SandboxesWrite,
 	ServersRead, ServersWrite, WebhooksRead, WebhooksWrite, AuditRead, UsageRead, DataExport,
 	DataErase, Operate,
 }
@@ -58,7 +61,8 @@ func (a Action) Known() bool { return a == AllActions || slices.Contains(actions
 // others with what is their own.
 func (a Action) Managed() bool {
 	switch a {
-	case ToolsRead, CallsRead, CallsWrite, AgentsRead, ServersRead, ApprovalsRead, ApprovalsWrite, EventsRead:
+	case ToolsRead, CallsRead, CallsWrite, FilesRead, FilesWrite, AgentsRead, ServersRead, ApprovalsRead,
+		ApprovalsWrite, EventsRead:
 		return false
 	}
 	return true

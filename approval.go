@@ -80,6 +80,8 @@ type Terms struct {
 	Sandbox      string `json:"sandbox,omitempty"`
 	MinIsolation Level  `json:"min_isolation,omitempty"`
 	Limits       Limits `json:"limits,omitzero"`
+	// Files are put into the working directory of the tool; their content is not shown.
+	Files []CallFile `json:"files,omitempty"`
 	// Server is the MCP server whose tool it is.
 	Server *TermsServer `json:"server,omitempty"`
 	// Binds is the digest of the terms, with the values of Env.

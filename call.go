@@ -25,6 +25,8 @@ type Call struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	Deadline       time.Time         `json:"deadline,omitzero"`
 	Env            map[string]string `json:"env,omitempty"`
+	// Files are put into the working directory of the tool.
+	Files []CallFile `json:"files,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to tool and engine.
 	Sandbox string `json:"sandbox,omitempty"`
 	Limits  Limits `json:"limits,omitzero"`

@@ -159,8 +159,11 @@ type Artifact struct {
 	Name        string `json:"name"`
 	ContentType string `json:"content_type"`
 	Size        int64  `json:"size"`
-	// Data is the content; JSON carries it as base64.
+	// Data is the content; JSON carries it as base64. What is kept of a call has large
+	// artifacts as files instead.
 	Data []byte `json:"data,omitempty"`
+	// File is the file that has the content.
+	File FileID `json:"file_id,omitempty"`
 }
 
 // ContentType says what a [Content] is. The types are those of MCP.

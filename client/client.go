@@ -61,6 +61,7 @@ type Client struct {
 	Webhooks   *Webhooks
 	Audit      *Audit
 	Data       *Data
+	Files      *Files
 }
 
 // transport sends requests: it signs and repeats them, and turns refusals into errors.
@@ -121,7 +122,8 @@ func New(cfg Config) (*Client, error) {
 		}},
 	}
 	return &Client{api: t, MCPServers: &MCPServers{t}, Sandboxes: &Sandboxes{t}, Policies: &Policies{t},
-		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t}}, nil
+		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t},
+		Files: &Files{t}}, nil
 }
 
 // Close closes connections that are not in use.

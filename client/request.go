@@ -32,6 +32,7 @@ type query struct {
 	as     haft.Principal
 	body   any    // to be sent as JSON
 	yaml   []byte // or as it is
+	raw    []byte // or as it is, of the type in header
 	header http.Header
 	again  bool // does no harm twice, besides GET
 	result bool // is answered with the result of a call, also with 429
@@ -182,6 +183,9 @@ func (t *transport) send(ctx context.Context, q query) (*http.Response, error) {
 		return nil, err
 	}
 	body := q.yaml
+	if q.raw != nil {
+		body = q.raw
+	}
 	if q.body != nil {
 		if body, err = json.Marshal(q.body); err != nil {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: "what is to be sent is not JSON", Err: err}

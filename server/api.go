@@ -27,6 +27,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.UseMiddleware(s.admit)
 	a.tools()
 	a.calls()
+	a.files()
 	a.chains()
 	a.approvals()
 	a.agents()
@@ -186,7 +187,7 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	}
 	// What curl says of every body that it was not told about. There are no cookies,
 	// so that a form on a page of somebody else brings no credential along.
-	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" {
+	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" && ctx.Operation().OperationID != addFile {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	next(huma.WithValue(ctx, whoKey{}, who))

@@ -51,6 +51,8 @@ type Config struct {
 	Meter      haft.Meter
 	// Retainer knows how long calls are kept. Nil means that nobody here does.
 	Retainer haft.Retainer
+	// Files keeps files. Nil means that there are none.
+	Files Files
 	// Eraser gives and takes what is kept of somebody. Nil means that nobody here does.
 	Eraser haft.Eraser
 	// Health says what /readyz answers. Nil means that the server is always ready.

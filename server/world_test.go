@@ -146,6 +146,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
+		Files:     w.engine.Files,
 		Sandboxes: w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
 		Eraser:  w.engine.Data,
 		Secrets: w.engine.Variables, Webhooks: hooks,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"haft/internal/toolfile"
 	"maps"
 	"slices"
 	"strings"
@@ -110,7 +111,7 @@ func changeAgent(change func(s *session, a *haft.Agent, args []string) error) wo
 // agentEnv changes the environment of an agent's calls, or lists the names of its variables.
 func agentEnv(unset *[]string) work {
 	change := changeAgent(func(_ *session, a *haft.Agent, args []string) error {
-		set, err := pairs("a variable", args)
+		set, err := toolfile.Pairs("a variable", args)
 		if err != nil {
 			return err
 		}
@@ -161,7 +162,7 @@ func agentRules(ctx context.Context, s *session, args []string) error {
 		return usage(errors.New("the rules are @FILE, - for standard input, or a JSON array"))
 	}
 	var rules []haft.ToolRule
-	if err := readDocument(s.in, "the file of rules", args[1], &rules); err != nil {
+	if err := toolfile.ReadDocument(s.in, "the file of rules", args[1], &rules); err != nil {
 		return err
 	}
 	return changeAgent(func(_ *session, a *haft.Agent, _ []string) error {

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/backend"
 	"haft/internal/engine"
 	"haft/internal/flagvalue"
+	"haft/internal/toolfile"
 	"haft/policy"
 )
 
@@ -19,7 +21,8 @@ import (
 type callFlags struct {
 	argumentFlags
 	call        haft.Call // what the flags say of it
-	env         []string
+	env, files  []string
+	out         string
 	async, dry  bool
 	wait        time.Duration
 	version     int
@@ -44,6 +47,9 @@ run; a call that waits for a person is 4.`,
 		missing: noSuchTool,
 		flags: append(f.argumentFlags.flags(), []flag{
 			{&f.env, "env", "a variable for the tool, `K=V`"},
+			{&f.files, "file", "a `FILE[:NAME]`, a directory or the id of a kept file, to put into the tool's " +
+				"directory; may be given again"},
+			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in ./out"},
 			{&f.async, "async", "print the id as soon as the call is acknowledged; it runs before the command ends"},
 			{&f.wait, "wait", "with --async: wait so long for the result, also for an approval"},
 			{&c.Limits.Wall, "timeout", "how long the run may take; that of the tool if it is not given"},
@@ -98,7 +104,10 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 	if c.Args, err = f.readFor(ctx, s, name); err != nil {
 		return c, err
 	}
-	if c.Env, err = pairs("--env", f.env); err != nil || f.version == 0 {
+	if c.Files, err = backend.CallFiles(ctx, s.system, s.p, f.files); err != nil {
+		return c, err
+	}
+	if c.Env, err = toolfile.Pairs("--env", f.env); err != nil || f.version == 0 {
 		return c, err
 	}
 	if c.Digest != "" {
@@ -125,6 +134,9 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 		return submit(ctx, s, c, f.wait)
 	case s.json || !isTerminal(s.err) || c.IdempotencyKey != "": // with a key it may be another call's result
 		res, err := s.Call(ctx, c)
+		if err == nil {
+			err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
+		}
 		if err != nil {
 			return err
 		}
@@ -138,6 +150,9 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 			fmt.Fprint(s.err, safe(s.err, d.Text))
 		}
 	})
+	if err == nil {
+		err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
+	}
 	if err != nil {
 		return err
 	}
@@ -273,7 +288,7 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 		Digest string            `json:"digest"`
 		Key    string            `json:"idempotency_key"`
 	}
-	if err := readDocument(s.in, "--batch", f.batch, &list); err != nil {
+	if err := toolfile.ReadDocument(s.in, "--batch", f.batch, &list); err != nil {
 		return err
 	}
 	calls := make([]haft.Call, len(list))
@@ -315,7 +330,7 @@ func outcomeText(res *haft.Result) string {
 // runPlan runs a chain and prints its steps.
 func (f *callFlags) runPlan(ctx context.Context, s *session) error {
 	var plan haft.Plan
-	if err := readDocument(s.in, "--plan", f.plan, &plan); err != nil {
+	if err := toolfile.ReadDocument(s.in, "--plan", f.plan, &plan); err != nil {
 		return err
 	}
 	c, err := s.Run(ctx, s.p, plan)

@@ -24,6 +24,7 @@ func callsCommand(*profile) command {
 
 		all, follow, kill    bool
 		reason, organisation string
+		save                 artifactFlags
 	)
 	f.Limit, counted.Limit = 50, 100_000
 	return command{
@@ -56,6 +57,8 @@ exit code is 0 if they are equal and 1 if they differ.`,
 				run: func(ctx context.Context, s *session, args []string) error {
 					return showEvents(ctx, s, haft.CallID(args[0]), follow)
 				}},
+			{use: "artifacts ID", short: "List the files that a call left, and save them",
+				flags: save.flags(), run: save.show},
 			{use: "stats",
 				short: "Count calls by tool: how many succeeded, failed and were refused, and how long they took",
 				flags: append(counted.flags(),

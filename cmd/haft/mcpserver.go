@@ -118,10 +118,10 @@ func (f *mcpFlags) read(name string, command []string) (s haft.MCPServer, err er
 	if (s.URL == "") == (len(command) == 0) {
 		return s, usage(errors.New("a server is a command after --, or an address with --url"))
 	}
-	if s.Headers, err = pairs("--header", f.headers); err != nil {
+	if s.Headers, err = toolfile.Pairs("--header", f.headers); err != nil {
 		return s, err
 	}
-	if s.Env, err = pairs("--env", f.env); err != nil {
+	if s.Env, err = toolfile.Pairs("--env", f.env); err != nil {
 		return s, err
 	}
 	for _, n := range f.network {

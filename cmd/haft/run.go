@@ -27,6 +27,7 @@ import (
 type runFlags struct {
 	argumentFlags
 	env, files, requirements, ranges []string
+	out                              string
 	timeout                          time.Duration
 	memory                           flagvalue.Size
 	network, sandbox, python         string
@@ -50,7 +51,8 @@ stderr; with --json the whole result goes to stdout as one object.`,
   haft run chart.py --requirements requirements.txt --arg days=7`,
 		flags: append(f.argumentFlags.flags(), []flag{
 			{&f.env, "env", "a variable for the tool, `K=V`"},
-			{&f.files, "file", "a `FILE` or directory to put into the tool's directory; may be given again"},
+			{&f.files, "file", "a `FILE[:NAME]` or directory to put into the tool's directory; may be given again"},
+			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in ./out"},
 			{&f.requirements, "requirements", "install what a `FILE` names: requirements.txt, pyproject.toml or " +
 				"package.json; may be given again"},
 			{&f.upgrade, "upgrade",
@@ -115,7 +117,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if err != nil {
 		return err
 	}
-	if r.Args, err = f.asDeclared(r.Args, t.Derived.Parameters); err != nil {
+	if r.Args, err = f.pairs.AsDeclared(r.Args, t.Derived.Parameters); err != nil {
 		return err
 	}
 	if !p.json {
@@ -124,6 +126,9 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	}
 	res, err := a.Call(ctx, t, r)
 	if err != nil {
+		return err
+	}
+	if err := p.saveArtifacts(ctx, nil, haft.Principal{}, res, f.out); err != nil {
 		return err
 	}
 	return printResult(p, res)
@@ -138,7 +143,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 	if r.Args, err = f.read(p.in); err != nil {
 		return r, err
 	}
-	if r.Env, err = pairs("--env", f.env); err != nil {
+	if r.Env, err = toolfile.Pairs("--env", f.env); err != nil {
 		return r, err
 	}
 	switch f.network {
@@ -153,7 +158,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 			}
 		}
 	}
-	if r.Ranges, err = prefixes("--allow-range", f.ranges); err != nil {
+	if r.Ranges, err = toolfile.Prefixes("--allow-range", f.ranges); err != nil {
 		return r, err
 	}
 	if f.output != "" && !slices.Contains(haft.OutputTypes(), f.output) {

@@ -20,6 +20,7 @@ import (
 	"haft/app"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
+	"haft/internal/toolfile"
 )
 
 // serveFlags are the flags of serve.
@@ -170,10 +171,10 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		return cfg, err
 	}
 	cfg.Auth.Client = issuerClient()
-	if cfg.Allow, err = prefixes("--allow-range", s.ranges); err != nil {
+	if cfg.Allow, err = toolfile.Prefixes("--allow-range", s.ranges); err != nil {
 		return cfg, err
 	}
-	if cfg.HTTP.Proxies, err = prefixes("--proxy", s.proxies); err != nil {
+	if cfg.HTTP.Proxies, err = toolfile.Prefixes("--proxy", s.proxies); err != nil {
 		return cfg, err
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {

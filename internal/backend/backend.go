@@ -24,6 +24,13 @@ type System interface {
 	AuditLog
 }
 
+// Files are files and artifacts of calls.
+type Files interface {
+	haft.Files
+	OpenArtifact(ctx context.Context, p haft.Principal, id haft.CallID, name string) (*haft.Artifact, io.ReadSeeker,
+		error)
+}
+
 // A Service is everything that an API can do.
 type Service interface {
 	haft.Service

@@ -153,7 +153,9 @@ func (r *Remote) fetchAudit(ctx context.Context, p haft.Principal, w io.Writer,
 }
 
 // AuditKeys implements [AuditLog].
-func (r *Remote) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error) { return r.Audit.Keys(ctx, p) }
+func (r *Remote) AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error) {
+	return r.Audit.Keys(ctx, p)
+}
 
 // FindAudit implements [AuditLog].
 func (r *Remote) FindAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter) iter.Seq2[audit.Entry, error] {

@@ -8,20 +8,22 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/filestore"
 )
 
 // cacheFor is how long values of a cacheable tool are kept by default.
 const cacheFor = time.Hour
 
 // cacheKey identifies what the value of a pure tool depends on: the version, the
-// arguments and the environment.
+// arguments, the environment and the files.
 func (rn *runner) cacheKey(ex *execution) string {
 	env := make([]string, 0, len(ex.env.Vars))
 	for k, v := range ex.env.Vars {
 		env = append(env, key(k, v))
 	}
 	slices.Sort(env)
-	raw := key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n"))
+	raw := key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n")) +
+		filestore.Digest(ex.call.Files)
 	return rn.digests.digest("cache", json.RawMessage(raw))
 }
 

@@ -18,6 +18,7 @@ import (
 	"haft/internal/circuit"
 	"haft/internal/egress/route"
 	"haft/internal/event"
+	"haft/internal/filestore"
 	"haft/internal/limit"
 	"haft/internal/membership"
 	"haft/internal/orgconfig"
@@ -163,6 +164,8 @@ type Recovery struct {
 type Parts struct {
 	Store    *store.Store
 	Registry *registry.Registry
+	// Files keeps the files that calls are given and leave. Nil means one with the default bounds.
+	Files *filestore.Store
 	// Executors run admitted calls, by the kind of the tool.
 	Executors map[haft.Kind]executor.Executor
 }
@@ -210,6 +213,9 @@ var (
 func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	if parts.Store == nil || parts.Registry == nil {
 		return nil, errors.New("an engine needs a store and a registry")
+	}
+	if parts.Files == nil {
+		parts.Files = filestore.New(parts.Store, filestore.Config{})
 	}
 	cfg = cfg.filled()
 	e := &Engine{

@@ -12,6 +12,7 @@ import (
 	"haft/internal/authority"
 	"haft/internal/callenv"
 	"haft/internal/chains"
+	"haft/internal/filestore"
 	"haft/internal/journal"
 	"haft/internal/membership"
 	"haft/internal/registry"
@@ -23,6 +24,7 @@ type entrance struct {
 	cfg         *Config
 	store       *store.Store
 	registry    *registry.Registry
+	files       *filestore.Store
 	authority   authority.Rules
 	journal     *journal.Journal
 	authorizer  *authorizer
@@ -77,6 +79,11 @@ func (en *entrance) callSince(ctx context.Context, c haft.Call, seen int64) (*ha
 // key: itself, or one that came before.
 func (en *entrance) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
 	c.Principal = en.authorizer.canonical(ctx, c.Principal)
+	if len(c.Files) > 0 {
+		if c.Files, err = en.files.Bind(ctx, en.authority, c.Principal, c.Files); err != nil {
+			return nil, "", err
+		}
+	}
 	if ex, err = en.enter(c); err != nil {
 		return nil, "", err
 	}
@@ -181,6 +188,7 @@ func checkCall(c haft.Call) error {
 type sealed struct {
 	Args  json.RawMessage   `json:"args,omitempty"`
 	Env   map[string]string `json:"env,omitempty"`
+	Files []haft.CallFile   `json:"files,omitempty"`
 	Async bool              `json:"async,omitempty"`
 	// Free says that no request for approval is asked for before it runs. Calls that were
 	// kept by an older haft do not say it.
@@ -189,7 +197,8 @@ type sealed struct {
 
 // seal returns what has to be kept so that f can run later.
 func (k *callSealer) seal(ex *execution) (json.RawMessage, error) {
-	raw, err := json.Marshal(sealed{Args: ex.call.Args, Env: ex.call.Env, Async: ex.async, Free: ex.approval == nil})
+	raw, err := json.Marshal(sealed{Args: ex.call.Args, Env: ex.call.Env, Files: ex.call.Files, Async: ex.async,
+		Free: ex.approval == nil})
 	if err != nil {
 		return nil, fmt.Errorf("seal the call: %w", err)
 	}
@@ -228,7 +237,7 @@ func (k *callSealer) unseal(r *haft.Record) (*execution, error) {
 		return nil, fmt.Errorf("read the sealed call %s: %w", r.Call.ID, err)
 	}
 	c := r.Call
-	c.Args, c.Env = s.Args, s.Env
+	c.Args, c.Env, c.Files = s.Args, s.Env, s.Files
 	ex := k.taken(c, *r)
 	ex.free, ex.rec.Owner = s.Free, k.members.Owner()
 	return ex, nil

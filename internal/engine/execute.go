@@ -15,6 +15,7 @@ import (
 	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/filestore"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -27,6 +28,7 @@ type runner struct {
 	cfg         *Config
 	store       *store.Store
 	registry    *registry.Registry
+	files       *filestore.Store
 	authority   authority.Rules
 	authorizer  *authorizer
 	calls       *callTable
@@ -70,6 +72,9 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	}
 	defer release()
 	if err := rn.admit(ex); err != nil {
+		return err
+	}
+	if err := rn.loadFiles(ctx, ex, &req); err != nil {
 		return err
 	}
 	if err := rn.egress.openEgress(ctx, ex, &req); err != nil {
@@ -271,6 +276,19 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		}
 	}
 	return req
+}
+
+// loadFiles adds the files of the call to its request. Only scripts have a directory for them.
+func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (err error) {
+	if len(ex.call.Files) == 0 {
+		return nil
+	}
+	if req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
+			"JavaScript, TypeScript and Bash do"}
+	}
+	req.Files, err = rn.files.Load(ctx, req.Org, ex.call.Files)
+	return err
 }
 
 // isolation is the least that the run must be given.

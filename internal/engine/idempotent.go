@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/filestore"
 	"haft/internal/store"
 )
 
@@ -20,7 +21,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 		return "", &haft.Error{Code: haft.CodeInvalid,
 			Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
-	digest := en.digests.binds(c.Tool+"\x00"+c.Digest, c.Args)
+	digest := en.digests.binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files), c.Args)
 	for began := time.Now(); ; {
 		winner, same, err := en.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
 		if err != nil {

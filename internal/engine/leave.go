@@ -210,7 +210,7 @@ func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.
 		return res
 	}
 	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline,
-		Env:    ex.call.Env,
+		Env: ex.call.Env, Files: ex.call.Files,
 		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
 	child, err := pl.entrance.enter(c)
 	if err != nil {

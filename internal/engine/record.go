@@ -9,6 +9,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/backlog"
 	"haft/internal/event"
+	"haft/internal/filestore"
 	"haft/internal/journal"
 	"haft/internal/membership"
 	"haft/internal/store"
@@ -18,6 +19,7 @@ import (
 type recorder struct {
 	cfg       *Config
 	store     *store.Store
+	files     *filestore.Store
 	hub       *event.Hub
 	journal   *journal.Journal
 	calls     *callTable
@@ -38,10 +40,13 @@ func (w *recorder) record(ctx, waiting context.Context, ex *execution, res *haft
 	if !ex.begun {
 		w.redaction.keep(ex)
 	}
-	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
+	kept, err := w.files.KeepArtifacts(ctx, ex.call.Principal, ex.call.ID, res)
+	if err != nil { // then the record has what fits
+		w.redaction.logOf(ex).Warn("artifacts cannot be kept as files", "call", ex.call.ID, "error", err)
+	}
+	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), kept, nil
 	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
 	write := w.ending(ctx, ex, res)
-	var err error
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		if wait > 0 {
 			time.Sleep(wait) //nolint:forbidigo // not for others: for a store that has to come back

@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/callenv"
+	"haft/internal/filestore"
 	"haft/internal/jsontree"
 	"haft/internal/store"
 	"haft/policy"
@@ -38,6 +39,7 @@ type digests struct {
 func (rd *redaction) kept(c haft.Call) (kept haft.Call, less bool) {
 	c.Args = nil
 	c.Env, less = rd.env.Kept(c.Env)
+	c.Files = filestore.WithoutContent(c.Files)
 	return c, less
 }
 
@@ -85,6 +87,9 @@ func (rd *redaction) keep(ex *execution) {
 	}
 	ex.rec.Call.Args = args
 	ex.rec.Call.Env = ex.env.Clean(ex.rec.Call.Env)
+	for i := range ex.rec.Call.Files {
+		ex.rec.Call.Files[i].Path = ex.env.Redactor.Text(ex.rec.Call.Files[i].Path)
+	}
 	ex.rec.Call.Tool = ex.named().Tool
 	if ex.agent == nil {
 		ex.rec.Call.Principal.Agent = ex.env.Redactor.Text(ex.rec.Call.Principal.Agent)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"haft/internal/filestore"
 	"maps"
 	"slices"
 
@@ -23,7 +24,7 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	t := &haft.Terms{
 		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
 		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex), Limits: au.runLimits(ex),
-		Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
+		Network: ex.wants(), Webhook: au.cfg.Credentials != nil, Files: filestore.WithoutContent(ex.call.Files),
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)
@@ -43,7 +44,8 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.env.Values()...))))
+	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.env.Values()...))+
+		filestore.Digest(ex.call.Files)))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
 	}
@@ -106,6 +108,6 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 	if a.Terms != nil {
 		return a.Binds == au.bindsTerms(ex, t)
 	}
-	brings := len(ex.call.Env) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
+	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
 	return !brings && a.Binds == au.digests.binds(ex.tool.Tool.Version.Digest, ex.args)
 }

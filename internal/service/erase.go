@@ -13,6 +13,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/engine"
+	"haft/internal/filestore"
 	"haft/internal/store"
 )
 
@@ -27,6 +28,7 @@ type DataManager struct {
 	approvals *ApprovalManager
 	servers   *ServerManager
 	sandboxes *SandboxManager
+	files     *filestore.Store
 }
 
 // subject returns whose data is meant, if p may do that to it.
@@ -83,7 +85,10 @@ func (d *DataManager) eraseKept(ctx context.Context, of haft.Subject) error {
 			servers = append(servers, s)
 		}
 	}
-	var err error
+	err := d.files.Erase(ctx, of.Org, of.User)
+	if err != nil {
+		return err
+	}
 	if of.User != "" {
 		err = d.store.EraseUser(ctx, of.Org, of.User, kinds)
 	} else if err = d.store.EraseOrg(ctx, of.Org); err == nil {

@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/event"
+	"haft/internal/filestore"
 	"haft/internal/store"
 )
 
@@ -31,6 +32,9 @@ func (d *DataManager) Export(ctx context.Context, p haft.Principal, of haft.Subj
 		return err
 	}
 	if err := d.exportKeys(ctx, of, w); err != nil {
+		return err
+	}
+	if err := d.exportFiles(ctx, of, w); err != nil {
 		return err
 	}
 	own := d.anyManager(of.Org)
@@ -95,6 +99,11 @@ func (d *DataManager) exportKeys(ctx context.Context, of haft.Subject, w io.Writ
 		more = len(list) == page
 	}
 	return nil
+}
+
+// exportFiles writes what files there are, newest first. Their content is read one by one.
+func (d *DataManager) exportFiles(ctx context.Context, of haft.Subject, w io.Writer) error {
+	return exportAll(w, "file", d.files.All(ctx, filestore.Filter{Org: of.Org, User: of.User, Limit: page}))
 }
 
 // exportCalls writes calls with their events and chains, oldest first.

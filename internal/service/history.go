@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"slices"
 
 	"haft"
 	"haft/internal/authority"
@@ -89,12 +90,17 @@ func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) 
 			Message: "the call cannot be replayed: some of its arguments or its environment were not kept, since " +
 				"they may be secret"}
 	}
+	if slices.ContainsFunc(r.Call.Files, func(f haft.CallFile) bool { return f.ID == "" }) {
+		return nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "the call cannot be replayed: the files that came with it were not kept"}
+	}
 	if r.ToolID == "" {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the call cannot be replayed: it never had a tool"}
 	}
 	c := haft.Call{
 		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
 		Env:     r.Call.Env,
+		Files:   r.Call.Files,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
 	if h.authority.Manages(p) {

@@ -11,11 +11,15 @@ import (
 	"haft"
 	"haft/internal/authority"
 	"haft/internal/engine"
+	"haft/internal/filestore"
 	"haft/internal/store"
 )
 
 // A RetentionManager knows how long calls are kept, and prunes older ones.
-type RetentionManager struct{ *base }
+type RetentionManager struct {
+	*base
+	files *filestore.Store
+}
 
 // keepLimits is longer than any period of a quota.
 const keepLimits = 32 * 24 * time.Hour
@@ -32,7 +36,10 @@ func (m *RetentionManager) prune(ctx context.Context) error {
 	if _, err := m.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
 		return err
 	}
-	_, err := m.store.PruneCached(ctx, now)
+	if _, err := m.store.PruneCached(ctx, now); err != nil {
+		return err
+	}
+	_, err := m.files.Sweep(ctx)
 	return err
 }
 

@@ -19,6 +19,7 @@ import (
 	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/event"
+	"haft/internal/filestore"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -185,6 +186,7 @@ type API struct {
 	Variables *SecretManager
 	Retainer  *RetentionManager
 	Data      *DataManager
+	Files     *FileManager
 
 	base *base
 }
@@ -196,21 +198,27 @@ var (
 	_ haft.Meter      = (*History)(nil)
 	_ haft.Retainer   = (*RetentionManager)(nil)
 	_ haft.Eraser     = (*DataManager)(nil)
+	_ haft.Files      = (*FileManager)(nil)
 )
 
 // New returns a service over an engine and its parts. It prunes old calls until the engine
 // is closed.
 func New(e Engine, parts engine.Parts, cfg Config) *API {
 	cfg = cfg.filled()
+	files := parts.Files
+	if files == nil {
+		files = filestore.New(parts.Store, filestore.Config{})
+	}
 	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules, engine: e}
 	a := &API{
 		Caller: e, Planner: e, Operator: e, base: b,
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},
 		History: &History{b}, Policies: &PolicyManager{b}, Servers: &ServerManager{base: b},
-		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b},
+		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b, files},
+		Files: &FileManager{b, files},
 	}
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
-		servers: a.Servers, sandboxes: a.Sandboxes}
+		servers: a.Servers, sandboxes: a.Sandboxes, files: files}
 	e.Go(a.Retainer.pruneLoop)
 	return a
 }

@@ -68,16 +68,40 @@ func ReadFiles(names []string) ([]sandbox.File, error) {
 			files = append(files, below...)
 			continue
 		}
-		b, err := ReadBounded(name, maxFile)
+		from, to := splitName(name)
+		b, err := ReadBounded(from, maxFile)
 		if err != nil {
 			return nil, wrong(fmt.Errorf("read a file for the tool: %w", err))
 		}
-		files = append(files, sandbox.File{Name: filepath.Base(name), Data: b})
+		files = append(files, sandbox.File{Name: to, Data: b})
 	}
 	if len(files) > maxFiles {
 		return nil, wrong(fmt.Errorf("%d files for the tool, %d is the most", len(files), maxFiles))
 	}
 	return files, nil
+}
+
+// splitName splits PATH[:NAME] into the file to read and the name that the tool finds it under.
+func splitName(text string) (from, to string) {
+	if i := strings.LastIndexByte(text, ':'); i > 0 && i < len(text)-1 {
+		if _, err := os.Lstat(text); err != nil {
+			return text[:i], text[i+1:]
+		}
+	}
+	return text, filepath.Base(text)
+}
+
+// FileID reads ID[:NAME], the id of a file that Haft keeps and the name that the tool finds it
+// under. It reports whether the text is one, and no file of this machine.
+func FileID(text string) (id haft.FileID, name string, ok bool) {
+	at, name, _ := strings.Cut(text, ":")
+	if !strings.HasPrefix(at, "file_") || strings.ContainsAny(at, "./") {
+		return "", "", false
+	}
+	if _, err := os.Lstat(text); err == nil {
+		return "", "", false
+	}
+	return haft.FileID(at), name, true
 }
 
 // readFilesBelow reads a directory. Links are not followed.

@@ -24,14 +24,16 @@ type Dialect struct {
 	Text string
 	// Serial is the type of a number of 64 bits that is a primary key.
 	Serial string
+	// Bytes is the type of binary content.
+	Bytes string
 	// Lock waits until no other session holds the lock of the migrations, and
 	// Unlock gives it back. Empty where there are no others.
 	Lock, Unlock string
 }
 
 // The migrations are named by their number. They only go forward, and none that
-// was released is ever changed. {text} and {serial} stand for words of the
-// [Dialect]; statements are parted by an empty line.
+// was released is ever changed. {text}, {serial} and {bytes} stand for words of
+// the [Dialect]; statements are parted by an empty line.
 //
 //go:embed *.sql
 var files embed.FS
@@ -122,7 +124,7 @@ func steps(d Dialect) ([]*goose.Migration, error) {
 		return nil, err
 	}
 	var all []*goose.Migration
-	words := strings.NewReplacer("{text}", d.Text, "{serial}", d.Serial)
+	words := strings.NewReplacer("{text}", d.Text, "{serial}", d.Serial, "{bytes}", d.Bytes)
 	for _, name := range names {
 		digits, _, _ := strings.Cut(name, "_")
 		version, err := strconv.ParseInt(digits, 10, 64)

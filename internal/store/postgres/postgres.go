@@ -79,7 +79,7 @@ const lockID = "1751213684"
 // Dialect returns the words of Postgres.
 func Dialect() store.Dialect {
 	return store.Dialect{
-		Dialect: migrations.Dialect{Name: "postgres", Text: `TEXT COLLATE "C"`, Serial: "BIGINT",
+		Dialect: migrations.Dialect{Name: "postgres", Text: `TEXT COLLATE "C"`, Serial: "BIGINT", Bytes: "BYTEA",
 			Lock: "SELECT pg_advisory_lock(" + lockID + ")", Unlock: "SELECT pg_advisory_unlock(" + lockID + ")"},
 		Shared: true, Numbered: true,
 		ForUpdate: " FOR UPDATE", ForShare: " FOR KEY SHARE",

@@ -22,7 +22,7 @@ import (
 // database says that it is damaged; nil means that nobody is.
 func Dialect(examine func() error) store.Dialect {
 	return store.Dialect{
-		Dialect: migrations.Dialect{Name: "sqlite3", Text: "TEXT", Serial: "INTEGER"},
+		Dialect: migrations.Dialect{Name: "sqlite3", Text: "TEXT", Serial: "INTEGER", Bytes: "BLOB"},
 		Error:   func(err error) *haft.Error { return explain(err, examine) },
 		Again:   func(error) bool { return false },
 		Unsynced: func(err error) bool {

@@ -1,0 +1,153 @@
+package filestore
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/internal/authority"
+	"haft/sandbox"
+)
+
+// The bounds of the files of one call.
+const (
+	maxCallFiles = 64
+	// maxCallBytes bounds them together: they are sent to the sandbox in one message.
+	maxCallBytes = 32 << 20
+	// keepInRecord is how large an artifact may be that is kept in the record of its call.
+	keepInRecord = 64 << 10
+)
+
+// Bind checks the files of a call that p makes, and returns them with paths and digests. The
+// content of a file never changes, so what was bound is what the tool gets.
+func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principal,
+	list []haft.CallFile) ([]haft.CallFile, error) {
+	if len(list) > maxCallFiles {
+		return nil, invalid("/files", fmt.Sprintf("expected at most %d files", maxCallFiles))
+	}
+	bound := slices.Clone(list)
+	check := make([]sandbox.File, len(bound))
+	var size int64
+	for i := range bound {
+		n, err := s.bind(ctx, rules, p, &bound[i], fmt.Sprintf("/files/%d", i))
+		if err != nil {
+			return nil, err
+		}
+		check[i].Name = bound[i].Path
+		if size += n; size > maxCallBytes {
+			return nil, invalid("/files", fmt.Sprintf("expected at most %d bytes together", maxCallBytes))
+		}
+	}
+	if err := (sandbox.Spec{Argv: []string{"/"}, Files: check}).Check(); err != nil {
+		return nil, invalid("/files", haft.MessageOf(err))
+	}
+	return bound, nil
+}
+
+// bind fills in what the caller left out of one file, and returns its size.
+func (s *Store) bind(ctx context.Context, rules authority.Rules, p haft.Principal, f *haft.CallFile,
+	pointer string) (int64, error) {
+	if f.ID == "" {
+		if f.Path == "" {
+			return 0, invalid(pointer+"/path", "expected a path, since the content has no name")
+		}
+		sum := sha256.Sum256(f.Data)
+		f.SHA256 = hex.EncodeToString(sum[:])
+		return int64(len(f.Data)), nil
+	}
+	if f.Data != nil {
+		return 0, invalid(pointer, "expected an id or data, not both")
+	}
+	kept, err := s.Get(ctx, p.Org, f.ID)
+	if err == nil {
+		err = rules.Authorize(p, haft.FilesRead, authority.Owned("file", kept.Owner))
+	}
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		return 0, invalid(pointer+"/id", "there is no such file")
+	}
+	if err != nil {
+		return 0, err
+	}
+	if !kept.Complete() {
+		return 0, invalid(pointer+"/id", fmt.Sprintf("the file has %d of %d bytes: send the rest first", kept.Uploaded,
+			kept.Size))
+	}
+	if f.Path == "" {
+		f.Path = kept.Name
+	}
+	f.SHA256 = kept.SHA256
+	return kept.Size, nil
+}
+
+// Load returns the files of a call, which were bound, with their content.
+func (s *Store) Load(ctx context.Context, org string, list []haft.CallFile) ([]sandbox.File, error) {
+	files := make([]sandbox.File, len(list))
+	for i, f := range list {
+		data := f.Data
+		if f.ID != "" {
+			kept, err := s.Get(ctx, org, f.ID)
+			if err == nil {
+				data, err = s.Content(ctx, *kept)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("read the file for %q: %w", f.Path, err)
+			}
+		}
+		if sum := sha256.Sum256(data); hex.EncodeToString(sum[:]) != f.SHA256 {
+			return nil, &haft.Error{Code: haft.CodeConflict,
+				Message: "a file of the call is not the one that was given"}
+		}
+		files[i] = sandbox.File{Name: f.Path, Data: data, Mode: 0o644}
+	}
+	return files, nil
+}
+
+// KeepArtifacts adds the large artifacts of a call as files, names these in res, and returns the
+// result that is kept: without their content. If a file cannot be added the artifact stays as it
+// is, and the error says why.
+func (s *Store) KeepArtifacts(ctx context.Context, owner haft.Principal, call haft.CallID,
+	res *haft.Result) (*haft.Result, error) {
+	large := func(a haft.Artifact) bool { return len(a.Data) > keepInRecord && a.File == "" }
+	if !slices.ContainsFunc(res.Artifacts, large) {
+		return res, nil
+	}
+	kept := *res
+	kept.Artifacts = slices.Clone(res.Artifacts)
+	for i, a := range res.Artifacts {
+		if !large(a) {
+			continue
+		}
+		f, err := s.Add(ctx, owner, haft.NewFile{Name: baseName(a.Name), ContentType: a.ContentType, Size: a.Size},
+			call, a.Data)
+		if err != nil {
+			return &kept, fmt.Errorf("keep an artifact as a file: %w", err)
+		}
+		res.Artifacts[i].File, kept.Artifacts[i].File, kept.Artifacts[i].Data = f.ID, f.ID, nil
+	}
+	return &kept, nil
+}
+
+// WithoutContent returns the files of a call as they are kept and shown: without content that
+// came with the call, and without its digest, which could be tried out.
+func WithoutContent(list []haft.CallFile) []haft.CallFile {
+	shown := slices.Clone(list)
+	for i := range shown {
+		if shown[i].Data = nil; shown[i].ID == "" {
+			shown[i].SHA256 = ""
+		}
+	}
+	return shown
+}
+
+// Digest is text that two lists of bound files have in common only if a tool finds the same files.
+func Digest(list []haft.CallFile) string {
+	var all strings.Builder
+	for _, f := range list {
+		fmt.Fprintf(&all, "\x00%q %s", f.Path, f.SHA256)
+	}
+	return all.String()
+}

@@ -1,0 +1,73 @@
+package toolfile
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"haft"
+	"haft/schema"
+)
+
+// Prefixes reads the ranges of addresses of a flag.
+func Prefixes(flag string, texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, t := range texts {
+		p, err := netip.ParsePrefix(t)
+		if err != nil {
+			return nil, wrong(fmt.Errorf("%s is a range of addresses, such as 10.0.0.0/8", flag))
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+// Pairs reads flags of the form K=V.
+func Pairs(flag string, list []string) (map[string]string, error) {
+	m := make(map[string]string, len(list))
+	for _, kv := range list {
+		k, v, ok := strings.Cut(kv, "=")
+		if !ok || k == "" {
+			return nil, wrong(fmt.Errorf("%s is K=V", flag))
+		}
+		m[k] = v
+	}
+	return m, nil
+}
+
+// ReadGiven reads a text that a flag gives: @FILE, - for standard input, or the text itself.
+func ReadGiven(in io.Reader, text string) (raw []byte, err error) {
+	switch name, isFile := strings.CutPrefix(text, "@"); {
+	case text == "-":
+		raw, err = io.ReadAll(io.LimitReader(in, schema.MaxBytes+1))
+	case isFile:
+		raw, err = ReadBounded(name, schema.MaxBytes)
+	default:
+		return []byte(text), nil
+	}
+	if err != nil {
+		return nil, wrong(fmt.Errorf("read the arguments: %w", err))
+	}
+	return raw, nil
+}
+
+// ReadDocument reads the JSON that a flag gives into v. It refuses unknown fields.
+func ReadDocument(in io.Reader, flag, text string, v any) error {
+	raw, err := ReadGiven(in, text)
+	if err != nil {
+		return err
+	}
+	if _, err := schema.Decode(raw); err != nil {
+		return &haft.Error{Code: haft.CodeInvalid, Message: flag + " cannot be read: " + err.Error(), Err: err}
+	}
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(v); err != nil {
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
+	}
+	return nil
+}
