@@ -22,7 +22,8 @@ func (s *Service) OpenAuth(ctx context.Context, org string, cfg auth.Config) (*a
 
 // authenticator finds out who sends a request.
 func (s *Server) authenticator(cfg ServerConfig) access.Authenticator {
-	return access.Authenticator{Auth: s.Auth.Authenticator, Rules: cfg.Auth.Rules, ActFor: cfg.ActFor, Agents: s.Store}
+	return access.Authenticator{Auth: s.Auth.Authenticator, Rules: cfg.Auth.Rules, ActFor: cfg.ActFor,
+		Agents: s.Store.Agents}
 }
 
 // rechecker is [engine.Config.Recheck].
@@ -45,7 +46,7 @@ func (s *Server) recheck(cfg ServerConfig) rechecker {
 // recheckKept is recheck for a service without HTTP. It does not know who may act as an
 // agent.
 func (s *Service) recheckKept() (rechecker, error) {
-	a, err := auth.NewRechecker(s.Store)
+	a, err := auth.NewRechecker(s.Store.Keys)
 	if err != nil {
 		return nil, err
 	}

@@ -49,7 +49,7 @@ func admit(t *testing.T, a *access.Auth, file string) (auth.Identity, error) {
 // keyIDs lists the keys of an organisation.
 func keyIDs(t *testing.T, s *app.Service, org string) []string {
 	t.Helper()
-	list, err := s.Store.Keys(t.Context(), org, "", 100)
+	list, err := s.Store.Keys.Keys(t.Context(), org, "", 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 		t.Errorf("there are %d keys, want the first and two that it made", n)
 	}
 	// It is in the audit, and the secret is not.
-	list, err := s.Store.AuditEntries(t.Context(), "acme", 0, 100)
+	list, err := s.Store.Audit.AuditEntries(t.Context(), "acme", 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestOpenAuth_makes_the_first_key_once(t *testing.T) {
 	// A key that was removed is not made again while there are others, and its
 	// file is not touched.
 	id, _ := auth.ParseKey(strings.TrimSpace(string(read(t, admin))))
-	if err := s.Store.RemoveKey(t.Context(), "acme", id); err != nil {
+	if err := s.Store.Keys.RemoveKey(t.Context(), "acme", id); err != nil {
 		t.Fatal(err)
 	}
 	a, err := s.OpenAuth(t.Context(), "", auth.Config{})

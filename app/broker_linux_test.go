@@ -152,7 +152,7 @@ func (m *market) do(who haft.Principal, tool string, args any, env map[string]st
 // audit returns all of it.
 func (m *market) audit() string {
 	m.t.Helper()
-	entries, err := m.Store.AuditEntries(m.t.Context(), "local", 0, 1000)
+	entries, err := m.Store.Audit.AuditEntries(m.t.Context(), "local", 0, 1000)
 	must(m.t, err)
 	var all strings.Builder
 	for _, e := range entries {

@@ -70,7 +70,7 @@ func TestService_network_of_named_hosts(t *testing.T) {
 	if res.Status != haft.StatusError || strings.Contains(string(res.Value), "should not") || len(res.Notices) == 0 {
 		t.Errorf("the other host gave %s %s, notices %v", res.Status, res.Value, res.Notices)
 	}
-	entries, err := s.Store.AuditEntries(ctx, "local", 0, 100)
+	entries, err := s.Store.Audit.AuditEntries(ctx, "local", 0, 100)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
 	c.Metrics = s.telemetry.Handler()
 	if c.Refusals == nil {
-		c.Refusals = &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store,
+		c.Refusals = &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store.Keys,
 			Manage: s.Manage, Logger: s.App.cfg.Logger}
 	}
 	if c.Agents == nil {

@@ -84,11 +84,11 @@ func TestMCP_conditions(t *testing.T) {
 		}
 	}
 	stored := keeper.Scope{Org: "local", Kind: "mcp", ID: now.ID}
-	if v, err := s.Store.Secret(t.Context(), stored, "VALUE"); err != nil || len(v.Data) == 0 {
+	if v, err := s.Store.Secrets.Secret(t.Context(), stored, "VALUE"); err != nil || len(v.Data) == 0 {
 		t.Errorf("the credentials of a server that was not removed: %v", err)
 	}
 	must(t, c.MCPServers.RemoveMCPServer(t.Context(), none, "far", change.Server.Revision()))
-	if _, err := s.Store.Secret(t.Context(), stored, "VALUE"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Store.Secrets.Secret(t.Context(), stored, "VALUE"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("the credentials of a server that was removed: %v", err)
 	}
 }

@@ -400,7 +400,7 @@ func TestMCP_what_a_server_says_anew_waits_for_a_person(t *testing.T) {
 	// Another server of the same name is another.
 	moved := turncoatServer(dir)
 	moved.Command = append(moved.Command, "--other")
-	if _, err := s.Store.SetMCPServer(t.Context(), "local", change.Server.ID,
+	if _, err := s.Store.MCPServers.SetMCPServer(t.Context(), "local", change.Server.ID,
 		func(m *haft.MCPServer) error { m.Command = moved.Command; return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -108,12 +108,12 @@ func changes() map[string]struct {
 	}
 	edit := func(f func(*auth.Key)) func(*testing.T, *revokedServer, holder) {
 		return key(func(ctx context.Context, r *revokedServer, id string) error {
-			k, err := r.Store.Key(ctx, id)
+			k, err := r.Store.Keys.Key(ctx, id)
 			if err != nil {
 				return err
 			}
 			f(&k)
-			return r.Store.PutKey(ctx, k)
+			return r.Store.Keys.PutKey(ctx, k)
 		})
 	}
 	soon := func() *time.Time { at := time.Now().Add(100 * time.Millisecond); return &at }

@@ -144,7 +144,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
-	s.locker = &supply.Locker{Store: s.Store, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
+	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	tools, err := s.builtins(cfg)
 	if err != nil {
 		return nil, err

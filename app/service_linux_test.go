@@ -72,7 +72,7 @@ def add(a: int, b: int) -> int:
 	if err != nil || string(replayed.Value) != "42" || replayed.Digest != res.Digest {
 		t.Errorf("Replay = %+v, %v", replayed, err)
 	}
-	points, err := again.Store.AllCheckpoints(ctx, "local")
+	points, err := again.Store.Audit.AllCheckpoints(ctx, "local")
 	if err != nil || len(points) == 0 {
 		t.Errorf("the audit was not signed when the service was closed: %v, %v", points, err)
 	}

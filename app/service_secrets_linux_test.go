@@ -233,9 +233,9 @@ func (r *leakyRun) returns() {
 func (r *leakyRun) searchAll() {
 	t, ctx := r.t, r.t.Context()
 	t.Helper()
-	events, err := r.Store.EventsAfter(ctx, event.Filter{}, 0, 1000)
+	events, err := r.Store.Events.EventsAfter(ctx, event.Filter{}, 0, 1000)
 	must(t, err)
-	entries, err := r.Store.AuditEntries(ctx, "local", 0, 1000)
+	entries, err := r.Store.Audit.AuditEntries(ctx, "local", 0, 1000)
 	must(t, err)
 	if len(events) < 10 || len(entries) < 10 {
 		t.Errorf("there are %d events and %d entries of the audit", len(events), len(entries))

@@ -216,7 +216,7 @@ func (s *soak) kept(t *testing.T, org string) []int64 {
 	t.Helper()
 	cursors := []int64{}
 	for after := int64(0); ; after = cursors[len(cursors)-1] {
-		list, err := s.w.store.EventsAfter(t.Context(), event.Filter{Org: org}, after, 500)
+		list, err := s.w.store.Events.EventsAfter(t.Context(), event.Filter{Org: org}, after, 500)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,7 @@ func (w *world) AuditEntries(ctx context.Context, p haft.Principal, f haft.Audit
 	if err := auditor(p); err != nil {
 		return nil, nil, err
 	}
-	return w.store.FindAudit(ctx, p.Org, f, after)
+	return w.store.Audit.FindAudit(ctx, p.Org, f, after)
 }
 
 // AuditKeys implements server.Audit.
@@ -194,7 +194,7 @@ func (w *world) ExportAudit(ctx context.Context, p haft.Principal, _ haft.AuditF
 		return err
 	}
 	_, err := audit.Export(out, func(yield func(audit.Entry, error) bool) {
-		list, err := w.store.AuditEntries(ctx, p.Org, 0, 1000)
+		list, err := w.store.Audit.AuditEntries(ctx, p.Org, 0, 1000)
 		if err != nil {
 			yield(audit.Entry{}, err)
 			return

@@ -32,7 +32,7 @@ func Keyring(ctx context.Context, dir *datadir.Dir, logger *slog.Logger) (*auth.
 	if err != nil {
 		return nil, err
 	}
-	ring, err := auth.NewKeyring(dir.Store, pepper, logger)
+	ring, err := auth.NewKeyring(dir.Store.Keys, pepper, logger)
 	if err != nil {
 		return nil, fmt.Errorf("read %s of the data directory: %w", datadir.PepperFile, err)
 	}
@@ -48,7 +48,7 @@ func readPepper(ctx context.Context, dir *datadir.Dir) ([]byte, error) {
 	case dir.Path == "":
 		return datadir.NewKey() // nothing outlives the process
 	}
-	some, err := dir.Store.HasKeys(ctx)
+	some, err := dir.Store.Keys.HasKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func Open(ctx context.Context, cfg Config) (*Auth, error) {
 	if a.Authenticator, err = auth.New(cfg.Config); err != nil {
 		return nil, err
 	}
-	some, err := cfg.Dir.Store.HasKeys(ctx)
+	some, err := cfg.Dir.Store.Keys.HasKeys(ctx)
 	if err == nil && !some {
 		err = a.firstKey(ctx, cfg)
 	}
@@ -112,13 +112,13 @@ func (a *Auth) firstKey(ctx context.Context, cfg Config) error {
 		}
 		if err := datadir.CreateFile(path, []byte(token.Reveal()+"\n")); err != nil {
 			// A key whose text is lost would only block the next attempt.
-			return nil, errors.Join(err, cfg.Dir.Store.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
+			return nil, errors.Join(err, cfg.Dir.Store.Keys.RemoveKey(context.WithoutCancel(ctx), cfg.Org, key.ID))
 		}
 		a.FirstFile = path
 		return key, nil
 	})
 	if errors.Is(err, fs.ErrExist) {
-		return knownKey(ctx, cfg.Dir.Store, path)
+		return knownKey(ctx, cfg.Dir.Store.Keys, path)
 	}
 	if err != nil {
 		return fmt.Errorf("make the first key: %w", err)

@@ -30,17 +30,17 @@ func (l *Local) Owe(org string, id haft.CallID) {
 // settled reports whether a call has ended or waits for a person, and whether its chain has gone
 // on as far as it goes. A call that cannot be read is left to the next command.
 func (l *Local) settled(ctx context.Context, org string, id haft.CallID) bool {
-	r, err := l.Store.Record(ctx, org, id)
+	r, err := l.Store.Calls.Record(ctx, org, id)
 	if err != nil {
 		return true
 	}
 	done := r.Status.Final()
 	if r.Status == haft.StatusPending {
-		a, err := l.Store.ApprovalOf(ctx, org, id)
+		a, err := l.Store.Approvals.ApprovalOf(ctx, org, id)
 		done = err == nil && a.State == haft.ApprovalPending
 	}
 	if done && r.Call.Chain != "" {
-		c, err := l.Store.Chain(ctx, org, r.Call.Chain)
+		c, err := l.Store.Chains.Chain(ctx, org, r.Call.Chain)
 		done = err != nil || c.Status.Final() || c.Status == haft.StatusPending && c.Updated.After(r.Ended)
 	}
 	return done

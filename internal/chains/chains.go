@@ -159,7 +159,7 @@ func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*h
 		Status: haft.StatusRunning, Created: now, Updated: now,
 	}
 	if err := ch.saveChain(ctx, ch.host.Owner(), c); err != nil {
-		if _, lost := ch.store.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
+		if _, lost := ch.store.Chains.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
 			return nil, err
 		} // else only the answer got lost
 	}
@@ -287,7 +287,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 
 // leaveChain leaves a chain to others, or to the next engine.
 func (ch *Chains) leaveChain(ctx context.Context, owner string, c *haft.Chain) error {
-	return errors.Join(leavesChain(), ch.store.ReleaseChain(ctx, owner, c.ID))
+	return errors.Join(leavesChain(), ch.store.Chains.ReleaseChain(ctx, owner, c.ID))
 }
 
 func leavesChain() error {
@@ -325,7 +325,7 @@ func (ch *Chains) settle(ctx context.Context, c *haft.Chain) error {
 		if s.State != haft.StepRunning {
 			continue
 		}
-		r, err := ch.store.Record(ctx, c.Principal.Org, s.Call)
+		r, err := ch.store.Calls.Record(ctx, c.Principal.Org, s.Call)
 		switch {
 		case haft.CodeOf(err) == haft.CodeNotFound:
 			ch.host.ForgetUnbegun(s.Call)

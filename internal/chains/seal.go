@@ -56,7 +56,7 @@ func bare(p haft.Plan) haft.Plan {
 // openChain reads a chain that is kept. If this server has no key for its plan the error
 // wraps ErrSealed, and the chain is without it.
 func (ch *Chains) openChain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	c, err := ch.store.Chain(ctx, org, id)
+	c, err := ch.store.Chains.Chain(ctx, org, id)
 	if err != nil || c.Status.Final() {
 		return c, err
 	}
@@ -118,7 +118,7 @@ func (ch *Chains) clean(r *secret.Redactor, raw json.RawMessage) json.RawMessage
 // leaveSealedChain is leaveSealed for a chain.
 func (ch *Chains) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
 	ch.host.NoteSealed()
-	return ch.store.ReleaseChain(ctx, owner, c.ID)
+	return ch.store.Chains.ReleaseChain(ctx, owner, c.ID)
 }
 
 // redactChain redacts every text of a chain that is not a result. Ids of

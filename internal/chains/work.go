@@ -153,7 +153,7 @@ func (ch *Chains) goOn(ctx context.Context, c chainRef) {
 
 // Sweep has open chains of this process taken further that nobody does.
 func (ch *Chains) Sweep(ctx context.Context) error {
-	list, err := ch.store.IdleChains(ctx, ch.host.Owner())
+	list, err := ch.store.Chains.IdleChains(ctx, ch.host.Owner())
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,7 @@ func (ch *Chains) Sweep(ctx context.Context) error {
 		if ch.work.has(haft.ChainID(ref.ID)) {
 			continue // thousands may wait for their turn
 		}
-		c, err := ch.store.ChainOf(ctx, ref)
+		c, err := ch.store.Chains.ChainOf(ctx, ref)
 		if err != nil {
 			return err
 		}

@@ -76,7 +76,7 @@ func (l *AuditLog) WriteAudit(ctx context.Context, p haft.Principal, w io.Writer
 	if len(k.problems) > 0 {
 		x.Signer = nil
 	}
-	rep, err := audit.Export(w, l.Store.Trail(ctx, p.Org), x)
+	rep, err := audit.Export(w, l.Store.Audit.Trail(ctx, p.Org), x)
 	if err != nil {
 		return rep, fmt.Errorf("export the audit log: %w", err)
 	}
@@ -95,7 +95,7 @@ func (l *AuditLog) VerifyAudit(ctx context.Context, p haft.Principal, marks []au
 		return audit.Report{}, err
 	}
 	marks = append(slices.Clone(marks), k.marks...)
-	rep, err := audit.VerifyMarks(l.Store.Trail(ctx, p.Org), k.points, l.Keys, audit.Head{Org: p.Org}, marks)
+	rep, err := audit.VerifyMarks(l.Store.Audit.Trail(ctx, p.Org), k.points, l.Keys, audit.Head{Org: p.Org}, marks)
 	return k.add(rep), err
 }
 
@@ -128,7 +128,7 @@ func (l *AuditLog) auditPage(ctx context.Context, p haft.Principal, f haft.Audit
 	if err := l.permit(p); err != nil {
 		return nil, nil, err
 	}
-	list, next, err := l.Store.FindAudit(ctx, p.Org, f, after)
+	list, next, err := l.Store.Audit.FindAudit(ctx, p.Org, f, after)
 	return append([]audit.Entry{}, list...), next, err
 }
 
@@ -194,7 +194,7 @@ func (l *AuditLog) known(ctx context.Context, org string, all bool) (*evidence, 
 	if l.Dir != "" && heads == nil && counted && len(e.problems) == 0 {
 		e.problems = append(e.problems, audit.Problem{Kind: audit.NoHeads})
 	}
-	e.points, err = l.Store.AllCheckpoints(ctx, org)
+	e.points, err = l.Store.Audit.AllCheckpoints(ctx, org)
 	return e, err
 }
 
@@ -206,7 +206,7 @@ const maxUncounted = 10
 func (l *AuditLog) count(ctx context.Context, e *evidence, tip audit.Tip, all bool) (bool, error) {
 	var last audit.Tip
 	if !all {
-		list, err := l.Store.ChainedFrom(ctx, tip.Serial, 1)
+		list, err := l.Store.Audit.ChainedFrom(ctx, tip.Serial, 1)
 		if err == nil && tip.Serial > 0 && (len(list) == 0 || list[0].Tip() != tip) {
 			e.problems = append(e.problems, audit.Problem{Kind: audit.Uncounted, Seq: tip.Serial})
 		}
@@ -214,7 +214,7 @@ func (l *AuditLog) count(ctx context.Context, e *evidence, tip audit.Tip, all bo
 	}
 	found, n := tip.Serial == 0, 0
 	for {
-		list, err := l.Store.ChainedFrom(ctx, last.Serial+1, store.MaxPage)
+		list, err := l.Store.Audit.ChainedFrom(ctx, last.Serial+1, store.MaxPage)
 		if err != nil {
 			return false, err
 		}

@@ -26,12 +26,12 @@ func TestVerifyAudit_finds_a_checkpoint_of_another_key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, err := s.Store.AuditHead(t.Context(), "other")
+	head, err := s.Store.Audit.AuditHead(t.Context(), "other")
 	if err != nil {
 		t.Fatal(err)
 	}
 	forged := mallory.SignAfter(head, audit.Mark{}, audit.Tip{}, time.Now())
-	if err := s.Store.AddCheckpoints(t.Context(), 0, []audit.Checkpoint{forged}); err != nil {
+	if err := s.Store.Audit.AddCheckpoints(t.Context(), 0, []audit.Checkpoint{forged}); err != nil {
 		t.Fatal(err)
 	}
 	rep, err := s.VerifyAudit(t.Context(), haft.Principal{Org: "local", User: "olga", Roles: []string{"admin"}}, nil)

@@ -12,7 +12,7 @@ import (
 // database; one of an earlier version, whose checkpoints had no chain; and one that other
 // servers share, which this one joins. Else the file was removed, and that is refused.
 func (k *Keeper) begin(ctx context.Context) error {
-	last, err := k.cfg.Store.LastChained(ctx)
+	last, err := k.cfg.Store.Audit.LastChained(ctx)
 	if err != nil {
 		return err
 	}
@@ -35,7 +35,7 @@ func (k *Keeper) begin(ctx context.Context) error {
 func (k *Keeper) join(ctx context.Context, gone error) error {
 	own := k.cfg.Signer.ID()
 	for serial := int64(1); ; {
-		list, err := k.cfg.Store.ChainedFrom(ctx, serial, store.MaxPage)
+		list, err := k.cfg.Store.Audit.ChainedFrom(ctx, serial, store.MaxPage)
 		if err != nil {
 			return err
 		}
@@ -59,7 +59,7 @@ func (k *Keeper) join(ctx context.Context, gone error) error {
 // last of each organisation must not have a wrong signature. Then it signs the first
 // chained ones.
 func (k *Keeper) upgrade(ctx context.Context) error {
-	orgs, err := k.cfg.Store.AuditOrgs(ctx)
+	orgs, err := k.cfg.Store.Audit.AuditOrgs(ctx)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func (k *Keeper) upgrade(ctx context.Context) error {
 func (k *Keeper) unchained(ctx context.Context, org string) (*audit.Checkpoint, error) {
 	var last *audit.Checkpoint
 	for after := int64(0); ; {
-		list, err := k.cfg.Store.Checkpoints(ctx, org, after, store.MaxPage)
+		list, err := k.cfg.Store.Audit.Checkpoints(ctx, org, after, store.MaxPage)
 		if err != nil {
 			return nil, err
 		}

@@ -81,7 +81,7 @@ func damaged(serial int64, format string, args ...any) error {
 func (k *Keeper) continues(ctx context.Context, grown []store.Unsigned) error {
 	var marks []audit.Mark
 	if grown == nil {
-		list, err := k.cfg.Store.ChainedFrom(ctx, k.tip.Serial, 1)
+		list, err := k.cfg.Store.Audit.ChainedFrom(ctx, k.tip.Serial, 1)
 		if err != nil {
 			return err
 		}
@@ -133,7 +133,7 @@ func hasEntries[T interface{ Head() audit.Head }](ctx context.Context, s *store.
 	for i, x := range list {
 		heads[i] = x.Head()
 	}
-	return s.HasEntries(ctx, heads)
+	return s.Audit.HasEntries(ctx, heads)
 }
 
 // linked reports that the entries after the last signature do not follow it. It looks at
@@ -152,7 +152,7 @@ func (k *Keeper) linked(ctx context.Context, u store.Unsigned) error {
 	} else if old != nil {
 		from = old.Head()
 	}
-	rep, err := audit.Verify(k.cfg.Store.TrailAfter(ctx, org, from.Seq), nil, k.keys, from)
+	rep, err := audit.Verify(k.cfg.Store.Audit.TrailAfter(ctx, org, from.Seq), nil, k.keys, from)
 	if err != nil {
 		return err
 	}
@@ -194,7 +194,7 @@ func (k *Keeper) loss(ctx context.Context, m audit.Mark) (Loss, error) {
 		l.From = m.Seq + 1
 		return l, nil
 	}
-	points, err := k.cfg.Store.LastChainedOf(ctx, m.Org, store.MaxPage)
+	points, err := k.cfg.Store.Audit.LastChainedOf(ctx, m.Org, store.MaxPage)
 	if err != nil {
 		return l, err
 	}

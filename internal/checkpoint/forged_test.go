@@ -26,23 +26,23 @@ func eachStore(t *testing.T, test func(*testing.T, *store.Store)) {
 // her own: everything but the key is right.
 func forge(t *testing.T, s *store.Store, mallory *audit.Signer, org string) {
 	t.Helper()
-	head, err := s.AuditHead(t.Context(), org)
+	head, err := s.Audit.AuditHead(t.Context(), org)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var tip audit.Tip
 	var mark audit.Mark
-	if last, err := s.LastChained(t.Context()); err != nil {
+	if last, err := s.Audit.LastChained(t.Context()); err != nil {
 		t.Fatal(err)
 	} else if last != nil {
 		tip = last.Tip()
 	}
-	if list, err := s.LastChainedOf(t.Context(), org, 1); err != nil {
+	if list, err := s.Audit.LastChainedOf(t.Context(), org, 1); err != nil {
 		t.Fatal(err)
 	} else if len(list) > 0 {
 		mark = list[0].Mark()
 	}
-	if err := s.AddCheckpoints(t.Context(), tip.Serial,
+	if err := s.Audit.AddCheckpoints(t.Context(), tip.Serial,
 		[]audit.Checkpoint{mallory.SignAfter(head, mark, tip, time.Now())}); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func newSigner(t *testing.T) *audit.Signer {
 // unplanned demands that nobody can go on with the database, and that nothing was written.
 func unplanned(t *testing.T, cfg checkpoint.Config, why string) {
 	t.Helper()
-	last, err := cfg.Store.LastChained(t.Context())
+	last, err := cfg.Store.Audit.LastChained(t.Context())
 	if err != nil || last == nil {
 		t.Fatalf("LastChained = %v, %v", last, err)
 	}
@@ -68,7 +68,7 @@ func unplanned(t *testing.T, cfg checkpoint.Config, why string) {
 		!strings.Contains(err.Error(), why) {
 		t.Errorf("Plan = %+v, %v, want an error that says %q", plan, err, why)
 	}
-	if now, err := cfg.Store.LastChained(t.Context()); err != nil || now.ID() != last.ID() {
+	if now, err := cfg.Store.Audit.LastChained(t.Context()); err != nil || now.ID() != last.ID() {
 		t.Errorf("something was signed: %v, %v", now, err)
 	}
 }
@@ -136,16 +136,16 @@ func TestRestore_goes_on_after_no_forged_checkpoint(t *testing.T) {
 		unplanned(t, hers.config(), untrusted)
 
 		// The last one of all is real, and the last one of an organisation is not.
-		head, err := s.AuditHead(t.Context(), "b")
+		head, err := s.Audit.AuditHead(t.Context(), "b")
 		if err != nil {
 			t.Fatal(err)
 		}
-		last, err := s.LastChained(t.Context())
+		last, err := s.Audit.LastChained(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		real := p.signer.SignAfter(head, audit.Mark{}, last.Tip(), time.Now())
-		if err := s.AddCheckpoints(t.Context(), last.Place.Serial, []audit.Checkpoint{real}); err != nil {
+		if err := s.Audit.AddCheckpoints(t.Context(), last.Place.Serial, []audit.Checkpoint{real}); err != nil {
 			t.Fatal(err)
 		}
 		unplanned(t, hers.config(), untrusted)
@@ -160,20 +160,20 @@ func TestRestore_counts_the_loss_by_what_was_signed(t *testing.T) {
 		p.write(t, "a")
 		sign(t, k)
 	}
-	list, err := p.store.ChainedFrom(t.Context(), 1, 0)
+	list, err := p.store.Audit.ChainedFrom(t.Context(), 1, 0)
 	if err != nil || len(list) != 3 {
 		t.Fatalf("ChainedFrom = %v, %v", list, err)
 	}
 	hers := p
 	hers.store = embedded(t)
 	hers.write(t, "a", "a")
-	head, err := hers.store.AuditHead(t.Context(), "a")
+	head, err := hers.store.Audit.AuditHead(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	hers.write(t, "a")
 	list[1] = mallory.SignAfter(head, list[0].Mark(), list[0].Tip(), time.Now())
-	if err := hers.store.AddCheckpoints(t.Context(), 0, list); err != nil {
+	if err := hers.store.Audit.AddCheckpoints(t.Context(), 0, list); err != nil {
 		t.Fatal(err)
 	}
 	plan, err := checkpoint.Plan(t.Context(), hers.config())
@@ -188,16 +188,16 @@ func TestRestore_counts_the_loss_by_what_was_signed(t *testing.T) {
 func TestKeeper_upgrades_a_log_of_another_key(t *testing.T) {
 	p := newPlace(t, embedded(t))
 	p.write(t, "a", "a")
-	head, err := p.store.AuditHead(t.Context(), "a")
+	head, err := p.store.Audit.AuditHead(t.Context(), "a")
 	if err == nil {
-		err = p.store.PutCheckpoint(t.Context(), newSigner(t).Sign(head, time.Now()))
+		err = p.store.Audit.PutCheckpoint(t.Context(), newSigner(t).Sign(head, time.Now()))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.write(t, "a")
 	sign(t, p.open(t))
-	if list, err := p.store.LastChainedOf(t.Context(), "a", 1); err != nil || len(list) != 1 || list[0].Seq != 3 {
+	if list, err := p.store.Audit.LastChainedOf(t.Context(), "a", 1); err != nil || len(list) != 1 || list[0].Seq != 3 {
 		t.Errorf("LastChainedOf = %+v, %v", list, err)
 	}
 }
@@ -224,7 +224,7 @@ func TestSink_file_is_not_believed_without_signatures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, err := p.store.LastChained(t.Context())
+	last, err := p.store.Audit.LastChained(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -185,7 +185,7 @@ func (k *Keeper) sign(ctx context.Context) error {
 // pagesGrown gives the chains that have entries without a signature to work.
 func (k *Keeper) pagesGrown(ctx context.Context, work func(context.Context, []store.Unsigned) error) error {
 	for after := ""; ; {
-		grown, next, err := k.cfg.Store.UnsignedChains(ctx, after, pageSize)
+		grown, next, err := k.cfg.Store.Audit.UnsignedChains(ctx, after, pageSize)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func (k *Keeper) signPage(ctx context.Context, grown []store.Unsigned) error {
 		c := k.cfg.Signer.SignAfter(u.Head, k.marks[u.Head.Org], tip, now)
 		list, tip = append(list, c), c.Tip()
 	}
-	if err := k.cfg.Store.AddCheckpoints(ctx, k.tip.Serial, list); err != nil {
+	if err := k.cfg.Store.Audit.AddCheckpoints(ctx, k.tip.Serial, list); err != nil {
 		return err
 	}
 	for _, c := range list {
@@ -257,7 +257,7 @@ func (k *Keeper) writeHeads() error {
 // and fit its entry.
 func (k *Keeper) absorb(ctx context.Context) error {
 	for {
-		list, err := k.cfg.Store.ChainedFrom(ctx, k.tip.Serial, store.MaxPage)
+		list, err := k.cfg.Store.Audit.ChainedFrom(ctx, k.tip.Serial, store.MaxPage)
 		if err != nil {
 			return err
 		}

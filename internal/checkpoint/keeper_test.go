@@ -99,7 +99,7 @@ func (p place) verify(t *testing.T, org string, keys audit.Keys) audit.Report {
 	if err != nil || heads == nil {
 		t.Fatalf("ReadHeads: %v, %v", heads, err)
 	}
-	points, err := p.store.AllCheckpoints(t.Context(), org)
+	points, err := p.store.Audit.AllCheckpoints(t.Context(), org)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func (p place) verify(t *testing.T, org string, keys audit.Keys) audit.Report {
 	if !ok {
 		t.Fatalf("%s is not in the file of heads", org)
 	}
-	rep, err := audit.VerifyMarks(p.store.Trail(t.Context(), org), points, keys, audit.Head{Org: org},
+	rep, err := audit.VerifyMarks(p.store.Audit.Trail(t.Context(), org), points, keys, audit.Head{Org: org},
 		[]audit.Mark{mark})
 	if err = errors.Join(err, rep.Err()); err != nil {
 		t.Errorf("verify %s: %v", org, err)
@@ -158,11 +158,11 @@ func TestKeeper_takes_over_checkpoints_without_a_chain(t *testing.T) {
 	for range 3 {
 		p.write(t, "a", "b")
 		for _, org := range []string{"a", "b"} {
-			head, err := p.store.AuditHead(t.Context(), org)
+			head, err := p.store.Audit.AuditHead(t.Context(), org)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.store.PutCheckpoint(t.Context(), p.signer.Sign(head, time.Now())); err != nil {
+			if err := p.store.Audit.PutCheckpoint(t.Context(), p.signer.Sign(head, time.Now())); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -177,16 +177,16 @@ func TestKeeper_takes_over_checkpoints_without_a_chain(t *testing.T) {
 
 	bad := newPlace(t, embedded(t))
 	bad.write(t, "a", "a")
-	head, err := bad.store.AuditHead(t.Context(), "a")
+	head, err := bad.store.Audit.AuditHead(t.Context(), "a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	head.Hash = strings.Repeat("0", 64)
-	if err := bad.store.PutCheckpoint(t.Context(), bad.signer.Sign(head, time.Now())); err != nil {
+	if err := bad.store.Audit.PutCheckpoint(t.Context(), bad.signer.Sign(head, time.Now())); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, bad.config(), "does not fit its entry")
-	if last, err := bad.store.LastChained(t.Context()); err != nil || last != nil {
+	if last, err := bad.store.Audit.LastChained(t.Context()); err != nil || last != nil {
 		t.Errorf("something was signed: %v, %v", last, err)
 	}
 }
@@ -215,7 +215,7 @@ func TestKeeper_refuses_another_database(t *testing.T) {
 	refused(t, other.config(), `entry 1 of organisation "a" is missing or was replaced`)
 	other.write(t, "a", "a", "b")
 	refused(t, other.config(), `entry 1 of organisation "a"`)
-	if last, err := other.store.LastChained(t.Context()); err != nil || last != nil {
+	if last, err := other.store.Audit.LastChained(t.Context()); err != nil || last != nil {
 		t.Errorf("something was signed: %v, %v", last, err)
 	}
 }
@@ -249,7 +249,7 @@ func TestRestore_is_said_in_the_log(t *testing.T) {
 			t.Errorf("warnings of %s: %v", org, rep.Warnings)
 		}
 	}
-	list, err := other.store.AuditEntries(t.Context(), "a", 0, 1)
+	list, err := other.store.Audit.AuditEntries(t.Context(), "a", 0, 1)
 	if err != nil || len(list) != 1 || list[0].Kind != checkpoint.Kind || list[0].Actor.User != "olga" {
 		t.Errorf("the first entry is %+v, %v", list, err)
 	}
@@ -313,7 +313,7 @@ func TestKeeper_servers_do_not_fork_the_chain(t *testing.T) {
 	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	list, err := places[0].store.ChainedFrom(t.Context(), 1, 0)
+	list, err := places[0].store.Audit.ChainedFrom(t.Context(), 1, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -107,7 +107,7 @@ func (k *Keeper) sinkKnown(sink Sink, all bool, yield func(audit.Checkpoint)) er
 // hasTip reports that the database does not have a checkpoint, and that no person gave it
 // up.
 func (k *Keeper) hasTip(ctx context.Context, tip audit.Tip) error {
-	list, err := k.cfg.Store.ChainedFrom(ctx, tip.Serial, 1)
+	list, err := k.cfg.Store.Audit.ChainedFrom(ctx, tip.Serial, 1)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (o *outbox) send(ctx context.Context) error {
 		if sent >= tip {
 			return nil
 		}
-		list, err := o.k.cfg.Store.ChainedFrom(ctx, sent+1, sendMost)
+		list, err := o.k.cfg.Store.Audit.ChainedFrom(ctx, sent+1, sendMost)
 		if err != nil {
 			return err
 		}

@@ -58,7 +58,7 @@ func Plan(ctx context.Context, cfg Config) (*Restoration, error) {
 		return nil, err
 	}
 	r := &Restoration{Signed: k.tip.Serial, k: k, marks: make(map[string]audit.Mark), signed: maps.Clone(k.marks)}
-	last, err := cfg.Store.LastChained(ctx)
+	last, err := cfg.Store.Audit.LastChained(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -78,7 +78,7 @@ func Plan(ctx context.Context, cfg Config) (*Restoration, error) {
 // compare notes what is lost of every organisation.
 func (r *Restoration) compare(ctx context.Context) error {
 	k := r.k
-	orgs, err := k.cfg.Store.AuditOrgs(ctx)
+	orgs, err := k.cfg.Store.Audit.AuditOrgs(ctx)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (r *Restoration) compare(ctx context.Context) error {
 	slices.Sort(orgs)
 	broken := make(map[string]bool)
 	for _, org := range slices.Compact(orgs) {
-		last, err := k.cfg.Store.LastChainedOf(ctx, org, 1)
+		last, err := k.cfg.Store.Audit.LastChainedOf(ctx, org, 1)
 		if err != nil {
 			return err
 		}
@@ -180,7 +180,7 @@ func (r *Restoration) Do(ctx context.Context, by haft.Principal) error {
 	if err := r.recordLoss(ctx, lost, by); err != nil {
 		return err
 	}
-	if err := k.cfg.Store.ResetTip(ctx); err != nil {
+	if err := k.cfg.Store.Audit.ResetTip(ctx); err != nil {
 		return err
 	}
 	// What is in the database is the beginning of what is signed from now on.
@@ -189,14 +189,14 @@ func (r *Restoration) Do(ctx context.Context, by haft.Principal) error {
 	var list []audit.Checkpoint
 	tip := r.have
 	for _, org := range slices.Sorted(maps.Keys(lost)) {
-		head, err := k.cfg.Store.AuditHead(ctx, org)
+		head, err := k.cfg.Store.Audit.AuditHead(ctx, org)
 		if err != nil {
 			return err
 		}
 		c := k.cfg.Signer.SignLoss(head, r.marks[org], lostMarks[org], tip, lostTip, time.Now())
 		list, tip = append(list, c), c.Tip()
 	}
-	if err := k.cfg.Store.AddCheckpoints(ctx, r.have.Serial, list); err != nil {
+	if err := k.cfg.Store.Audit.AddCheckpoints(ctx, r.have.Serial, list); err != nil {
 		return err
 	}
 	k.tip = tip

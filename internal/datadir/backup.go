@@ -212,7 +212,7 @@ func PutBack(ctx context.Context, from, data string, p haft.Principal) (entries 
 	if err != nil {
 		return 0, err
 	}
-	orgs, err := db.AuditOrgs(ctx)
+	orgs, err := db.Audit.AuditOrgs(ctx)
 	if err != nil {
 		return 0, err
 	}

@@ -46,7 +46,7 @@ func (d *Dir) Used(ctx context.Context) (bool, error) {
 		_, err := os.Lstat(filepath.Join(d.Path, checkpoint.HeadFile))
 		return err == nil, nil
 	}
-	orgs, err := d.Store.AuditOrgs(ctx)
+	orgs, err := d.Store.Audit.AuditOrgs(ctx)
 	return len(orgs) > 0, err
 }
 
@@ -106,7 +106,7 @@ func (d *Dir) Key(ctx context.Context, name string, needed bool) ([]byte, error)
 	if err != nil || !d.marked(name) {
 		return key, err
 	}
-	mark, err := d.Store.FirstMark(ctx, name, fingerprint(key))
+	mark, err := d.Store.Settings.FirstMark(ctx, name, fingerprint(key))
 	if err == nil && mark != fingerprint(key) { // another server was faster
 		err = (&lostKey{name, haft.CodeConflict}).refusal()
 	}
@@ -118,7 +118,7 @@ func (d *Dir) Key(ctx context.Context, name string, needed bool) ([]byte, error)
 func (d *Dir) missingKey(ctx context.Context, name string, needed bool) (*lostKey, error) {
 	mark, err := int64(0), error(nil)
 	if d.marked(name) {
-		if mark, err = d.Store.Mark(ctx, name); err != nil {
+		if mark, err = d.Store.Settings.Mark(ctx, name); err != nil {
 			return nil, err
 		}
 	}
@@ -150,7 +150,7 @@ func (d *Dir) lostKeys(ctx context.Context) ([]*lostKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	some, err := d.Store.HasKeys(ctx)
+	some, err := d.Store.Keys.HasKeys(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (d *Dir) replaceKeys(ctx context.Context, list []*lostKey) error {
 			continue
 		}
 		if d.marked(l.name) {
-			if err := d.Store.ClearMark(ctx, l.name); err != nil {
+			if err := d.Store.Settings.ClearMark(ctx, l.name); err != nil {
 				return err
 			}
 		}

@@ -105,7 +105,7 @@ func (d *Dir) unused(ctx context.Context) error {
 	if !d.Store.Shared() {
 		return nil
 	}
-	before, err := d.Store.Beats(ctx)
+	before, err := d.Store.Processes.Beats(ctx)
 	if err != nil || len(before) == 0 {
 		return err
 	}
@@ -119,7 +119,7 @@ func (d *Dir) unused(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		}
-		now, err := d.Store.Beats(ctx)
+		now, err := d.Store.Processes.Beats(ctx)
 		if err != nil {
 			return err
 		}
@@ -182,7 +182,7 @@ func openDamaged(ctx context.Context, cfg RestoreConfig, p haft.Principal,
 // forgetAdmin moves admin.key away if the database has no API keys: the file belongs to a
 // lost database, and the next server makes another one.
 func (d *Dir) forgetAdmin(ctx context.Context) error {
-	some, err := d.Store.HasKeys(ctx)
+	some, err := d.Store.Keys.HasKeys(ctx)
 	if err != nil || some {
 		return err
 	}

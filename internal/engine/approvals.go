@@ -32,7 +32,7 @@ func (ap *approvals) Answerable(ctx context.Context, p haft.Principal, a haft.Ap
 	if p.Agent != "" || p.User == "" {
 		return false
 	}
-	rec, err := ap.store.Record(ctx, p.Org, a.Call)
+	rec, err := ap.store.Calls.Record(ctx, p.Org, a.Call)
 	if err != nil {
 		return false
 	}
@@ -50,7 +50,7 @@ func (ap *approvals) Answer(ctx context.Context, p haft.Principal, a *haft.Appro
 	if a.State != haft.ApprovalPending {
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request is " + string(a.State) + " already"}
 	}
-	rec, err := ap.store.Record(ctx, p.Org, a.Call)
+	rec, err := ap.store.Calls.Record(ctx, p.Org, a.Call)
 	if err != nil {
 		return nil, err
 	}

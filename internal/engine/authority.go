@@ -14,7 +14,7 @@ func (en *entrance) Seen(ctx context.Context, p haft.Principal, id haft.CallID,
 	if err := en.authority.Any(p, authority.Resource{}, actions...); err != nil {
 		return nil, err
 	}
-	r, err := en.store.Record(ctx, p.Org, id)
+	r, err := en.store.Calls.Record(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (au *authorizer) followRules(ctx context.Context, ex *execution) error {
 // toolrule sorts out what was refused.
 func (au *authorizer) past(ctx context.Context, ex *execution) ([]toolrule.Past, error) {
 	p := ex.call.Principal
-	records, err := au.store.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
+	records, err := au.store.Calls.Turn(ctx, p.Org, p.Agent, ex.call.Turn)
 	if err != nil {
 		return nil, err
 	}

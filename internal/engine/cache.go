@@ -32,7 +32,7 @@ func (rn *runner) cached(ctx context.Context, ex *execution) (bool, error) {
 	if !ex.tool.Tool.Version.Settings.Cacheable {
 		return false, nil
 	}
-	raw, ok, err := rn.store.Cached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), time.Now())
+	raw, ok, err := rn.store.Cache.Cached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), time.Now())
 	if err != nil || !ok {
 		return false, err
 	}
@@ -62,7 +62,8 @@ func (rn *runner) cache(ctx context.Context, ex *execution) {
 	if keep <= 0 {
 		keep = cacheFor
 	}
-	if err := rn.store.PutCached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), raw, now, now.Add(keep)); err != nil {
+	if err := rn.store.Cache.PutCached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), raw, now,
+		now.Add(keep)); err != nil {
 		// A cache that cannot be written costs time and nothing else.
 		rn.redaction.logOf(ex).Warn("a result cannot be cached", "call", ex.call.ID, "error", err)
 	}

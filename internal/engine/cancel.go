@@ -68,7 +68,7 @@ func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status,
 		ex = w.seals.bareExecution(r)
 	}
 	var expired []haft.Approval
-	if a, err := w.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil &&
+	if a, err := w.store.Approvals.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil &&
 		a.State == haft.ApprovalPending {
 		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message
 		expired = append(expired, *a) // unless somebody answers right now, who is first then
@@ -106,7 +106,7 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
 		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
 	for {
-		records, err := o.store.Records(ctx, filter)
+		records, err := o.store.Calls.Records(ctx, filter)
 		if err != nil || len(records) == 0 {
 			return n, err
 		}
@@ -115,7 +115,7 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 			if o.calls.executionOf(r.Call.ID) != nil {
 				continue
 			}
-			full, err := o.store.Record(ctx, of.Org, r.Call.ID)
+			full, err := o.store.Calls.Record(ctx, of.Org, r.Call.ID)
 			if err == nil && !full.Status.Final() {
 				err = o.recorder.drop(ctx, full, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
 				n++
@@ -171,7 +171,7 @@ func (o *operator) Stop(ctx context.Context, p haft.Principal, reason string, ki
 	if kill {
 		o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
 	}
-	if err := o.store.PutSetting(ctx, stopSetting, string(raw)); err != nil {
+	if err := o.store.Settings.PutSetting(ctx, stopSetting, string(raw)); err != nil {
 		return err
 	}
 	return o.permissions.Log(ctx, p, "", "operator.stop", map[string]any{"reason": reason, "kill": kill})
@@ -182,7 +182,7 @@ func (o *operator) Resume(ctx context.Context, p haft.Principal) error {
 	if err := o.authority.Authorize(p, haft.Operate, authority.Resource{Server: true}); err != nil {
 		return err
 	}
-	if err := o.store.PutSetting(ctx, stopSetting, ""); err != nil {
+	if err := o.store.Settings.PutSetting(ctx, stopSetting, ""); err != nil {
 		return err
 	}
 	if err := o.permissions.Log(ctx, p, "", "operator.resume", nil); err != nil {
@@ -202,7 +202,7 @@ func (o *operator) Stopped() (string, bool) {
 
 // readStop learns whether calls were stopped before the restart.
 func (o *operator) readStop(ctx context.Context) error {
-	text, err := o.store.Setting(ctx, stopSetting)
+	text, err := o.store.Settings.Setting(ctx, stopSetting)
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return err
 	}
@@ -238,7 +238,7 @@ func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind stri
 		return err
 	}
 	if pm.store.Shared() {
-		if told := pm.store.MarkChange(ctx, org); told != nil {
+		if told := pm.store.Settings.MarkChange(ctx, org); told != nil {
 			err = errors.Join(err, &haft.Error{Code: haft.CodeUnavailable,
 				Message: "the change is made, and other servers of the database could not be told: do it again",
 				Err:     told})

@@ -62,7 +62,7 @@ func (d *dispatcher) dispatch(ctx context.Context) {
 
 // startQueued starts calls of an organisation that wait in the store.
 func (d *dispatcher) startQueued(ctx context.Context, key string) error {
-	list, err := d.store.Queued(ctx, d.members.Owner(), key, d.PerTenant())
+	list, err := d.store.Calls.Queued(ctx, d.members.Owner(), key, d.PerTenant())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (d *dispatcher) recount(ctx context.Context) {
 
 func (d *dispatcher) countQueued(ctx context.Context) error {
 	changes := d.Changes()
-	queued, err := d.store.QueuedByOrg(ctx, d.members.Owner())
+	queued, err := d.store.Calls.QueuedByOrg(ctx, d.members.Owner())
 	if err == nil {
 		d.Count(queued, changes)
 	}
@@ -121,7 +121,7 @@ func (d *dispatcher) leaveSealed(ctx context.Context, ids []haft.CallID) error {
 	}
 	d.recovery.noteSealed()
 	defer d.Nudge() // there may be more behind them
-	return d.store.ReleaseCalls(ctx, d.members.Owner(), ids)
+	return d.store.Calls.ReleaseCalls(ctx, d.members.Owner(), ids)
 }
 
 // sealedPause is how long a server that found something for which it has no key adopts
@@ -195,7 +195,7 @@ func (d *dispatcher) passes(ctx context.Context, ex *execution, err error) bool 
 	default:
 		return false
 	}
-	if _, down := d.store.Setting(ctx, stopSetting); down != nil {
+	if _, down := d.store.Settings.Setting(ctx, stopSetting); down != nil {
 		return true
 	}
 	name := string(ex.call.ID)

@@ -128,7 +128,7 @@ func TestRecover_more_than_a_page(t *testing.T) {
 	check(t, w.store.Commit(t.Context(), b))
 	again := open(t, w.store, allowAll, engine.Config{})
 	until(t, "the end of all calls", func() bool {
-		list, err := w.store.Records(t.Context(), haft.CallFilter{Org: "o",
+		list, err := w.store.Calls.Records(t.Context(), haft.CallFilter{Org: "o",
 			Status: []haft.Status{haft.StatusQueued, haft.StatusRunning}, Limit: 1})
 		check(t, err)
 		return len(list) == 0

@@ -225,8 +225,9 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		seals:  new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),
 		runner: new(runner), recorder: new(recorder), pipeline: new(pipeline), approvals: new(approvals),
 		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
-		orgs: orgconfig.New(orgconfig.Config{Store: parts.Store, Policy: cfg.Policy,
-			Fixed: map[string]string{canaryOrg: canaryRules}, Sandboxes: cfg.Sandboxes}),
+		orgs: orgconfig.New(orgconfig.Config{Policies: parts.Store.Policies,
+			Sandboxes: parts.Store.Sandboxes, Shared: parts.Store.Shared(), Policy: cfg.Policy,
+			Fixed: map[string]string{canaryOrg: canaryRules}, Types: cfg.Sandboxes}),
 		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)
@@ -338,7 +339,7 @@ func (e *Engine) HandOver(ctx context.Context) {
 		}
 	}
 	e.calls.mu.Unlock()
-	if err := e.store.ReleaseCalls(ctx, e.members.Owner(), nil); err != nil {
+	if err := e.store.Calls.ReleaseCalls(ctx, e.members.Owner(), nil); err != nil {
 		e.cfg.Logger.Warn("calls that wait cannot be left to others yet", "error", err)
 	}
 }
@@ -365,7 +366,7 @@ func (e *Engine) Close() error {
 	e.hub.Close()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(e.calls.ctx), 10*time.Second)
 	defer cancel()
-	return errors.Join(e.housekeeper.checkpoint(ctx), e.store.Leave(ctx, e.members.Owner()))
+	return errors.Join(e.housekeeper.checkpoint(ctx), e.store.Processes.Leave(ctx, e.members.Owner()))
 }
 
 // Stats are counts for metrics and people.

@@ -117,7 +117,7 @@ func (en *entrance) unused(ctx context.Context, ex *execution) error {
 	if ex.ours {
 		return nil // nobody can guess it
 	}
-	_, err := en.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+	_, err := en.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return nil

@@ -171,7 +171,7 @@ func TestEngine_agents_keep_their_variables_in_the_vault(t *testing.T) {
 		if diff := cmp.Diff(want, vault.values[scope]); diff != "" {
 			t.Error(what + ": " + diff)
 		}
-		row, err := w.store.Agent(ctx, "acme", "helper")
+		row, err := w.store.Agents.Agent(ctx, "acme", "helper")
 		if check(t, err); len(row.Env) > 0 {
 			t.Errorf("%s: the row has %v", what, row.Env)
 		}

@@ -45,9 +45,9 @@ var (
 func giveUp(t *testing.T, s *store.Store, owner string) {
 	t.Helper()
 	until(t, "a server is given up", func() bool {
-		beats, err := s.Beats(t.Context())
+		beats, err := s.Processes.Beats(t.Context())
 		check(t, err)
-		done, err := s.GiveUp(t.Context(), owner, beats[owner])
+		done, err := s.Processes.GiveUp(t.Context(), owner, beats[owner])
 		check(t, err)
 		return done
 	})
@@ -154,9 +154,9 @@ func TestGivenUp_without_a_key(t *testing.T) {
 	giveUp(t, a.store, "p_blind")
 	b := server(t, url, lively)
 	until(t, "it finds what it has no key for", func() bool {
-		queued, err := b.store.QueuedByOrg(t.Context(), "")
+		queued, err := b.store.Calls.QueuedByOrg(t.Context(), "")
 		check(t, err)
-		open, err := b.store.IdleChains(t.Context(), "")
+		open, err := b.store.Chains.IdleChains(t.Context(), "")
 		check(t, err)
 		return queued["o"] == len(waits) && len(open) == 1
 	})
@@ -191,7 +191,7 @@ func TestBeat_goes_on_whatever_takes_long(t *testing.T) {
 	t.Cleanup(func() { close(end) })
 	<-busy
 	beat := func() int64 {
-		beats, err := w.store.Beats(t.Context())
+		beats, err := w.store.Processes.Beats(t.Context())
 		check(t, err)
 		return beats["p_busy"]
 	}

@@ -54,12 +54,12 @@ const expireAtOnce = 100
 
 // expireApprovals closes the calls whose requests nobody answered.
 func (ap *approvals) expireApprovals(ctx context.Context) error {
-	list, err := ap.store.ExpiredApprovals(ctx, time.Now(), expireAtOnce)
+	list, err := ap.store.Approvals.ExpiredApprovals(ctx, time.Now(), expireAtOnce)
 	if err != nil {
 		return err
 	}
 	for _, a := range list {
-		r, err := ap.store.Record(ctx, a.Requester.Org, a.Call)
+		r, err := ap.store.Calls.Record(ctx, a.Requester.Org, a.Call)
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,7 @@ func TestCall_that_cannot_begin_gives_its_key_back(t *testing.T) {
 	}
 	claimed := func(w *world, org string) haft.CallID {
 		t.Helper()
-		winner, _, err := w.store.Claim(t.Context(), org, "ann", "", "k", "other", "c_other", time.Now())
+		winner, _, err := w.store.Calls.Claim(t.Context(), org, "ann", "", "k", "other", "c_other", time.Now())
 		check(t, err)
 		return winner
 	}

@@ -23,7 +23,8 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 	}
 	digest := en.digests.binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files), c.Args)
 	for began := time.Now(); ; {
-		winner, same, err := en.store.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID, time.Now())
+		winner, same, err := en.store.Calls.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID,
+			time.Now())
 		if err != nil {
 			return "", err
 		}
@@ -39,7 +40,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 			return "", &haft.Error{Code: haft.CodeConflict, Message: "the idempotency key was used for another call"}
 		}
 		if en.calls.executionOf(winner) == nil {
-			_, err = en.store.Record(ctx, p.Org, winner)
+			_, err = en.store.Calls.Record(ctx, p.Org, winner)
 		}
 		if err == nil || haft.CodeOf(err) != haft.CodeNotFound {
 			en.journal.Forget(c.ID)
@@ -50,7 +51,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 		if time.Since(began) < claimWait {
 			err = Pause(ctx, claimWait/100)
 		} else {
-			err = en.store.ReleaseUnkept(ctx, *key)
+			err = en.store.Calls.ReleaseUnkept(ctx, *key)
 		}
 		if err != nil {
 			return "", err
@@ -100,7 +101,7 @@ func (en *entrance) unclaim(ctx context.Context, ex *execution) {
 		return
 	}
 	p := ex.call.Principal
-	if err := en.store.Release(ctx, p.Org, p.Owner(), p.Agent, ex.call.IdempotencyKey, ex.call.ID); err != nil {
+	if err := en.store.Calls.Release(ctx, p.Org, p.Owner(), p.Agent, ex.call.IdempotencyKey, ex.call.ID); err != nil {
 		en.redaction.logOf(ex).Warn("an idempotency key cannot be given back", "call", ex.call.ID, "error", err)
 	}
 }
@@ -131,7 +132,7 @@ func (en *entrance) await(ctx context.Context, p haft.Principal, id haft.CallID)
 				return nil, context.Cause(ctx)
 			}
 		}
-		r, err := en.store.Record(ctx, p.Org, id)
+		r, err := en.store.Calls.Record(ctx, p.Org, id)
 		if err != nil {
 			return nil, err
 		}

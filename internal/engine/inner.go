@@ -25,7 +25,7 @@ func (o others) Tools(ctx context.Context) iter.Seq2[haft.Tool, error] {
 		var agent *haft.Agent
 		err := o.rn.authority.MayFind(p, haft.ToolsRead)
 		if err == nil && p.Agent != "" {
-			agent, err = o.rn.store.Agent(ctx, p.Org, p.Agent)
+			agent, err = o.rn.store.Agents.Agent(ctx, p.Org, p.Agent)
 		}
 		if err != nil {
 			yield(haft.Tool{}, err)

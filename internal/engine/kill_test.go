@@ -222,7 +222,7 @@ func waitClosed(t *testing.T, s *store.Store) {
 	for {
 		var open []haft.Record
 		for i := range 4 {
-			list, err := s.Records(t.Context(), haft.CallFilter{Org: "o" + strconv.Itoa(i), Limit: 10,
+			list, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "o" + strconv.Itoa(i), Limit: 10,
 				Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}})
 			if err != nil {
 				t.Fatal(err)
@@ -286,7 +286,7 @@ func countMarks(t *testing.T, marks string) map[haft.CallID]int {
 // verifyChain verifies the whole audit of an organisation.
 func verifyChain(t *testing.T, s *store.Store, org string) {
 	t.Helper()
-	report, err := audit.Verify(s.Trail(t.Context(), org), nil, nil, audit.Genesis(org))
+	report, err := audit.Verify(s.Audit.Trail(t.Context(), org), nil, nil, audit.Genesis(org))
 	if err != nil {
 		t.Errorf("the audit of %s cannot be read: %v", org, err)
 	}

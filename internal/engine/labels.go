@@ -69,7 +69,7 @@ func (rd *redaction) storedFor(ctx context.Context, p haft.Principal) (*callenv.
 	}
 	var agent haft.AgentID
 	if p.Agent != "" {
-		if a, err := rd.store.Agent(ctx, p.Org, p.Agent); err == nil {
+		if a, err := rd.store.Agents.Agent(ctx, p.Org, p.Agent); err == nil {
 			agent = a.ID
 		}
 	}

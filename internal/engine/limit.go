@@ -129,6 +129,6 @@ func key(parts ...string) string {
 
 // open makes the queues.
 func (l *limiter) open() {
-	l.limits = limit.New(l.cfg.heavyLimits(l.store.Limits))
+	l.limits = limit.New(l.cfg.heavyLimits(l.store.Limits.Limits))
 	l.light = limit.New(limit.Config{Running: lightRunning, PerTenant: lightRunning * 3 / 4, Queue: l.cfg.Limits.Queue})
 }

@@ -328,7 +328,7 @@ func (m *model) rest(ms int) {
 func (m *model) look() (open int) {
 	filter := haft.CallFilter{Org: "o", Limit: store.MaxPage}
 	for {
-		list, err := m.watch.Records(m.tb.Context(), filter)
+		list, err := m.watch.Calls.Records(m.tb.Context(), filter)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -373,7 +373,7 @@ func (m *model) settle() {
 		m.answer(m.servers[0])
 		open := m.look()
 		for _, id := range m.chains {
-			c, err := m.watch.Chain(m.tb.Context(), "o", id)
+			c, err := m.watch.Chains.Chain(m.tb.Context(), "o", id)
 			if err != nil {
 				m.t.Fatal(err)
 			}
@@ -394,7 +394,7 @@ func (m *model) settle() {
 // check holds the end against the rules.
 func (m *model) check() {
 	for id, idempotent := range m.accepted {
-		r, err := m.watch.Record(m.tb.Context(), "o", id)
+		r, err := m.watch.Calls.Record(m.tb.Context(), "o", id)
 		if err != nil {
 			m.t.Errorf("an accepted call is gone: %v", err)
 			continue
@@ -418,14 +418,14 @@ func (m *model) check() {
 	m.checkEvents()
 	for id, n := range m.runs { // steps of chains, and calls of which nobody was told
 		if idempotent, known := m.accepted[id]; !known && n > 1 {
-			r, err := m.watch.Record(m.tb.Context(), "o", id)
+			r, err := m.watch.Calls.Record(m.tb.Context(), "o", id)
 			if err != nil || r.Call.Tool == "once" {
 				m.t.Errorf("call %s, idempotent %v, ran %d times: %v", id, idempotent, n, err)
 			}
 		}
 	}
 	for _, id := range m.chains {
-		calls, err := m.watch.Records(m.tb.Context(), haft.CallFilter{Org: "o", Chain: id, Limit: 100})
+		calls, err := m.watch.Calls.Records(m.tb.Context(), haft.CallFilter{Org: "o", Chain: id, Limit: 100})
 		ran := 0
 		ends := map[haft.CallID]haft.Status{}
 		for _, r := range calls {
@@ -439,7 +439,7 @@ func (m *model) check() {
 		if err != nil || ran > 2 {
 			m.t.Errorf("the two steps of a chain ran %d times, %v", ran, err)
 		}
-		c, err := m.watch.Chain(m.tb.Context(), "o", id)
+		c, err := m.watch.Chains.Chain(m.tb.Context(), "o", id)
 		if err != nil {
 			m.t.Fatal(err)
 		}
@@ -455,7 +455,7 @@ func (m *model) check() {
 func (m *model) checkEvents() {
 	told := map[haft.CallID]int{}
 	for after := int64(0); ; {
-		list, err := m.watch.EventsAfter(m.tb.Context(), event.Filter{Org: "o"}, after, store.MaxPage)
+		list, err := m.watch.Events.EventsAfter(m.tb.Context(), event.Filter{Org: "o"}, after, store.MaxPage)
 		if err != nil {
 			m.t.Fatal(err)
 		}

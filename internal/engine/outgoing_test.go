@@ -217,7 +217,7 @@ func (x *everything) leaks(t *testing.T, mark string) {
 			break
 		}
 	}
-	list, err := x.store.AuditEntries(ctx, "acme", 0, 1000)
+	list, err := x.store.Audit.AuditEntries(ctx, "acme", 0, 1000)
 	check(t, err)
 	var export bytes.Buffer
 	for _, e := range list {

@@ -79,7 +79,7 @@ func (pm *permissions) permissionsChanged(org string) {
 func (pm *permissions) AnnounceChange(ctx context.Context, org string) error {
 	pm.orgs.Forget(org)
 	if pm.store.Shared() {
-		if err := pm.store.MarkChange(ctx, org); err != nil {
+		if err := pm.store.Settings.MarkChange(ctx, org); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (pm *permissions) AnnounceChange(ctx context.Context, org string) error {
 // orgsWithCalls lists organisations that have calls here, or may have some that wait
 // for a person.
 func (pm *permissions) orgsWithCalls(ctx context.Context) []string {
-	orgs, err := pm.store.AuditOrgs(ctx)
+	orgs, err := pm.store.Audit.AuditOrgs(ctx)
 	if err != nil {
 		pm.cfg.Logger.Warn("organisations cannot be listed: calls that wait are looked at when somebody answers",
 			"error", err)
@@ -240,7 +240,7 @@ func (pm *permissions) reviewWaiting(ctx context.Context, org string) error {
 	var failed failures
 	filter := haft.CallFilter{Org: org, Status: []haft.Status{haft.StatusPending, haft.StatusQueued}, Limit: 200}
 	for {
-		records, err := pm.store.Records(ctx, filter)
+		records, err := pm.store.Calls.Records(ctx, filter)
 		if err != nil {
 			return err
 		}
@@ -273,7 +273,7 @@ func (pm *permissions) reviewWaiting(ctx context.Context, org string) error {
 // reviewRecord ends one call that waits, if it is denied now, and else says when its
 // credential ends.
 func (pm *permissions) reviewRecord(ctx context.Context, org string, id haft.CallID) (ends time.Time, err error) {
-	r, err := pm.store.Record(ctx, org, id)
+	r, err := pm.store.Calls.Record(ctx, org, id)
 	if err != nil || r.Status.Final() {
 		return ends, err
 	}
@@ -329,7 +329,7 @@ func (pm *permissions) watchPermissions(ctx context.Context) {
 			seen, ends = now, nil // they may end earlier now
 		}
 		if pm.store.Shared() {
-			now, orgs, err := pm.store.Changes(ctx, last)
+			now, orgs, err := pm.store.Settings.Changes(ctx, last)
 			if err != nil && ctx.Err() == nil {
 				pm.cfg.Logger.Warn("changes of other servers cannot be looked for", "error", err)
 			}
@@ -368,7 +368,7 @@ func (o *operator) followStop(ctx context.Context) error {
 	if before != nil && before.leaving {
 		return nil
 	}
-	text, err := o.store.Setting(ctx, stopSetting)
+	text, err := o.store.Settings.Setting(ctx, stopSetting)
 	if err != nil {
 		return err
 	}

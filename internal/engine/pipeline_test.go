@@ -175,7 +175,7 @@ func (w *world) verify(org string) {
 // audit returns the entries of an organisation.
 func (w *world) audit(org string) []audit.Entry {
 	w.t.Helper()
-	entries, err := w.store.AuditEntries(w.t.Context(), org, 0, 1000)
+	entries, err := w.store.Audit.AuditEntries(w.t.Context(), org, 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestPolicies_are_forgotten_first(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	before, err := w.Rules(t.Context(), "a")
 	check(t, err)
-	check(t, second(w.store.PutPolicy(t.Context(), "a", haft.PolicyText{Text: []byte(allowAll)}, "root")))
+	check(t, second(w.store.Policies.PutPolicy(t.Context(), "a", haft.PolicyText{Text: []byte(allowAll)}, "root")))
 	if err := w.Log(t.Context(), admin("a"), "a", "policy.put", func() {}); err == nil {
 		t.Error("a function was written to the audit")
 	}

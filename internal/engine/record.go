@@ -158,7 +158,7 @@ func (w *recorder) ended(ctx context.Context, ex *execution) *haft.Result {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordWait)
 	defer cancel()
 	for {
-		r, err := w.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+		r, err := w.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}

@@ -32,7 +32,7 @@ type recovery struct {
 }
 
 // The rule of this file: an accepted call ends. What a process has is in the store under
-// its name; what belongs to no living process is adopted ([store.Store.Adopt]), and what
+// its name; what belongs to no living process is adopted ([store.Processes.Adopt]), and what
 // this process owns and has not in hand is taken further by [Engine.sweep], however it
 // came to that: a crash, an outage of the store, a server that was given up, an older
 // haft. Nothing here needs to know why.
@@ -60,7 +60,7 @@ func (rc *recovery) sweep(ctx context.Context) error {
 	}
 	err := errors.Join(rc.sweepRunning(ctx), rc.sweepAnswered(ctx))
 	if rc.calls.handedOver.Load() { // also what was accepted, or queued again, since
-		err = errors.Join(err, rc.store.ReleaseCalls(ctx, rc.members.Owner(), nil))
+		err = errors.Join(err, rc.store.Calls.ReleaseCalls(ctx, rc.members.Owner(), nil))
 	} else {
 		if err = errors.Join(err, rc.dispatcher.countQueued(ctx)); !rc.cfg.Brief {
 			err = errors.Join(err, rc.chains.Sweep(ctx))
@@ -71,7 +71,7 @@ func (rc *recovery) sweep(ctx context.Context) error {
 
 // adopt takes over what belongs to no server.
 func (rc *recovery) adopt(ctx context.Context) error {
-	n, err := rc.store.Adopt(ctx, rc.members.Owner(), !rc.cfg.Brief)
+	n, err := rc.store.Processes.Adopt(ctx, rc.members.Owner(), !rc.cfg.Brief)
 	if n > 0 {
 		rc.cfg.Logger.Info("calls and chains that belonged to no server are taken over", "count", n)
 	}
@@ -81,7 +81,7 @@ func (rc *recovery) adopt(ctx context.Context) error {
 // sweepRunning ends calls that run by the store and not here, or has them run again if
 // that does no harm.
 func (rc *recovery) sweepRunning(ctx context.Context) error {
-	list, err := rc.store.Running(ctx, rc.members.Owner())
+	list, err := rc.store.Calls.Running(ctx, rc.members.Owner())
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (rc *recovery) inHand(id haft.CallID) bool {
 
 // settleLost ends a call that nobody runs, or queues it again.
 func (rc *recovery) settleLost(ctx context.Context, ref store.Ref) error {
-	r, err := rc.store.RecordOf(ctx, ref)
+	r, err := rc.store.Calls.RecordOf(ctx, ref)
 	if err != nil || r.Status != haft.StatusRunning || r.Owner != rc.members.Owner() || rc.inHand(r.Call.ID) {
 		return err // it has ended meanwhile
 	}
@@ -163,13 +163,13 @@ func (rc *recovery) leaveToServer(ctx context.Context, r *haft.Record, why strin
 	if err := rc.requeue(ctx, r, why); err != nil {
 		return err
 	}
-	return rc.store.ReleaseCalls(ctx, rc.members.Owner(), []haft.CallID{r.Call.ID})
+	return rc.store.Calls.ReleaseCalls(ctx, rc.members.Owner(), []haft.CallID{r.Call.ID})
 }
 
 // sweepAnswered takes calls further whose requests for approval are answered and that wait
 // all the same.
 func (rc *recovery) sweepAnswered(ctx context.Context) error {
-	list, err := rc.store.Answered(ctx)
+	list, err := rc.store.Calls.Answered(ctx)
 	if err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ func (rc *recovery) sweepAnswered(ctx context.Context) error {
 		if rc.inHand(haft.CallID(ref.ID)) {
 			continue
 		}
-		r, err := rc.store.RecordOf(ctx, ref)
+		r, err := rc.store.Calls.RecordOf(ctx, ref)
 		if err == nil && r.Status == haft.StatusPending {
 			err = rc.followAnswer(ctx, r)
 		}
@@ -189,7 +189,7 @@ func (rc *recovery) sweepAnswered(ctx context.Context) error {
 
 // followAnswer does what an answer says.
 func (rc *recovery) followAnswer(ctx context.Context, r *haft.Record) error {
-	a, err := rc.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	a, err := rc.store.Approvals.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return rc.recorder.lose(ctx, r, "the request for approval is gone")
@@ -221,7 +221,7 @@ func (rc *recovery) revive(ctx context.Context, r *haft.Record) (*execution, err
 	case ex.free:
 		return ex, nil
 	}
-	a, err := rc.store.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	a, err := rc.store.Approvals.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound: // of an older haft
 		return ex, nil

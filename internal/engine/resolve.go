@@ -72,7 +72,7 @@ func (au *authorizer) canonical(ctx context.Context, p haft.Principal) haft.Prin
 	if p.Agent == "" || haft.IsAgentID(p.Agent) || p.Org == "" {
 		return p
 	}
-	if a, err := au.store.Agent(ctx, p.Org, p.Agent); err == nil {
+	if a, err := au.store.Agents.Agent(ctx, p.Org, p.Agent); err == nil {
 		p.Agent = string(a.ID)
 	}
 	return p
@@ -83,7 +83,7 @@ func (au *authorizer) canonical(ctx context.Context, p haft.Principal) haft.Prin
 func (au *authorizer) caller(ctx context.Context, ex *execution) error {
 	p := ex.call.Principal
 	if p.Agent != "" {
-		agent, err := au.store.Agent(ctx, p.Org, p.Agent)
+		agent, err := au.store.Agents.Agent(ctx, p.Org, p.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever,
 				"there is no such agent in this organisation").by("agent")

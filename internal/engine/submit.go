@@ -17,7 +17,7 @@ func (en *entrance) Submit(ctx context.Context, c haft.Call) (*haft.Record, erro
 		return nil, err
 	}
 	if first != ex.call.ID {
-		return en.store.Record(ctx, c.Principal.Org, first)
+		return en.store.Calls.Record(ctx, c.Principal.Org, first)
 	}
 	ex.async, ex.ours = true, false // once it is queued, others may end it
 	err = ex.refused
@@ -57,7 +57,7 @@ func (en *entrance) accept(ctx context.Context, ex *execution, failed error) (*h
 		en.unclaim(ctx, ex)
 		return nil, failed
 	}
-	r, err := en.store.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+	r, err := en.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
 	switch {
 	case err == nil:
 		en.dispatcher.recount(ctx)

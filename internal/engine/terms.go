@@ -56,7 +56,7 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 // its revision, which changes also with what is not shown.
 func (au *authorizer) termsServer(ctx context.Context, ex *execution) (*haft.TermsServer, string, error) {
 	name := ex.tool.Tool.Version.Server
-	s, err := au.store.MCPServer(ctx, ex.call.Principal.Org, name)
+	s, err := au.store.MCPServers.MCPServer(ctx, ex.call.Principal.Org, name)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return &haft.TermsServer{Name: name}, "", nil
 	}

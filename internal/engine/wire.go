@@ -22,7 +22,7 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 	rules := authority.Rules{Managers: e.cfg.Managers, Operators: e.cfg.Operators}
 	*e.calls = callTable{cfg: e.cfg, executions: map[haft.CallID]*execution{}, recording: map[haft.CallID]bool{}}
 	e.calls.ctx, e.calls.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	e.members = membership.New(e.calls.ctx, membership.Config{Store: e.store, Beat: e.cfg.Beat,
+	e.members = membership.New(e.calls.ctx, membership.Config{Store: e.store.Processes, Beat: e.cfg.Beat,
 		DeadAfter: e.cfg.DeadAfter, Drop: e.drop, Logger: e.cfg.Logger})
 	log := journal.New(e.store, e.members.Owner, membership.GivenUp, overtaken)
 	e.hub = event.New(event.Config{Log: log, Logger: e.cfg.Logger})
@@ -61,7 +61,8 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 	*e.digests = digests{cfg: e.cfg}
 	*e.redaction = redaction{cfg: e.cfg, store: e.store, digests: e.digests, env: e.env}
 	*e.filters = filters{screens: make(chan struct{}, max(1, runtime.NumCPU()/2))}
-	*e.egress = egressPlanner{cfg: e.cfg, calls: e.calls, env: e.env, plan: route.NewPlanner(e.cfg.Egress, e.store)}
+	*e.egress = egressPlanner{cfg: e.cfg, calls: e.calls, env: e.env, plan: route.NewPlanner(e.cfg.Egress,
+		e.store.MCPServers)}
 	*e.seals = callSealer{cfg: e.cfg, members: e.members, permissions: e.permissions, redaction: e.redaction}
 	*e.authorizer = authorizer{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, digests: e.digests, egress: e.egress,

@@ -50,7 +50,7 @@ var (
 func (j *Journal) Shared() bool { return j.store.Shared() }
 
 // Tip implements [event.SharedLog].
-func (j *Journal) Tip(ctx context.Context) (int64, error) { return j.store.EventTip(ctx) }
+func (j *Journal) Tip(ctx context.Context) (int64, error) { return j.store.Events.EventTip(ctx) }
 
 // New returns a journal that knows nothing yet.
 func New(s *store.Store, owner func() string, givenUp, overtaken func() error) *Journal {
@@ -203,7 +203,7 @@ func (j *Journal) Outcome(id haft.CallID) (err error, known bool) { //nolint:rev
 
 // After implements [event.Log].
 func (j *Journal) After(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
-	return j.store.EventsAfter(ctx, f, after, limit)
+	return j.store.Events.EventsAfter(ctx, f, after, limit)
 }
 
 // Last implements [event.Log]. Of calls that are new it knows the answer itself.
@@ -220,7 +220,7 @@ func (j *Journal) Last(ctx context.Context, calls []haft.CallID) (int64, map[haf
 	if known && len(ask) == 0 {
 		return cursor, nil, nil
 	}
-	return j.store.LastEvents(ctx, ask)
+	return j.store.Events.LastEvents(ctx, ask)
 }
 
 // Fresh counts the calls that are remembered to have no events yet.

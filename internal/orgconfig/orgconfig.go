@@ -10,24 +10,28 @@ import (
 	"haft/policy"
 )
 
-// A Store has the configurations of organisations.
-type Store interface {
-	// Shared reports whether other processes may change them.
-	Shared() bool
+// Policies has the policies of organisations, that of the server under an empty name.
+type Policies interface {
 	Policy(ctx context.Context, org string) (haft.PolicyText, error)
+}
+
+// Sandboxes has the sandbox configurations of organisations.
+type Sandboxes interface {
 	SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxConfig, error)
 }
 
 // Config is what a reader is made of.
 type Config struct {
-	Store Store
+	Policies  Policies
+	Sandboxes Sandboxes
+	Shared    bool // other processes may change them too
 	// Policy is the server's where the store has none.
 	Policy *policy.Policy
 	// Fixed are policies of organisations that are not in the store, and that nothing is added to.
 	Fixed map[string]string
-	// Sandboxes are the types of sandboxes that tools run in, the first where nobody
+	// Types are the types of sandboxes that tools run in, the first where nobody
 	// says; empty means [haft.SandboxLocal].
-	Sandboxes []haft.SandboxType
+	Types []haft.SandboxType
 }
 
 // A Reader returns what organisations have configured. It is safe for concurrent use.
@@ -48,7 +52,7 @@ func (r *Reader) Forget(org string) {
 
 // Policy returns the policy that holds in an organisation.
 func (r *Reader) Policy(ctx context.Context, org string) (*policy.Policy, error) {
-	return r.policies.get(ctx, org, r.cfg.Store.Shared(), r.composePolicy)
+	return r.policies.get(ctx, org, r.cfg.Shared, r.composePolicy)
 }
 
 // composePolicy puts the policies of server and organisation together.
@@ -69,7 +73,7 @@ func (r *Reader) composePolicy(ctx context.Context, org string) (*policy.Policy,
 
 // readPolicy reads and compiles one policy, or returns what to take where there is none.
 func (r *Reader) readPolicy(ctx context.Context, org string, or *policy.Policy) (*policy.Policy, error) {
-	kept, err := r.cfg.Store.Policy(ctx, org)
+	kept, err := r.cfg.Policies.Policy(ctx, org)
 	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && len(kept.Text) == 0 {
 		return or, nil
 	}

@@ -12,7 +12,7 @@ import (
 // of a type; the zero value if nobody said. An empty type is that of calls that
 // name none.
 func (r *Reader) Sandbox(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	byType, err := r.sandboxes.get(ctx, org, r.cfg.Store.Shared(), r.readSandboxes)
+	byType, err := r.sandboxes.get(ctx, org, r.cfg.Shared, r.readSandboxes)
 	if err != nil {
 		return haft.SandboxConfig{}, err
 	}
@@ -30,10 +30,10 @@ func (r *Reader) Sandbox(ctx context.Context, org string, typ haft.SandboxType) 
 
 // sandboxTypes are those that tools can run in.
 func (r *Reader) sandboxTypes() []haft.SandboxType {
-	if len(r.cfg.Sandboxes) == 0 {
+	if len(r.cfg.Types) == 0 {
 		return []haft.SandboxType{haft.SandboxLocal}
 	}
-	return r.cfg.Sandboxes
+	return r.cfg.Types
 }
 
 // CheckSandbox reports why nothing can run in the sandbox that somebody names: there
@@ -60,7 +60,7 @@ func (r *Reader) CheckSandbox(name, pointer string) error {
 
 // readSandboxes reads the sandbox configurations of an organisation.
 func (r *Reader) readSandboxes(ctx context.Context, org string) (map[haft.SandboxType]*haft.SandboxConfig, error) {
-	list, err := r.cfg.Store.SandboxConfigs(ctx, org)
+	list, err := r.cfg.Sandboxes.SandboxConfigs(ctx, org)
 	if err != nil {
 		return nil, err
 	}

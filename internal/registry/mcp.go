@@ -146,7 +146,7 @@ func (y *syncing) prepare(ctx context.Context, tools []haft.MCPTool, cost *listC
 // tool brings one tool up to date.
 func (y *syncing) tool(ctx context.Context, ready prepared) error {
 	t, name, v := ready.tool, ready.name, ready.version
-	old, err := y.r.store.Tool(ctx, y.p.Org, name)
+	old, err := y.r.store.Tools.Tool(ctx, y.p.Org, name)
 	found := err == nil
 	switch {
 	case err != nil && haft.CodeOf(err) != haft.CodeNotFound:
@@ -192,7 +192,7 @@ func (y *syncing) put(ctx context.Context, name string, v haft.Version, found bo
 	tool := haft.Tool{ID: newID(), Org: y.p.Org, Name: name, Category: "mcp", Tags: []string{serverTag(y.server.Name)},
 		Created: v.Created, Updated: v.Created, Version: v}
 	waits := v.Review.State == haft.ReviewWaiting
-	put, created, _, err := y.r.store.PutTool(ctx, tool, store.PutOptions{Activate: !waits})
+	put, created, _, err := y.r.store.Tools.PutTool(ctx, tool, store.PutOptions{Activate: !waits})
 	if err != nil {
 		return fmt.Errorf("keep the tool: %w", err)
 	}
@@ -292,7 +292,7 @@ func (y *syncing) prune(ctx context.Context, keep func(name string) bool) error 
 		if keep(t.Name) {
 			continue
 		}
-		if err := y.r.store.RemoveTool(ctx, y.p.Org, t.ID, ""); err != nil {
+		if err := y.r.store.Tools.RemoveTool(ctx, y.p.Org, t.ID, ""); err != nil {
 			return fmt.Errorf("remove a tool: %w", err)
 		}
 		y.r.cache.forget(y.p.Org, t.ID, t.Name)
@@ -305,7 +305,7 @@ func (y *syncing) prune(ctx context.Context, keep func(name string) bool) error 
 func (y *syncing) tools(ctx context.Context) ([]haft.Tool, error) {
 	var all []haft.Tool
 	for after := ""; ; {
-		list, err := y.r.store.Tools(ctx, y.p.Org,
+		list, err := y.r.store.Tools.Tools(ctx, y.p.Org,
 			haft.ToolFilter{Tag: serverTag(y.server.Name), Disabled: true, After: after, Limit: 100})
 		if err != nil {
 			return nil, fmt.Errorf("list the tools of the server: %w", err)

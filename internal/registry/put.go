@@ -86,7 +86,7 @@ func (r *Registry) notServers(ctx context.Context, org, name string) error {
 	if server == "" {
 		return nil
 	}
-	switch _, err := r.store.MCPServer(ctx, org, server); haft.CodeOf(err) {
+	switch _, err := r.store.MCPServers.MCPServer(ctx, org, server); haft.CodeOf(err) {
 	case haft.CodeNotFound:
 		return nil
 	case "":
@@ -268,7 +268,7 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 	}
 	defer r.cache.forget(c.by.Org, c.tool.ID, c.tool.Name)
 	opts := store.PutOptions{New: c.draft.New, IfDigest: c.draft.If, Activate: !c.waits}
-	put, created, same, err := r.store.PutTool(ctx, c.tool, opts)
+	put, created, same, err := r.store.Tools.PutTool(ctx, c.tool, opts)
 	if err != nil {
 		return nil, fmt.Errorf("keep the tool: %w", err)
 	}
@@ -292,7 +292,7 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 // store checks the conditions of the draft again, where nothing can come between.
 func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Version, error) {
 	conflict := ""
-	t, err := r.store.Tool(ctx, c.by.Org, c.tool.Name)
+	t, err := r.store.Tools.Tool(ctx, c.by.Org, c.tool.Name)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound && c.draft.If == "":
 		return nil, nil, nil
@@ -317,7 +317,7 @@ func (r *Registry) before(ctx context.Context, c *change) (*haft.Tool, *haft.Ver
 
 // newest returns the newest version of a tool, whatever its state, or nil.
 func (r *Registry) newest(ctx context.Context, org string, id haft.ToolID) (*haft.Version, error) {
-	list, err := r.store.Versions(ctx, org, id, 0, 1)
+	list, err := r.store.Tools.Versions(ctx, org, id, 0, 1)
 	if err != nil {
 		return nil, fmt.Errorf("read the versions of a tool: %w", err)
 	}

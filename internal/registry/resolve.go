@@ -23,7 +23,7 @@ func (r *Registry) Resolve(ctx context.Context, org, ref, digest string) (*Compi
 	}
 	var fresh *stamp
 	if r.shared {
-		id, number, updated, err := r.store.ToolStamp(ctx, org, ref)
+		id, number, updated, err := r.store.Tools.ToolStamp(ctx, org, ref)
 		if err != nil {
 			return nil, fmt.Errorf("look up a tool: %w", err)
 		}
@@ -49,7 +49,7 @@ func noVersion() error {
 
 // load reads a tool and compiles the version that is asked for.
 func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
-	t, err := r.store.Tool(ctx, k.org, k.ref)
+	t, err := r.store.Tools.Tool(ctx, k.org, k.ref)
 	if err != nil {
 		return nil, fmt.Errorf("read a tool: %w", err)
 	}
@@ -60,7 +60,7 @@ func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
 	}
 	var current *haft.Version
 	if k.digest != "" && (t.Version.Number == 0 || t.Version.Digest != k.digest) {
-		v, err := r.store.VersionByDigest(ctx, k.org, t.ID, k.digest)
+		v, err := r.store.Tools.VersionByDigest(ctx, k.org, t.ID, k.digest)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return nil, noVersion()
 		}

@@ -49,7 +49,7 @@ func (r *Registry) judge(ctx context.Context, c *change) error {
 	t, findings := c.tool, c.findings
 	if len(findings) > 0 {
 		// A draft leaves out what stays as it is.
-		before, err := r.store.Tool(ctx, c.by.Org, t.Name)
+		before, err := r.store.Tools.Tool(ctx, c.by.Org, t.Name)
 		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 			return fmt.Errorf("read the tool: %w", err)
 		}

@@ -50,7 +50,7 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 		return r.answer(ctx, p, t, s)
 	}
 	if s.Version != nil {
-		v, err := r.store.Version(ctx, p.Org, t.ID, *s.Version)
+		v, err := r.store.Tools.Version(ctx, p.Org, t.ID, *s.Version)
 		if err != nil {
 			return nil, fmt.Errorf("read a version: %w", err)
 		}
@@ -58,7 +58,7 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 			return nil, err
 		}
 	}
-	set, err := r.store.SetTool(ctx, p.Org, t.ID, s.If, func(t *haft.Tool) error {
+	set, err := r.store.Tools.SetTool(ctx, p.Org, t.ID, s.If, func(t *haft.Tool) error {
 		if s.Disabled != nil {
 			t.Disabled = *s.Disabled
 		}
@@ -99,7 +99,7 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	if s.Review.Approve {
 		review.State = haft.ReviewPassed
 	}
-	set, err := r.store.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review,
+	set, err := r.store.Tools.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review,
 		s.Review.Approve && v.Number > t.Version.Number)
 	if err != nil {
 		return nil, fmt.Errorf("answer the review: %w", err)
@@ -110,7 +110,7 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 // waiting returns the version of that number, or the newest that waits.
 func (r *Registry) waiting(ctx context.Context, t *haft.Tool, number *int) (*haft.Version, error) {
 	if number != nil {
-		v, err := r.store.Version(ctx, t.Org, t.ID, *number)
+		v, err := r.store.Tools.Version(ctx, t.Org, t.ID, *number)
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("read a version: %w", err)
@@ -139,7 +139,7 @@ func (r *Registry) Remove(ctx context.Context, p haft.Principal, ref, revision s
 		return err
 	}
 	defer r.cache.forget(p.Org, t.ID, t.Name)
-	if err := r.store.RemoveTool(ctx, p.Org, t.ID, revision); err != nil {
+	if err := r.store.Tools.RemoveTool(ctx, p.Org, t.ID, revision); err != nil {
 		return fmt.Errorf("remove the tool: %w", err)
 	}
 	return nil

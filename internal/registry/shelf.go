@@ -31,7 +31,7 @@ func (r *Registry) Tool(ctx context.Context, p haft.Principal, ref string) (*haf
 	if ref == "" {
 		return nil, noTool()
 	}
-	t, err := r.store.Tool(ctx, p.Org, ref)
+	t, err := r.store.Tools.Tool(ctx, p.Org, ref)
 	if err != nil {
 		return nil, fmt.Errorf("read a tool: %w", err)
 	}
@@ -87,7 +87,7 @@ func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter
 				// One more for each that a built-in tool hides.
 				page.Limit = min(toolPage, f.Limit+len(r.names))
 			}
-			tools, err := r.store.Tools(ctx, org, page)
+			tools, err := r.store.Tools.Tools(ctx, org, page)
 			if err != nil {
 				yield(haft.Tool{}, fmt.Errorf("list tools: %w", err))
 				return
@@ -137,7 +137,7 @@ func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) it
 			page.Limit = searchLimit
 		}
 		page.Limit = min(page.Limit+len(r.names), store.MaxPage) // one more for each that a built-in tool hides
-		found, err := r.store.Tools(ctx, org, page)
+		found, err := r.store.Tools.Tools(ctx, org, page)
 		if err != nil {
 			yield(haft.Tool{}, fmt.Errorf("search tools: %w", err))
 			return
@@ -198,7 +198,7 @@ func (r *Registry) Versions(ctx context.Context, p haft.Principal, ref string) i
 func (r *Registry) versions(ctx context.Context, t *haft.Tool) iter.Seq2[haft.Version, error] {
 	return func(yield func(haft.Version, error) bool) {
 		for before := 0; ; {
-			page, err := r.store.Versions(ctx, t.Org, t.ID, before, versionPage)
+			page, err := r.store.Tools.Versions(ctx, t.Org, t.ID, before, versionPage)
 			if err != nil {
 				yield(haft.Version{}, fmt.Errorf("read the versions of a tool: %w", err))
 				return

@@ -24,7 +24,7 @@ type AgentManager struct{ *base }
 // none of them is in its row. An empty value keeps what is there.
 func (m *AgentManager) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
 	if m.cfg.Vault == nil {
-		put, err := m.store.PutAgent(ctx, a)
+		put, err := m.store.Agents.PutAgent(ctx, a)
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +53,7 @@ func (m *AgentManager) putAgent(ctx context.Context, a haft.Agent) (*haft.Agent,
 	row.Env = nil
 	var put *haft.Agent
 	err = m.cfg.Vault.PutEnv(ctx, a.Org, a.ID, env, func(s store.OwnSecrets) (err error) {
-		put, err = m.store.PutAgentEnv(ctx, row, s)
+		put, err = m.store.Agents.PutAgentEnv(ctx, row, s)
 		return err
 	})
 	if err != nil {
@@ -113,7 +113,7 @@ func (m *AgentManager) Agent(ctx context.Context, p haft.Principal, ref string) 
 	if err := m.authority.MayFind(p, haft.AgentsRead); err != nil {
 		return nil, err
 	}
-	a, err := m.store.Agent(ctx, p.Org, ref)
+	a, err := m.store.Agents.Agent(ctx, p.Org, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ func (m *AgentManager) AgentList(ctx context.Context, p haft.Principal, f haft.A
 		}
 		after := f.After
 		for n := 0; ; {
-			list, err := m.store.Agents(ctx, p.Org, after, page)
+			list, err := m.store.Agents.Agents(ctx, p.Org, after, page)
 			if err != nil {
 				yield(haft.Agent{}, err)
 				return
@@ -196,7 +196,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	}
 	now := time.Now()
 	a.Updated = now
-	switch old, err := m.store.Agent(ctx, p.Org, a.Name); {
+	switch old, err := m.store.Agents.Agent(ctx, p.Org, a.Name); {
 	case err == nil:
 		if a.If != "" && a.If != old.Revision() {
 			return nil, &haft.Error{Code: haft.CodeConflict,
@@ -229,11 +229,11 @@ func (m *AgentManager) RemoveAgent(ctx context.Context, p haft.Principal, ref, r
 	if err := m.authority.May(p, haft.AgentsWrite); err != nil {
 		return err
 	}
-	a, err := m.store.Agent(ctx, p.Org, ref)
+	a, err := m.store.Agents.Agent(ctx, p.Org, ref)
 	if err != nil {
 		return err
 	}
-	if err := m.store.RemoveAgent(ctx, p.Org, string(a.ID), revision); err != nil {
+	if err := m.store.Agents.RemoveAgent(ctx, p.Org, string(a.ID), revision); err != nil {
 		return err
 	}
 	if err := m.pruneEnv(ctx, p.Org, a.ID, nil); err != nil {

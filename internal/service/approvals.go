@@ -33,7 +33,7 @@ func (m *ApprovalManager) Approvals(ctx context.Context, p haft.Principal,
 		most := f.Limit
 		f.Limit = page
 		for n := 0; ; {
-			list, err := m.store.Approvals(ctx, p.Org, f)
+			list, err := m.store.Approvals.Approvals(ctx, p.Org, f)
 			if err != nil {
 				yield(haft.Approval{}, err)
 				return
@@ -61,7 +61,7 @@ func (m *ApprovalManager) approvalFor(ctx context.Context, p haft.Principal, id 
 	if err := m.authority.May(p, a); err != nil {
 		return nil, err
 	}
-	found, err := m.store.Approval(ctx, p.Org, id)
+	found, err := m.store.Approvals.Approval(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}

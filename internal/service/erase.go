@@ -44,7 +44,7 @@ func (d *DataManager) Erase(ctx context.Context, p haft.Principal, of haft.Subje
 		return nil, err
 	}
 	if !d.store.Shared() { // the next start rewrites the files of the store, unless this does
-		if err := d.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
+		if err := d.store.Settings.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 			return nil, err
 		}
 	}
@@ -68,7 +68,7 @@ func (d *DataManager) Erase(ctx context.Context, p haft.Principal, of haft.Subje
 	if err := d.store.Scrub(ctx); err != nil {
 		return nil, err
 	}
-	return done, d.store.PutSetting(ctx, store.ScrubDue, "")
+	return done, d.store.Settings.PutSetting(ctx, store.ScrubDue, "")
 }
 
 // eraseKept removes what the store has of a subject, and ends sessions with MCP servers,
@@ -90,9 +90,9 @@ func (d *DataManager) eraseKept(ctx context.Context, of haft.Subject) error {
 		return err
 	}
 	if of.User != "" {
-		err = d.store.EraseUser(ctx, of.Org, of.User, kinds)
-	} else if err = d.store.EraseOrg(ctx, of.Org); err == nil {
-		err = d.store.PutSetting(ctx, retentionSetting(of.Org), "")
+		err = d.store.Erasure.EraseUser(ctx, of.Org, of.User, kinds)
+	} else if err = d.store.Erasure.EraseOrg(ctx, of.Org); err == nil {
+		err = d.store.Settings.PutSetting(ctx, retentionSetting(of.Org), "")
 	}
 	for _, s := range servers {
 		d.cfg.Upstream.Drop(s)
@@ -113,7 +113,7 @@ func (d *DataManager) endCalls(ctx context.Context, of haft.Subject) (int, error
 			return n, err
 		}
 		n += m
-		list, err := d.store.Records(ctx, open)
+		list, err := d.store.Calls.Records(ctx, open)
 		if err != nil || len(list) == 0 {
 			return n, err
 		}
@@ -141,7 +141,7 @@ func (d *DataManager) about(ctx context.Context, of haft.Subject, all bool) (fun
 		return func(entry audit.Entry) bool { return all || entry.Call != "" || ofCall(entry) }, nil
 	}
 	calls := map[haft.CallID]bool{}
-	for entry, err := range d.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Audit.Trail(ctx, of.Org) {
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +179,7 @@ func (d *DataManager) eraseEntries(ctx context.Context, p haft.Principal, of haf
 		part = part[:0]
 		return err
 	}
-	for entry, err := range d.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Audit.Trail(ctx, of.Org) {
 		if err == nil && entry.Erased == "" && entry.Kind != audit.ErasedKind && about(entry) {
 			if part = append(part, entry); len(part) == erasedAtOnce {
 				err = erase()
@@ -194,7 +194,7 @@ func (d *DataManager) eraseEntries(ctx context.Context, p haft.Principal, of haf
 			return n, err
 		}
 	}
-	return n, d.store.DropAuditIndex(ctx, of.Org)
+	return n, d.store.Erasure.DropAuditIndex(ctx, of.Org)
 }
 
 // erasePart takes the content of some entries, and adds the one that vouches for that.
@@ -214,7 +214,7 @@ func (d *DataManager) erasePart(ctx context.Context, p haft.Principal, of haft.S
 		return fmt.Errorf("encode an entry of the audit: %w", err)
 	}
 	entry := audit.Entry{Org: of.Org, Time: time.Now(), Kind: audit.ErasedKind, Actor: p, Body: body}
-	return d.store.EraseAudit(ctx, id, entry, seqs)
+	return d.store.Erasure.EraseAudit(ctx, id, entry, seqs)
 }
 
 // subjectKind says of what kind a subject is; the audit must not name it again.

@@ -54,7 +54,7 @@ func TestErase_user(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"annabel", "bob"} {
-		check(t, w.store.PutKey(t.Context(), auth.Key{ID: "k_" + name, Org: "o", User: name,
+		check(t, w.store.Keys.PutKey(t.Context(), auth.Key{ID: "k_" + name, Org: "o", User: name,
 			Secret: auth.Proof{Hash: []byte("hunter2")}}))
 	}
 	before := export(t, w, admin("o"), haft.Subject{User: "annabel"})
@@ -140,7 +140,7 @@ func TestErase_leaves_what_managers_did(t *testing.T) {
 			t.Fatalf("%s: %v", c.name, err)
 		}
 		var left []string
-		for e, err := range w.store.Trail(t.Context(), "o") {
+		for e, err := range w.store.Audit.Trail(t.Context(), "o") {
 			check(t, err)
 			if e.Actor.User == "mallory" {
 				left = append(left, e.Kind)
@@ -167,7 +167,7 @@ func TestErase_scrubs_for_the_operator(t *testing.T) {
 		if _, err := w.Erase(t.Context(), c.by, haft.Subject{Org: "o", User: "annabel"}); err != nil {
 			t.Fatal(err)
 		}
-		if due, err := w.store.Setting(t.Context(), store.ScrubDue); err != nil || due != c.due {
+		if due, err := w.store.Settings.Setting(t.Context(), store.ScrubDue); err != nil || due != c.due {
 			t.Errorf("after an erasure by %s scrubbing is due: %q, %v; want %q", c.by.Org, due, err, c.due)
 		}
 	}
@@ -190,7 +190,7 @@ func TestErase_many_entries(t *testing.T) {
 		t.Fatalf("Erase = %+v, %v", done, err)
 	}
 	parts := 0
-	for e, err := range w.store.Trail(t.Context(), "o") {
+	for e, err := range w.store.Audit.Trail(t.Context(), "o") {
 		check(t, err)
 		if e.Kind == audit.ErasedKind {
 			parts++

@@ -46,7 +46,7 @@ func (d *DataManager) Export(ctx context.Context, p haft.Principal, of haft.Subj
 	if err != nil {
 		return err
 	}
-	for entry, err := range d.store.Trail(ctx, of.Org) {
+	for entry, err := range d.store.Audit.Trail(ctx, of.Org) {
 		if err == nil && about(entry) {
 			err = haft.WriteExport(w, "audit", entry)
 		}
@@ -54,7 +54,7 @@ func (d *DataManager) Export(ctx context.Context, p haft.Principal, of haft.Subj
 			return err
 		}
 	}
-	sums, err := d.store.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User,
+	sums, err := d.store.Calls.Usage(ctx, of.Org, haft.UsageQuery{From: time.Unix(1, 0), User: of.User,
 		By: []haft.UsageBy{haft.ByTool, haft.ByMonth}})
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func (d *DataManager) noteExport(ctx context.Context, p haft.Principal, of haft.
 // exportKeys writes what API keys are for, and nothing of their secrets.
 func (d *DataManager) exportKeys(ctx context.Context, of haft.Subject, w io.Writer) error {
 	for after, more := "", true; more; {
-		list, err := d.store.Keys(ctx, of.Org, after, page)
+		list, err := d.store.Keys.Keys(ctx, of.Org, after, page)
 		if err != nil {
 			return err
 		}
@@ -111,7 +111,7 @@ func (d *DataManager) exportCalls(ctx context.Context, of haft.Subject, w io.Wri
 	chains := map[haft.ChainID]bool{"": true}
 	f := haft.CallFilter{Org: of.Org, User: of.User, Oldest: true, Limit: page}
 	for more := true; more; {
-		list, err := d.store.Records(ctx, f)
+		list, err := d.store.Calls.Records(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (d *DataManager) exportCalls(ctx context.Context, of haft.Subject, w io.Wri
 // exportEvents writes the events of a call that are still kept.
 func (d *DataManager) exportEvents(ctx context.Context, org string, id haft.CallID, w io.Writer) error {
 	for after, more := int64(0), true; more; {
-		list, err := d.store.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
+		list, err := d.store.Events.EventsAfter(ctx, event.Filter{Org: org, Call: id}, after, page)
 		if err != nil && !errors.Is(err, event.ErrLost) {
 			return err
 		}
@@ -169,7 +169,7 @@ func (d *DataManager) exportOrg(ctx context.Context, own haft.Principal, w io.Wr
 	if err := exportAll(w, "mcp_server", d.servers.MCPServerList(ctx, own)); err != nil {
 		return err
 	}
-	hooks, err := d.store.Webhooks(ctx, own.Org)
+	hooks, err := d.store.Webhooks.Webhooks(ctx, own.Org)
 	if err != nil {
 		return err
 	}

@@ -49,7 +49,7 @@ func (h *History) Records(ctx context.Context, p haft.Principal, f haft.CallFilt
 		}
 		for left > 0 {
 			f.Limit = min(left, page)
-			list, err := h.store.Records(ctx, f)
+			list, err := h.store.Calls.Records(ctx, f)
 			if err != nil {
 				yield(haft.Record{}, err)
 				return
@@ -153,7 +153,7 @@ func (h *History) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID
 	if err != nil {
 		return nil, err
 	}
-	return h.store.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+	return h.store.Events.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
 }
 
 // WatchCall yields the events of a call that p may see, after the one with that
@@ -176,5 +176,5 @@ func (h *History) Usage(ctx context.Context, p haft.Principal, q haft.UsageQuery
 	if !h.authority.SeesAll(p, haft.UsageRead) {
 		q.User, q.Agent = p.Owner(), cmp.Or(p.Agent, q.Agent)
 	}
-	return h.store.Usage(ctx, p.Org, q)
+	return h.store.Calls.Usage(ctx, p.Org, q)
 }

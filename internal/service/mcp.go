@@ -91,7 +91,7 @@ func (u *ServerManager) MCPServer(ctx context.Context, p haft.Principal, ref str
 	if err := u.authority.MayFind(p, haft.ServersRead); err != nil {
 		return nil, err
 	}
-	return u.store.MCPServer(ctx, p.Org, ref)
+	return u.store.MCPServers.MCPServer(ctx, p.Org, ref)
 }
 
 // MCPServerList implements [haft.MCPServers].
@@ -102,7 +102,7 @@ func (u *ServerManager) MCPServerList(ctx context.Context, p haft.Principal) ite
 			return
 		}
 		for after := ""; ; {
-			list, err := u.store.MCPServers(ctx, p.Org, after, page)
+			list, err := u.store.MCPServers.MCPServers(ctx, p.Org, after, page)
 			if err != nil {
 				yield(haft.MCPServer{}, err)
 				return
@@ -136,13 +136,13 @@ func (u *ServerManager) PutMCPServer(ctx context.Context, p haft.Principal, s ha
 		return nil, err
 	}
 	before := ""
-	switch old, err := u.store.MCPServer(ctx, p.Org, s.Name); {
+	switch old, err := u.store.MCPServers.MCPServer(ctx, p.Org, s.Name); {
 	case err == nil:
 		s.ID, s.Created, before = old.ID, old.Created, old.Audience()
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	default:
-		if list, err := u.store.MCPServers(ctx, p.Org, "", maxServers); err != nil {
+		if list, err := u.store.MCPServers.MCPServers(ctx, p.Org, "", maxServers); err != nil {
 			return nil, err
 		} else if len(list) >= maxServers {
 			return nil, &haft.Error{Code: haft.CodeInvalid,
@@ -152,7 +152,7 @@ func (u *ServerManager) PutMCPServer(ctx context.Context, p haft.Principal, s ha
 	}
 	var kept *haft.MCPServer
 	err = up.Keep(ctx, s, func(s haft.MCPServer, own store.OwnSecrets) (err error) {
-		kept, err = u.store.PutMCPServer(ctx, s, own)
+		kept, err = u.store.MCPServers.PutMCPServer(ctx, s, own)
 		return err
 	})
 	if err != nil {
@@ -221,7 +221,7 @@ func (u *ServerManager) RefreshMCPServer(ctx context.Context, p haft.Principal, 
 	if err := u.authority.May(p, haft.ServersWrite); err != nil {
 		return nil, err
 	}
-	s, err := u.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServers.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -262,7 +262,7 @@ func (u *ServerManager) relist(ctx context.Context, p haft.Principal, s haft.MCP
 			return nil, err
 		}
 	}
-	kept, err := u.store.SetMCPServer(ctx, s.Org, s.ID, func(m *haft.MCPServer) error {
+	kept, err := u.store.MCPServers.SetMCPServer(ctx, s.Org, s.ID, func(m *haft.MCPServer) error {
 		m.State = change.Server.State
 		return nil
 	})
@@ -304,7 +304,7 @@ func (u *ServerManager) MCPChanged(org, id string) {
 		return
 	}
 	u.engine.Go(func(ctx context.Context) {
-		s, err := u.store.MCPServer(ctx, org, id)
+		s, err := u.store.MCPServers.MCPServer(ctx, org, id)
 		if err == nil && !s.Disabled {
 			_, err = u.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
 		}
@@ -320,7 +320,7 @@ func (u *ServerManager) RemoveMCPServer(ctx context.Context, p haft.Principal, r
 	if err := u.authority.May(p, haft.ServersWrite); err != nil {
 		return err
 	}
-	s, err := u.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServers.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return err
 	}
@@ -330,7 +330,7 @@ func (u *ServerManager) RemoveMCPServer(ctx context.Context, p haft.Principal, r
 	}
 	removed, err := u.registry.Unsync(ctx, p, *s, func(tools []haft.ToolID) error {
 		parts.Tools = tools
-		return u.store.RemoveMCPServer(ctx, p.Org, s.ID, revision, parts)
+		return u.store.MCPServers.RemoveMCPServer(ctx, p.Org, s.ID, revision, parts)
 	})
 	if err != nil {
 		return err
@@ -350,7 +350,7 @@ func (u *ServerManager) LoginMCPServer(ctx context.Context, p haft.Principal, re
 	if err != nil {
 		return "", err
 	}
-	s, err := u.store.MCPServer(ctx, p.Org, ref)
+	s, err := u.store.MCPServers.MCPServer(ctx, p.Org, ref)
 	if err != nil {
 		return "", err
 	}

@@ -23,7 +23,7 @@ func (m *PolicyManager) Policy(ctx context.Context, p haft.Principal, server boo
 	if server {
 		org = ""
 	}
-	kept, err := m.store.Policy(ctx, org)
+	kept, err := m.store.Policies.Policy(ctx, org)
 	if err != nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (m *PolicyManager) PutPolicy(ctx context.Context, p haft.Principal, server 
 		org = ""
 	}
 	next.Updated = time.Now()
-	kept, err := m.store.PutPolicy(ctx, org, next, p.User)
+	kept, err := m.store.Policies.PutPolicy(ctx, org, next, p.User)
 	if err != nil {
 		return nil, err
 	}

@@ -27,16 +27,16 @@ const keepLimits = 32 * 24 * time.Hour
 // prune forgets what nobody needs any more.
 func (m *RetentionManager) prune(ctx context.Context) error {
 	now := time.Now()
-	if _, err := m.store.PruneEvents(ctx, now.Add(-m.cfg.KeepEvents)); err != nil {
+	if _, err := m.store.Events.PruneEvents(ctx, now.Add(-m.cfg.KeepEvents)); err != nil {
 		return err
 	}
-	if _, err := m.store.PruneClaims(ctx, now.Add(-keepKeys)); err != nil {
+	if _, err := m.store.Calls.PruneClaims(ctx, now.Add(-keepKeys)); err != nil {
 		return err
 	}
-	if _, err := m.store.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
+	if _, err := m.store.Limits.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
 		return err
 	}
-	if _, err := m.store.PruneCached(ctx, now); err != nil {
+	if _, err := m.store.Cache.PruneCached(ctx, now); err != nil {
 		return err
 	}
 	_, err := m.files.Sweep(ctx)
@@ -74,7 +74,7 @@ type keptRetention struct {
 // set.
 func (m *RetentionManager) retentionOf(ctx context.Context, org string) (
 	holds, most haft.Retention, kept keptRetention, err error) {
-	text, err := m.store.Setting(ctx, retentionSetting(org))
+	text, err := m.store.Settings.Setting(ctx, retentionSetting(org))
 	if err != nil {
 		return holds, most, kept, err
 	}
@@ -109,7 +109,7 @@ func (m *RetentionManager) keptOf(ctx context.Context, org string) (k *haft.Kept
 	if k.Retention, k.Most, _, err = m.retentionOf(ctx, org); err != nil {
 		return nil, err
 	}
-	k.Calls, k.Refused, k.Oldest, err = m.store.KeptCalls(ctx, org, refusals())
+	k.Calls, k.Refused, k.Oldest, err = m.store.Calls.KeptCalls(ctx, org, refusals())
 	return k, err
 }
 
@@ -144,7 +144,7 @@ func (m *RetentionManager) SetRetention(ctx context.Context, p haft.Principal, o
 	if err != nil {
 		return nil, fmt.Errorf("encode a retention: %w", err)
 	}
-	if err := m.store.PutSetting(ctx, retentionSetting(org), string(raw)); err != nil {
+	if err := m.store.Settings.PutSetting(ctx, retentionSetting(org), string(raw)); err != nil {
 		return nil, err
 	}
 	if err := m.engine.Log(ctx, p, org, "retention.set", map[string]any{"org": org, "retention": r}); err != nil {
@@ -177,11 +177,11 @@ func (p *pruning) unfinished() bool { return len(p.orgs)+len(p.places) > 0 }
 // Of servers that share a store one does it at a time.
 func (m *RetentionManager) pruneCalls(ctx context.Context, pass *pruning, full bool, most time.Duration) error {
 	now := time.Now()
-	if mine, err := m.store.Lease(ctx, "prune", m.cfg.Owner, time.Minute); err != nil || !mine {
+	if mine, err := m.store.Settings.Lease(ctx, "prune", m.cfg.Owner, time.Minute); err != nil || !mine {
 		return err
 	}
 	if len(pass.orgs) == 0 {
-		orgs, err := m.store.AuditOrgs(ctx)
+		orgs, err := m.store.Audit.AuditOrgs(ctx)
 		if err != nil {
 			return err
 		}
@@ -245,7 +245,7 @@ func (m *RetentionManager) pruneOld(ctx context.Context, o store.OldCalls, at *s
 		o.Before = now.Add(-age.D())
 	}
 	if count > 0 {
-		counted, err := m.store.KeepNewest(ctx, o.Org, o.Status, count)
+		counted, err := m.store.Calls.KeepNewest(ctx, o.Org, o.Status, count)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -257,7 +257,7 @@ func (m *RetentionManager) pruneOld(ctx context.Context, o store.OldCalls, at *s
 	o.Before = slices.MinFunc([]time.Time{o.Before, now.Add(-least)}, time.Time.Compare)
 	for {
 		began := time.Now()
-		n, next, err := m.store.PruneCalls(ctx, o, at)
+		n, next, err := m.store.Calls.PruneCalls(ctx, o, at)
 		if gone += n; err != nil || next == nil || time.Now().After(end) {
 			return gone, next, err
 		}

@@ -140,7 +140,7 @@ func TestPruneCalls_and_idempotency_keys(t *testing.T) {
 	refused := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "bob"),
 		IdempotencyKey: "k"}
 	digest := fmt.Sprintf("sha256:%x", sha256.Sum256([]byte("work\x00\x00"+string(refused.Args))))
-	if _, _, err := w.store.Claim(t.Context(), "o", "bob", "", "k", digest, "c_pruned", time.Now()); err != nil {
+	if _, _, err := w.store.Calls.Claim(t.Context(), "o", "bob", "", "k", digest, "c_pruned", time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	want(t, w.do(refused), haft.StatusSuccess)

@@ -18,7 +18,7 @@ func (m *SandboxManager) SandboxConfig(ctx context.Context, p haft.Principal, re
 	if err := m.authority.Any(p, authority.Resource{}, haft.SandboxesRead, haft.SandboxesWrite); err != nil {
 		return nil, err
 	}
-	return m.store.SandboxConfig(ctx, p.Org, ref)
+	return m.store.Sandboxes.SandboxConfig(ctx, p.Org, ref)
 }
 
 // SandboxConfigs implements [haft.Sandboxes].
@@ -28,7 +28,7 @@ func (m *SandboxManager) SandboxConfigs(ctx context.Context, p haft.Principal) i
 			yield(haft.SandboxConfig{}, err)
 			return
 		}
-		list, err := m.store.SandboxConfigs(ctx, p.Org)
+		list, err := m.store.Sandboxes.SandboxConfigs(ctx, p.Org)
 		if err != nil {
 			yield(haft.SandboxConfig{}, err)
 			return
@@ -52,7 +52,7 @@ func (m *SandboxManager) PutSandboxConfig(ctx context.Context, p haft.Principal,
 		if err := m.engine.CheckSandbox(string(c.Type), "/type"); err != nil {
 			return nil, err
 		}
-		if kept, err = m.store.PutSandboxConfig(ctx, c); err != nil {
+		if kept, err = m.store.Sandboxes.PutSandboxConfig(ctx, c); err != nil {
 			return nil, err
 		}
 		return kept, nil
@@ -66,11 +66,11 @@ func (m *SandboxManager) PutSandboxConfig(ctx context.Context, p haft.Principal,
 // RemoveSandboxConfig implements [haft.Sandboxes].
 func (m *SandboxManager) RemoveSandboxConfig(ctx context.Context, p haft.Principal, ref, revision string) error {
 	return m.manage(ctx, p, haft.SandboxesWrite, "sandbox.remove", func(ctx context.Context) (any, error) {
-		c, err := m.store.SandboxConfig(ctx, p.Org, ref)
+		c, err := m.store.Sandboxes.SandboxConfig(ctx, p.Org, ref)
 		if err != nil {
 			return nil, err
 		}
-		if err := m.store.RemoveSandboxConfig(ctx, p.Org, c.ID, revision); err != nil {
+		if err := m.store.Sandboxes.RemoveSandboxConfig(ctx, p.Org, c.ID, revision); err != nil {
 			return nil, err
 		}
 		return map[string]any{"id": c.ID, "type": c.Type}, nil

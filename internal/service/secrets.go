@@ -47,7 +47,7 @@ func (m *SecretManager) scope(ctx context.Context, p haft.Principal, a haft.Acti
 	if ref == "" {
 		return "", nil
 	}
-	agent, err := m.store.Agent(ctx, p.Org, ref)
+	agent, err := m.store.Agents.Agent(ctx, p.Org, ref)
 	if err != nil {
 		return "", err
 	}

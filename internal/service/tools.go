@@ -68,7 +68,7 @@ func (m *ToolManager) attached(ctx context.Context, p haft.Principal) (func(name
 	if p.Agent == "" {
 		return func(string) bool { return true }, nil
 	}
-	a, err := m.store.Agent(ctx, p.Org, p.Agent)
+	a, err := m.store.Agents.Agent(ctx, p.Org, p.Agent)
 	if err != nil {
 		return nil, err
 	}

@@ -221,7 +221,7 @@ func want(t *testing.T, res *haft.Result, status haft.Status) {
 // verify checks the chain of the audit.
 func (w *world) verify(org string) {
 	w.t.Helper()
-	report, err := audit.Verify(w.store.Trail(w.t.Context(), org), nil, nil, audit.Genesis(org))
+	report, err := audit.Verify(w.store.Audit.Trail(w.t.Context(), org), nil, nil, audit.Genesis(org))
 	check(w.t, err)
 	if !report.Sound() || report.Entries == 0 {
 		w.t.Errorf("the audit of %s does not verify: %v, %d entries", org, report.Err(), report.Entries)
@@ -231,7 +231,7 @@ func (w *world) verify(org string) {
 // audit returns the entries of an organisation.
 func (w *world) audit(org string) []audit.Entry {
 	w.t.Helper()
-	entries, err := w.store.AuditEntries(w.t.Context(), org, 0, 1000)
+	entries, err := w.store.Audit.AuditEntries(w.t.Context(), org, 0, 1000)
 	if err != nil {
 		w.t.Fatal(err)
 	}

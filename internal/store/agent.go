@@ -22,11 +22,11 @@ var agents = &named[haft.Agent]{
 // PutAgent adds an agent, or replaces the one of that name in its organisation if
 // that is what If says, and else returns [haft.CodeConflict]. That one keeps its id
 // and the time of its creation. It returns what is kept.
-func (s *Store) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
+func (s Agents) PutAgent(ctx context.Context, a haft.Agent) (*haft.Agent, error) {
 	if a.ID == "" {
 		a.ID = haft.AgentID(newID("agent_"))
 	}
-	return agents.put(ctx, s, a, nil)
+	return agents.put(ctx, s.db, a, nil)
 }
 
 // OwnSecrets is what becomes of the secrets of an agent or of an MCP server when it
@@ -43,10 +43,10 @@ type OwnSecrets struct {
 	Drop []string
 }
 
-// PutAgentEnv is [Store.PutAgent] with the secrets of the agent, in one transaction:
+// PutAgentEnv is [Agents.PutAgent] with the secrets of the agent, in one transaction:
 // both are written or neither. An agent of that name with another id is a
 // [haft.CodeConflict] too.
-func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env OwnSecrets) (*haft.Agent, error) {
+func (s Agents) PutAgentEnv(ctx context.Context, a haft.Agent, env OwnSecrets) (*haft.Agent, error) {
 	if a.ID == "" || env.Kind == "" {
 		return nil, invalid("an agent that has secrets has an id, and their scope a kind")
 	}
@@ -54,7 +54,7 @@ func (s *Store) PutAgentEnv(ctx context.Context, a haft.Agent, env OwnSecrets) (
 	if err != nil {
 		return nil, err
 	}
-	return agents.put(ctx, s, a, also)
+	return agents.put(ctx, s.db, a, also)
 }
 
 // write returns what writes the secrets of what has that id, and removes those that it has
@@ -113,43 +113,43 @@ func (t *tx) putOwn(ctx context.Context, scope keeper.Scope, own OwnSecrets) err
 }
 
 // Agent returns the agent of that id or name, or [haft.CodeNotFound].
-func (s *Store) Agent(ctx context.Context, org, ref string) (*haft.Agent, error) {
-	return agents.byRef(ctx, s, org, ref)
+func (s Agents) Agent(ctx context.Context, org, ref string) (*haft.Agent, error) {
+	return agents.byRef(ctx, s.db, org, ref)
 }
 
 // Agents lists the agents of an organisation by name, after that name.
-func (s *Store) Agents(ctx context.Context, org, after string, limit int) ([]haft.Agent, error) {
-	return agents.list(ctx, s, org, after, limit)
+func (s Agents) Agents(ctx context.Context, org, after string, limit int) ([]haft.Agent, error) {
+	return agents.list(ctx, s.db, org, after, limit)
 }
 
 // RemoveAgent removes the agent of that id or name, or returns
 // [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
 // condition.
-func (s *Store) RemoveAgent(ctx context.Context, org, ref, condition string) error {
+func (s Agents) RemoveAgent(ctx context.Context, org, ref, condition string) error {
 	a, err := s.Agent(ctx, org, ref)
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "remove the agent", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "remove the agent", func(ctx context.Context, t *tx) error {
 		return agents.remove(ctx, t, org, string(a.ID), condition)
 	})
 }
 
 // AgentsWithEnv lists agents of all organisations that have variables in their
 // own row, by id, after that id. Where secrets are encrypted there are none.
-func (s *Store) AgentsWithEnv(ctx context.Context, after haft.AgentID, limit int) ([]haft.Agent, error) {
-	return list(ctx, s, "list agents with variables", doc[haft.Agent],
+func (s Agents) AgentsWithEnv(ctx context.Context, after haft.AgentID, limit int) ([]haft.Agent, error) {
+	return list(ctx, s.db, "list agents with variables", doc[haft.Agent],
 		unlogged(`SELECT doc FROM agents WHERE id > $1 AND doc LIKE '%"env":{"%' ORDER BY id LIMIT $2`),
 		column(string(after)), page(limit))
 }
 
 // DropAgentEnv removes the variables of a from its row, if they are still those.
 // It reports whether they were.
-func (s *Store) DropAgentEnv(ctx context.Context, a haft.Agent) (dropped bool, err error) {
-	err = s.write(ctx, "take the variables out of an agent's row", func(ctx context.Context, t *tx) error {
+func (s Agents) DropAgentEnv(ctx context.Context, a haft.Agent) (dropped bool, err error) {
+	err = s.db.write(ctx, "take the variables out of an agent's row", func(ctx context.Context, t *tx) error {
 		dropped = false
 		now, err := first(ctx, t, "find the agent", doc[haft.Agent],
-			unlogged("SELECT doc FROM agents WHERE id = $1"+s.dialect.ForUpdate), string(a.ID))
+			unlogged("SELECT doc FROM agents WHERE id = $1"+s.db.dialect.ForUpdate), string(a.ID))
 		if err != nil || now == nil || len(now.Env) == 0 || !maps.Equal(now.Env, a.Env) {
 			return err
 		}

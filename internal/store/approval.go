@@ -10,21 +10,21 @@ import (
 )
 
 // Approval returns one, or [haft.CodeNotFound].
-func (s *Store) Approval(ctx context.Context, org string, id haft.ApprovalID) (*haft.Approval, error) {
-	return find(ctx, s, "approval", doc[haft.Approval],
+func (s Approvals) Approval(ctx context.Context, org string, id haft.ApprovalID) (*haft.Approval, error) {
+	return find(ctx, s.db, "approval", doc[haft.Approval],
 		unlogged("SELECT doc FROM approvals WHERE id = $1 AND org = $2"), column(string(id)), column(org))
 }
 
 // ApprovalOf returns the latest one of a call, or [haft.CodeNotFound].
-func (s *Store) ApprovalOf(ctx context.Context, org string, call haft.CallID) (*haft.Approval, error) {
-	return find(ctx, s, "approval", doc[haft.Approval],
+func (s Approvals) ApprovalOf(ctx context.Context, org string, call haft.CallID) (*haft.Approval, error) {
+	return find(ctx, s.db, "approval", doc[haft.Approval],
 		unlogged("SELECT doc FROM approvals WHERE call = $1 AND org = $2 ORDER BY created DESC, id DESC LIMIT 1"),
 		column(string(call)), column(org))
 }
 
 // Approvals lists those of an organisation that fit f, oldest first, at most
 // [MaxPage] of them. An empty state means all.
-func (s *Store) Approvals(ctx context.Context, org string, f haft.ApprovalFilter) ([]haft.Approval, error) {
+func (s Approvals) Approvals(ctx context.Context, org string, f haft.ApprovalFilter) ([]haft.Approval, error) {
 	states := []haft.ApprovalState{f.State}
 	if f.State == "" {
 		states = haft.ApprovalStates()
@@ -49,12 +49,12 @@ const approvalQuery unlogged = "SELECT doc FROM approvals WHERE org = $1 AND sta
 
 // approvalsIn lists the requests in one state. Who asks for which tool is not in a
 // column: such requests wait for people, so there are few.
-func (s *Store) approvalsIn(ctx context.Context, org string, state haft.ApprovalState,
+func (s Approvals) approvalsIn(ctx context.Context, org string, state haft.ApprovalState,
 	f haft.ApprovalFilter) ([]haft.Approval, error) {
 	var fit []haft.Approval
 	after, id := micros(f.After), column(string(f.AfterID))
 	for {
-		part, err := list(ctx, s, "list approvals", doc[haft.Approval], approvalQuery, column(org), string(state),
+		part, err := list(ctx, s.db, "list approvals", doc[haft.Approval], approvalQuery, column(org), string(state),
 			after, id, MaxPage)
 		if err != nil {
 			return nil, err
@@ -74,7 +74,7 @@ func (s *Store) approvalsIn(ctx context.Context, org string, state haft.Approval
 
 // ExpiredApprovals lists those of all organisations that wait although their time
 // is over.
-func (s *Store) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]haft.Approval, error) {
-	return list(ctx, s, "list expired approvals", doc[haft.Approval], unlogged("SELECT doc FROM approvals WHERE "+
+func (s Approvals) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]haft.Approval, error) {
+	return list(ctx, s.db, "list expired approvals", doc[haft.Approval], unlogged("SELECT doc FROM approvals WHERE "+
 		"state = 'pending' AND expires > 0 AND expires <= $1 ORDER BY expires LIMIT $2"), micros(now), page(limit))
 }

@@ -43,10 +43,10 @@ var insertFacets = &insert{"INSERT INTO audit_facets (org, facet, value, at, seq
 const indexedQuery unlogged = "SELECT seq FROM audit_indexed WHERE org = $1"
 
 // indexAudit makes all entries of an organisation findable.
-func (s *Store) indexAudit(ctx context.Context, org string) error {
+func (s Audit) indexAudit(ctx context.Context, org string) error {
 	const doing = "make the audit trail findable"
 	for {
-		mark, err := value[int64](ctx, s, doing, indexedQuery, column(org))
+		mark, err := value[int64](ctx, s.db, doing, indexedQuery, column(org))
 		if err != nil {
 			return err
 		}
@@ -54,7 +54,7 @@ func (s *Store) indexAudit(ctx context.Context, org string) error {
 		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err := s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		if err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
 			return t.indexAudit(ctx, org, mark, entries)
 		}); err != nil || len(entries) < indexedAtOnce {
 			return err
@@ -89,7 +89,7 @@ func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audi
 // FindAudit lists entries of an organisation that fit f: those that follow the place
 // after, and behind which place to go on, or nil if there are no more. A page may have fewer
 // entries than the limit, and even none, and yet not be the last.
-func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
+func (s Audit) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
 	after haft.AuditPlace) ([]audit.Entry, *haft.AuditPlace, error) {
 	f.Limit = page(f.Limit)
 	var next *haft.AuditPlace
@@ -103,14 +103,14 @@ func (s *Store) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
 			return nil, nil, err
 		}
 		if len(facets) > 1 {
-			next, err = first(ctx, s, searchAudit, scanPlace, lastOfPageQuery(org, f, after, facets[0]))
+			next, err = first(ctx, s.db, searchAudit, scanPlace, lastOfPageQuery(org, f, after, facets[0]))
 			if err != nil {
 				return nil, nil, err
 			}
 		}
 		q = facetQuery(org, f, after, facets, next)
 	}
-	all, err := list(ctx, s, searchAudit, auditOf(org), q)
+	all, err := list(ctx, s.db, searchAudit, auditOf(org), q)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,13 +150,13 @@ const countQuery unlogged = "SELECT COUNT(*) FROM (SELECT seq FROM audit_facets 
 	"value = $3 LIMIT $4) AS counted"
 
 // fewestFirst moves the facet of which there are the fewest rows to the front.
-func (s *Store) fewestFirst(ctx context.Context, org string, list []facet) ([]facet, error) {
+func (s Audit) fewestFirst(ctx context.Context, org string, list []facet) ([]facet, error) {
 	if len(list) < 2 {
 		return list, nil
 	}
 	best, fewest := 0, fewRows+1
 	for i, f := range list {
-		n, err := value[int](ctx, s, searchAudit, countQuery, column(org), f.of, column(f.value), fewRows)
+		n, err := value[int](ctx, s.db, searchAudit, countQuery, column(org), f.of, column(f.value), fewRows)
 		if err != nil {
 			return nil, err
 		}

@@ -214,23 +214,23 @@ func sortedKeys(m map[string]audit.Head) []string {
 
 // AuditEntries lists the entries of an organisation after the one with that
 // number, in order.
-func (s *Store) AuditEntries(ctx context.Context, org string, after int64, limit int) ([]audit.Entry, error) {
-	return list(ctx, s, "list the audit trail", auditOf(org),
+func (s Audit) AuditEntries(ctx context.Context, org string, after int64, limit int) ([]audit.Entry, error) {
+	return list(ctx, s.db, "list the audit trail", auditOf(org),
 		logged("SELECT seq, at, doc, body, prev, hash FROM audit WHERE org = $1 AND seq > $2 ORDER BY seq LIMIT $3"),
 		column(org), after, page(limit))
 }
 
 // AuditHead returns where the chain of an organisation stands; one that is empty
 // stands at its [audit.Genesis].
-func (s *Store) AuditHead(ctx context.Context, org string) (audit.Head, error) {
-	return lastHead(ctx, s, org)
+func (s Audit) AuditHead(ctx context.Context, org string) (audit.Head, error) {
+	return lastHead(ctx, s.db, org)
 }
 
 // AuditOrgs lists the organisations that have a chain.
-func (s *Store) AuditOrgs(ctx context.Context) ([]string, error) {
+func (s Audit) AuditOrgs(ctx context.Context) ([]string, error) {
 	var all []string
 	for after := ""; ; {
-		part, err := list(ctx, s, "list the audit trails", func(r scanner) (org string, err error) {
+		part, err := list(ctx, s.db, "list the audit trails", func(r scanner) (org string, err error) {
 			var name string
 			if err := r.Scan(&after, &name); err != nil {
 				return "", err
@@ -246,20 +246,21 @@ func (s *Store) AuditOrgs(ctx context.Context) ([]string, error) {
 
 // PutCheckpoint keeps a checkpoint without a place, as earlier versions made them; see
 // AddCheckpoints. The first one of a key for an entry stays. Only tests still make such ones.
-func (s *Store) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
+func (s Audit) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
 	doc, err := encode(c)
 	if err != nil {
 		return err
 	}
-	_, err = s.exec(ctx, "keep a checkpoint", "INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) "+
-		"ON CONFLICT (org, seq, key) DO NOTHING", column(c.Org), c.Seq, column(c.Key), doc)
+	_, err = s.db.exec(ctx, "keep a checkpoint",
+		"INSERT INTO checkpoints (org, seq, key, doc) VALUES ($1, $2, $3, $4) "+
+			"ON CONFLICT (org, seq, key) DO NOTHING", column(c.Org), c.Seq, column(c.Key), doc)
 	return err
 }
 
 // Checkpoints lists the checkpoints of an organisation without a place after the entry
 // with that number, in order.
-func (s *Store) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
-	return list(ctx, s, "list checkpoints", doc[audit.Checkpoint],
+func (s Audit) Checkpoints(ctx context.Context, org string, after int64, limit int) ([]audit.Checkpoint, error) {
+	return list(ctx, s.db, "list checkpoints", doc[audit.Checkpoint],
 		unlogged("SELECT doc FROM checkpoints WHERE org = $1 AND seq > $2 ORDER BY seq, key LIMIT $3"), column(org),
 		after, page(limit))
 }

@@ -18,8 +18,8 @@ const (
 // processes that share the store find it; "" means all organisations. The counter's row
 // is locked until the change is committed, so that a higher number is never seen before
 // a lower one.
-func (s *Store) MarkChange(ctx context.Context, org string) error {
-	return s.write(ctx, "count a change of permissions", func(ctx context.Context, t *tx) error {
+func (s Settings) MarkChange(ctx context.Context, org string) error {
+	return s.db.write(ctx, "count a change of permissions", func(ctx context.Context, t *tx) error {
 		if _, err := t.exec(ctx, "INSERT INTO settings (name, value) VALUES ($1, '1') ON CONFLICT (name) DO UPDATE "+
 			"SET value = CAST(CAST(settings.value AS BIGINT) + 1 AS TEXT)", changeCounter); err != nil {
 			return err
@@ -32,7 +32,7 @@ func (s *Store) MarkChange(ctx context.Context, org string) error {
 
 // Changes returns the counter of changes, and the organisations that were changed after
 // it had the given value. If nothing was, that takes one read of one row.
-func (s *Store) Changes(ctx context.Context, after int64) (now int64, orgs []string, err error) {
+func (s Settings) Changes(ctx context.Context, after int64) (now int64, orgs []string, err error) {
 	text, err := s.Setting(ctx, changeCounter)
 	if err != nil {
 		return after, nil, err
@@ -45,7 +45,7 @@ func (s *Store) Changes(ctx context.Context, after int64) (now int64, orgs []str
 	if now == after {
 		return now, nil, nil
 	}
-	marks, err := list(ctx, s, "list changes of permissions", scanPair[string, string],
+	marks, err := list(ctx, s.db, "list changes of permissions", scanPair[string, string],
 		unlogged("SELECT name, value FROM settings WHERE substr(name, 1, $1) = $2"), len(changePrefix), changePrefix)
 	if err != nil {
 		return after, nil, err

@@ -21,7 +21,7 @@ const tipMark = "audit_tip"
 // AddCheckpoints adds chained checkpoints after the one with the serial tip, which is 0 if
 // there is none, or reports [haft.CodeConflict] if it is not the last any more. So the
 // chain of checkpoints cannot fork, whoever signs at the same time.
-func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Checkpoint) error {
+func (s Audit) AddCheckpoints(ctx context.Context, tip int64, list []audit.Checkpoint) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (s *Store) AddCheckpoints(ctx context.Context, tip int64, list []audit.Chec
 		rows = append(rows, c.Place.Serial, column(c.Org), c.Place.Number, c.Seq, doc)
 	}
 	last := list[len(list)-1].Place.Serial
-	return s.write(ctx, "keep checkpoints", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "keep checkpoints", func(ctx context.Context, t *tx) error {
 		forked := conflict("another server has signed the audit log at the same time")
 		if err := t.execOr(ctx, forked, putMark+" WHERE marks.value = $3", tipMark, last, tip); err != nil {
 			return err
@@ -51,8 +51,8 @@ var insertCheckpoints = &insert{"INSERT INTO audit_checkpoints (serial, org, num
 
 // ResetTip makes the last checkpoint that is there the one to add others after. It is for
 // [AddCheckpoints] after an older database was put back.
-func (s *Store) ResetTip(ctx context.Context) error {
-	_, err := s.exec(ctx, "find the last checkpoint",
+func (s Audit) ResetTip(ctx context.Context) error {
+	_, err := s.db.exec(ctx, "find the last checkpoint",
 		"INSERT INTO marks (name, value) SELECT $1, COALESCE(max(serial), 0) FROM audit_checkpoints WHERE true"+
 			" ON CONFLICT (name) DO UPDATE SET value = excluded.value", tipMark)
 	return err
@@ -60,12 +60,12 @@ func (s *Store) ResetTip(ctx context.Context) error {
 
 // ChainedFrom lists the chained checkpoints of all organisations from that serial on, in
 // their order.
-func (s *Store) ChainedFrom(ctx context.Context, serial int64, limit int) ([]audit.Checkpoint, error) {
+func (s Audit) ChainedFrom(ctx context.Context, serial int64, limit int) ([]audit.Checkpoint, error) {
 	return s.chained(ctx, "WHERE serial >= $1 ORDER BY serial LIMIT $2", serial, page(limit))
 }
 
 // LastChained returns the last chained checkpoint of all organisations, or nil.
-func (s *Store) LastChained(ctx context.Context) (*audit.Checkpoint, error) {
+func (s Audit) LastChained(ctx context.Context) (*audit.Checkpoint, error) {
 	list, err := s.chained(ctx, "ORDER BY serial DESC LIMIT 1")
 	if err != nil || len(list) == 0 {
 		return nil, err
@@ -74,13 +74,13 @@ func (s *Store) LastChained(ctx context.Context) (*audit.Checkpoint, error) {
 }
 
 // LastChainedOf lists the last chained checkpoints of an organisation, newest first.
-func (s *Store) LastChainedOf(ctx context.Context, org string, limit int) ([]audit.Checkpoint, error) {
+func (s Audit) LastChainedOf(ctx context.Context, org string, limit int) ([]audit.Checkpoint, error) {
 	return s.chained(ctx, "WHERE org = $1 ORDER BY number DESC LIMIT $2", column(org), page(limit))
 }
 
 // chained lists chained checkpoints.
-func (s *Store) chained(ctx context.Context, where unlogged, args ...any) ([]audit.Checkpoint, error) {
-	return list(ctx, s, "list chained checkpoints", func(r scanner) (audit.Checkpoint, error) {
+func (s Audit) chained(ctx context.Context, where unlogged, args ...any) ([]audit.Checkpoint, error) {
+	return list(ctx, s.db, "list chained checkpoints", func(r scanner) (audit.Checkpoint, error) {
 		var row chainedRow
 		err := r.Scan(&row.serial, &row.org, &row.number, &row.seq, &row.doc)
 		return row.checkpoint(), err
@@ -107,10 +107,10 @@ func (r chainedRow) checkpoint() audit.Checkpoint {
 
 // UnsignedChains lists chains that have entries after their last chained checkpoint, in the
 // order of their columns. It gives a cursor for the next page, and "" with the last one.
-func (s *Store) UnsignedChains(ctx context.Context, after string, limit int) ([]Unsigned, string, error) {
+func (s Audit) UnsignedChains(ctx context.Context, after string, limit int) ([]Unsigned, string, error) {
 	limit = page(limit)
 	last := ""
-	all, err := list(ctx, s, "list audit chains that have grown", func(r scanner) (u Unsigned, err error) {
+	all, err := list(ctx, s.db, "list audit chains that have grown", func(r scanner) (u Unsigned, err error) {
 		var name string
 		var serial, number, seq *int64
 		var doc *string
@@ -141,7 +141,7 @@ func (s *Store) UnsignedChains(ctx context.Context, after string, limit int) ([]
 
 // HasEntries returns those of heads whose entry is in its chain with that hash. It asks for
 // many at once: a server looks at every organisation when it starts.
-func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.Head]bool, error) {
+func (s Audit) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.Head]bool, error) {
 	found := make(map[audit.Head]bool, len(heads))
 	err := chunks(heads, func(part []audit.Head) error {
 		names := make(map[string]string, len(part))
@@ -156,7 +156,7 @@ func (s *Store) HasEntries(ctx context.Context, heads []audit.Head) (map[audit.H
 			names[column(h.Org)] = h.Org
 			q.add("org = ? AND seq = ?", column(h.Org), h.Seq)
 		}
-		return each(ctx, s, func(r scanner) error {
+		return each(ctx, s.db, func(r scanner) error {
 			var h audit.Head
 			if err := r.Scan(&h.Org, &h.Seq, &h.Hash); err != nil {
 				return err

@@ -11,7 +11,7 @@ import (
 // key, which is id if it was free, and whether that call was made with the same
 // digest. Of many who claim at once one wins. The key belongs to a scope, such as a
 // user, and to the agent that calls, which may be empty.
-func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string, id haft.CallID,
+func (s Calls) Claim(ctx context.Context, org, scope, agent, key, digest string, id haft.CallID,
 	now time.Time) (winner haft.CallID, same bool, err error) {
 	if key == "" || org == "" {
 		return "", false, invalid("an idempotency key belongs to an organisation and is not empty")
@@ -20,7 +20,7 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 		return "", false, err
 	}
 	k := Key{org, scope, agent, key, id}
-	err = s.write(ctx, "claim an idempotency key", func(ctx context.Context, t *tx) error {
+	err = s.db.write(ctx, "claim an idempotency key", func(ctx context.Context, t *tx) error {
 		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, call, digest, at) VALUES ($1, $2, $3, "+
 			"$4, $5, $6, $7) ON CONFLICT (org, scope, agent, name) DO NOTHING",
 			append(k.args(), column(digest), micros(now))...)
@@ -41,7 +41,7 @@ func (s *Store) Claim(ctx context.Context, org, scope, agent, key, digest string
 	return winner, same, nil
 }
 
-// A Key is an idempotency key that was claimed for a call, see [Store.Claim].
+// A Key is an idempotency key that was claimed for a call, see [Calls.Claim].
 type Key struct {
 	Org, Scope, Agent, Name string
 	Call                    haft.CallID
@@ -76,14 +76,14 @@ func (t *tx) hold(ctx context.Context, keys []Key) error {
 
 // ReleaseUnkept gives a key back whose call is not kept. A call that is being written down
 // is first, and keeps its key; one that comes later is refused, see [Batch.Keys].
-func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
-	return s.write(ctx, "release an idempotency key", func(ctx context.Context, t *tx) error {
+func (s Calls) ReleaseUnkept(ctx context.Context, k Key) error {
+	return s.db.write(ctx, "release an idempotency key", func(ctx context.Context, t *tx) error {
 		if _, err := first(ctx, t, "find the key", scalar[int], unlogged("SELECT 1"+ofKey+t.s.dialect.ForUpdate),
 			k.args()...); err != nil {
 			return err
 		}
-		if s.front != nil {
-			s.front.release(k.Call)
+		if s.db.front != nil {
+			s.db.front.release(k.Call)
 		}
 		// A statement of its own: it sees what was written while the first one waited.
 		_, err := t.exec(ctx, "DELETE"+ofKey+" AND NOT EXISTS (SELECT 1 FROM calls WHERE id = $6)",
@@ -93,16 +93,17 @@ func (s *Store) ReleaseUnkept(ctx context.Context, k Key) error {
 }
 
 // Release gives a key back that a call has, because the call was never kept.
-func (s *Store) Release(ctx context.Context, org, scope, agent, key string, id haft.CallID) error {
+func (s Calls) Release(ctx context.Context, org, scope, agent, key string, id haft.CallID) error {
 	k := Key{org, scope, agent, key, id}
-	_, err := s.exec(ctx, "release an idempotency key", "DELETE"+ofKey, k.args()...)
+	_, err := s.db.exec(ctx, "release an idempotency key", "DELETE"+ofKey, k.args()...)
 	return err
 }
 
 // PruneClaims forgets keys that were taken before a time, and returns how many.
-func (s *Store) PruneClaims(ctx context.Context, before time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM "+
-		"claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
+func (s Calls) PruneClaims(ctx context.Context, before time.Time) (int, error) {
+	return s.db.prune(ctx,
+		"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM "+
+			"claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
 }
 
 // prune runs a statement that removes some rows until there are no more. The

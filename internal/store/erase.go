@@ -14,8 +14,8 @@ const eraseRows = 500
 
 // EraseAudit takes the content of entries of an organisation and adds the entry said, which
 // vouches for that, in one transaction: a log is never found half erased. Afterwards the
-// caller has what entries are found by made anew: see [Store.DropAuditIndex].
-func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry, entries []int64) error {
+// caller has what entries are found by made anew: see [Erasure.DropAuditIndex].
+func (s Erasure) EraseAudit(ctx context.Context, erasure string, said audit.Entry, entries []int64) error {
 	e := &encoded{}
 	err := e.encodeAudit([]audit.Entry{said})
 	stone := ""
@@ -25,7 +25,7 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, "erase the audit trail", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "erase the audit trail", func(ctx context.Context, t *tx) error {
 		if err := t.addAudit(ctx, e); err != nil {
 			return err
 		}
@@ -45,7 +45,7 @@ func (s *Store) EraseAudit(ctx context.Context, erasure string, said audit.Entry
 // DropAuditIndex removes what entries of an organisation are found by. The next search makes
 // it anew. The mark goes first, so that one that was stopped leaves no index with gaps, and
 // last, for a search that made some of it anew meanwhile.
-func (s *Store) DropAuditIndex(ctx context.Context, org string) error {
+func (s Erasure) DropAuditIndex(ctx context.Context, org string) error {
 	const mark = "DELETE FROM audit_indexed WHERE org IN (SELECT org FROM audit_indexed WHERE org = $1 LIMIT $2)"
 	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq " +
 		"FROM audit_facets WHERE org = $1 LIMIT $2)"
@@ -54,10 +54,10 @@ func (s *Store) DropAuditIndex(ctx context.Context, org string) error {
 
 // eraseEach runs statements that remove some rows, each until there are no more. Their last
 // argument is how many at once. API keys may be among the rows.
-func (s *Store) eraseEach(ctx context.Context, doing string, texts []string, args ...any) error {
+func (s Erasure) eraseEach(ctx context.Context, doing string, texts []string, args ...any) error {
 	for _, text := range texts {
 		for n := int64(eraseRows); n == eraseRows; {
-			err := s.writeKeys(ctx, doing, func(ctx context.Context, t *tx) (err error) {
+			err := s.db.Keys.writeKeys(ctx, doing, func(ctx context.Context, t *tx) (err error) {
 				n, err = t.exec(ctx, text, append(slices.Clone(args), eraseRows)...)
 				return err
 			})
@@ -75,7 +75,7 @@ const eraseCached = "DELETE FROM cached WHERE (org, name) IN (SELECT org, name F
 // audit: calls with approvals and chains, events, idempotency keys, API keys and letters that
 // could not be delivered, and logins at MCP servers, which are secrets of the kinds logins.
 // Usage stays, under no name, and cached values of the organisation go.
-func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string) error {
+func (s Erasure) EraseUser(ctx context.Context, org, user string, logins []string) error {
 	if user == "" {
 		return invalid("a user has a name")
 	}
@@ -96,7 +96,7 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, eraseAUser, func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, eraseAUser, func(ctx context.Context, t *tx) error {
 		return errors.Join(t.eraseUsage(ctx, "tool", "org, hour, tool, status", "org = $1 AND usr = $2",
 			column(org), column(user)), t.eraseLogins(ctx, org, user, logins))
 	})
@@ -106,14 +106,14 @@ func (s *Store) EraseUser(ctx context.Context, org, user string, logins []string
 const eraseAUser = "erase a user"
 
 // eraseCalls removes the ended calls of a user, or of all if that is empty.
-func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
+func (s Erasure) eraseCalls(ctx context.Context, org, user string) error {
 	q := build("SELECT id, chain FROM calls WHERE org = ? AND final = 1", column(org))
 	if user != "" {
 		q.add(" AND usr = ? AND usr <> ''", column(user))
 	}
 	q.add(" LIMIT ?", pruneCalls)
 	for {
-		found, err := list(ctx, s, "erase calls", scanPair[string, string], q.logged())
+		found, err := list(ctx, s.db, "erase calls", scanPair[string, string], q.logged())
 		if err != nil || len(found) == 0 {
 			return err
 		}
@@ -122,7 +122,7 @@ func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
 			ids, chains = append(ids, call.a), addChain(chains, call.b)
 		}
 		var gone int64
-		err = s.write(ctx, "erase calls", func(ctx context.Context, t *tx) (err error) {
+		err = s.db.write(ctx, "erase calls", func(ctx context.Context, t *tx) (err error) {
 			gone, err = t.removeCalls(ctx, org, ids, chains)
 			return err
 		})
@@ -136,17 +136,17 @@ func (s *Store) eraseCalls(ctx context.Context, org, user string) error {
 }
 
 // eraseEvents removes the events of a user, or of all if that is empty.
-func (s *Store) eraseEvents(ctx context.Context, org, user string) error {
+func (s Erasure) eraseEvents(ctx context.Context, org, user string) error {
 	const doing = "erase events"
 	for from := int64(0); ; {
-		seen, err := list(ctx, s, doing, scalar[int64],
+		seen, err := list(ctx, s.db, doing, scalar[int64],
 			logged("SELECT cursor FROM events WHERE org = $1 AND cursor > $2 ORDER BY cursor LIMIT $3"), column(org),
 			from, eraseRows)
 		if err != nil || len(seen) == 0 {
 			return err
 		}
 		last := seen[len(seen)-1]
-		err = s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		err = s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
 			if err := t.keepCursor(ctx); err != nil {
 				return err
 			}
@@ -169,9 +169,9 @@ func (t *tx) keepCursor(ctx context.Context) error {
 }
 
 // eraseDocs removes the API keys of a user, and letters about the user.
-func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
+func (s Erasure) eraseDocs(ctx context.Context, org, user string) error {
 	const doing = "erase keys and letters"
-	keys, err := list(ctx, s, doing, scanKey, keyColumns+"WHERE org = $1", column(org))
+	keys, err := list(ctx, s.db, doing, scanKey, keyColumns+"WHERE org = $1", column(org))
 	if err != nil {
 		return err
 	}
@@ -179,7 +179,7 @@ func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
 		hook, id, doc string
 		haft.DeadLetter
 	}
-	letters, err := list(ctx, s, doing, func(r scanner) (l letter, err error) {
+	letters, err := list(ctx, s.db, doing, func(r scanner) (l letter, err error) {
 		if err := r.Scan(&l.hook, &l.id, &l.doc); err != nil {
 			return l, err
 		}
@@ -190,7 +190,7 @@ func (s *Store) eraseDocs(ctx context.Context, org, user string) error {
 	if err != nil {
 		return err
 	}
-	return s.writeKeys(ctx, doing, func(ctx context.Context, t *tx) error {
+	return s.db.Keys.writeKeys(ctx, doing, func(ctx context.Context, t *tx) error {
 		var errs []error
 		for _, k := range keys {
 			if k.User == user {
@@ -237,7 +237,7 @@ func (t *tx) eraseUsage(ctx context.Context, tool, groups, where string, args ..
 
 // EraseOrg removes everything that belongs to an organisation and has ended, but for the
 // audit and for what was used, which stays under no name but that of the organisation.
-func (s *Store) EraseOrg(ctx context.Context, org string) error {
+func (s Erasure) EraseOrg(ctx context.Context, org string) error {
 	const doing = "erase an organisation"
 	err := s.eraseCalls(ctx, org, "")
 	if err == nil {
@@ -249,7 +249,7 @@ func (s *Store) EraseOrg(ctx context.Context, org string) error {
 	if err != nil {
 		return err
 	}
-	return s.write(ctx, doing, func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
 		return errors.Join(t.eraseUsage(ctx, "''", "org, hour, status",
 			"org = $1 AND (tool <> '' OR usr <> '' OR agent <> '')", column(org)), t.markSecrets(ctx, org))
 	})

@@ -144,31 +144,33 @@ const highest logged = `SELECT MAX(c) FROM (SELECT MAX(cursor) AS c FROM events 
 
 // EventTip returns the highest cursor of a shared store: every event up to it can be
 // read.
-func (s *Store) EventTip(ctx context.Context) (int64, error) { return s.Mark(ctx, "events") }
+func (s Events) EventTip(ctx context.Context) (int64, error) {
+	return s.db.Settings.Mark(ctx, "events")
+}
 
 // LastEvents returns the highest Cursor, and of the given calls those that have
 // events with their highest Seq. It is what [event.Log] asks for.
-func (s *Store) LastEvents(ctx context.Context, calls []haft.CallID) (
+func (s Events) LastEvents(ctx context.Context, calls []haft.CallID) (
 	cursor int64, seqs map[haft.CallID]int64, err error) {
-	if cursor = s.last.Load(); cursor == 0 {
-		if cursor, err = value[int64](ctx, s, "find the last event", highest); err != nil {
+	if cursor = s.db.last.Load(); cursor == 0 {
+		if cursor, err = value[int64](ctx, s.db, "find the last event", highest); err != nil {
 			return 0, nil, err
 		}
 	}
-	seqs, err = lastSeqs(ctx, s, calls)
+	seqs, err = lastSeqs(ctx, s.db, calls)
 	return cursor, seqs, err
 }
 
 // EventsAfter lists events that fit f after the one with that cursor, in order. If
 // after is not 0 and some behind it are no longer kept, it returns an error that
 // wraps [event.ErrLost].
-func (s *Store) EventsAfter(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
-	all, err := list(ctx, s, "list events", scanEvent, eventQuery(f, after, page(limit)))
+func (s Events) EventsAfter(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
+	all, err := list(ctx, s.db, "list events", scanEvent, eventQuery(f, after, page(limit)))
 	if err != nil || after == 0 {
 		return all, err
 	}
 	// Asked last: what was lost while the list was read is noticed.
-	lost, err := s.Mark(ctx, "events_lost")
+	lost, err := s.db.Settings.Mark(ctx, "events_lost")
 	if err != nil {
 		return nil, err
 	}
@@ -222,11 +224,11 @@ func scanEvent(r scanner) (haft.Event, error) {
 
 // PruneEvents forgets events from before a time, but for those of calls that have
 // not ended: their numbers go on. It returns how many are gone.
-func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) {
+func (s Events) PruneEvents(ctx context.Context, before time.Time) (int, error) {
 	// The first one to stay. Cursors rise with time, or nearly: a clock that was
 	// set back only makes an event stay for longer.
 	const doing = "prune events"
-	stays, err := value[int64](ctx, s, doing,
+	stays, err := value[int64](ctx, s.db, doing,
 		logged("SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT "+
 			"cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)"), micros(before))
 	if err != nil {
@@ -235,7 +237,7 @@ func (s *Store) PruneEvents(ctx context.Context, before time.Time) (int, error) 
 	gone := 0
 	for from := int64(0); ; {
 		n := 0
-		err := s.write(ctx, doing, func(ctx context.Context, t *tx) (err error) {
+		err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) (err error) {
 			n, from, err = t.pruneEvents(ctx, from, stays)
 			return err
 		})

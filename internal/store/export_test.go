@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/event"
+	"haft/internal/store/rowset"
 )
 
 // A Plan is how a database answers one query of the hot paths.
@@ -139,15 +140,15 @@ const MaxColumn = maxColumn
 
 // Recode reads a rowset, and returns it encoded again, and merged with itself.
 func Recode(raw []byte) (again []byte, merged int, err error) {
-	r, err := readRowset(raw)
+	r, err := rowset.Read(raw, loggedColumns())
 	if err != nil {
 		return nil, 0, err
 	}
-	m := merge([]*rowset{r, r})
-	for _, rows := range m.tables() {
+	m := rowset.Merge([]*rowset.Set{r, r}, loggedColumns())
+	for _, rows := range m.Tables() {
 		merged += len(*rows)
 	}
-	again, err = r.appendTo(nil)
+	again, err = r.AppendTo(nil)
 	return again, merged, err
 }
 
@@ -157,16 +158,16 @@ func Rows(b Batch) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records)}
-	return r.appendTo(nil)
+	r := &rowset.Set{Calls: e.calls, Events: e.events, Limits: e.limits, Usage: usageRows(b.Records)}
+	return r.AppendTo(nil)
 }
 
 // RowsetColumns are the version of rowsets and the columns that they have.
 func RowsetColumns() (version int, columns []string) {
-	for _, in := range rowsetInserts() {
+	for _, in := range loggedInserts() {
 		columns = append(columns, in.head)
 	}
-	return rowsetVersion, columns
+	return rowset.Version, columns
 }
 
 // FailLog has the log take a batch that the store does not hear of, and fail from
@@ -214,7 +215,7 @@ func MoveCondition() string { return insertCalls.tail }
 
 // LoggedTables are the tables to which rowsets add rows.
 func LoggedTables() (tables []string) {
-	for _, in := range rowsetInserts() {
+	for _, in := range loggedInserts() {
 		tables = append(tables, strings.Fields(in.head)[2])
 	}
 	return tables

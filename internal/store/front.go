@@ -15,6 +15,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/store/redo"
+	"haft/internal/store/rowset"
 )
 
 // A front is the log in front of a database that only this process writes to. A
@@ -37,7 +38,7 @@ type front struct {
 	released map[haft.CallID]time.Time
 
 	mu      sync.Mutex
-	waiting []*rowset // acknowledged, and not in the database yet; oldest first
+	waiting []*rowset.Set // acknowledged, and not in the database yet; oldest first
 	count   atomic.Int64
 	stuck   atomic.Bool   // the database does not take what waits
 	unsafe  atomic.Bool   // nobody knows what of the database is on the disk
@@ -93,7 +94,7 @@ func (s *Store) openFront(ctx context.Context) error {
 // begin opens the log, after a while.
 func (f *front) begin(ctx context.Context) error {
 	epoch := rand.Uint64() // not 0, but for one time in 2^64
-	log, err := redo.Open(f.root, LogName, rowsetVersion, epoch)
+	log, err := redo.Open(f.root, LogName, rowset.Version, epoch)
 	if err != nil {
 		return err
 	}
@@ -159,21 +160,21 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		func(a auditRow) bool { _, ok := h.chains[a.Org]; return !ok }) {
 		return false, nil // they have to be looked up
 	}
-	set := &rowset{calls: e.calls, events: e.events, limits: e.limits, usage: usageRows(b.Records)}
+	set := &rowset.Set{Calls: e.calls, Events: e.events, Limits: e.limits, Usage: usageRows(b.Records)}
 	ends := make(map[string]audit.Head, 1)
 	for _, a := range e.audit {
 		ends[a.Org] = h.chains[a.Org]
 	}
-	set.audit = e.link(ends)
+	set.Audit = e.link(ends)
 	cursor := numberEvents(b.Events, e.events, h.cursor)
-	payload, err := set.appendTo(f.buf[:0])
+	payload, err := set.AppendTo(f.buf[:0])
 	if err != nil {
 		return false, fmt.Errorf("encode a batch for the log: %w", err)
 	}
 	if cap(payload) <= redo.MaxPayload {
 		f.buf = payload
 	}
-	if set.number, err = f.append(context.WithoutCancel(ctx), payload); err != nil {
+	if set.Number, err = f.append(context.WithoutCancel(ctx), payload); err != nil {
 		f.abandonLog()
 		return false, nil // it goes into the database, or else that says why not
 	}
@@ -273,7 +274,7 @@ func (f *front) settleTurn(ctx context.Context, strict bool) error {
 		if err != nil {
 			return err
 		}
-		f.applied = sets[len(sets)-1].number
+		f.applied = sets[len(sets)-1].Number
 		f.mu.Lock()
 		f.waiting = slices.Delete(f.waiting, 0, len(sets))
 		f.mu.Unlock()
@@ -302,16 +303,16 @@ func (f *front) relax(ctx context.Context, relaxed bool) error {
 }
 
 // apply adds the rows of sets, and that they are there, in one transaction.
-func (f *front) apply(ctx context.Context, sets []*rowset) error {
-	all := merge(sets)
-	inserts := rowsetInserts()
+func (f *front) apply(ctx context.Context, sets []*rowset.Set) error {
+	all := rowset.Merge(sets, loggedColumns())
+	inserts := loggedInserts()
 	return f.s.transact(ctx, func(ctx context.Context, t *tx) error {
-		for i, rows := range all.tables() {
+		for i, rows := range all.Tables() {
 			if _, err := t.add(ctx, inserts[i], *rows); err != nil {
 				return err
 			}
 		}
-		_, err := t.exec(ctx, putMark, "redo", int64(all.number))
+		_, err := t.exec(ctx, putMark, "redo", int64(all.Number))
 		return err
 	})
 }

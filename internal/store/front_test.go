@@ -72,7 +72,7 @@ func copied(t *testing.T, from, to string, names ...string) {
 // ends checks where the audit ends.
 func ends(t *testing.T, s *store.Store, want int64) {
 	t.Helper()
-	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
+	if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
 		t.Errorf("the audit ends at %d, %v, want %d", head.Seq, err, want)
 	}
 }
@@ -90,7 +90,7 @@ func failLog(t *testing.T, s *store.Store) {
 // noGhost checks that what was never acknowledged is not there.
 func noGhost(t *testing.T, s *store.Store) {
 	t.Helper()
-	if _, err := s.Record(t.Context(), "acme", "ghost"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Calls.Record(t.Context(), "acme", "ghost"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("what was never acknowledged: %v", err)
 	}
 }
@@ -184,7 +184,7 @@ func accepted(t *testing.T, dir string, want int64) {
 		t.Fatalf("Open with an accepted loss: %v", err)
 	}
 	ends(t, s, want)
-	list, err := s.AuditEntries(t.Context(), "acme", want-1, 1)
+	list, err := s.Audit.AuditEntries(t.Context(), "acme", want-1, 1)
 	if err != nil || len(list) != 1 || list[0].Kind != "audit.restored" {
 		t.Errorf("the last entry of the audit is %+v, %v", list, err)
 	}
@@ -266,7 +266,7 @@ func TestScrub_the_log(t *testing.T) {
 			if err := s.Commit(t.Context(), b); err != nil {
 				t.Fatal(err)
 			}
-			replaced, err := s.Reseal(t.Context(), store.SealedCall{ID: "c1", Sealed: b.Records[0].Sealed},
+			replaced, err := s.Calls.Reseal(t.Context(), store.SealedCall{ID: "c1", Sealed: b.Records[0].Sealed},
 				[]byte(`"sealed"`))
 			if err != nil || !replaced {
 				t.Fatalf("Reseal = %v, %v", replaced, err)
@@ -347,7 +347,7 @@ func TestStore_a_log_changes_nothing(t *testing.T) {
 				}
 			}
 			if rnd.IntN(20) == 0 { // else many wait together
-				if _, err := with.Limits(t.Context(), []string{"k0"}); err != nil {
+				if _, err := with.Limits.Limits(t.Context(), []string{"k0"}); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"strings"
+
+	"haft/internal/store/rowset"
 )
 
 // An insert is a statement that adds rows, as many at once as there are.
@@ -11,6 +13,19 @@ type insert struct {
 	head string // up to VALUES
 	cols int
 	tail string // what follows the rows
+}
+
+// loggedInserts are the inserts of the tables of a [rowset.Set], in the order of its tables.
+func loggedInserts() [5]*insert {
+	return [5]*insert{insertCalls, insertEvents, insertAudit, insertLimits, insertUsage}
+}
+
+// loggedColumns are the numbers of their columns.
+func loggedColumns() (cols rowset.Columns) {
+	for i, in := range loggedInserts() {
+		cols[i] = in.cols
+	}
+	return cols
 }
 
 // maxRows is how many rows one statement adds. Fewer are added by statements for

@@ -106,30 +106,30 @@ func clone(k auth.Key) auth.Key {
 }
 
 // writeKeys is write for what changes keys.
-func (s *Store) writeKeys(ctx context.Context, doing string, f func(context.Context, *tx) error) error {
-	defer s.keyed.forget()
-	return s.write(ctx, doing, f)
+func (s Keys) writeKeys(ctx context.Context, doing string, f func(context.Context, *tx) error) error {
+	defer s.db.keyed.forget()
+	return s.db.write(ctx, doing, f)
 }
 
 // Key implements [auth.Keys].
-func (s *Store) Key(ctx context.Context, id string) (auth.Key, error) {
-	if s.dialect.Shared {
+func (s Keys) Key(ctx context.Context, id string) (auth.Key, error) {
+	if s.db.dialect.Shared {
 		return s.readKey(ctx, id)
 	}
-	k, gen, ok := s.keyed.find(id)
+	k, gen, ok := s.db.keyed.find(id)
 	if !ok {
 		var err error
 		if k, err = s.readKey(ctx, id); err != nil {
 			return auth.Key{}, err
 		}
-		s.keyed.keep(k, gen)
+		s.db.keyed.keep(k, gen)
 	}
 	return clone(k), nil
 }
 
 // readKey finds a key in the database.
-func (s *Store) readKey(ctx context.Context, id string) (auth.Key, error) {
-	k, err := find(ctx, s, "key", scanKey, keyColumns+"WHERE id = $1", column(id))
+func (s Keys) readKey(ctx context.Context, id string) (auth.Key, error) {
+	k, err := find(ctx, s.db, "key", scanKey, keyColumns+"WHERE id = $1", column(id))
 	if err != nil {
 		return auth.Key{}, err
 	}
@@ -137,21 +137,22 @@ func (s *Store) readKey(ctx context.Context, id string) (auth.Key, error) {
 }
 
 // Keys implements [auth.Keys]. Unlike other lists, one of no keys is empty.
-func (s *Store) Keys(ctx context.Context, org, after string, limit int) ([]auth.Key, error) {
+func (s Keys) Keys(ctx context.Context, org, after string, limit int) ([]auth.Key, error) {
 	if limit <= 0 {
 		return nil, nil
 	}
-	return list(ctx, s, "list keys", scanKey, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3", column(org),
+	return list(ctx, s.db, "list keys", scanKey, keyColumns+"WHERE org = $1 AND id > $2 ORDER BY id LIMIT $3",
+		column(org),
 		column(after), page(limit))
 }
 
 // HasKeys reports whether there is a key of any organisation.
-func (s *Store) HasKeys(ctx context.Context) (bool, error) {
-	return value[bool](ctx, s, "look for keys", unlogged("SELECT EXISTS (SELECT 1 FROM api_keys)"))
+func (s Keys) HasKeys(ctx context.Context) (bool, error) {
+	return value[bool](ctx, s.db, "look for keys", unlogged("SELECT EXISTS (SELECT 1 FROM api_keys)"))
 }
 
 // PutKey implements [auth.Keys].
-func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
+func (s Keys) PutKey(ctx context.Context, k auth.Key) error {
 	if err := errors.Join(need("the id of the key", k.ID), need("the organisation of the key", k.Org)); err != nil {
 		return err
 	}
@@ -176,7 +177,7 @@ func (s *Store) PutKey(ctx context.Context, k auth.Key) error {
 }
 
 // TouchKey implements [auth.Keys].
-func (s *Store) TouchKey(ctx context.Context, id string, at time.Time) error {
+func (s Keys) TouchKey(ctx context.Context, id string, at time.Time) error {
 	return s.writeKeys(ctx, "keep the last use of the key", func(ctx context.Context, t *tx) error {
 		_, err := t.exec(ctx, "UPDATE api_keys SET used = $1 WHERE id = $2 AND used < $1", micros(at), column(id))
 		return err
@@ -184,7 +185,7 @@ func (s *Store) TouchKey(ctx context.Context, id string, at time.Time) error {
 }
 
 // RemoveKey implements [auth.Keys].
-func (s *Store) RemoveKey(ctx context.Context, org, id string) error {
+func (s Keys) RemoveKey(ctx context.Context, org, id string) error {
 	return s.writeKeys(ctx, "remove the key", func(ctx context.Context, t *tx) error {
 		return t.execOr(ctx, notFound("key"), "DELETE FROM api_keys WHERE org = $1 AND id = $2", column(org),
 			column(id))

@@ -7,8 +7,8 @@ import (
 
 // Lease makes owner the only one who does something of that name for a while, if nobody
 // else is, and reports whether it is. The clock is that of the database.
-func (s *Store) Lease(ctx context.Context, name, owner string, d time.Duration) (mine bool, err error) {
-	err = s.write(ctx, "take a lease", func(ctx context.Context, t *tx) error {
+func (s Settings) Lease(ctx context.Context, name, owner string, d time.Duration) (mine bool, err error) {
+	err = s.db.write(ctx, "take a lease", func(ctx context.Context, t *tx) error {
 		now, err := t.now(ctx)
 		if err != nil {
 			return err
@@ -24,8 +24,8 @@ func (s *Store) Lease(ctx context.Context, name, owner string, d time.Duration) 
 }
 
 // EndLease gives back what owner leased. A lease that is somebody else's by now stays.
-func (s *Store) EndLease(ctx context.Context, name, owner string) error {
-	_, err := s.exec(ctx, "give back a lease", "DELETE FROM leases WHERE name = $1 AND owner = $2", column(name),
+func (s Settings) EndLease(ctx context.Context, name, owner string) error {
+	_, err := s.db.exec(ctx, "give back a lease", "DELETE FROM leases WHERE name = $1 AND owner = $2", column(name),
 		column(owner))
 	return err
 }

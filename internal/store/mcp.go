@@ -19,7 +19,7 @@ var mcpServers = &named[haft.MCPServer]{
 // if that is what If says, and else returns [haft.CodeConflict]. That one keeps its
 // id and the time of its creation. It returns what is kept. What is secret of a
 // server is in own, and written in the same transaction: both are or neither is.
-func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecrets) (*haft.MCPServer, error) {
+func (s MCPServers) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecrets) (*haft.MCPServer, error) {
 	if m.ID == "" {
 		m.ID = newID("mcp_")
 	}
@@ -31,17 +31,17 @@ func (s *Store) PutMCPServer(ctx context.Context, m haft.MCPServer, own OwnSecre
 		}
 	}
 	m.Updated = time.Time{}
-	return mcpServers.put(ctx, s, m, also)
+	return mcpServers.put(ctx, s.db, m, also)
 }
 
 // SetMCPServer changes a server that is there, in one transaction, and returns
 // what is kept. Its organisation, id, name and revision stay: it is for what
 // becomes of a server without anybody's doing. It returns [haft.CodeNotFound] if it
 // is gone.
-func (s *Store) SetMCPServer(ctx context.Context, org, id string,
+func (s MCPServers) SetMCPServer(ctx context.Context, org, id string,
 	change func(*haft.MCPServer) error) (*haft.MCPServer, error) {
 	var m haft.MCPServer
-	err := s.write(ctx, "change the server", func(ctx context.Context, t *tx) error {
+	err := s.db.write(ctx, "change the server", func(ctx context.Context, t *tx) error {
 		now, err := mcpServers.lock(ctx, t, org, id, "")
 		if err != nil {
 			return err
@@ -65,13 +65,13 @@ func (s *Store) SetMCPServer(ctx context.Context, org, id string,
 }
 
 // MCPServer returns the server of that id or name, or [haft.CodeNotFound].
-func (s *Store) MCPServer(ctx context.Context, org, ref string) (*haft.MCPServer, error) {
-	return mcpServers.byRef(ctx, s, org, ref)
+func (s MCPServers) MCPServer(ctx context.Context, org, ref string) (*haft.MCPServer, error) {
+	return mcpServers.byRef(ctx, s.db, org, ref)
 }
 
 // MCPServers lists the servers of an organisation by name, after that name.
-func (s *Store) MCPServers(ctx context.Context, org, after string, limit int) ([]haft.MCPServer, error) {
-	return mcpServers.list(ctx, s, org, after, limit)
+func (s MCPServers) MCPServers(ctx context.Context, org, after string, limit int) ([]haft.MCPServer, error) {
+	return mcpServers.list(ctx, s.db, org, after, limit)
 }
 
 // ServerParts are what goes with a server.
@@ -87,13 +87,13 @@ type ServerParts struct {
 // [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
 // condition. All of it is removed or nothing is. A tool that is gone already is no
 // error.
-func (s *Store) RemoveMCPServer(ctx context.Context, org, id, condition string, parts ServerParts) error {
-	return s.write(ctx, "remove the server", func(ctx context.Context, t *tx) error {
+func (s MCPServers) RemoveMCPServer(ctx context.Context, org, id, condition string, parts ServerParts) error {
+	return s.db.write(ctx, "remove the server", func(ctx context.Context, t *tx) error {
 		if err := mcpServers.remove(ctx, t, org, id, condition); err != nil {
 			return err
 		}
 		for _, tool := range parts.Tools {
-			if err := t.removeTool(ctx, org, tool); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			if err := removeTool(ctx, t, org, tool); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 				return err
 			}
 		}

@@ -11,8 +11,8 @@ const MaxLockBody = 16 << 20
 
 // PackageLock returns a text about locked packages that an organisation keeps, or
 // [haft.CodeNotFound].
-func (s *Store) PackageLock(ctx context.Context, org, id string) (string, error) {
-	body, err := find(ctx, s, "lock of packages", scalar[string],
+func (s Tools) PackageLock(ctx context.Context, org, id string) (string, error) {
+	body, err := find(ctx, s.db, "lock of packages", scalar[string],
 		unlogged("SELECT body FROM locks WHERE org = $1 AND id = $2"), column(org), column(id))
 	if err != nil {
 		return "", err
@@ -23,7 +23,7 @@ func (s *Store) PackageLock(ctx context.Context, org, id string) (string, error)
 // PutPackageLock keeps a text about locked packages. If there is one of that id it
 // stays, unless replace is true. It returns what is kept, so that of several who
 // found something all go on with the same.
-func (s *Store) PutPackageLock(ctx context.Context, org, id, body string, replace bool, now time.Time) (string, error) {
+func (s Tools) PutPackageLock(ctx context.Context, org, id, body string, replace bool, now time.Time) (string, error) {
 	switch {
 	case org == "":
 		return "", invalid("a lock of packages belongs to an organisation")
@@ -39,7 +39,7 @@ func (s *Store) PutPackageLock(ctx context.Context, org, id, body string, replac
 	if replace {
 		clash = "UPDATE SET body = excluded.body, created = excluded.created"
 	}
-	if _, err := s.exec(ctx, "keep a lock of packages", "INSERT INTO locks (org, id, created, body) VALUES "+
+	if _, err := s.db.exec(ctx, "keep a lock of packages", "INSERT INTO locks (org, id, created, body) VALUES "+
 		"($1, $2, $3, $4) ON CONFLICT (org, id) DO "+clash, column(org), column(id), micros(now), body); err != nil {
 		return "", err
 	}

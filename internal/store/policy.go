@@ -17,8 +17,8 @@ func scanPolicy(r scanner) (haft.PolicyText, error) {
 
 // Policy returns the policy of an organisation; "" is the server's. The text is nil
 // if there is none.
-func (s *Store) Policy(ctx context.Context, org string) (haft.PolicyText, error) {
-	p, err := first(ctx, s, "read a policy", scanPolicy, policyByOrg, column(org))
+func (s Policies) Policy(ctx context.Context, org string) (haft.PolicyText, error) {
+	p, err := first(ctx, s.db, "read a policy", scanPolicy, policyByOrg, column(org))
 	if p == nil {
 		p = &haft.PolicyText{}
 	}
@@ -30,7 +30,8 @@ var errPolicyMade = errors.New("somebody else made the policy")
 
 // PutPolicy replaces the policy of an organisation if that is what p.If says, and
 // else returns [haft.CodeConflict]. A nil text removes it. It returns what is kept.
-func (s *Store) PutPolicy(ctx context.Context, org string, p haft.PolicyText, author string) (*haft.PolicyText, error) {
+func (s Policies) PutPolicy(ctx context.Context, org string, p haft.PolicyText, author string) (*haft.PolicyText,
+	error) {
 	if err := document("the policy", string(p.Text)); err != nil {
 		return nil, err
 	}
@@ -39,9 +40,9 @@ func (s *Store) PutPolicy(ctx context.Context, org string, p haft.PolicyText, au
 		kept, err = t.putPolicy(ctx, org, p, author)
 		return err
 	}
-	err := s.write(ctx, "keep a policy", put)
+	err := s.db.write(ctx, "keep a policy", put)
 	if errors.Is(err, errPolicyMade) {
-		err = s.write(ctx, "keep a policy", put) // it can be locked now
+		err = s.db.write(ctx, "keep a policy", put) // it can be locked now
 	}
 	if err != nil {
 		return nil, err

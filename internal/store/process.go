@@ -20,12 +20,12 @@ var ErrGivenUp = errors.New("this process was given up by others that share the 
 
 // Join registers a process. In a store that is not shared it is the only one: whoever
 // was registered before is dead.
-func (s *Store) Join(ctx context.Context, owner string) error {
+func (s Processes) Join(ctx context.Context, owner string) error {
 	if err := need("the name of the process", owner); err != nil {
 		return err
 	}
-	return s.write(ctx, "register the process", func(ctx context.Context, t *tx) error {
-		if !s.dialect.Shared {
+	return s.db.write(ctx, "register the process", func(ctx context.Context, t *tx) error {
+		if !s.db.dialect.Shared {
 			if _, err := t.exec(ctx, "DELETE FROM processes"); err != nil {
 				return err
 			}
@@ -36,15 +36,15 @@ func (s *Store) Join(ctx context.Context, owner string) error {
 }
 
 // Beat says that a process lives, or returns [ErrGivenUp].
-func (s *Store) Beat(ctx context.Context, owner string) error {
-	return s.write(ctx, "say that the process lives", func(ctx context.Context, t *tx) error {
+func (s Processes) Beat(ctx context.Context, owner string) error {
+	return s.db.write(ctx, "say that the process lives", func(ctx context.Context, t *tx) error {
 		return t.execOr(ctx, givenUp(), "UPDATE processes SET beat = beat + 1 WHERE owner = $1", owner)
 	})
 }
 
 // Beats returns the count of beats of each process.
-func (s *Store) Beats(ctx context.Context) (map[string]int64, error) {
-	return counts[int64](ctx, s, "list the processes", unlogged("SELECT owner, beat FROM processes"))
+func (s Processes) Beats(ctx context.Context) (map[string]int64, error) {
+	return counts[int64](ctx, s.db, "list the processes", unlogged("SELECT owner, beat FROM processes"))
 }
 
 // counts reads a number for each text.
@@ -60,15 +60,15 @@ func counts[N int | int64](ctx context.Context, s *Store, doing string, q query,
 // GiveUp removes a process whose count of beats still is beat, and reports whether it
 // did. From then on nothing that it writes is kept. A transaction of its own that is
 // under way is waited for.
-func (s *Store) GiveUp(ctx context.Context, owner string, beat int64) (done bool, err error) {
-	n, err := s.exec(ctx, "give up a process", "DELETE FROM processes WHERE owner = $1 AND beat = $2", column(owner),
+func (s Processes) GiveUp(ctx context.Context, owner string, beat int64) (done bool, err error) {
+	n, err := s.db.exec(ctx, "give up a process", "DELETE FROM processes WHERE owner = $1 AND beat = $2", column(owner),
 		beat)
 	return n == 1, err
 }
 
 // Leave removes a process that ends by itself. What it has not ended can be adopted.
-func (s *Store) Leave(ctx context.Context, owner string) error {
-	_, err := s.exec(ctx, "leave the processes", "DELETE FROM processes WHERE owner = $1", column(owner))
+func (s Processes) Leave(ctx context.Context, owner string) error {
+	_, err := s.db.exec(ctx, "leave the processes", "DELETE FROM processes WHERE owner = $1", column(owner))
 	return err
 }
 
@@ -95,7 +95,7 @@ const adoptAtOnce = 1000
 
 // Adopt makes owner the one of open calls and chains that belong to no process, of those
 // that wait only if it is told to, and returns how many there were of all.
-func (s *Store) Adopt(ctx context.Context, owner string, waiting bool) (n int, err error) {
+func (s Processes) Adopt(ctx context.Context, owner string, waiting bool) (n int, err error) {
 	if err := need("the name of the process", owner); err != nil {
 		return 0, err
 	}
@@ -106,7 +106,7 @@ func (s *Store) Adopt(ctx context.Context, owner string, waiting bool) (n int, e
 	for _, text := range texts {
 		for {
 			var moved int64
-			err := s.write(ctx, "adopt calls", func(ctx context.Context, t *tx) (err error) {
+			err := s.db.write(ctx, "adopt calls", func(ctx context.Context, t *tx) (err error) {
 				// What a process adopts that was given up belongs to nobody still.
 				if err := t.alive(ctx, owner); err != nil {
 					return err
@@ -136,8 +136,8 @@ func adopt(table, open string) string {
 }
 
 // ReleaseCalls leaves queued calls of a process to others: all of them if none are named.
-func (s *Store) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallID) error {
-	return s.write(ctx, "leave calls to others", func(ctx context.Context, t *tx) error {
+func (s Calls) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallID) error {
+	return s.db.write(ctx, "leave calls to others", func(ctx context.Context, t *tx) error {
 		release := func(part []haft.CallID) error {
 			q := build("UPDATE calls SET owner = '' WHERE status = 'queued' AND owner = ?", owner)
 			if len(part) > 0 {
@@ -155,24 +155,24 @@ func (s *Store) ReleaseCalls(ctx context.Context, owner string, ids []haft.CallI
 }
 
 // ReleaseChain leaves a chain of a process to others.
-func (s *Store) ReleaseChain(ctx context.Context, owner string, id haft.ChainID) error {
-	_, err := s.exec(ctx, "leave a chain to others",
+func (s Chains) ReleaseChain(ctx context.Context, owner string, id haft.ChainID) error {
+	_, err := s.db.exec(ctx, "leave a chain to others",
 		"UPDATE chains SET owner = '' WHERE final = 0 AND owner = $1 AND id = $2", owner, column(string(id)))
 	return err
 }
 
-// OrgKey is an organisation as it is counted by [Store.QueuedByOrg].
+// OrgKey is an organisation as it is counted by [Calls.QueuedByOrg].
 func OrgKey(org string) string { return column(org) }
 
 // Queued lists calls of an organisation that a process has yet to begin, oldest first,
 // with what is sealed.
-func (s *Store) Queued(ctx context.Context, owner, orgKey string, limit int) ([]haft.Record, error) {
-	return list(ctx, s, "list queued calls", scanRecord, queuedQuery, orgKey, owner, page(limit))
+func (s Calls) Queued(ctx context.Context, owner, orgKey string, limit int) ([]haft.Record, error) {
+	return list(ctx, s.db, "list queued calls", scanRecord, queuedQuery, orgKey, owner, page(limit))
 }
 
 // QueuedByOrg counts the calls that a process has yet to begin, by [OrgKey].
-func (s *Store) QueuedByOrg(ctx context.Context, owner string) (map[string]int, error) {
-	return counts[int](ctx, s, "count queued calls",
+func (s Calls) QueuedByOrg(ctx context.Context, owner string) (map[string]int, error) {
+	return counts[int](ctx, s.db, "count queued calls",
 		logged("SELECT org, COUNT(*) FROM calls WHERE status = 'queued' AND owner = $1 GROUP BY org"), owner)
 }
 
@@ -184,13 +184,13 @@ type Ref struct {
 }
 
 // RecordOf returns the call that r names, with what is sealed, or [haft.CodeNotFound].
-func (s *Store) RecordOf(ctx context.Context, r Ref) (*haft.Record, error) {
-	return find(ctx, s, "call", scanRecord, recordByID, r.ID, r.org)
+func (s Calls) RecordOf(ctx context.Context, r Ref) (*haft.Record, error) {
+	return find(ctx, s.db, "call", scanRecord, recordByID, r.ID, r.org)
 }
 
 // ChainOf returns the chain that r names, or [haft.CodeNotFound].
-func (s *Store) ChainOf(ctx context.Context, r Ref) (*haft.Chain, error) {
-	return find(ctx, s, "chain", doc[haft.Chain], chainByID, r.ID, r.org)
+func (s Chains) ChainOf(ctx context.Context, r Ref) (*haft.Chain, error) {
+	return find(ctx, s.db, "chain", doc[haft.Chain], chainByID, r.ID, r.org)
 }
 
 // refs runs a query for pages of references: its last four arguments are the organisation,
@@ -218,16 +218,16 @@ const (
 )
 
 // Running lists the calls that a process has begun.
-func (s *Store) Running(ctx context.Context, owner string) ([]Ref, error) {
-	return s.refs(ctx, "list running calls", runningQuery, owner)
+func (s Calls) Running(ctx context.Context, owner string) ([]Ref, error) {
+	return s.db.refs(ctx, "list running calls", runningQuery, owner)
 }
 
 // Answered lists calls that wait for an answer which was given.
-func (s *Store) Answered(ctx context.Context) ([]Ref, error) {
-	return s.refs(ctx, "list calls whose requests are answered", answeredQuery)
+func (s Calls) Answered(ctx context.Context) ([]Ref, error) {
+	return s.db.refs(ctx, "list calls whose requests are answered", answeredQuery)
 }
 
 // IdleChains lists open chains of a process none of whose calls is open.
-func (s *Store) IdleChains(ctx context.Context, owner string) ([]Ref, error) {
-	return s.refs(ctx, "list chains that nobody takes further", idleQuery, owner)
+func (s Chains) IdleChains(ctx context.Context, owner string) ([]Ref, error) {
+	return s.db.refs(ctx, "list chains that nobody takes further", idleQuery, owner)
 }

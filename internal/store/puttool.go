@@ -16,7 +16,7 @@ import (
 // The store gives the number, and the id if there is none. What is not part of a
 // version is taken over unless the version has to wait; whether the tool is
 // disabled is not.
-func (s *Store) PutTool(ctx context.Context, t haft.Tool,
+func (s Tools) PutTool(ctx context.Context, t haft.Tool,
 	opts PutOptions) (put haft.Tool, created, same bool, err error) {
 	if t.Org == "" {
 		return put, false, false, invalid("a tool belongs to an organisation")
@@ -30,9 +30,9 @@ func (s *Store) PutTool(ctx context.Context, t haft.Tool,
 	if err := need("the id of the tool", string(t.ID)); err != nil {
 		return put, false, false, err
 	}
-	err = s.write(ctx, "keep the tool", func(ctx context.Context, tx *tx) error {
+	err = s.db.write(ctx, "keep the tool", func(ctx context.Context, tx *tx) error {
 		put, created, same = haft.Tool{}, false, false
-		old, err := tx.findTool(ctx, t.Org, "t.name = $2", t.Name)
+		old, err := findTool(ctx, tx, t.Org, "t.name = $2", t.Name)
 		if err != nil {
 			return err
 		}
@@ -40,11 +40,11 @@ func (s *Store) PutTool(ctx context.Context, t haft.Tool,
 			return err
 		}
 		if old == nil {
-			put, err = tx.createTool(ctx, t, opts)
+			put, err = createTool(ctx, tx, t, opts)
 			created = true
 			return err
 		}
-		put, same, err = tx.updateTool(ctx, *old, t, opts)
+		put, same, err = updateTool(ctx, tx, *old, t, opts)
 		return err
 	})
 	if err != nil {
@@ -67,7 +67,7 @@ func allowed(old *row, opts PutOptions) error {
 }
 
 // createTool keeps the first version of a tool.
-func (t *tx) createTool(ctx context.Context, tool haft.Tool, opts PutOptions) (haft.Tool, error) {
+func createTool(ctx context.Context, t *tx, tool haft.Tool, opts PutOptions) (haft.Tool, error) {
 	now := stamp(tool.Updated, time.Time{})
 	if tool.Created.IsZero() {
 		tool.Created = now
@@ -77,19 +77,19 @@ func (t *tx) createTool(ctx context.Context, tool haft.Tool, opts PutOptions) (h
 	if !opts.Activate {
 		kept.Version = haft.Version{}
 	}
-	if err := t.addVersion(ctx, tool.ID, tool.Version); err != nil {
+	if err := addVersion(ctx, t, tool.ID, tool.Version); err != nil {
 		return haft.Tool{}, err
 	}
-	return tool, t.keep(ctx, &kept, tool.Version)
+	return tool, keepTool(ctx, t, &kept, tool.Version)
 }
 
 // updateTool adds a version to old, if it is a new one.
-func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOptions) (haft.Tool, bool, error) {
+func updateTool(ctx context.Context, t *tx, old row, tool haft.Tool, opts PutOptions) (haft.Tool, bool, error) {
 	put := old.Tool
 	newest := old.Version
 	if old.newest != old.Version.Number {
 		var err error
-		if newest, err = t.versionOf(ctx, old.ID, old.newest); err != nil {
+		if newest, err = versionOf(ctx, t, old.ID, old.newest); err != nil {
 			return haft.Tool{}, false, err
 		}
 	}
@@ -112,7 +112,7 @@ func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOp
 		kept.newest++
 		put.Version = tool.Version
 		put.Version.Number = kept.newest
-		if err := t.addVersion(ctx, old.ID, put.Version); err != nil {
+		if err := addVersion(ctx, t, old.ID, put.Version); err != nil {
 			return haft.Tool{}, false, err
 		}
 	}
@@ -122,7 +122,7 @@ func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOp
 	} else if old.Version.Number != 0 {
 		shown = old.Version
 	}
-	return put, same, t.keep(ctx, &kept, shown)
+	return put, same, keepTool(ctx, t, &kept, shown)
 }
 
 // SetTool lets change edit a tool with its current version, and keeps category,
@@ -132,7 +132,7 @@ func (t *tx) updateTool(ctx context.Context, old row, tool haft.Tool, opts PutOp
 // the one of the condition.
 //
 // change must not use the store, and may be called more than once.
-func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, condition string,
+func (s Tools) SetTool(ctx context.Context, org string, id haft.ToolID, condition string,
 	change func(*haft.Tool) error) (*haft.Tool, error) {
 	return s.changeTool(ctx, "change the tool", org, id, condition, func(ctx context.Context, t *tx, next *row) error {
 		old := *next
@@ -144,30 +144,30 @@ func (s *Store) SetTool(ctx context.Context, org string, id haft.ToolID, conditi
 		if equalJSON(review, old.Version.Review) {
 			return nil
 		}
-		return t.setReview(ctx, id, next.Version.Number, review)
+		return setReview(ctx, t, id, next.Version.Number, review)
 	})
 }
 
 // SetReview keeps what was said to a version, and makes it current if activate is
-// true, on the same condition as [Store.SetTool]. It returns the tool with its
+// true, on the same condition as [Tools.SetTool]. It returns the tool with its
 // current version.
-func (s *Store) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review,
+func (s Tools) SetReview(ctx context.Context, org string, id haft.ToolID, condition string, number int, r haft.Review,
 	activate bool) (*haft.Tool, error) {
 	return s.changeTool(ctx, "keep the review", org, id, condition, func(ctx context.Context, t *tx, next *row) error {
 		if activate {
 			next.Version.Number = number
 		}
-		return t.setReview(ctx, id, number, r)
+		return setReview(ctx, t, id, number, r)
 	})
 }
 
 // changeTool lets change edit the row of a tool, keeps it, and returns the tool with its
 // current version.
-func (s *Store) changeTool(ctx context.Context, doing, org string, id haft.ToolID, condition string,
+func (s Tools) changeTool(ctx context.Context, doing, org string, id haft.ToolID, condition string,
 	change func(context.Context, *tx, *row) error) (*haft.Tool, error) {
 	var kept *row
-	err := s.write(ctx, doing, func(ctx context.Context, t *tx) error {
-		next, err := t.lockTool(ctx, org, id, condition)
+	err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		next, err := lockTool(ctx, t, org, id, condition)
 		if err != nil {
 			return err
 		}
@@ -176,7 +176,7 @@ func (s *Store) changeTool(ctx context.Context, doing, org string, id haft.ToolI
 			return err
 		}
 		next.Updated = stamp(time.Time{}, before)
-		shown, err := t.versionOf(ctx, id, cmp.Or(next.Version.Number, next.newest))
+		shown, err := versionOf(ctx, t, id, cmp.Or(next.Version.Number, next.newest))
 		if err != nil {
 			return err
 		}
@@ -186,7 +186,7 @@ func (s *Store) changeTool(ctx context.Context, doing, org string, id haft.ToolI
 			next.Version = haft.Version{}
 		}
 		kept = next
-		return t.keep(ctx, next, shown)
+		return keepTool(ctx, t, next, shown)
 	})
 	if err != nil {
 		return nil, err

@@ -37,13 +37,13 @@ const recordByID logged = "SELECT " + recordColumns + " FROM calls WHERE id = $1
 
 // Record returns what is kept of a call, with what is sealed, or
 // [haft.CodeNotFound].
-func (s *Store) Record(ctx context.Context, org string, id haft.CallID) (*haft.Record, error) {
-	return find(ctx, s, "call", scanRecord, recordByID, column(string(id)), column(org))
+func (s Calls) Record(ctx context.Context, org string, id haft.CallID) (*haft.Record, error) {
+	return find(ctx, s.db, "call", scanRecord, recordByID, column(string(id)), column(org))
 }
 
 // Records lists the calls of an organisation, newest first, without what is
 // sealed. A limit of 0 means 50.
-func (s *Store) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, error) {
+func (s Calls) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, error) {
 	if f.Org == "" {
 		return nil, invalid("calls are listed of an organisation")
 	}
@@ -53,7 +53,7 @@ func (s *Store) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, 
 	f.Limit = page(f.Limit)
 	var before int64
 	if f.Before != "" {
-		created, err := find(ctx, s, "call", scalar[int64],
+		created, err := find(ctx, s.db, "call", scalar[int64],
 			logged("SELECT created FROM calls WHERE id = $1 AND org = $2"), column(string(f.Before)), column(f.Org))
 		if err != nil {
 			return nil, err
@@ -65,7 +65,7 @@ func (s *Store) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, 
 
 // eachStatus asks for the statuses of f one by one: each is a range of an index,
 // already in order, where all together would have to be sorted.
-func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64) ([]haft.Record, error) {
+func (s Calls) eachStatus(ctx context.Context, f haft.CallFilter, before int64) ([]haft.Record, error) {
 	statuses := slices.Compact(slices.Sorted(slices.Values(f.Status)))
 	if len(statuses) > len(haft.Statuses()) {
 		return nil, invalid("there are not that many statuses")
@@ -75,7 +75,7 @@ func (s *Store) eachStatus(ctx context.Context, f haft.CallFilter, before int64)
 	}
 	var all []haft.Record
 	for _, status := range statuses {
-		part, err := list(ctx, s, "list calls", scanRecord, recordQuery(f, status, before))
+		part, err := list(ctx, s.db, "list calls", scanRecord, recordQuery(f, status, before))
 		if err != nil {
 			return nil, err
 		}
@@ -126,11 +126,11 @@ func recordQuery(f haft.CallFilter, status haft.Status, before int64) query {
 }
 
 // Turn lists the calls of one turn of an agent, oldest first, at most [MaxPage].
-func (s *Store) Turn(ctx context.Context, org, agent, turn string) ([]haft.Record, error) {
+func (s Calls) Turn(ctx context.Context, org, agent, turn string) ([]haft.Record, error) {
 	if turn == "" {
 		return nil, nil
 	}
-	return list(ctx, s, "list the calls of a turn", scanRecord, turnQuery, column(org), column(turn), column(agent),
+	return list(ctx, s.db, "list the calls of a turn", scanRecord, turnQuery, column(org), column(turn), column(agent),
 		MaxPage)
 }
 

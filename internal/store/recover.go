@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/store/redo"
+	"haft/internal/store/rowset"
 )
 
 // A LogLoss says that the log in front of a database does not have what it must have
@@ -48,12 +49,12 @@ func (f *front) recover(ctx context.Context) error {
 	if err != nil && loss == nil {
 		return err
 	}
-	sets := make([]*rowset, len(list))
+	sets := make([]*rowset.Set, len(list))
 	for i, r := range list {
-		if sets[i], err = readRowset(r.Payload); err != nil {
+		if sets[i], err = rowset.Read(r.Payload, loggedColumns()); err != nil {
 			return fmt.Errorf("record %d of the log: %w", r.Number, err)
 		}
-		sets[i].number = r.Number
+		sets[i].Number = r.Number
 	}
 	n, err := f.following(ctx, sets)
 	if err != nil {
@@ -108,14 +109,14 @@ func (f *front) goOn(ctx context.Context, loss *LogLoss) error {
 // database alone. What went past the log since then is in neither, and the chains of the
 // audit show it. Every entry of the log has to follow: a write that went past the log may
 // stand between any two of them.
-func (f *front) following(ctx context.Context, sets []*rowset) (int, error) {
+func (f *front) following(ctx context.Context, sets []*rowset.Set) (int, error) {
 	type end struct {
 		seq  int64
 		hash any
 	}
 	ends := make(map[any]end)
 	for i, set := range sets {
-		for row := range slices.Chunk(set.audit, insertAudit.cols) {
+		for row := range slices.Chunk(set.Audit, insertAudit.cols) {
 			const org, seq, prev, hash = 0, 1, 5, 6
 			last, ok := ends[row[org]]
 			if !ok {
@@ -128,10 +129,10 @@ func (f *front) following(ctx context.Context, sets []*rowset) (int, error) {
 					last = end{found.a, found.b}
 				}
 			}
-			if whole(row[seq]) != last.seq+1 || last.seq > 0 && row[prev] != last.hash {
+			if rowset.Whole(row[seq]) != last.seq+1 || last.seq > 0 && row[prev] != last.hash {
 				return i, nil
 			}
-			ends[row[org]] = end{whole(row[seq]), row[hash]}
+			ends[row[org]] = end{rowset.Whole(row[seq]), row[hash]}
 		}
 	}
 	return len(sets), nil
@@ -167,7 +168,7 @@ func left(root *os.Root, m logMarks) ([]redo.Record, error) {
 		return nil, err
 	}
 	for _, r := range c.Records {
-		if r.Version != rowsetVersion {
+		if r.Version != rowset.Version {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
 				"another version of haft stopped without an end, and left %d commits in %s of the data directory: "+
 					"start and stop that version once", len(c.Records), LogName)}

@@ -28,13 +28,13 @@ type CallPlace struct {
 
 // KeepNewest returns the time before which calls were made that are not among the newest
 // so many, of a status or of all if it is empty. Zero means that there are not more.
-func (s *Store) KeepNewest(ctx context.Context, org string, status haft.Status, count int64) (time.Time, error) {
+func (s Calls) KeepNewest(ctx context.Context, org string, status haft.Status, count int64) (time.Time, error) {
 	q := build("SELECT created FROM calls WHERE org = ?", column(org))
 	if status != "" {
 		q.add(" AND status = ?", string(status))
 	}
 	q.add(" ORDER BY created DESC, id DESC LIMIT 1 OFFSET ?", count)
-	created, err := first(ctx, s, "count the calls of an organisation", scalar[int64], q.logged())
+	created, err := first(ctx, s.db, "count the calls of an organisation", scalar[int64], q.logged())
 	if err != nil || created == nil {
 		return time.Time{}, err
 	}
@@ -47,8 +47,8 @@ const pruneCalls = 200
 // PruneCalls removes some calls after a place, with their approvals and ended chains, and
 // returns how many are gone and where to go on, or nil if there are no more. Calls that are
 // open, and those of an open chain, stay. Events have an age of their own, see
-// [Store.PruneEvents]: whoever watches misses none because a call is gone.
-func (s *Store) PruneCalls(ctx context.Context, o OldCalls, after *CallPlace) (int, *CallPlace, error) {
+// [Events.PruneEvents]: whoever watches misses none because a call is gone.
+func (s Calls) PruneCalls(ctx context.Context, o OldCalls, after *CallPlace) (int, *CallPlace, error) {
 	ids, chains, next, err := s.oldCalls(ctx, o, after)
 	if err != nil {
 		return 0, nil, err
@@ -57,7 +57,7 @@ func (s *Store) PruneCalls(ctx context.Context, o OldCalls, after *CallPlace) (i
 		return 0, next, nil
 	}
 	var gone int64
-	err = s.write(ctx, "prune calls", func(ctx context.Context, t *tx) (err error) {
+	err = s.db.write(ctx, "prune calls", func(ctx context.Context, t *tx) (err error) {
 		gone, err = t.removeCalls(ctx, o.Org, ids, chains)
 		return err
 	})
@@ -77,7 +77,7 @@ type endedDoc struct {
 }
 
 // oldCalls reads a page of calls, and returns those to remove and their chains.
-func (s *Store) oldCalls(ctx context.Context, o OldCalls,
+func (s Calls) oldCalls(ctx context.Context, o OldCalls,
 	after *CallPlace) (ids, chains []any, next *CallPlace, err error) {
 	if after == nil {
 		after = &CallPlace{}
@@ -89,7 +89,7 @@ func (s *Store) oldCalls(ctx context.Context, o OldCalls,
 	}
 	q.add(" ORDER BY created, id LIMIT ?", pruneCalls)
 	seen, last := 0, CallPlace{}
-	_, err = list(ctx, s, "prune calls", func(r scanner) (none struct{}, err error) {
+	_, err = list(ctx, s.db, "prune calls", func(r scanner) (none struct{}, err error) {
 		var chain, doc string
 		if err := r.Scan(&last.id, &last.created, &chain, &doc); err != nil {
 			return none, err
@@ -147,22 +147,22 @@ func (t *tx) removeCalls(ctx context.Context, org string, ids, chains []any) (in
 
 // KeptCalls counts the calls of an organisation, and those of some statuses among them, and
 // finds the oldest.
-func (s *Store) KeptCalls(ctx context.Context, org string,
+func (s Calls) KeptCalls(ctx context.Context, org string,
 	of []haft.Status) (all, some int64, oldest time.Time, err error) {
 	const doing = "count the calls of an organisation"
-	if all, err = value[int64](ctx, s, doing, logged("SELECT COUNT(*) FROM calls WHERE org = $1"),
+	if all, err = value[int64](ctx, s.db, doing, logged("SELECT COUNT(*) FROM calls WHERE org = $1"),
 		column(org)); err != nil {
 		return 0, 0, time.Time{}, err
 	}
 	for _, status := range of {
-		n, err := value[int64](ctx, s, doing, logged("SELECT COUNT(*) FROM calls WHERE status = $1 AND org = $2"),
+		n, err := value[int64](ctx, s.db, doing, logged("SELECT COUNT(*) FROM calls WHERE status = $1 AND org = $2"),
 			string(status), column(org))
 		if err != nil {
 			return 0, 0, time.Time{}, err
 		}
 		some += n
 	}
-	created, err := value[int64](ctx, s, doing,
+	created, err := value[int64](ctx, s.db, doing,
 		logged("SELECT created FROM calls WHERE org = $1 ORDER BY created, id LIMIT 1"), column(org))
 	return all, some, fromMicros(created), err
 }

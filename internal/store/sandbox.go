@@ -19,33 +19,34 @@ var sandboxConfigs = &named[haft.SandboxConfig]{
 // PutSandboxConfig adds a configuration, or replaces the one of that type in its
 // organisation if that is what If says, and else returns [haft.CodeConflict]. That
 // one keeps its id and the time of its creation. It returns what is kept.
-func (s *Store) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*haft.SandboxConfig, error) {
+func (s Sandboxes) PutSandboxConfig(ctx context.Context, c haft.SandboxConfig) (*haft.SandboxConfig, error) {
 	if err := c.Type.Check(); err != nil {
 		return nil, err
 	}
 	if c.ID == "" {
 		c.ID = haft.SandboxConfigID(newID("sandbox_"))
 	}
-	return sandboxConfigs.put(ctx, s, c, nil)
+	return sandboxConfigs.put(ctx, s.db, c, nil)
 }
 
 // SandboxConfig returns the configuration of that type or id, or
 // [haft.CodeNotFound].
-func (s *Store) SandboxConfig(ctx context.Context, org, ref string) (*haft.SandboxConfig, error) {
-	return sandboxConfigs.byRef(ctx, s, org, ref)
+func (s Sandboxes) SandboxConfig(ctx context.Context, org, ref string) (*haft.SandboxConfig, error) {
+	return sandboxConfigs.byRef(ctx, s.db, org, ref)
 }
 
 // SandboxConfigs lists the configurations of an organisation by type. There is at
 // most one of each.
-func (s *Store) SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxConfig, error) {
-	return sandboxConfigs.list(ctx, s, org, "", 0)
+func (s Sandboxes) SandboxConfigs(ctx context.Context, org string) ([]haft.SandboxConfig, error) {
+	return sandboxConfigs.list(ctx, s.db, org, "", 0)
 }
 
 // RemoveSandboxConfig removes the configuration of that id, or returns
 // [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
 // condition.
-func (s *Store) RemoveSandboxConfig(ctx context.Context, org string, id haft.SandboxConfigID, condition string) error {
-	return s.write(ctx, "remove the sandbox configuration", func(ctx context.Context, t *tx) error {
+func (s Sandboxes) RemoveSandboxConfig(ctx context.Context, org string, id haft.SandboxConfigID,
+	condition string) error {
+	return s.db.write(ctx, "remove the sandbox configuration", func(ctx context.Context, t *tx) error {
 		return sandboxConfigs.remove(ctx, t, org, string(id), condition)
 	})
 }

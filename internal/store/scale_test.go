@@ -41,7 +41,7 @@ func fill(t testing.TB, s *store.Store, tools, calls int) {
 			Version: haft.Version{Kind: haft.KindPython, Digest: fmt.Sprint("d", i),
 				Description: fmt.Sprintf("Does thing %d with words that all tools have.", i), Created: at},
 		}
-		if _, _, _, err := s.PutTool(t.Context(), tool, store.PutOptions{Activate: true}); err != nil {
+		if _, _, _, err := s.Tools.PutTool(t.Context(), tool, store.PutOptions{Activate: true}); err != nil {
 			t.Fatalf("PutTool: %v", err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestPlans(t *testing.T) {
 		}
 		t.Logf("%s: %s", p.Name, strings.Join(p.Lines, "; "))
 	}
-	page, err := s.Records(t.Context(), haft.CallFilter{Org: "acme",
+	page, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme",
 		Status: []haft.Status{haft.StatusError, haft.StatusSuccess}})
 	if err != nil || len(page) != 50 {
 		t.Errorf("Records = %d, %v", len(page), err)
@@ -183,7 +183,7 @@ func BenchmarkRead(b *testing.B) {
 			s := open(b)
 			fill(b, s, size[0], size[1])
 			began := time.Now()
-			if _, _, err := s.FindAudit(b.Context(), "acme", haft.AuditFilter{Kind: "none"},
+			if _, _, err := s.Audit.FindAudit(b.Context(), "acme", haft.AuditFilter{Kind: "none"},
 				haft.AuditPlace{}); err != nil {
 				b.Fatal(err)
 			}
@@ -192,7 +192,7 @@ func BenchmarkRead(b *testing.B) {
 				b.Run("FindAudit/"+name, func(b *testing.B) {
 					b.ReportAllocs()
 					for b.Loop() {
-						if _, _, err := s.FindAudit(b.Context(), "acme", f, haft.AuditPlace{}); err != nil {
+						if _, _, err := s.Audit.FindAudit(b.Context(), "acme", f, haft.AuditPlace{}); err != nil {
 							b.Fatal(err)
 						}
 					}
@@ -202,18 +202,18 @@ func BenchmarkRead(b *testing.B) {
 				name string
 				run  func() error
 			}{
-				{"Tool", func() error { _, err := s.Tool(b.Context(), "acme", "tool_00003"); return err }},
+				{"Tool", func() error { _, err := s.Tools.Tool(b.Context(), "acme", "tool_00003"); return err }},
 				{"ToolStamp",
-					func() error { _, _, _, err := s.ToolStamp(b.Context(), "acme", "tool_00003"); return err }},
+					func() error { _, _, _, err := s.Tools.ToolStamp(b.Context(), "acme", "tool_00003"); return err }},
 				{"Tools", func() error {
-					_, err := s.Tools(b.Context(), "acme", haft.ToolFilter{After: "tool_00001", Limit: 5})
+					_, err := s.Tools.Tools(b.Context(), "acme", haft.ToolFilter{After: "tool_00001", Limit: 5})
 					return err
 				}},
 				{"SearchTools",
-					func() error { _, err := s.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
-				{"Record", func() error { _, err := s.Record(b.Context(), "acme", "c00000050"); return err }},
+					func() error { _, err := s.Tools.SearchTools(b.Context(), "acme", "thing 3", 5); return err }},
+				{"Record", func() error { _, err := s.Calls.Record(b.Context(), "acme", "c00000050"); return err }},
 				{"Records", func() error {
-					_, err := s.Records(b.Context(),
+					_, err := s.Calls.Records(b.Context(),
 						haft.CallFilter{Org: "acme"})
 					return err
 				}},

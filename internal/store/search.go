@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -18,69 +17,22 @@ import (
 // are: of a word that very many tools have, only those with the greatest weight
 // are looked at.
 const (
-	maxQueryWords = 8
-	maxToolWords  = 512
 	maxCandidates = 128 // tools per word
 	firstLook     = 16  // tools per word at first
 	// DefaultFound is how many tools a search gives if nobody says.
 	DefaultFound = 100
 )
 
-// What a word weighs by the place it stands in.
-const (
-	weightName        = 8
-	weightTag         = 5
-	weightCategory    = 4
-	weightDescription = 2
-)
-
-// wordsOf returns the words that a tool is found by, with their weights.
-func wordsOf(t *haft.Tool, description string) map[string]int64 {
-	weights := make(map[string]int64)
-	add := func(text string, weight int64) {
-		for _, w := range words.Split(text, maxToolWords) {
-			if _, ok := weights[w]; !ok && len(weights) >= maxToolWords {
-				return
-			}
-			weights[w] = max(weights[w], weight)
-		}
-	}
-	add(t.Name, weightName)
-	add(t.Category, weightCategory)
-	for _, tag := range t.Tags {
-		add(tag, weightTag)
-	}
-	add(description, weightDescription)
-	return weights
-}
-
-// A candidate is a tool that has some of the words of a query.
-type candidate struct {
-	id  string
-	has [maxQueryWords]int64 // the weight of each word of the query in it
-}
-
-// candidates are those of one search, by id.
-type candidates map[string]*candidate
-
-// note keeps that a tool has word number i of the query.
-func (c candidates) note(i int, id string, weight int64) {
-	if c[id] == nil {
-		c[id] = &candidate{id: id}
-	}
-	c[id].has[i] = max(c[id].has[i], weight)
-}
-
 // SearchTools finds tools by the words of their names, tags, categories and
 // descriptions, the best first; 0 means [DefaultFound] of them. The last word may
 // be the beginning of one. Tools that have all words come before those that have
 // some. Disabled tools are found too.
-func (s *Store) SearchTools(ctx context.Context, org, text string, limit int) ([]haft.Tool, error) {
+func (s Tools) SearchTools(ctx context.Context, org, text string, limit int) ([]haft.Tool, error) {
 	return s.searchFiltered(ctx, org, haft.ToolFilter{Search: text, Limit: limit, Disabled: true})
 }
 
 // searchFiltered searches for f.Search and leaves out what does not fit f.
-func (s *Store) searchFiltered(ctx context.Context, org string, f haft.ToolFilter) ([]haft.Tool, error) {
+func (s Tools) searchFiltered(ctx context.Context, org string, f haft.ToolFilter) ([]haft.Tool, error) {
 	if f.Limit <= 0 {
 		f.Limit = DefaultFound
 	}
@@ -121,12 +73,12 @@ func loadQuery(org string, ids []any) query {
 }
 
 // load returns the tools of candidates, in their order.
-func (s *Store) load(ctx context.Context, org string, part []*candidate) ([]haft.Tool, error) {
+func (s Tools) load(ctx context.Context, org string, part []*words.Candidate) ([]haft.Tool, error) {
 	ids, rank := make([]any, len(part)), make(map[string]int, len(part))
 	for i, c := range part {
-		ids[i], rank[c.id] = c.id, i
+		ids[i], rank[c.ID] = c.ID, i
 	}
-	tools, err := list(ctx, s, "search tools", toolsOf(org), loadQuery(org, ids))
+	tools, err := list(ctx, s.db, "search tools", toolsOf(org), loadQuery(org, ids))
 	slices.SortFunc(tools, func(a, b haft.Tool) int {
 		return cmp.Compare(rank[column(string(a.ID))], rank[column(string(b.ID))])
 	})
@@ -134,13 +86,8 @@ func (s *Store) load(ctx context.Context, org string, part []*candidate) ([]haft
 }
 
 // search returns what has words of text, the best first.
-func (s *Store) search(ctx context.Context, org, text string) ([]*candidate, error) {
-	var asked []string
-	for _, w := range words.Split(text, maxToolWords) {
-		if !slices.Contains(asked, w) && len(asked) < maxQueryWords {
-			asked = append(asked, w)
-		}
-	}
+func (s Tools) search(ctx context.Context, org, text string) ([]*words.Candidate, error) {
+	asked := words.OfQuery(text)
 	if len(asked) == 0 {
 		return nil, nil
 	}
@@ -157,7 +104,7 @@ func (s *Store) search(ctx context.Context, org, text string) ([]*candidate, err
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, err
 	}
-	best := found.rank(rare, column(string(id)))
+	best := found.Rank(rare, column(string(id)))
 	if !full || len(asked) == 1 {
 		return best, nil
 	}
@@ -166,7 +113,7 @@ func (s *Store) search(ctx context.Context, org, text string) ([]*candidate, err
 	if err := s.complete(ctx, found, best[:min(len(best), maxRows)], asked); err != nil {
 		return nil, err
 	}
-	return found.rank(rare, column(string(id))), nil
+	return found.Rank(rare, column(string(id))), nil
 }
 
 // common is what a word says that more tools have than a first look shows, or none.
@@ -174,13 +121,13 @@ const common = 1
 
 // poll asks who has the words of a query, at most so many for each. It returns how
 // much each word says, and whether it may not have seen all.
-func (s *Store) poll(ctx context.Context, org string, asked []string,
-	most int) (found candidates, says []float64, full bool, err error) {
-	found, says = make(candidates), make([]float64, len(asked))
+func (s Tools) poll(ctx context.Context, org string, asked []string,
+	most int) (found words.Candidates, says []float64, full bool, err error) {
+	found, says = make(words.Candidates), make([]float64, len(asked))
 	gather := func(i int, q query, args ...any) (int, error) {
-		all, err := list(ctx, s, "look for a word", scanPair[string, int64], q, args...)
+		all, err := list(ctx, s.db, "look for a word", scanPair[string, int64], q, args...)
 		for _, has := range all {
-			found.note(i, has.a, has.b)
+			found.Note(i, has.a, has.b)
 		}
 		full = full || len(all) == most
 		return len(all), err
@@ -217,37 +164,18 @@ func completeQuery(ids []any, asked []string) query {
 }
 
 // complete notes all words of a query that the best candidates have.
-func (s *Store) complete(ctx context.Context, found candidates, best []*candidate, asked []string) error {
+func (s Tools) complete(ctx context.Context, found words.Candidates, best []*words.Candidate, asked []string) error {
 	ids := make([]any, len(best))
 	for i, c := range best {
-		ids[i] = c.id
+		ids[i] = c.ID
 	}
-	return each(ctx, s, func(r scanner) error {
+	return each(ctx, s.db, func(r scanner) error {
 		var id, word string
 		var weight int64
 		if err := r.Scan(&id, &word, &weight); err != nil {
 			return err
 		}
-		found.note(slices.Index(asked, word), id, weight)
+		found.Note(slices.Index(asked, word), id, weight)
 		return nil
 	}, completeQuery(ids, asked))
-}
-
-// rank orders candidates: the one that was named, those with most of the words,
-// those with the weightiest.
-func (c candidates) rank(rare []float64, named string) []*candidate {
-	scores := make(map[string]float64, len(c))
-	for id, one := range c {
-		for word, weight := range one.has[:len(rare)] {
-			if weight > 0 {
-				scores[id] += 1000 + float64(weight)*rare[word]
-			}
-		}
-		if id == named {
-			scores[id] = math.Inf(1)
-		}
-	}
-	return slices.SortedFunc(maps.Values(c), func(a, b *candidate) int {
-		return cmp.Or(cmp.Compare(scores[b.id], scores[a.id]), strings.Compare(a.id, b.id))
-	})
 }

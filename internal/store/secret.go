@@ -13,7 +13,7 @@ import (
 
 // A Store is the backend of the keeper of secrets. What it keeps is encrypted; the store
 // does not know what is in it.
-var _ keeper.Backend = (*Store)(nil)
+var _ keeper.Backend = Secrets{}
 
 // secretFrom are read in this order by scanSecret.
 const secretFrom = "SELECT org, kind, scope, name, data, plain, key, bound, print, created, updated, rev FROM secrets"
@@ -41,8 +41,8 @@ func scopeArgs(s keeper.Scope, names ...string) []any {
 }
 
 // Secret implements [keeper.Backend].
-func (s *Store) Secret(ctx context.Context, scope keeper.Scope, name string) (keeper.Row, error) {
-	v, err := find(ctx, s, "secret", scanSecret, unlogged(secretFrom+inScope+" AND name = $4"),
+func (s Secrets) Secret(ctx context.Context, scope keeper.Scope, name string) (keeper.Row, error) {
+	v, err := find(ctx, s.db, "secret", scanSecret, unlogged(secretFrom+inScope+" AND name = $4"),
 		scopeArgs(scope, name)...)
 	if err != nil {
 		return keeper.Row{}, err
@@ -51,23 +51,23 @@ func (s *Store) Secret(ctx context.Context, scope keeper.Scope, name string) (ke
 }
 
 // Secrets implements [keeper.Backend].
-func (s *Store) Secrets(ctx context.Context, scope *keeper.Scope, after keeper.Row, limit int) ([]keeper.Row, error) {
+func (s Secrets) Secrets(ctx context.Context, scope *keeper.Scope, after keeper.Row, limit int) ([]keeper.Row, error) {
 	if scope == nil {
-		return list(ctx, s, "list all secrets", scanSecret, unlogged(secretFrom+
+		return list(ctx, s.db, "list all secrets", scanSecret, unlogged(secretFrom+
 			" WHERE (org, kind, scope, name) > ($1, $2, $3, $4) ORDER BY org, kind, scope, name LIMIT $5"),
 			append(scopeArgs(after.Scope, after.Name), page(limit))...)
 	}
-	return list(ctx, s, "list secrets", scanSecret,
+	return list(ctx, s.db, "list secrets", scanSecret,
 		unlogged(secretFrom+inScope+" AND name > $4 ORDER BY name LIMIT $5"),
 		append(scopeArgs(*scope, after.Name), page(limit))...)
 }
 
 // PutSecret implements [keeper.Backend].
-func (s *Store) PutSecret(ctx context.Context, v keeper.Row) error {
+func (s Secrets) PutSecret(ctx context.Context, v keeper.Row) error {
 	if err := checkSecret(v); err != nil {
 		return err
 	}
-	return s.write(ctx, "keep the secret", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "keep the secret", func(ctx context.Context, t *tx) error {
 		if err := t.putSecret(ctx, v); err != nil {
 			return err
 		}
@@ -121,8 +121,8 @@ func (t *tx) markSecrets(ctx context.Context, org string) error {
 }
 
 // RemoveSecret implements [keeper.Backend].
-func (s *Store) RemoveSecret(ctx context.Context, scope keeper.Scope, name string) error {
-	return s.write(ctx, "remove the secret", func(ctx context.Context, t *tx) error {
+func (s Secrets) RemoveSecret(ctx context.Context, scope keeper.Scope, name string) error {
+	return s.db.write(ctx, "remove the secret", func(ctx context.Context, t *tx) error {
 		if err := t.execOr(ctx, notFound("secret"), "DELETE FROM secrets"+inScope+" AND name = $4",
 			scopeArgs(scope, name)...); err != nil {
 			return err
@@ -134,14 +134,14 @@ func (s *Store) RemoveSecret(ctx context.Context, scope keeper.Scope, name strin
 // SecretMark returns a number that is another one after every change of a secret
 // of the organisation, and 0 if there never was one. It is a cheap check for
 // caches.
-func (s *Store) SecretMark(ctx context.Context, org string) (int64, error) {
-	return value[int64](ctx, s, "look for changes of secrets",
+func (s Secrets) SecretMark(ctx context.Context, org string) (int64, error) {
+	return value[int64](ctx, s.db, "look for changes of secrets",
 		unlogged("SELECT rev FROM secret_marks WHERE org = $1"), column(org))
 }
 
 // HasPlainSecrets reports whether a secret is kept as the value itself.
-func (s *Store) HasPlainSecrets(ctx context.Context) (bool, error) {
-	return value[bool](ctx, s, "look for secrets in the clear",
+func (s Secrets) HasPlainSecrets(ctx context.Context) (bool, error) {
+	return value[bool](ctx, s.db, "look for secrets in the clear",
 		unlogged("SELECT EXISTS (SELECT 1 FROM secrets WHERE plain = 1)"))
 }
 
@@ -149,8 +149,8 @@ func (s *Store) HasPlainSecrets(ctx context.Context) (bool, error) {
 const theKeyset = "secrets"
 
 // Keyset implements [keeper.Backend].
-func (s *Store) Keyset(ctx context.Context) ([]byte, int64, error) {
-	kept, err := find(ctx, s, "keyset", scanPair[string, int64],
+func (s Secrets) Keyset(ctx context.Context) ([]byte, int64, error) {
+	kept, err := find(ctx, s.db, "keyset", scanPair[string, int64],
 		unlogged("SELECT data, rev FROM keysets WHERE name = $1"), theKeyset)
 	if err != nil {
 		return nil, 0, err
@@ -163,7 +163,7 @@ func (s *Store) Keyset(ctx context.Context) ([]byte, int64, error) {
 }
 
 // PutKeyset implements [keeper.Backend].
-func (s *Store) PutKeyset(ctx context.Context, data []byte, rev int64) error {
+func (s Secrets) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 	kept := base64.StdEncoding.EncodeToString(data)
 	if len(kept) > MaxText || len(data) == 0 {
 		return invalid("the keys of the secrets have %d bytes", len(data))
@@ -173,7 +173,7 @@ func (s *Store) PutKeyset(ctx context.Context, data []byte, rev int64) error {
 	if rev != 0 {
 		text, args = "UPDATE keysets SET data = $2, rev = rev + 1 WHERE name = $1 AND rev = $3", append(args, rev)
 	}
-	return s.write(ctx, "keep the keys of the secrets", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "keep the keys of the secrets", func(ctx context.Context, t *tx) error {
 		return t.execOr(ctx, conflict("the keys of the secrets were changed meanwhile"), text, args...)
 	})
 }
@@ -186,7 +186,7 @@ type SealedCall struct {
 
 // SealedCalls lists what is kept of calls that are not final, by id, after that
 // id.
-func (s *Store) SealedCalls(ctx context.Context, after haft.CallID, limit int) ([]SealedCall, error) {
+func (s Calls) SealedCalls(ctx context.Context, after haft.CallID, limit int) ([]SealedCall, error) {
 	var open []any
 	for _, status := range haft.Statuses() { // there is an index by status, and few are open
 		if !status.Final() {
@@ -197,7 +197,7 @@ func (s *Store) SealedCalls(ctx context.Context, after haft.CallID, limit int) (
 		column(string(after)))
 	q.in(open)
 	q.add(" ORDER BY id LIMIT ?", page(limit))
-	return list(ctx, s, "list what is kept of open calls", func(r scanner) (c SealedCall, err error) {
+	return list(ctx, s.db, "list what is kept of open calls", func(r scanner) (c SealedCall, err error) {
 		err = r.Scan(&c.ID, (*[]byte)(&c.Sealed))
 		return c, err
 	}, q.logged())
@@ -205,11 +205,11 @@ func (s *Store) SealedCalls(ctx context.Context, after haft.CallID, limit int) (
 
 // Reseal replaces what is kept of a call, if it is still c's and the call has yet
 // to run. It reports whether it was.
-func (s *Store) Reseal(ctx context.Context, c SealedCall, next json.RawMessage) (replaced bool, err error) {
+func (s Calls) Reseal(ctx context.Context, c SealedCall, next json.RawMessage) (replaced bool, err error) {
 	if len(next) > MaxSealed {
 		return false, invalid("what is kept of the call has %d bytes, %d is the most", len(next), MaxSealed)
 	}
-	n, err := s.exec(ctx, "seal an open call again", "UPDATE calls SET sealed = $1 WHERE id = $2 AND final = 0 AND "+
+	n, err := s.db.exec(ctx, "seal an open call again", "UPDATE calls SET sealed = $1 WHERE id = $2 AND final = 0 AND "+
 		"sealed = $3", string(next), column(string(c.ID)), string(c.Sealed))
 	return n > 0, err
 }

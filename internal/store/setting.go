@@ -12,7 +12,7 @@ import (
 )
 
 // Limits returns the states that are kept of keys, in no order.
-func (s *Store) Limits(ctx context.Context, keys []string) (all []limit.State, err error) {
+func (s Limits) Limits(ctx context.Context, keys []string) (all []limit.State, err error) {
 	err = chunks(keys, func(part []string) error {
 		byColumn := make(map[string]string, len(part))
 		for _, key := range part {
@@ -20,7 +20,7 @@ func (s *Store) Limits(ctx context.Context, keys []string) (all []limit.State, e
 		}
 		q := build("SELECT name, tokens, used, at FROM limits WHERE name IN ")
 		q.in(columns(part))
-		found, err := list(ctx, s, "read limits", func(r scanner) (l limit.State, err error) {
+		found, err := list(ctx, s.db, "read limits", func(r scanner) (l limit.State, err error) {
 			var at int64
 			err = r.Scan(&l.Key, &l.Tokens, &l.Used, &at)
 			l.Key, l.At = byColumn[l.Key], fromMicros(at)
@@ -34,14 +34,14 @@ func (s *Store) Limits(ctx context.Context, keys []string) (all []limit.State, e
 
 // PruneLimits forgets states from before a time, and returns how many. The time
 // must be so long ago that a limit without a state is the same.
-func (s *Store) PruneLimits(ctx context.Context, before time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)",
+func (s Limits) PruneLimits(ctx context.Context, before time.Time) (int, error) {
+	return s.db.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)",
 		micros(before))
 }
 
 // Cached returns a value that was kept and has not expired.
-func (s *Store) Cached(ctx context.Context, org, key string, now time.Time) (json.RawMessage, bool, error) {
-	text, err := first(ctx, s, "read a cached value", scalar[string],
+func (s Cache) Cached(ctx context.Context, org, key string, now time.Time) (json.RawMessage, bool, error) {
+	text, err := first(ctx, s.db, "read a cached value", scalar[string],
 		unlogged("SELECT value FROM cached WHERE org = $1 AND name = $2 AND expires > $3"), column(org), column(key),
 		micros(now))
 	if err != nil || text == nil {
@@ -52,7 +52,7 @@ func (s *Store) Cached(ctx context.Context, org, key string, now time.Time) (jso
 
 // PutCached keeps a value until it expires. One that is expired already is not
 // kept.
-func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMessage, now, expires time.Time) error {
+func (s Cache) PutCached(ctx context.Context, org, key string, raw json.RawMessage, now, expires time.Time) error {
 	switch {
 	case len(raw) > MaxCached:
 		return invalid("the value has %d bytes, %d is the most that is cached", len(raw), MaxCached)
@@ -63,28 +63,28 @@ func (s *Store) PutCached(ctx context.Context, org, key string, raw json.RawMess
 	case !expires.After(now):
 		return nil
 	}
-	_, err := s.exec(ctx, "cache a value", "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) "+
+	_, err := s.db.exec(ctx, "cache a value", "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) "+
 		"ON CONFLICT (org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
 		column(org), column(key), string(raw), micros(expires))
 	return err
 }
 
 // PruneCached forgets values that have expired, and returns how many.
-func (s *Store) PruneCached(ctx context.Context, now time.Time) (int, error) {
-	return s.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 "+
+func (s Cache) PruneCached(ctx context.Context, now time.Time) (int, error) {
+	return s.db.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 "+
 		"ORDER BY expires LIMIT $2)", micros(now))
 }
 
 const chainByID unlogged = "SELECT doc FROM chains WHERE id = $1 AND org = $2"
 
 // Chain returns a chain, or [haft.CodeNotFound].
-func (s *Store) Chain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
-	return find(ctx, s, "chain", doc[haft.Chain], chainByID, column(string(id)), column(org))
+func (s Chains) Chain(ctx context.Context, org string, id haft.ChainID) (*haft.Chain, error) {
+	return find(ctx, s.db, "chain", doc[haft.Chain], chainByID, column(string(id)), column(org))
 }
 
 // OpenChains lists chains that are not final, oldest first.
-func (s *Store) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error) {
-	return list(ctx, s, "list open chains", doc[haft.Chain],
+func (s Chains) OpenChains(ctx context.Context, limit int) ([]haft.Chain, error) {
+	return list(ctx, s.db, "list open chains", doc[haft.Chain],
 		unlogged("SELECT doc FROM chains WHERE final = 0 ORDER BY created, id LIMIT $1"), page(limit))
 }
 
@@ -100,16 +100,17 @@ func document(what, text string) error {
 }
 
 // Setting returns a setting, or "" if there is none.
-func (s *Store) Setting(ctx context.Context, key string) (string, error) {
-	return value[string](ctx, s, "read a setting", unlogged("SELECT value FROM settings WHERE name = $1"), column(key))
+func (s Settings) Setting(ctx context.Context, key string) (string, error) {
+	return value[string](ctx, s.db, "read a setting", unlogged("SELECT value FROM settings WHERE name = $1"),
+		column(key))
 }
 
 // PutSetting keeps a setting.
-func (s *Store) PutSetting(ctx context.Context, key, value string) error {
+func (s Settings) PutSetting(ctx context.Context, key, value string) error {
 	if err := document("the setting", value); err != nil {
 		return err
 	}
-	_, err := s.exec(ctx, "keep a setting", "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) "+
+	_, err := s.db.exec(ctx, "keep a setting", "INSERT INTO settings (name, value) VALUES ($1, $2) ON CONFLICT (name) "+
 		"DO UPDATE SET value = excluded.value", column(key), value)
 	return err
 }

@@ -73,6 +73,25 @@ type Config struct {
 //
 // Lifecycle: an opener or [New], then any method, then Close.
 type Store struct {
+	Tools      Tools
+	Agents     Agents
+	Policies   Policies
+	Sandboxes  Sandboxes
+	MCPServers MCPServers
+	Calls      Calls
+	Chains     Chains
+	Approvals  Approvals
+	Processes  Processes
+	Events     Events
+	Audit      Audit
+	Erasure    Erasure
+	Keys       Keys
+	Secrets    Secrets
+	Webhooks   Webhooks
+	Settings   Settings
+	Limits     Limits
+	Cache      Cache
+
 	db      *sql.DB // writes
 	read    *sql.DB
 	dialect Dialect
@@ -111,6 +130,7 @@ func New(ctx context.Context, db, read *sql.DB, d Dialect, cfg Config) (*Store, 
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	s := &Store{db: db, read: read, dialect: d, cfg: cfg}
+	s.group()
 	if d.Dir != "" {
 		if err := s.readable(ctx); err != nil {
 			return nil, err

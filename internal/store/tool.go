@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"haft/internal/store/words"
+
 	"haft"
 )
 
@@ -76,8 +78,8 @@ const toolByRef = toolFrom + "t.org = $1 AND (t.id = $2 OR t.name = $2)"
 
 // Tool returns the tool of that id or name with its current version, or
 // [haft.CodeNotFound]. Number is 0 if no version is current.
-func (s *Store) Tool(ctx context.Context, org, ref string) (*haft.Tool, error) {
-	all, err := list(ctx, s, "find the tool", toolsOf(org), toolByRef, column(org), column(ref))
+func (s Tools) Tool(ctx context.Context, org, ref string) (*haft.Tool, error) {
+	all, err := list(ctx, s.db, "find the tool", toolsOf(org), toolByRef, column(org), column(ref))
 	if err != nil {
 		return nil, err
 	}
@@ -88,14 +90,14 @@ const stampByRef unlogged = "SELECT id, number, updated FROM tools WHERE org = $
 
 // ToolStamp tells cheaply whether a tool has changed: whatever changes, updated
 // does too.
-func (s *Store) ToolStamp(ctx context.Context, org,
+func (s Tools) ToolStamp(ctx context.Context, org,
 	ref string) (id haft.ToolID, number int, updated time.Time, err error) {
 	type stamp struct {
 		id      haft.ToolID
 		number  int
 		updated int64
 	}
-	all, err := list(ctx, s, "find the tool", func(r scanner) (t stamp, err error) {
+	all, err := list(ctx, s.db, "find the tool", func(r scanner) (t stamp, err error) {
 		err = r.Scan(&t.id, &t.number, &t.updated)
 		return t, err
 	}, stampByRef, column(org), column(ref))
@@ -111,12 +113,12 @@ func (s *Store) ToolStamp(ctx context.Context, org,
 
 // Tools lists the tools of an organisation by name, or those first that were
 // changed last, at most [MaxPage] of them.
-// With a text to search for it lists what [Store.SearchTools] finds and fits f.
-func (s *Store) Tools(ctx context.Context, org string, f haft.ToolFilter) ([]haft.Tool, error) {
+// With a text to search for it lists what [Tools.SearchTools] finds and fits f.
+func (s Tools) Tools(ctx context.Context, org string, f haft.ToolFilter) ([]haft.Tool, error) {
 	if f.Search != "" {
 		return s.searchFiltered(ctx, org, f)
 	}
-	return list(ctx, s, "list tools", toolsOf(org), toolQuery(org, f))
+	return list(ctx, s.db, "list tools", toolsOf(org), toolQuery(org, f))
 }
 
 // toolQuery returns the query for one page. Each narrows what an index gives in
@@ -159,26 +161,26 @@ func toolQuery(org string, f haft.ToolFilter) query {
 
 // RemoveTool removes a tool with its versions, or returns [haft.CodeNotFound], or
 // [haft.CodeConflict] if its revision is not the one of the condition.
-func (s *Store) RemoveTool(ctx context.Context, org string, id haft.ToolID, condition string) error {
-	return s.write(ctx, "remove the tool", func(ctx context.Context, t *tx) error {
-		if _, err := t.lockTool(ctx, org, id, condition); err != nil {
+func (s Tools) RemoveTool(ctx context.Context, org string, id haft.ToolID, condition string) error {
+	return s.db.write(ctx, "remove the tool", func(ctx context.Context, t *tx) error {
+		if _, err := lockTool(ctx, t, org, id, condition); err != nil {
 			return err
 		}
-		return t.removeTool(ctx, org, id)
+		return removeTool(ctx, t, org, id)
 	})
 }
 
 // removeTool removes a tool with its versions, or returns [haft.CodeNotFound].
-func (t *tx) removeTool(ctx context.Context, org string, id haft.ToolID) error {
+func removeTool(ctx context.Context, t *tx, org string, id haft.ToolID) error {
 	if err := t.execOr(ctx, notFound("tool"), "DELETE FROM tools WHERE id = $1 AND org = $2", column(string(id)),
 		column(org)); err != nil {
 		return err
 	}
-	return t.deleteOf(ctx, id, "versions", "tool_tags", "tool_words")
+	return deleteOf(ctx, t, id, "versions", "tool_tags", "tool_words")
 }
 
 // deleteOf removes what tables have of a tool.
-func (t *tx) deleteOf(ctx context.Context, id haft.ToolID, tables ...string) error {
+func deleteOf(ctx context.Context, t *tx, id haft.ToolID, tables ...string) error {
 	for _, table := range tables {
 		if _, err := t.exec(ctx, "DELETE FROM "+table+" WHERE tool = $1", column(string(id))); err != nil {
 			return err
@@ -188,15 +190,16 @@ func (t *tx) deleteOf(ctx context.Context, id haft.ToolID, tables ...string) err
 }
 
 // Version returns one version of a tool, or [haft.CodeNotFound].
-func (s *Store) Version(ctx context.Context, org string, id haft.ToolID, number int) (*haft.Version, error) {
-	return find(ctx, s, "version of the tool", scanVersion, versionFrom+"v.number = $3", column(org),
+func (s Tools) Version(ctx context.Context, org string, id haft.ToolID, number int) (*haft.Version, error) {
+	return find(ctx, s.db, "version of the tool", scanVersion, versionFrom+"v.number = $3", column(org),
 		column(string(id)), number)
 }
 
 // VersionByDigest returns the newest version with that digest, or
 // [haft.CodeNotFound].
-func (s *Store) VersionByDigest(ctx context.Context, org string, id haft.ToolID, digest string) (*haft.Version, error) {
-	return find(ctx, s, "version of the tool", scanVersion, versionFrom+"v.digest = $3 ORDER BY v.number DESC LIMIT 1",
+func (s Tools) VersionByDigest(ctx context.Context, org string, id haft.ToolID, digest string) (*haft.Version, error) {
+	return find(ctx, s.db, "version of the tool", scanVersion,
+		versionFrom+"v.digest = $3 ORDER BY v.number DESC LIMIT 1",
 		column(org), column(string(id)), column(digest))
 }
 
@@ -214,16 +217,16 @@ func scanVersion(r scanner) (v haft.Version, err error) {
 
 // Versions lists the versions of a tool, newest first, before that number; 0
 // means from the newest on.
-func (s *Store) Versions(ctx context.Context, org string, id haft.ToolID, before, limit int) ([]haft.Version, error) {
+func (s Tools) Versions(ctx context.Context, org string, id haft.ToolID, before, limit int) ([]haft.Version, error) {
 	if before <= 0 {
 		before = 1 << 62
 	}
-	return list(ctx, s, "list versions", scanVersion, versionFrom+"v.number < $3 ORDER BY v.number DESC LIMIT $4",
+	return list(ctx, s.db, "list versions", scanVersion, versionFrom+"v.number < $3 ORDER BY v.number DESC LIMIT $4",
 		column(org), column(string(id)), before, page(limit))
 }
 
 // findTool returns a tool inside a transaction, locked, or nil.
-func (t *tx) findTool(ctx context.Context, org string, where unlogged, arg string) (*row, error) {
+func findTool(ctx context.Context, t *tx, org string, where unlogged, arg string) (*row, error) {
 	if t.s.dialect.ForUpdate != "" {
 		where += unlogged(t.s.dialect.ForUpdate) + " OF t"
 	}
@@ -235,8 +238,8 @@ func (t *tx) findTool(ctx context.Context, org string, where unlogged, arg strin
 }
 
 // lockTool returns the tool of that id, locked, if its revision is the one of the condition.
-func (t *tx) lockTool(ctx context.Context, org string, id haft.ToolID, condition string) (*row, error) {
-	found, err := t.findTool(ctx, org, "t.id = $2", string(id))
+func lockTool(ctx context.Context, t *tx, org string, id haft.ToolID, condition string) (*row, error) {
+	found, err := findTool(ctx, t, org, "t.id = $2", string(id))
 	if err == nil && found == nil {
 		err = notFound("tool")
 	}
@@ -247,7 +250,7 @@ func (t *tx) lockTool(ctx context.Context, org string, id haft.ToolID, condition
 }
 
 // keep writes the row of a tool, and what it can be found by.
-func (t *tx) keep(ctx context.Context, tool *row, shown haft.Version) error {
+func keepTool(ctx context.Context, t *tx, tool *row, shown haft.Version) error {
 	label, err := encodeText("category and tags", labels{tool.Category, tool.Tags})
 	if err != nil {
 		return err
@@ -263,12 +266,12 @@ func (t *tx) keep(ctx context.Context, tool *row, shown haft.Version) error {
 	if err != nil {
 		return err
 	}
-	return t.index(ctx, org, id, &tool.Tool, shown)
+	return indexTool(ctx, t, org, id, &tool.Tool, shown)
 }
 
 // index makes a tool findable by tags and words.
-func (t *tx) index(ctx context.Context, org, id string, tool *haft.Tool, shown haft.Version) error {
-	if err := t.deleteOf(ctx, tool.ID, "tool_tags", "tool_words"); err != nil {
+func indexTool(ctx context.Context, t *tx, org, id string, tool *haft.Tool, shown haft.Version) error {
+	if err := deleteOf(ctx, t, tool.ID, "tool_tags", "tool_words"); err != nil {
 		return err
 	}
 	var tags, found []any
@@ -278,7 +281,7 @@ func (t *tx) index(ctx context.Context, org, id string, tool *haft.Tool, shown h
 	if _, err := t.add(ctx, insertTags, tags); err != nil {
 		return err
 	}
-	weights := wordsOf(tool, shown.Description)
+	weights := words.OfTool(tool, shown.Description)
 	for _, word := range slices.Sorted(maps.Keys(weights)) {
 		found = append(found, org, word, weights[word], id)
 	}
@@ -292,7 +295,7 @@ var (
 )
 
 // addVersion keeps a version. It never changes, but for its review.
-func (t *tx) addVersion(ctx context.Context, id haft.ToolID, v haft.Version) error {
+func addVersion(ctx context.Context, t *tx, id haft.ToolID, v haft.Version) error {
 	review, err := encode(v.Review)
 	if err != nil {
 		return err
@@ -312,7 +315,7 @@ func (t *tx) addVersion(ctx context.Context, id haft.ToolID, v haft.Version) err
 }
 
 // versionOf returns a version inside a transaction, or [haft.CodeNotFound].
-func (t *tx) versionOf(ctx context.Context, id haft.ToolID, number int) (haft.Version, error) {
+func versionOf(ctx context.Context, t *tx, id haft.ToolID, number int) (haft.Version, error) {
 	v, err := find(ctx, t, "version of the tool", scanVersion,
 		unlogged("SELECT number, doc, review FROM versions WHERE tool = $1 AND number = $2"), column(string(id)),
 		number)
@@ -323,7 +326,7 @@ func (t *tx) versionOf(ctx context.Context, id haft.ToolID, number int) (haft.Ve
 }
 
 // setReview replaces the review of a version.
-func (t *tx) setReview(ctx context.Context, id haft.ToolID, number int, r haft.Review) error {
+func setReview(ctx context.Context, t *tx, id haft.ToolID, number int, r haft.Review) error {
 	review, err := encodeText("the review", r)
 	if err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 )
 
 // Trail yields the whole audit of an organisation, from its first entry on.
-func (s *Store) Trail(ctx context.Context, org string) iter.Seq2[audit.Entry, error] {
+func (s Audit) Trail(ctx context.Context, org string) iter.Seq2[audit.Entry, error] {
 	return s.TrailAfter(ctx, org, 0)
 }
 
 // TrailAfter yields the audit of an organisation after an entry.
-func (s *Store) TrailAfter(ctx context.Context, org string, after int64) iter.Seq2[audit.Entry, error] {
+func (s Audit) TrailAfter(ctx context.Context, org string, after int64) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for after := after; ; {
 			page, err := s.AuditEntries(ctx, org, after, MaxPage)
@@ -35,7 +35,7 @@ func (s *Store) TrailAfter(ctx context.Context, org string, after int64) iter.Se
 
 // AllCheckpoints returns every checkpoint of an organisation: first those of before there
 // were chains of them.
-func (s *Store) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpoint, error) {
+func (s Audit) AllCheckpoints(ctx context.Context, org string) ([]audit.Checkpoint, error) {
 	all, err := allPages(func(last audit.Checkpoint) ([]audit.Checkpoint, error) {
 		return s.Checkpoints(ctx, org, last.Seq, MaxPage)
 	})

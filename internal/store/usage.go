@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"haft/internal/store/rowset"
+
 	"haft"
 )
 
@@ -27,7 +29,7 @@ const hourMicros = int64(time.Hour / time.Microsecond)
 // one the last counts. Those that never had a tool
 // are counted under none, so that nobody fills the table with names.
 func usageRows(records []haft.Record) []any {
-	sums := newest{cols: insertUsage.cols}
+	var rows []any
 	for _, r := range distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
 		if !r.Status.Final() {
 			continue
@@ -46,14 +48,10 @@ func usageRows(records []haft.Record) []any {
 			output = res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
 			cached = number(res.Cached)
 		}
-		sums.add([]any{column(p.Org), at - at%hourMicros, tool, column(p.Owner()), column(p.Agent), string(r.Status),
-			int64(1), cached, wall, cpu, output}, usageKeys, addCounts)
+		rows = append(rows, column(p.Org), at-at%hourMicros, tool, column(p.Owner()), column(p.Agent),
+			string(r.Status), int64(1), cached, wall, cpu, output)
 	}
-	// In one order, so that processes cannot wait for each other in a circle.
-	slices.SortFunc(sums.order, func(a, b []any) int {
-		return cmp.Compare(rowKey(a[:usageKeys]), rowKey(b[:usageKeys]))
-	})
-	return sums.rows()
+	return rowset.SumUsage(rows, loggedColumns())
 }
 
 // toolOf is the name of the tool that ran, which a call may name by its id.
@@ -68,7 +66,7 @@ func toolOf(r *haft.Record) string {
 const maxUsage = 10_000
 
 // Usage sums up what calls of an organisation used.
-func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft.UsageSum, error) {
+func (s Calls) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft.UsageSum, error) {
 	now := time.Now()
 	if q.Until.IsZero() {
 		q.Until = now.Add(time.Hour)
@@ -81,7 +79,7 @@ func (s *Store) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haf
 	}
 	sums := map[sumKey]*haft.UsageSum{}
 	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
-	err := each(ctx, s, func(r scanner) error {
+	err := each(ctx, s.db, func(r scanner) error {
 		var k sumKey
 		var hour, calls, cached, wall, cpu, output int64
 		var status haft.Status

@@ -58,7 +58,7 @@ func scanWebhook(r scanner) (s Subscription, err error) {
 }
 
 // AddWebhook keeps a new webhook with its secret. Its Position is where it begins.
-func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (*haft.Webhook, error) {
+func (s Webhooks) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (*haft.Webhook, error) {
 	if w.Org == "" {
 		return nil, invalid("a webhook belongs to an organisation")
 	}
@@ -71,7 +71,7 @@ func (s *Store) AddWebhook(ctx context.Context, w haft.Webhook, secret string) (
 	if err != nil {
 		return nil, err
 	}
-	err = s.write(ctx, "keep the webhook", func(ctx context.Context, t *tx) error {
+	err = s.db.write(ctx, "keep the webhook", func(ctx context.Context, t *tx) error {
 		have, err := value[int](ctx, t, "count webhooks", unlogged("SELECT COUNT(*) FROM webhooks WHERE org = $1"),
 			column(w.Org))
 		if err != nil {
@@ -110,9 +110,9 @@ func (t *tx) webhook(ctx context.Context, org string, id haft.WebhookID, conditi
 
 // SetWebhook replaces what people say of a webhook, if it is what If says. Enabling
 // one forgets how it failed; its place stays.
-func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, error) {
+func (s Webhooks) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, error) {
 	var kept haft.Webhook
-	err := s.write(ctx, "change the webhook", func(ctx context.Context, t *tx) error {
+	err := s.db.write(ctx, "change the webhook", func(ctx context.Context, t *tx) error {
 		old, err := t.webhook(ctx, w.Org, w.ID, w.If)
 		if err != nil {
 			return err
@@ -143,14 +143,14 @@ func (s *Store) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook, 
 }
 
 // Webhook returns one with its secret, or [haft.CodeNotFound].
-func (s *Store) Webhook(ctx context.Context, org string, id haft.WebhookID) (*Subscription, error) {
-	return find(ctx, s, "webhook", scanWebhook, webhookColumns+"WHERE org = $1 AND id = $2", column(org),
+func (s Webhooks) Webhook(ctx context.Context, org string, id haft.WebhookID) (*Subscription, error) {
+	return find(ctx, s.db, "webhook", scanWebhook, webhookColumns+"WHERE org = $1 AND id = $2", column(org),
 		column(string(id)))
 }
 
 // Webhooks lists those of an organisation by id. There are at most [MaxWebhooks].
-func (s *Store) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error) {
-	return list(ctx, s, "list webhooks", func(r scanner) (haft.Webhook, error) {
+func (s Webhooks) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error) {
+	return list(ctx, s.db, "list webhooks", func(r scanner) (haft.Webhook, error) {
 		w, err := scanWebhook(r)
 		return w.Webhook, err
 	}, webhookColumns+"WHERE org = $1 ORDER BY id LIMIT $2", column(org), MaxPage)
@@ -158,32 +158,33 @@ func (s *Store) Webhooks(ctx context.Context, org string) ([]haft.Webhook, error
 
 // ActiveWebhooks lists those of all organisations that are enabled, by id, after
 // that id.
-func (s *Store) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
-	return list(ctx, s, "list active webhooks", scanWebhook,
+func (s Webhooks) ActiveWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
+	return list(ctx, s.db, "list active webhooks", scanWebhook,
 		webhookColumns+"WHERE disabled = 0 AND id > $1 ORDER BY id LIMIT $2", column(string(after)), page(limit))
 }
 
 // AllWebhooks lists those of all organisations, by id, after that id.
-func (s *Store) AllWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
-	return list(ctx, s, "list all webhooks", scanWebhook, webhookColumns+"WHERE id > $1 ORDER BY id LIMIT $2",
+func (s Webhooks) AllWebhooks(ctx context.Context, after haft.WebhookID, limit int) ([]Subscription, error) {
+	return list(ctx, s.db, "list all webhooks", scanWebhook, webhookColumns+"WHERE id > $1 ORDER BY id LIMIT $2",
 		column(string(after)), page(limit))
 }
 
 // ResealWebhook replaces the secret of a webhook, if it is still w's. It reports
 // whether it was.
-func (s *Store) ResealWebhook(ctx context.Context, w Subscription, next string) (replaced bool, err error) {
+func (s Webhooks) ResealWebhook(ctx context.Context, w Subscription, next string) (replaced bool, err error) {
 	if err := document("the secret of the webhook", next); err != nil {
 		return false, err
 	}
-	n, err := s.exec(ctx, "seal a webhook again", "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3", next,
+	n, err := s.db.exec(ctx, "seal a webhook again", "UPDATE webhooks SET secret = $1 WHERE id = $2 AND secret = $3",
+		next,
 		column(string(w.ID)), w.Secret)
 	return n > 0, err
 }
 
 // RemoveWebhook removes one with its dead letters, or returns [haft.CodeNotFound],
 // or [haft.CodeConflict] if its revision is not the one of the condition.
-func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID, condition string) error {
-	return s.write(ctx, "remove the webhook", func(ctx context.Context, t *tx) error {
+func (s Webhooks) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID, condition string) error {
+	return s.db.write(ctx, "remove the webhook", func(ctx context.Context, t *tx) error {
 		if _, err := t.webhook(ctx, org, id, condition); err != nil {
 			return err
 		}
@@ -198,9 +199,9 @@ func (s *Store) RemoveWebhook(ctx context.Context, org string, id haft.WebhookID
 
 // LeaseWebhook makes owner the one who delivers for a webhook for a while, if nobody else
 // is, and reports whether it is. The clock is that of the database.
-func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (mine bool,
+func (s Webhooks) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner string, d time.Duration) (mine bool,
 	err error) {
-	err = s.write(ctx, "lease a webhook", func(ctx context.Context, t *tx) error {
+	err = s.db.write(ctx, "lease a webhook", func(ctx context.Context, t *tx) error {
 		now, err := t.now(ctx)
 		if err != nil {
 			return err
@@ -217,13 +218,13 @@ func (s *Store) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner strin
 // MoveWebhook keeps how far a webhook is and how its deliveries go, with what could
 // not be delivered, if owner is still the one who delivers; else it returns
 // [haft.CodeConflict]. It never moves it back.
-func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, dead []haft.DeadLetter) error {
+func (s Webhooks) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, dead []haft.DeadLetter) error {
 	state, err := encode(stateOf(&w))
 	if err != nil {
 		return err
 	}
 	id := column(string(w.ID))
-	return s.write(ctx, "keep how a webhook goes", func(ctx context.Context, t *tx) error {
+	return s.db.write(ctx, "keep how a webhook goes", func(ctx context.Context, t *tx) error {
 		if err := t.execOr(ctx, conflict("somebody else delivers for the webhook"), "UPDATE webhooks SET position = "+
 			"$1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 ELSE disabled END WHERE id = $4 AND owner = $5 AND "+
 			"position <= $1", w.Position, state, number(w.Disabled), id, column(owner)); err != nil {
@@ -249,22 +250,22 @@ func (s *Store) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, d
 }
 
 // DeadLetters lists what a webhook could not be sent, oldest first, after that id.
-func (s *Store) DeadLetters(ctx context.Context, hook haft.WebhookID, after string,
+func (s Webhooks) DeadLetters(ctx context.Context, hook haft.WebhookID, after string,
 	limit int) ([]haft.DeadLetter, error) {
-	return list(ctx, s, "list dead letters", doc[haft.DeadLetter],
+	return list(ctx, s.db, "list dead letters", doc[haft.DeadLetter],
 		unlogged("SELECT doc FROM dead_letters WHERE hook = $1 AND id > $2 ORDER BY id LIMIT $3"),
 		column(string(hook)), column(after), page(limit))
 }
 
 // DeadLetter returns one, or [haft.CodeNotFound].
-func (s *Store) DeadLetter(ctx context.Context, hook haft.WebhookID, id string) (*haft.DeadLetter, error) {
-	return find(ctx, s, "dead letter", doc[haft.DeadLetter],
+func (s Webhooks) DeadLetter(ctx context.Context, hook haft.WebhookID, id string) (*haft.DeadLetter, error) {
+	return find(ctx, s.db, "dead letter", doc[haft.DeadLetter],
 		unlogged("SELECT doc FROM dead_letters WHERE hook = $1 AND id = $2"), column(string(hook)), column(id))
 }
 
 // RemoveDeadLetter forgets one. One that is not there is no error.
-func (s *Store) RemoveDeadLetter(ctx context.Context, hook haft.WebhookID, id string) error {
-	_, err := s.exec(ctx, "forget a dead letter", "DELETE FROM dead_letters WHERE hook = $1 AND id = $2",
+func (s Webhooks) RemoveDeadLetter(ctx context.Context, hook haft.WebhookID, id string) error {
+	_, err := s.db.exec(ctx, "forget a dead letter", "DELETE FROM dead_letters WHERE hook = $1 AND id = $2",
 		column(string(hook)), column(id))
 	return err
 }

@@ -43,7 +43,7 @@ func (n *Sender) carry(ctx context.Context, w store.Subscription) {
 	wake, unwatch := n.watch(ctx, w.Org)
 	defer unwatch()
 	defer func() { // so that another process need not wait for the end of the lease
-		if _, err := n.store.LeaseWebhook(context.WithoutCancel(ctx), w.ID, n.cfg.Owner, 0); err != nil {
+		if _, err := n.store.Webhooks.LeaseWebhook(context.WithoutCancel(ctx), w.ID, n.cfg.Owner, 0); err != nil {
 			n.cfg.Logger.Info("the lease of a webhook is not given back", "webhook", w.ID, "error", err)
 		}
 	}()
@@ -99,11 +99,11 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 	if err := r.lease(ctx); err != nil || r.stale {
 		return false, err
 	}
-	events, err := n.store.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, r.hook.Position, pageSize)
+	events, err := n.store.Events.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, r.hook.Position, pageSize)
 	if errors.Is(err, event.ErrLost) {
 		n.cfg.Logger.Error("a webhook was away for longer than events are kept: some are not sent", "webhook",
 			r.hook.ID, "org", r.hook.Org)
-		events, err = n.store.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, 0, pageSize)
+		events, err = n.store.Events.EventsAfter(ctx, event.Filter{Org: r.hook.Org}, 0, pageSize)
 	}
 	if err != nil || len(events) == 0 {
 		return false, err
@@ -132,7 +132,7 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 	*kept = time.Now()
 	dead := r.dead
 	r.dead = nil
-	if err := n.store.MoveWebhook(context.WithoutCancel(ctx), n.cfg.Owner, r.hook, dead); err != nil {
+	if err := n.store.Webhooks.MoveWebhook(context.WithoutCancel(ctx), n.cfg.Owner, r.hook, dead); err != nil {
 		r.stale = true
 		return false, err
 	}
@@ -143,7 +143,7 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 // been at it. It stays stale if it is somebody else's.
 func (r *round) lease(ctx context.Context) error {
 	n := r.n
-	mine, err := n.store.LeaseWebhook(ctx, r.hook.ID, n.cfg.Owner, n.cfg.Lease)
+	mine, err := n.store.Webhooks.LeaseWebhook(ctx, r.hook.ID, n.cfg.Owner, n.cfg.Lease)
 	if err != nil || !mine {
 		r.stale = true
 		return err
@@ -151,7 +151,7 @@ func (r *round) lease(ctx context.Context) error {
 	if !r.stale {
 		return nil
 	}
-	w, err := n.store.Webhook(ctx, r.hook.Org, r.hook.ID)
+	w, err := n.store.Webhooks.Webhook(ctx, r.hook.Org, r.hook.ID)
 	if err != nil {
 		return err
 	}
@@ -166,7 +166,7 @@ func (r *round) renew(ctx context.Context, stop context.CancelFunc) {
 	for {
 		select {
 		case <-tick.C:
-			mine, err := r.n.store.LeaseWebhook(ctx, r.hook.ID, r.n.cfg.Owner, r.n.cfg.Lease)
+			mine, err := r.n.store.Webhooks.LeaseWebhook(ctx, r.hook.ID, r.n.cfg.Owner, r.n.cfg.Lease)
 			if err == nil && !mine {
 				stop()
 				return

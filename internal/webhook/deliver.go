@@ -152,7 +152,7 @@ func (r *round) failed(ctx context.Context, failure string, gone bool) bool {
 // note keeps how deliveries go. Its failure is told, and changes nothing.
 // Precondition: r.mu is held.
 func (r *round) note(ctx context.Context) {
-	if err := r.n.store.MoveWebhook(context.WithoutCancel(ctx), r.n.cfg.Owner, r.hook, nil); err != nil {
+	if err := r.n.store.Webhooks.MoveWebhook(context.WithoutCancel(ctx), r.n.cfg.Owner, r.hook, nil); err != nil {
 		r.n.cfg.Logger.Warn("how a webhook goes cannot be kept", "webhook", r.hook.ID, "org", r.hook.Org, "error", err)
 	}
 }

@@ -115,7 +115,7 @@ func (n *Sender) own(ctx context.Context, p haft.Principal, id haft.WebhookID) (
 	if err := n.cfg.May(p, haft.WebhooksRead); err != nil && n.cfg.May(p, haft.WebhooksWrite) != nil {
 		return nil, err // who writes one looks at it first
 	}
-	return n.store.Webhook(ctx, p.Org, id)
+	return n.store.Webhooks.Webhook(ctx, p.Org, id)
 }
 
 // WebhookList implements [haft.Webhooks].
@@ -124,7 +124,7 @@ func (n *Sender) WebhookList(ctx context.Context, p haft.Principal) iter.Seq2[ha
 		err := n.cfg.May(p, haft.WebhooksRead)
 		var list []haft.Webhook
 		if err == nil {
-			list, err = n.store.Webhooks(ctx, p.Org)
+			list, err = n.store.Webhooks.Webhooks(ctx, p.Org)
 		}
 		if err != nil {
 			yield(haft.Webhook{}, err)
@@ -151,7 +151,7 @@ func (n *Sender) PutWebhook(ctx context.Context, p haft.Principal,
 			return nil, err
 		}
 		if w.ID != "" {
-			kept, err = n.store.SetWebhook(ctx, w)
+			kept, err = n.store.Webhooks.SetWebhook(ctx, w)
 		} else {
 			kept, secret, err = n.add(ctx, w)
 		}
@@ -181,14 +181,14 @@ func (n *Sender) add(ctx context.Context, w haft.Webhook) (*haft.Webhook, string
 	if w.Position, err = n.cfg.Cursor(ctx); err != nil {
 		return nil, "", err
 	}
-	kept, err := n.store.AddWebhook(ctx, w, sealed)
+	kept, err := n.store.Webhooks.AddWebhook(ctx, w, sealed)
 	return kept, secret, err
 }
 
 // RemoveWebhook implements [haft.Webhooks].
 func (n *Sender) RemoveWebhook(ctx context.Context, p haft.Principal, id haft.WebhookID, revision string) error {
 	err := n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.remove", func(ctx context.Context) (any, error) {
-		return map[string]any{"id": id}, n.store.RemoveWebhook(ctx, p.Org, id, revision)
+		return map[string]any{"id": id}, n.store.Webhooks.RemoveWebhook(ctx, p.Org, id, revision)
 	})
 	n.nudge()
 	return err
@@ -203,7 +203,7 @@ func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.Webh
 			return
 		}
 		for after := ""; ; {
-			list, err := n.store.DeadLetters(ctx, id, after, pageSize)
+			list, err := n.store.Webhooks.DeadLetters(ctx, id, after, pageSize)
 			if err != nil {
 				yield(haft.DeadLetter{}, err)
 				return
@@ -224,7 +224,7 @@ func (n *Sender) DeadLetters(ctx context.Context, p haft.Principal, id haft.Webh
 func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.WebhookID,
 	letter string) (sent int, err error) {
 	err = n.cfg.Manage(ctx, p, haft.WebhooksWrite, "webhook.redeliver", func(ctx context.Context) (any, error) {
-		w, err := n.store.Webhook(ctx, p.Org, id)
+		w, err := n.store.Webhooks.Webhook(ctx, p.Org, id)
 		if err != nil {
 			return nil, err
 		}
@@ -234,8 +234,8 @@ func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.Webhoo
 		}
 		list := []haft.DeadLetter{}
 		if letter == "" {
-			list, err = n.store.DeadLetters(ctx, id, "", pageSize)
-		} else if one, e := n.store.DeadLetter(ctx, id, letter); e != nil {
+			list, err = n.store.Webhooks.DeadLetters(ctx, id, "", pageSize)
+		} else if one, e := n.store.Webhooks.DeadLetter(ctx, id, letter); e != nil {
 			err = e
 		} else {
 			list = append(list, *one)
@@ -254,7 +254,7 @@ func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.Webhoo
 				}
 				return nil, &haft.Error{Code: haft.CodeConflict, Message: "it could not be delivered: " + failure}
 			}
-			if err := n.store.RemoveDeadLetter(context.WithoutCancel(ctx), id, l.ID); err != nil {
+			if err := n.store.Webhooks.RemoveDeadLetter(context.WithoutCancel(ctx), id, l.ID); err != nil {
 				return nil, err
 			}
 			sent++

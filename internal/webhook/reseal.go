@@ -16,7 +16,7 @@ import (
 // any moment and called again.
 func Reseal(ctx context.Context, s *store.Store, again func(sealed, label []byte) ([]byte, error)) (n int, err error) {
 	for after := haft.WebhookID(""); ; {
-		list, err := s.AllWebhooks(ctx, after, 0)
+		list, err := s.Webhooks.AllWebhooks(ctx, after, 0)
 		if err != nil || len(list) == 0 {
 			return n, err
 		}
@@ -37,7 +37,7 @@ func Reseal(ctx context.Context, s *store.Store, again func(sealed, label []byte
 			if next == nil {
 				continue
 			}
-			replaced, err := s.ResealWebhook(ctx, w, sealedPrefix+hex.EncodeToString(next))
+			replaced, err := s.Webhooks.ResealWebhook(ctx, w, sealedPrefix+hex.EncodeToString(next))
 			if err != nil {
 				return n, err
 			}

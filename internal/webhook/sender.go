@@ -169,7 +169,7 @@ func (n *Sender) supervise(ctx context.Context) {
 func (n *Sender) adjust(ctx context.Context, running map[haft.WebhookID]*subscriber) error {
 	active := map[haft.WebhookID]store.Subscription{}
 	for after := haft.WebhookID(""); ; {
-		list, err := n.store.ActiveWebhooks(ctx, after, store.MaxPage)
+		list, err := n.store.Webhooks.ActiveWebhooks(ctx, after, store.MaxPage)
 		if err != nil {
 			return err
 		}

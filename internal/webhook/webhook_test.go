@@ -69,7 +69,7 @@ func setup(t *testing.T, change func(*webhook.Config)) *world {
 	t.Cleanup(guard.CloseIdle)
 	w.cfg = webhook.Config{
 		Client: guard.Client(), Cursor: func(ctx context.Context) (int64, error) {
-			cursor, _, err := s.LastEvents(ctx, nil)
+			cursor, _, err := s.Events.LastEvents(ctx, nil)
 			return cursor, err
 		},
 		May: func(p haft.Principal, _ haft.Action) error {

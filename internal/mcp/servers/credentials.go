@@ -82,7 +82,7 @@ func (u *Servers) Keep(ctx context.Context, s haft.MCPServer,
 func (u *Servers) sealed(ctx context.Context, s haft.MCPServer) (
 	shown haft.MCPServer, own store.OwnSecrets, err error) {
 	at := keeper.Scope{Org: s.Org, Kind: kindServer, ID: s.ID}
-	have, err := u.cfg.Store.Secrets(ctx, &at, keeper.Row{}, 0)
+	have, err := u.cfg.Store.Secrets.Secrets(ctx, &at, keeper.Row{}, 0)
 	if err != nil {
 		return s, own, err
 	}
@@ -90,7 +90,7 @@ func (u *Servers) sealed(ctx context.Context, s haft.MCPServer) (
 	if err != nil {
 		return s, own, err
 	}
-	was, err := u.cfg.Store.MCPServer(ctx, s.Org, s.ID)
+	was, err := u.cfg.Store.MCPServers.MCPServer(ctx, s.Org, s.ID)
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return s, own, err
 	}

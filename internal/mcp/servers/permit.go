@@ -10,7 +10,7 @@ import (
 // changed, or policy no longer allows its command with those mounts. The pool calls it for
 // every session after a change; [command.Resolver.Place] checks every start.
 func (u *Servers) permit(ctx context.Context, s haft.MCPServer) error {
-	now, err := u.cfg.Store.MCPServer(ctx, s.Org, s.ID)
+	now, err := u.cfg.Store.MCPServers.MCPServer(ctx, s.Org, s.ID)
 	switch {
 	case haft.CodeOf(err) == haft.CodeNotFound:
 		return &haft.Error{Code: haft.CodeDenied, Message: "the server was removed"}

@@ -117,7 +117,7 @@ func (u *Servers) Server(ctx context.Context, org, ref string) (haft.MCPServer, 
 	if ok && time.Now().Before(k.until) {
 		return k.server, nil
 	}
-	got, err := u.cfg.Store.MCPServer(ctx, org, ref)
+	got, err := u.cfg.Store.MCPServers.MCPServer(ctx, org, ref)
 	if err != nil {
 		return haft.MCPServer{}, err
 	}

@@ -32,7 +32,7 @@ func (v *Vault) PutEnv(ctx context.Context, org string, agent haft.AgentID, env 
 	s := scope(org, agent)
 	defer v.Changed(org) // also if it failed: that may be after it was written
 	return Retry(func() error {
-		have, err := v.store.Secrets(ctx, &s, keeper.Row{}, 0)
+		have, err := v.store.Secrets.Secrets(ctx, &s, keeper.Row{}, 0)
 		if err != nil {
 			return err
 		}
@@ -104,7 +104,7 @@ const ValueName = "VALUE"
 
 // Value reads the one value of a scope, or returns [haft.CodeNotFound].
 func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
-	if _, err := v.store.Secret(ctx, s, ValueName); err != nil {
+	if _, err := v.store.Secrets.Secret(ctx, s, ValueName); err != nil {
 		return nil, err // without asking for the master key
 	}
 	k, err := v.open(ctx)
@@ -126,7 +126,7 @@ func (v *Vault) Value(ctx context.Context, s keeper.Scope) ([]byte, error) {
 // PutValue stores the one value of a scope; nil removes it.
 func (v *Vault) PutValue(ctx context.Context, s keeper.Scope, value []byte) error {
 	if value == nil {
-		err := v.store.RemoveSecret(ctx, s, ValueName)
+		err := v.store.Secrets.RemoveSecret(ctx, s, ValueName)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return nil
 		}

@@ -88,7 +88,7 @@ func (v *Vault) Rotate(ctx context.Context, cfg RotateConfig) (done Rotation, er
 // need old ones. Precondition: only chains use old keys.
 func (v *Vault) forget(ctx context.Context, k *keeper.Keeper, cfg RotateConfig) (gone int, kept bool, err error) {
 	// The process that runs a chain seals its plan again when it continues.
-	open, err := v.store.OpenChains(ctx, 1)
+	open, err := v.store.Chains.OpenChains(ctx, 1)
 	if err != nil || len(open) > 0 {
 		return 0, len(open) > 0, err
 	}
@@ -187,11 +187,11 @@ func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 		return nil, "", err
 	}
 	if replacing { // it may be this one that a rotation that was stopped began with
-		if _, err := keeper.Open(ctx, back, fresh); err != nil {
+		if _, err := keeper.Open(ctx, back.Secrets, fresh); err != nil {
 			return nil, "", errReplacing()
 		}
 	}
-	both, err := keeper.Open(ctx, back, fresh, old) // from here on either opens
+	both, err := keeper.Open(ctx, back.Secrets, fresh, old) // from here on either opens
 	if err != nil {
 		return nil, "", err
 	}
@@ -204,7 +204,7 @@ func (v *Vault) replace(ctx context.Context, k *keeper.Keeper, file string) (_ *
 	if err := swapMaster(v.master.own, key); err != nil {
 		return nil, "", fmt.Errorf("replace the master key in the data directory: %w", err)
 	}
-	alone, err := keeper.Open(ctx, back, fresh)
+	alone, err := keeper.Open(ctx, back.Secrets, fresh)
 	if err != nil {
 		return nil, "", err
 	}

@@ -57,7 +57,7 @@ const (
 func (t *Tokens) alone(ctx context.Context, org string, b callenv.Bound) (secret.Value, func(), error) {
 	name, owner := "oauth/"+org+"/"+string(b.Agent)+"/"+b.Name, rand.Text()
 	for {
-		mine, err := t.vault.store.Lease(ctx, name, owner, tokenLease)
+		mine, err := t.vault.store.Settings.Lease(ctx, name, owner, tokenLease)
 		if err != nil {
 			return secret.Value{}, nil, err
 		}
@@ -71,7 +71,7 @@ func (t *Tokens) alone(ctx context.Context, org string, b callenv.Bound) (secret
 		}
 	}
 	done := func() {
-		if err := t.vault.store.EndLease(context.WithoutCancel(ctx), name, owner); err != nil {
+		if err := t.vault.store.Settings.EndLease(context.WithoutCancel(ctx), name, owner); err != nil {
 			t.logger.Warn("a lease of a refresh token cannot be given back, and ends by itself", "org", org, "secret",
 				b.Name, "error", err)
 		}

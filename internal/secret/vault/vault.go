@@ -80,7 +80,7 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Vault, error) {
 	if v.logger == nil {
 		v.logger = slog.New(slog.DiscardHandler)
 	}
-	has, err := keeper.Kept(ctx, s)
+	has, err := keeper.Kept(ctx, s.Secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if k := v.current(); k != nil {
 		return k, nil
 	}
-	has, err := keeper.Kept(ctx, v.store)
+	has, err := keeper.Kept(ctx, v.store.Secrets)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (v *Vault) open(ctx context.Context) (*keeper.Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := keeper.Open(ctx, v.store, m)
+	k, err := keeper.Open(ctx, v.store.Secrets, m)
 	if err != nil {
 		return nil, fmt.Errorf("open the stored secrets: %w", err)
 	}
@@ -157,7 +157,7 @@ func scope(org string, agent haft.AgentID) keeper.Scope {
 // other process writes, it does not ask the store.
 func (v *Vault) mark(ctx context.Context, org string) (int64, error) {
 	if v.store.Shared() {
-		return v.store.SecretMark(ctx, org)
+		return v.store.Secrets.SecretMark(ctx, org)
 	}
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -237,7 +237,7 @@ func (v *Vault) List(ctx context.Context, org string, agent haft.AgentID) ([]sec
 	var infos []secret.Info
 	s := scope(org, agent)
 	for after := (keeper.Row{}); ; {
-		list, err := v.store.Secrets(ctx, &s, after, 0)
+		list, err := v.store.Secrets.Secrets(ctx, &s, after, 0)
 		if err != nil {
 			return nil, err
 		}
@@ -265,7 +265,7 @@ func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 	}
 	s, to := scope(org, agent), b
 	if b == nil {
-		have, err := v.store.Secret(ctx, s, name)
+		have, err := v.store.Secrets.Secret(ctx, s, name)
 		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 			return err
 		}
@@ -284,7 +284,7 @@ func (v *Vault) Put(ctx context.Context, org string, agent haft.AgentID, name st
 func (v *Vault) Remove(ctx context.Context, org string, agent haft.AgentID, name string) error {
 	s := scope(org, agent)
 	defer v.Changed(org)
-	return v.store.RemoveSecret(ctx, s, name)
+	return v.store.Secrets.RemoveSecret(ctx, s, name)
 }
 
 // keyTime bounds reading the keys to open or make a box, which has no context.
@@ -315,7 +315,7 @@ func (v *Vault) Open(box, label []byte) ([]byte, error) {
 // sealAll encrypts secrets that are stored as plain text: by an older Haft, or by an import.
 // It may be stopped at any moment; the next start continues.
 func (v *Vault) sealAll(ctx context.Context) error {
-	due, err := v.store.Setting(ctx, store.ScrubDue)
+	due, err := v.store.Settings.Setting(ctx, store.ScrubDue)
 	if err != nil {
 		return err
 	}
@@ -335,12 +335,12 @@ func (v *Vault) sealAll(ctx context.Context) error {
 	if err := v.store.Scrub(ctx); err != nil {
 		return err
 	}
-	return v.store.PutSetting(ctx, store.ScrubDue, "")
+	return v.store.Settings.PutSetting(ctx, store.ScrubDue, "")
 }
 
 // willSeal records that the files must be scrubbed later, and returns the keeper.
 func (v *Vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
-	if err := v.store.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
+	if err := v.store.Settings.PutSetting(ctx, store.ScrubDue, "1"); err != nil {
 		return nil, err
 	}
 	return v.open(ctx)
@@ -349,7 +349,7 @@ func (v *Vault) willSeal(ctx context.Context) (*keeper.Keeper, error) {
 // sealAgents moves the variables of agents from their rows to the vault.
 func (v *Vault) sealAgents(ctx context.Context) (n int, err error) {
 	for after := haft.AgentID(""); ; {
-		list, err := v.store.AgentsWithEnv(ctx, after, 0)
+		list, err := v.store.Agents.AgentsWithEnv(ctx, after, 0)
 		if err != nil || len(list) == 0 {
 			return n, err
 		}
@@ -390,7 +390,7 @@ func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 			return 0, err
 		}
 	}
-	if _, err := v.store.DropAgentEnv(ctx, a); err != nil {
+	if _, err := v.store.Agents.DropAgentEnv(ctx, a); err != nil {
 		return 0, err
 	}
 	return len(a.Env), nil
@@ -398,7 +398,7 @@ func (v *Vault) sealAgent(ctx context.Context, a haft.Agent) (int, error) {
 
 // sealSecrets encrypts rows that have the plain value.
 func (v *Vault) sealSecrets(ctx context.Context) (int, error) {
-	some, err := v.store.HasPlainSecrets(ctx)
+	some, err := v.store.Secrets.HasPlainSecrets(ctx)
 	if err != nil || !some {
 		return 0, err
 	}
@@ -455,7 +455,7 @@ func boxed(k *keeper.Keeper, plain []byte, id haft.CallID) (json.RawMessage, err
 func (v *Vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.RawMessage, error)) (n int, err error) {
 	const page = 100 // they may be large
 	for after := haft.CallID(""); ; {
-		list, err := v.store.SealedCalls(ctx, after, page)
+		list, err := v.store.Calls.SealedCalls(ctx, after, page)
 		if err != nil {
 			return n, err
 		}
@@ -468,7 +468,7 @@ func (v *Vault) eachCall(ctx context.Context, next func(store.SealedCall) (json.
 			if raw == nil {
 				continue
 			}
-			replaced, err := v.store.Reseal(ctx, c, raw)
+			replaced, err := v.store.Calls.Reseal(ctx, c, raw)
 			if err != nil {
 				return n, err
 			}

@@ -185,7 +185,7 @@ func addHooks(t *testing.T, s *store.Store, v *vault.Vault) {
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
 		sealed, err := v.Seal([]byte("whsec_"+string(id)), []byte("webhook:"+string(id)))
 		must(t, err)
-		_, err = s.AddWebhook(t.Context(), haft.Webhook{ID: id, Org: "acme", URL: "https://example.com/",
+		_, err = s.Webhooks.AddWebhook(t.Context(), haft.Webhook{ID: id, Org: "acme", URL: "https://example.com/",
 			Disabled: id == "wh_2"}, "sealed:"+hex.EncodeToString(sealed))
 		must(t, err)
 	}
@@ -195,7 +195,7 @@ func addHooks(t *testing.T, s *store.Store, v *vault.Vault) {
 func checkHooks(t *testing.T, s *store.Store, v *vault.Vault) {
 	t.Helper()
 	for _, id := range []haft.WebhookID{"wh_1", "wh_2"} {
-		w, err := s.Webhook(t.Context(), "acme", id)
+		w, err := s.Webhooks.Webhook(t.Context(), "acme", id)
 		must(t, err)
 		sealed, err := hex.DecodeString(strings.TrimPrefix(w.Secret, "sealed:"))
 		must(t, err)
@@ -227,10 +227,11 @@ func plainDatabase(t *testing.T, dir string) {
 	ctx := t.Context()
 	for i := range 3 {
 		id := fmt.Sprintf("ag_%d", i)
-		_, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(id), Org: "acme", Name: id,
+		_, err := s.Agents.PutAgent(ctx, haft.Agent{ID: haft.AgentID(id), Org: "acme", Name: id,
 			Env: map[string]string{"A": "plaintext-a-" + id, "B": "plaintext-b-" + id}})
 		must(t, err)
-		must(t, s.PutSecret(ctx, keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "org"}, Name: fmt.Sprintf("S%d", i),
+		must(t, s.Secrets.PutSecret(ctx, keeper.Row{Scope: keeper.Scope{Org: "acme", Kind: "org"},
+			Name: fmt.Sprintf("S%d", i),
 			Data: fmt.Appendf(nil, "plaintext-s-%d", i), Plain: true, Created: time.Now(), Updated: time.Now()}))
 		must(t, s.Commit(ctx, store.Batch{Records: []haft.Record{{
 			Call: haft.Call{ID: haft.CallID(fmt.Sprintf("c_%d", i)), Tool: "x",
@@ -292,7 +293,7 @@ func TestVault_seals_in_place(t *testing.T) {
 			t.Errorf("stored for %s: %q", id, got)
 		}
 	}
-	open, err := s.SealedCalls(t.Context(), "", 10)
+	open, err := s.Calls.SealedCalls(t.Context(), "", 10)
 	must(t, err)
 	for _, r := range open {
 		var box []byte
@@ -336,7 +337,7 @@ func TestVault_rotation_survives_stops(t *testing.T) {
 				if got := values(t, v, "acme", ""); got != "S0=value-0 S1=value-1 S2=value-2 |" {
 					t.Fatalf("stored: %q", got)
 				}
-				list, err := s.SealedCalls(t.Context(), "", 10)
+				list, err := s.Calls.SealedCalls(t.Context(), "", 10)
 				must(t, err)
 				var box []byte
 				must(t, json.Unmarshal(list[0].Sealed, &box))
@@ -390,9 +391,9 @@ func TestVault_changes_nothing_without_its_key(t *testing.T) {
 	key, err := os.ReadFile(path)
 	must(t, err)
 	state := func() string {
-		data, rev, err := s.Keyset(t.Context())
+		data, rev, err := s.Secrets.Keyset(t.Context())
 		must(t, err)
-		rows, err := s.Secrets(t.Context(), nil, keeper.Row{}, 10)
+		rows, err := s.Secrets.Secrets(t.Context(), nil, keeper.Row{}, 10)
 		must(t, err)
 		return fmt.Sprintf("%x %d %x", data, rev, rows[0].Data)
 	}

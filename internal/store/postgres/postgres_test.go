@@ -126,7 +126,7 @@ func TestOpen_many_at_once(t *testing.T) {
 				t.Errorf("Open: %v", err)
 				return
 			}
-			if err := errors.Join(s.Leave(t.Context(), "me"), s.Close()); err != nil {
+			if err := errors.Join(s.Processes.Leave(t.Context(), "me"), s.Close()); err != nil {
 				t.Error(err)
 			}
 		})
@@ -226,11 +226,11 @@ func TestStore_lost_connections(t *testing.T) {
 	}
 	stop()
 	wg.Wait()
-	if err := s.Leave(t.Context(), "me"); err != nil && haft.CodeOf(err) != haft.CodeUnavailable {
+	if err := s.Processes.Leave(t.Context(), "me"); err != nil && haft.CodeOf(err) != haft.CodeUnavailable {
 		t.Errorf("Leave: %v", err)
 	}
 	for g, n := range kept {
-		head, err := s.AuditHead(t.Context(), fmt.Sprint("org", g))
+		head, err := s.Audit.AuditHead(t.Context(), fmt.Sprint("org", g))
 		if err != nil || head.Seq < n {
 			t.Errorf("the chain of %d ends at %d, %v, but %d were kept", g, head.Seq, err, n)
 		}

@@ -77,7 +77,7 @@ func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
 		t.Fatal("the disk does not get full")
 	}
 	says(t, full, dir, haft.CodeUnavailable, "disk", "full")
-	if _, err := s.Record(t.Context(), "acme", "c0"); err != nil {
+	if _, err := s.Calls.Record(t.Context(), "acme", "c0"); err != nil {
 		t.Errorf("a full disk cannot be read: %v", err)
 	}
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", syscall.MS_REMOUNT, "size=16m"); err != nil {
@@ -86,7 +86,7 @@ func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
 	if err := s.Commit(t.Context(), batch("after")); err != nil {
 		t.Errorf("with room again: %v", err)
 	}
-	head, err := s.AuditHead(t.Context(), "acme")
+	head, err := s.Audit.AuditHead(t.Context(), "acme")
 	if err != nil || head.Seq != int64(kept)+1 {
 		t.Errorf("the chain ends at %d, %v, want %d", head.Seq, err, kept+1)
 	}
@@ -94,7 +94,7 @@ func TestStore_a_full_disk_is_said_and_survived(t *testing.T) {
 		t.Errorf("Close: %v", err)
 	}
 	again := open(t, sqlite.Config{Dir: dir})
-	if _, err := again.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
+	if _, err := again.Calls.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
 		t.Errorf("the last call that was kept is lost: %v", err)
 	}
 }
@@ -129,11 +129,11 @@ func TestStore_a_full_disk_behind_the_log(t *testing.T) {
 		t.Errorf("with room again: %v", err)
 	}
 	for range 2 {
-		head, err := s.AuditHead(t.Context(), "acme")
+		head, err := s.Audit.AuditHead(t.Context(), "acme")
 		if err != nil || head.Seq != int64(kept)+1 {
 			t.Errorf("the chain ends at %d, %v, want %d", head.Seq, err, kept+1)
 		}
-		if _, err := s.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
+		if _, err := s.Calls.Record(t.Context(), "acme", haft.CallID(fmt.Sprint("c", kept-1))); err != nil {
 			t.Errorf("the last call that was kept is lost: %v", err)
 		}
 		if err := s.Close(); err != nil {

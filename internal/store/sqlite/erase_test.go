@@ -36,7 +36,7 @@ func TestErase_reaches_every_file(t *testing.T) {
 	if !held(t, dir, "redo.log", name) {
 		t.Fatal("the log in front of the database never had it: the test shows nothing")
 	}
-	if err := s.EraseUser(t.Context(), "o", name, nil); err != nil {
+	if err := s.Erasure.EraseUser(t.Context(), "o", name, nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Scrub(t.Context()); err != nil {

@@ -31,9 +31,9 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	r, err := s.Record(ctx, "acme", "c1")
+	r, err := s.Calls.Record(ctx, "acme", "c1")
 	fmt.Println(r.Status, err)
-	_, err = s.Record(ctx, "other", "c1")
+	_, err = s.Calls.Record(ctx, "other", "c1")
 	fmt.Println(haft.MessageOf(err))
 	// Output:
 	// running <nil>

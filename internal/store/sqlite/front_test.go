@@ -70,7 +70,7 @@ func keepSure(t *testing.T, s *store.Store, from, n int) {
 func complete(t *testing.T, s *store.Store, n int) {
 	t.Helper()
 	ctx := t.Context()
-	entries, err := s.AuditEntries(ctx, "acme", 0, store.MaxPage)
+	entries, err := s.Audit.AuditEntries(ctx, "acme", 0, store.MaxPage)
 	if err != nil || len(entries) != 2*n {
 		t.Fatalf("%d entries of the audit, %v, want %d", len(entries), err, 2*n)
 	}
@@ -79,17 +79,17 @@ func complete(t *testing.T, s *store.Store, n int) {
 			t.Fatalf("entry %d does not follow the one before", i)
 		}
 	}
-	cursor, _, err := s.LastEvents(ctx, nil)
+	cursor, _, err := s.Events.LastEvents(ctx, nil)
 	if err != nil || cursor != int64(2*n) {
 		t.Errorf("the last event is %d, %v, want %d", cursor, err, 2*n)
 	}
 	for i := range n {
-		r, err := s.Record(ctx, "acme", haft.CallID(fmt.Sprintf("call_%016d", i)))
+		r, err := s.Calls.Record(ctx, "acme", haft.CallID(fmt.Sprintf("call_%016d", i)))
 		if err != nil || r.Status != haft.StatusSuccess {
 			t.Fatalf("call %d: %+v, %v", i, r, err)
 		}
 	}
-	sums, err := s.Usage(ctx, "acme", haft.UsageQuery{From: at.AddDate(0, 0, -1), Until: at.AddDate(0, 0, 1)})
+	sums, err := s.Calls.Usage(ctx, "acme", haft.UsageQuery{From: at.AddDate(0, 0, -1), Until: at.AddDate(0, 0, 1)})
 	if err != nil || len(sums) != 1 || sums[0].Calls != int64(n) {
 		t.Errorf("Usage = %+v, %v, want %d calls", sums, err, n)
 	}
@@ -102,7 +102,7 @@ func TestStore_power_lost(t *testing.T) {
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	keepSure(t, s, 0, 10)
 	// everything is in the database now
-	if _, err := s.Record(t.Context(), "acme", "none"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Calls.Record(t.Context(), "acme", "none"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Fatal(err)
 	}
 	snapshot(t, dir, lost, database...)
@@ -134,7 +134,7 @@ func TestStore_a_log_is_used_again(t *testing.T) {
 			t.Fatalf("Commit %d: %v", i, err)
 		}
 		if i == 250 {
-			if _, err := s.AuditHead(t.Context(), "acme"); err != nil {
+			if _, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil {
 				t.Fatal(err)
 			}
 			snapshot(t, dir, lost, database...)
@@ -145,7 +145,7 @@ func TestStore_a_log_is_used_again(t *testing.T) {
 	}
 	again := open(t, sqlite.Config{Dir: lost})
 	for s, n := range map[*store.Store]int64{s: 300, again: 261} {
-		if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != n {
+		if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != n {
 			t.Errorf("the audit ends at %d, %v, want %d", head.Seq, err, n)
 		}
 	}
@@ -262,7 +262,7 @@ func TestOpen_a_log_after_a_crash(t *testing.T) {
 func entries(t *testing.T, dir string, accept func(*store.LogLoss) audit.Entry, want int64) {
 	t.Helper()
 	s := open(t, sqlite.Config{Dir: dir, AcceptLoss: accept, Busy: true})
-	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
+	if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
 		t.Errorf("%d entries are kept, %v, want %d", head.Seq, err, want)
 	}
 	if err := s.Close(); err != nil {
@@ -288,7 +288,7 @@ func TestOpen_any_order_of_pages(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := open(t, sqlite.Config{Dir: dir, NoLog: true})
-			if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
+			if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != want {
 				t.Errorf("%d entries are kept, %v, want %d", head.Seq, err, want)
 			}
 		})
@@ -474,7 +474,7 @@ func TestOpen_a_log_of_another_version(t *testing.T) {
 	dir, lost := t.TempDir(), t.TempDir()
 	s := open(t, sqlite.Config{Dir: dir, Busy: true})
 	keepSure(t, s, 0, 1)
-	if _, err := s.AuditHead(t.Context(), "acme"); err != nil {
+	if _, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil {
 		t.Fatal(err)
 	}
 	snapshot(t, dir, lost, database...)

@@ -95,7 +95,7 @@ func TestStore_an_fsync_fails_in_a_checkpoint(t *testing.T) {
 	keepSure(t, s, 0, 1)
 	kept := int64(2)
 	settle := func() {
-		if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != kept {
+		if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != kept {
 			t.Fatalf("the audit ends at %d, %v, want %d", head.Seq, err, kept)
 		}
 	}

@@ -82,13 +82,13 @@ func TestOpen_keeps_what_was_kept(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a b?c#d%20", "é")
 	keep(t, dir, 3)
 	s := open(t, sqlite.Config{Dir: dir})
-	if r, err := s.Record(t.Context(), "acme", "c2"); err != nil || r.Status != haft.StatusRunning {
+	if r, err := s.Calls.Record(t.Context(), "acme", "c2"); err != nil || r.Status != haft.StatusRunning {
 		t.Errorf("Record = %+v, %v", r, err)
 	}
 	if err := s.Commit(t.Context(), batch("c3")); err != nil {
 		t.Errorf("Commit: %v", err)
 	}
-	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != 4 {
+	if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != 4 {
 		t.Errorf("AuditHead = %+v, %v", head, err)
 	}
 	if s.Shared() {
@@ -231,8 +231,8 @@ func killed(t *testing.T, busy string) {
 		if err != nil {
 			t.Fatalf("Open after a kill: %v", err)
 		}
-		head, err := s.AuditHead(t.Context(), "acme")
-		cursor, _, err2 := s.LastEvents(t.Context(), nil)
+		head, err := s.Audit.AuditHead(t.Context(), "acme")
+		cursor, _, err2 := s.Events.LastEvents(t.Context(), nil)
 		if err := errors.Join(err, err2, s.Close()); err != nil || head.Seq < total+acknowledged ||
 			head.Seq > total+acknowledged+1 || cursor != head.Seq {
 			t.Errorf("round %d: %d entries and cursor %d are kept of %d, %v", round, head.Seq, cursor,
@@ -267,7 +267,7 @@ func TestOpen_many_at_once_take_turns(t *testing.T) {
 	}
 	wg.Wait()
 	s := open(t, sqlite.Config{Dir: dir})
-	if head, err := s.AuditHead(t.Context(), "acme"); err != nil || head.Seq != 4 {
+	if head, err := s.Audit.AuditHead(t.Context(), "acme"); err != nil || head.Seq != 4 {
 		t.Errorf("AuditHead = %+v, %v", head, err)
 	}
 }
@@ -351,7 +351,7 @@ func TestOpen_refuses_what_is_damaged_and_leaves_it(t *testing.T) {
 			}
 			s, err := sqlite.Open(t.Context(), sqlite.Config{Dir: dir})
 			if err == nil { // it is noticed when it is read
-				_, err = s.Records(t.Context(), haft.CallFilter{Org: "acme"})
+				_, err = s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme"})
 				err = errors.Join(err, s.Commit(t.Context(), batch("new")))
 				defer s.Close()
 			}

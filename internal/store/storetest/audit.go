@@ -55,7 +55,7 @@ func found(t testing.TB, s *store.Store, f haft.AuditFilter) []audit.Entry {
 	var all []audit.Entry
 	var after haft.AuditPlace
 	for range 10_000 {
-		list, next, err := s.FindAudit(t.Context(), "acme", f, after)
+		list, next, err := s.Audit.FindAudit(t.Context(), "acme", f, after)
 		if err != nil {
 			t.Fatalf("FindAudit(%+v): %v", f, err)
 		}
@@ -109,7 +109,7 @@ func auditFound(t testing.TB, s *store.Store) {
 			}
 		}
 	}
-	if list, next, err := s.FindAudit(t.Context(), "acme2", haft.AuditFilter{Kind: "call.started"},
+	if list, next, err := s.Audit.FindAudit(t.Context(), "acme2", haft.AuditFilter{Kind: "call.started"},
 		haft.AuditPlace{}); err != nil || list != nil || next != nil {
 		t.Errorf("FindAudit of a stranger = %v, %v, %v", list, next, err)
 	}
@@ -130,7 +130,7 @@ func auditFoundLater(t testing.TB, s *store.Store) {
 			wg.Go(func() {
 				n, after := 0, haft.AuditPlace{}
 				for {
-					list, next, err := s.FindAudit(t.Context(), "acme", f, after)
+					list, next, err := s.Audit.FindAudit(t.Context(), "acme", f, after)
 					if err != nil {
 						t.Errorf("FindAudit: %v", err)
 						return

@@ -52,7 +52,7 @@ func callsFiltered(t testing.TB, s *store.Store) {
 		{haft.CallFilter{Before: "c00007", User: "ann", Limit: 2}, "6 5"},
 	} {
 		tt.f.Org = "acme"
-		list, err := s.Records(t.Context(), tt.f)
+		list, err := s.Calls.Records(t.Context(), tt.f)
 		want := ""
 		for _, n := range strings.Fields(tt.want) {
 			want += " c0000" + n
@@ -61,10 +61,10 @@ func callsFiltered(t testing.TB, s *store.Store) {
 			t.Errorf("Records(%+v) = %q, %v, want %q", tt.f, got, err, want)
 		}
 	}
-	_, err := s.Records(t.Context(), haft.CallFilter{})
+	_, err := s.Calls.Records(t.Context(), haft.CallFilter{})
 	refused(t, "Records of no organisation", err, haft.CodeInvalid)
 	for _, id := range []haft.CallID{"nobody's", "c00008"} {
-		_, err := s.Records(t.Context(), haft.CallFilter{Org: "acme", Before: id})
+		_, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme", Before: id})
 		refused(t, "Records before "+string(id), err, haft.CodeNotFound)
 	}
 }
@@ -81,7 +81,7 @@ func callsPaged(t testing.TB, s *store.Store) {
 	for _, limit := range []int{0, 1, 7, 50, 1000, 5000} {
 		want, pages := n-1, 0
 		for before := haft.CallID(""); ; pages++ {
-			list, err := s.Records(t.Context(), haft.CallFilter{Org: "acme", Before: before, Limit: limit})
+			list, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme", Before: before, Limit: limit})
 			if err != nil {
 				t.Fatalf("Records: %v", err)
 			}
@@ -121,12 +121,12 @@ func callsTurn(t testing.TB, s *store.Store) {
 		b.Records = append(b.Records, r)
 	}
 	commit(t, s, b)
-	list, err := s.Turn(t.Context(), "acme", "x", "t1")
+	list, err := s.Calls.Turn(t.Context(), "acme", "x", "t1")
 	if err != nil || len(list) != store.MaxPage || !strings.HasPrefix(ids(list), "c00000 c00004 c00005") {
 		t.Errorf("Turn = %d calls, %.40s, %v", len(list), ids(list), err)
 	}
 	for _, turn := range []string{"", "t3"} {
-		if list, err := s.Turn(t.Context(), "acme", "x", turn); err != nil || len(list) != 0 {
+		if list, err := s.Calls.Turn(t.Context(), "acme", "x", turn); err != nil || len(list) != 0 {
 			t.Errorf("Turn(%q) = %v, %v", turn, ids(list), err)
 		}
 	}
@@ -139,7 +139,8 @@ func claimRace(t testing.TB, s *store.Store) {
 		var wg sync.WaitGroup
 		for i := range winners {
 			wg.Go(func() {
-				winner, same, err := s.Claim(t.Context(), "acme", "ann", "", key, "d", haft.CallID(count("c", i)), at)
+				winner, same, err := s.Calls.Claim(t.Context(), "acme", "ann", "", key, "d", haft.CallID(count("c", i)),
+					at)
 				if err != nil || !same {
 					t.Errorf("Claim = %v, %v", same, err)
 				}
@@ -166,7 +167,7 @@ func claimScope(t testing.TB, s *store.Store) {
 	agent := ""
 	claim := func(org, scope, key, digest, id, want string, wantSame bool) {
 		t.Helper()
-		winner, same, err := s.Claim(t.Context(), org, scope, agent, key, digest, haft.CallID(id), at)
+		winner, same, err := s.Calls.Claim(t.Context(), org, scope, agent, key, digest, haft.CallID(id), at)
 		if err != nil || string(winner) != want || same != wantSame {
 			t.Errorf("Claim(%s, %s, %.10q, %s) = %s, %v, %v, want %s, %v", org, scope, key, digest, winner, same, err,
 				want, wantSame)
@@ -186,21 +187,21 @@ func claimScope(t testing.TB, s *store.Store) {
 		claim("acme", "odd", key, "d1", count("o", i), count("o", i), true)
 		claim("acme", "odd", key, "d1", "late", count("o", i), true)
 	}
-	if err := s.Release(t.Context(), "acme", "ann", "", "k", "c2"); err != nil {
+	if err := s.Calls.Release(t.Context(), "acme", "ann", "", "k", "c2"); err != nil {
 		t.Errorf("Release by another: %v", err)
 	}
-	if err := s.Release(t.Context(), "acme", "ann", "ag_1", "k", "c1"); err != nil {
+	if err := s.Calls.Release(t.Context(), "acme", "ann", "ag_1", "k", "c1"); err != nil {
 		t.Errorf("Release of another agent: %v", err)
 	}
 	claim("acme", "ann", "k", "d1", "c7", "c1", true)
-	if err := s.Release(t.Context(), "acme", "ann", "", "k", "c1"); err != nil {
+	if err := s.Calls.Release(t.Context(), "acme", "ann", "", "k", "c1"); err != nil {
 		t.Errorf("Release: %v", err)
 	}
 	claim("acme", "ann", "k", "d2", "c8", "c8", true)
-	if n, err := s.PruneClaims(t.Context(), at.Add(time.Second)); err != nil || n != 6+len(odd) {
+	if n, err := s.Calls.PruneClaims(t.Context(), at.Add(time.Second)); err != nil || n != 6+len(odd) {
 		t.Errorf("PruneClaims = %d, %v", n, err)
 	}
 	claim("acme", "ann", "k", "d1", "c9", "c9", true)
-	_, _, err := s.Claim(t.Context(), "acme", "ann", "", "", "d", "c1", at)
+	_, _, err := s.Calls.Claim(t.Context(), "acme", "ann", "", "", "d", "c1", at)
 	refused(t, "Claim of no key", err, haft.CodeInvalid)
 }

@@ -16,7 +16,7 @@ func changes(t testing.TB, s *store.Store) {
 	last := int64(0)
 	look := func(want ...string) {
 		t.Helper()
-		now, orgs, err := s.Changes(ctx, last)
+		now, orgs, err := s.Settings.Changes(ctx, last)
 		slices.Sort(orgs)
 		if err != nil || !slices.Equal(orgs, want) || (now > last) != (len(want) > 0) {
 			t.Fatalf("Changes(%d) = %d %q, %v; want %q", last, now, orgs, err, want)
@@ -26,7 +26,7 @@ func changes(t testing.TB, s *store.Store) {
 	mark := func(orgs ...string) {
 		t.Helper()
 		for _, org := range orgs {
-			if err := s.MarkChange(ctx, org); err != nil {
+			if err := s.Settings.MarkChange(ctx, org); err != nil {
 				t.Fatalf("MarkChange: %v", err)
 			}
 		}
@@ -44,7 +44,7 @@ func changes(t testing.TB, s *store.Store) {
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
-			if err := s.MarkChange(ctx, "acme"); err != nil {
+			if err := s.Settings.MarkChange(ctx, "acme"); err != nil {
 				t.Errorf("MarkChange: %v", err)
 			}
 		})

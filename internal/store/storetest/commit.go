@@ -36,33 +36,33 @@ func commitKeeps(t testing.TB, s *store.Store) {
 		Approvals: []haft.Approval{a}, Chains: []haft.Chain{c},
 		Limits: []limit.State{{Key: "k", Tokens: 1.25, Used: 3, At: at}},
 	})
-	got, err := s.Record(ctx, "acme", "c1")
+	got, err := s.Calls.Record(ctx, "acme", "c1")
 	if err != nil {
 		t.Fatalf("Record: %v", err)
 	}
 	same(t, "Record", got, &r)
-	gotA, err := s.Approval(ctx, "acme", "a1")
+	gotA, err := s.Approvals.Approval(ctx, "acme", "a1")
 	if err != nil {
 		t.Fatalf("Approval: %v", err)
 	}
 	same(t, "Approval", gotA, &a)
-	gotC, err := s.Chain(ctx, "acme", "ch1")
+	gotC, err := s.Chains.Chain(ctx, "acme", "ch1")
 	if err != nil {
 		t.Fatalf("Chain: %v", err)
 	}
 	same(t, "Chain", gotC, &c)
-	events, err := s.EventsAfter(ctx, event.Filter{Org: "acme"}, 0, 10)
+	events, err := s.Events.EventsAfter(ctx, event.Filter{Org: "acme"}, 0, 10)
 	if err != nil || len(events) != 1 {
 		t.Fatalf("EventsAfter = %v, %v", events, err)
 	}
 	e.Cursor = events[0].Cursor
 	same(t, "EventsAfter", events[0], e)
-	entries, err := s.AuditEntries(ctx, "acme", 0, 10)
+	entries, err := s.Audit.AuditEntries(ctx, "acme", 0, 10)
 	if err != nil {
 		t.Fatalf("AuditEntries: %v", err)
 	}
 	same(t, "AuditEntries", entries, []audit.Entry{audit.Link(audit.Genesis("acme"), entry("acme", "call.started"))})
-	limits, err := s.Limits(ctx, []string{"k", "other"})
+	limits, err := s.Limits.Limits(ctx, []string{"k", "other"})
 	if err != nil {
 		t.Fatalf("Limits: %v", err)
 	}
@@ -72,7 +72,7 @@ func commitKeeps(t testing.TB, s *store.Store) {
 func commitAllOrNothing(t testing.TB, s *store.Store) {
 	commit(t, s, store.Batch{Records: []haft.Record{record("acme", "done", haft.StatusSuccess)},
 		Audit: []audit.Entry{entry("acme", "one")}})
-	before, _, err := s.LastEvents(t.Context(), nil)
+	before, _, err := s.Events.LastEvents(t.Context(), nil)
 	if err != nil {
 		t.Fatalf("LastEvents: %v", err)
 	}
@@ -99,15 +99,15 @@ func commitAllOrNothing(t testing.TB, s *store.Store) {
 		broken.Limits = []limit.State{{Key: "k", Tokens: 1, At: at}}
 		refused(t, "Commit of "+name, s.Commit(t.Context(), broken), haft.CodeInvalid)
 	}
-	_, err = s.Record(t.Context(), "acme", "c1")
+	_, err = s.Calls.Record(t.Context(), "acme", "c1")
 	refused(t, "Record of a batch that failed", err, haft.CodeNotFound)
-	_, err = s.Approval(t.Context(), "acme", "a1")
+	_, err = s.Approvals.Approval(t.Context(), "acme", "a1")
 	refused(t, "Approval of a batch that failed", err, haft.CodeNotFound)
-	_, err = s.Chain(t.Context(), "acme", "ch")
+	_, err = s.Chains.Chain(t.Context(), "acme", "ch")
 	refused(t, "Chain of a batch that failed", err, haft.CodeNotFound)
-	limits, err := s.Limits(t.Context(), []string{"k"})
-	after, _, err2 := s.LastEvents(t.Context(), nil)
-	head, err3 := s.AuditHead(t.Context(), "acme")
+	limits, err := s.Limits.Limits(t.Context(), []string{"k"})
+	after, _, err2 := s.Events.LastEvents(t.Context(), nil)
+	head, err3 := s.Audit.AuditHead(t.Context(), "acme")
 	if err := errors.Join(err, err2, err3); err != nil || len(limits) != 0 || after != before || head.Seq != 1 {
 		t.Errorf("a batch that failed left limits %v, cursor %d (was %d), audit %d: %v", limits, after, before,
 			head.Seq, err)
@@ -123,14 +123,14 @@ func commitSeals(t testing.TB, s *store.Store) {
 		t.Helper()
 		r.Status, r.Sealed = status, give
 		commit(t, s, store.Batch{Records: []haft.Record{r}})
-		got, err := s.Record(t.Context(), "acme", "c1")
+		got, err := s.Calls.Record(t.Context(), "acme", "c1")
 		if err != nil || string(got.Sealed) != want || got.Status != status {
 			t.Errorf("after %s the call is %+v, %v, want %q sealed", status, got, err, want)
 		}
 	}
 	sealed(haft.StatusQueued, r.Sealed, `{"secret":1}`)
 	sealed(haft.StatusPending, nil, `{"secret":1}`)
-	list, err := s.Records(t.Context(), haft.CallFilter{Org: "acme"})
+	list, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme"})
 	if err != nil || len(list) != 1 || list[0].Sealed != nil {
 		t.Errorf("a list shows what is sealed: %+v, %v", list, err)
 	}
@@ -164,7 +164,7 @@ func commitFinal(t testing.TB, s *store.Store) {
 	refused(t, "Commit of both at once", s.Commit(t.Context(), store.Batch{Records: both}), haft.CodeConflict)
 	slices.Reverse(both)
 	commit(t, s, store.Batch{Records: both})
-	if got, err := s.Record(t.Context(), "acme", "twice"); err != nil || got.Status != haft.StatusSuccess {
+	if got, err := s.Calls.Record(t.Context(), "acme", "twice"); err != nil || got.Status != haft.StatusSuccess {
 		t.Errorf("of two the last one counts: %+v, %v", got, err)
 	}
 	later := record("acme", "twice", haft.StatusError)
@@ -204,7 +204,7 @@ func commitMany(t testing.TB, s *store.Store) {
 	verify(t, s, "acme", total)
 	n := 0
 	for before := haft.CallID(""); ; {
-		list, err := s.Records(t.Context(), haft.CallFilter{Org: "acme", Before: before, Limit: 100})
+		list, err := s.Calls.Records(t.Context(), haft.CallFilter{Org: "acme", Before: before, Limit: 100})
 		if err != nil {
 			t.Fatalf("Records: %v", err)
 		}
@@ -213,7 +213,7 @@ func commitMany(t testing.TB, s *store.Store) {
 		}
 		before = list[len(list)-1].Call.ID
 	}
-	if last, _, err := s.LastEvents(t.Context(), nil); err != nil || n != total || last != cursor {
+	if last, _, err := s.Events.LastEvents(t.Context(), nil); err != nil || n != total || last != cursor {
 		t.Errorf("%d calls and cursor %d are kept of %d, %v", n, last, total, err)
 	}
 }
@@ -233,12 +233,12 @@ func commitText(t testing.TB, s *store.Store) {
 		commit(t, s, store.Batch{Records: []haft.Record{r}, Events: []haft.Event{e}, Audit: []audit.Entry{a}})
 		for _, f := range []haft.CallFilter{{Org: "acme", Tool: text}, {Org: "acme", User: text},
 			{Org: "acme", Turn: text}} {
-			list, err := s.Records(t.Context(), f)
+			list, err := s.Calls.Records(t.Context(), f)
 			if err != nil || ids(list) != count("c", i) {
 				t.Errorf("Records(%.20q) = %q, %v", text, ids(list), err)
 			}
 		}
-		events, err := s.EventsAfter(t.Context(), event.Filter{Org: "acme", User: text, Tool: text}, 0, 10)
+		events, err := s.Events.EventsAfter(t.Context(), event.Filter{Org: "acme", User: text, Tool: text}, 0, 10)
 		if err != nil || len(events) != 1 || strings.ToValidUTF8(events[0].Tool,
 			"") != strings.ReplaceAll(strings.ToValidUTF8(text, ""), "\xff", "") && text != "\xff\xfe" {
 			t.Errorf("EventsAfter(%.20q) = %+v, %v", text, events, err)
@@ -268,7 +268,7 @@ func commitHuge(t testing.TB, s *store.Store) {
 		Stdout: strings.Repeat("o", some), Artifacts: []haft.Artifact{{Name: "f", Size: 1, Data: make([]byte, some)}},
 	}
 	commit(t, s, store.Batch{Records: []haft.Record{r}})
-	got, err := s.Record(t.Context(), "acme", "c1")
+	got, err := s.Calls.Record(t.Context(), "acme", "c1")
 	if err != nil {
 		t.Fatalf("Record: %v", err)
 	}
@@ -297,7 +297,7 @@ func commitCancelled(t testing.TB, s *store.Store) {
 	b := store.Batch{Records: []haft.Record{record("acme", "c1", haft.StatusRunning)},
 		Audit: []audit.Entry{entry("acme", "x")}}
 	refused(t, "Commit after cancel", s.Commit(ctx, b), haft.CodeUnavailable)
-	_, err := s.Record(t.Context(), "acme", "c1")
+	_, err := s.Calls.Record(t.Context(), "acme", "c1")
 	refused(t, "Record", err, haft.CodeNotFound)
 	// Cancelled at any moment, a batch is kept as a whole or not at all.
 	for i := range 50 {
@@ -306,8 +306,8 @@ func commitCancelled(t testing.TB, s *store.Store) {
 		_ = s.Commit(ctx, store.Batch{Records: []haft.Record{record("acme", id, haft.StatusRunning)},
 			Limits: []limit.State{{Key: id, At: at}}})
 		cancel()
-		_, err := s.Record(t.Context(), "acme", haft.CallID(id))
-		limits, err2 := s.Limits(t.Context(), []string{id})
+		_, err := s.Calls.Record(t.Context(), "acme", haft.CallID(id))
+		limits, err2 := s.Limits.Limits(t.Context(), []string{id})
 		if err2 != nil || (err == nil) != (len(limits) == 1) {
 			t.Fatalf("cancelled after %d: record %v, limits %v, %v", i, err, limits, err2)
 		}
@@ -328,23 +328,23 @@ func commitStates(t testing.TB, s *store.Store) {
 				{Key: "k", Used: 100, At: at.Add(-time.Minute)}, {Key: "j", Used: 7, At: at.Add(-time.Hour)}},
 		})
 	}
-	got, err := s.Chain(t.Context(), "acme", "ch")
+	got, err := s.Chains.Chain(t.Context(), "acme", "ch")
 	if err != nil || got.Turn != "t00002" {
 		t.Errorf("Chain = %+v, %v", got, err)
 	}
 	commit(t, s, store.Batch{Limits: []limit.State{{Key: "k", Used: 1, At: at}}})
-	limits, err := s.Limits(t.Context(), []string{"k"})
+	limits, err := s.Limits.Limits(t.Context(), []string{"k"})
 	if err != nil || len(limits) != 1 || limits[0].Used != 2 {
 		t.Errorf("Limits = %+v, %v", limits, err)
 	}
 	c.Status = haft.StatusSuccess
 	commit(t, s, store.Batch{Chains: []haft.Chain{c}})
-	open, err := s.OpenChains(t.Context(), 2)
+	open, err := s.Chains.OpenChains(t.Context(), 2)
 	if err != nil || len(open) != 2 || open[0].ID != "o00000" || open[1].ID != "o00001" {
 		t.Errorf("OpenChains = %+v, %v", open, err)
 	}
-	n, err := s.PruneLimits(t.Context(), at)
-	limits, err2 := s.Limits(t.Context(), []string{"k", "j"})
+	n, err := s.Limits.PruneLimits(t.Context(), at)
+	limits, err2 := s.Limits.Limits(t.Context(), []string{"k", "j"})
 	if err := errors.Join(err, err2); err != nil || n != 1 || len(limits) != 1 || limits[0].Key != "k" {
 		t.Errorf("PruneLimits = %d, left %+v, %v", n, limits, err)
 	}

@@ -12,7 +12,7 @@ import (
 
 // keysBackend holds a store against the law for backends of API keys.
 func keysBackend(t *testing.T, open func(t *testing.T) *store.Store) {
-	authtest.TestKeys(t, func(t *testing.T) auth.Keys { return open(t) })
+	authtest.TestKeys(t, func(t *testing.T) auth.Keys { return open(t).Keys })
 }
 
 // keysBounded is what a store does for keys beyond that law.
@@ -20,12 +20,12 @@ func keysBounded(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	some := func(want bool) {
 		t.Helper()
-		if got, err := s.HasKeys(ctx); got != want || err != nil {
+		if got, err := s.Keys.HasKeys(ctx); got != want || err != nil {
 			t.Errorf("HasKeys = %v, %v, want %v", got, err, want)
 		}
 	}
 	some(false)
-	if err := s.TouchKey(ctx, "aaaaaaaaaaaa", at); err != nil {
+	if err := s.Keys.TouchKey(ctx, "aaaaaaaaaaaa", at); err != nil {
 		t.Errorf("TouchKey of none: %v", err)
 	}
 	some(false)
@@ -36,19 +36,19 @@ func keysBounded(t testing.TB, s *store.Store) {
 		"of an organisation of any size": {ID: "aaaaaaaaaaaa", Org: strings.Repeat("o", 300)},
 		"that is huge":                   {ID: "aaaaaaaaaaaa", Org: "acme", Name: strings.Repeat("n", store.MaxText)},
 	} {
-		refused(t, "a key "+what, s.PutKey(ctx, bad), haft.CodeInvalid)
+		refused(t, "a key "+what, s.Keys.PutKey(ctx, bad), haft.CodeInvalid)
 	}
 	some(false)
-	if err := s.PutKey(ctx, auth.Key{ID: "aaaaaaaaaaaa", Org: "acme", Created: at}); err != nil {
+	if err := s.Keys.PutKey(ctx, auth.Key{ID: "aaaaaaaaaaaa", Org: "acme", Created: at}); err != nil {
 		t.Fatal(err)
 	}
 	some(true)
 	for limit, want := range map[int]int{-1: 0, 0: 0, 1: 1, store.MaxPage + 1: 1} {
-		if list, err := s.Keys(ctx, "acme", "", limit); err != nil || len(list) != want {
+		if list, err := s.Keys.Keys(ctx, "acme", "", limit); err != nil || len(list) != want {
 			t.Errorf("Keys with a limit of %d = %d keys, %v, want %d", limit, len(list), err, want)
 		}
 	}
-	if err := s.RemoveKey(ctx, "acme", "aaaaaaaaaaaa"); err != nil {
+	if err := s.Keys.RemoveKey(ctx, "acme", "aaaaaaaaaaaa"); err != nil {
 		t.Fatal(err)
 	}
 	some(false)

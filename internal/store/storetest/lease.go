@@ -14,7 +14,7 @@ func leases(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	take := func(owner string, d time.Duration, want bool) {
 		t.Helper()
-		if mine, err := s.Lease(ctx, "l", owner, d); err != nil || mine != want {
+		if mine, err := s.Settings.Lease(ctx, "l", owner, d); err != nil || mine != want {
 			t.Errorf("Lease of %s for %v = %v, %v", owner, d, mine, err)
 		}
 	}
@@ -24,7 +24,7 @@ func leases(t testing.TB, s *store.Store) {
 	take("b", time.Minute, true)
 	for _, owner := range []string{"a", "b"} { // of a it is not any more
 		take("c", time.Minute, false)
-		if err := s.EndLease(ctx, "l", owner); err != nil {
+		if err := s.Settings.EndLease(ctx, "l", owner); err != nil {
 			t.Error(err)
 		}
 	}
@@ -34,7 +34,7 @@ func leases(t testing.TB, s *store.Store) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
-			if mine, err := s.Lease(ctx, "race", count("o", i), time.Minute); err != nil {
+			if mine, err := s.Settings.Lease(ctx, "race", count("o", i), time.Minute); err != nil {
 				t.Error(err)
 			} else if mine {
 				won.Add(1)

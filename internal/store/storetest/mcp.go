@@ -21,25 +21,25 @@ func mcpServers(t testing.TB, s *store.Store) {
 		State: haft.MCPState{Listed: at, Tools: 2,
 			Invalid: []haft.MCPProblem{{Tool: "x", Reasons: []string{"no type"}}}},
 	}
-	kept, err := s.PutMCPServer(ctx, want, store.OwnSecrets{})
+	kept, err := s.MCPServers.PutMCPServer(ctx, want, store.OwnSecrets{})
 	if err != nil || kept.ID == "" {
 		t.Fatalf("PutMCPServer = %+v, %v", kept, err)
 	}
 	want.ID, want.Created, want.Updated = kept.ID, kept.Created, kept.Updated
 	for _, ref := range []string{"files", kept.ID} {
-		got, err := s.MCPServer(ctx, "acme", ref)
+		got, err := s.MCPServers.MCPServer(ctx, "acme", ref)
 		if err != nil {
 			t.Fatalf("MCPServer(%s): %v", ref, err)
 		}
 		same(t, "MCPServer", *got, want)
 	}
-	again, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", Disabled: true,
+	again, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", Disabled: true,
 		Created: at.Add(time.Hour)}, store.OwnSecrets{})
 	if err != nil || again.ID != kept.ID || !again.Created.Equal(kept.Created) || !again.Disabled ||
 		again.Revision() == kept.Revision() {
 		t.Errorf("PutMCPServer again = %+v, %v", again, err)
 	}
-	set, err := s.SetMCPServer(ctx, "acme", kept.ID, func(m *haft.MCPServer) error {
+	set, err := s.MCPServers.SetMCPServer(ctx, "acme", kept.ID, func(m *haft.MCPServer) error {
 		m.State.Tools, m.Name, m.ID, m.Org = 7, "other", "mcp_x", "other"
 		return nil
 	})
@@ -48,38 +48,41 @@ func mcpServers(t testing.TB, s *store.Store) {
 		t.Errorf("SetMCPServer = %+v, %v", set, err)
 	}
 	boom := errors.New("boom")
-	if _, err := s.SetMCPServer(ctx, "acme", kept.ID,
+	if _, err := s.MCPServers.SetMCPServer(ctx, "acme", kept.ID,
 		func(m *haft.MCPServer) error { m.State.Tools = 8; return boom }); !errors.Is(err, boom) {
 		t.Errorf("SetMCPServer that fails = %v", err)
 	}
-	if got, err := s.MCPServer(ctx, "acme", "files"); err != nil || got.State.Tools != 7 {
+	if got, err := s.MCPServers.MCPServer(ctx, "acme", "files"); err != nil || got.State.Tools != 7 {
 		t.Errorf("MCPServer after a change that failed = %+v, %v", got, err)
 	}
 	for _, name := range []string{"b", "a", "C"} {
-		if _, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: name}, store.OwnSecrets{}); err != nil {
+		if _, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: name},
+			store.OwnSecrets{}); err != nil {
 			t.Fatalf("PutMCPServer: %v", err)
 		}
 	}
-	list, err := s.MCPServers(ctx, "acme", "C", 2)
+	list, err := s.MCPServers.MCPServers(ctx, "acme", "C", 2)
 	if err != nil || len(list) != 2 || list[0].Name != "a" || list[1].Name != "b" {
 		t.Errorf("MCPServers = %+v, %v", list, err)
 	}
-	_, err = s.PutMCPServer(ctx, haft.MCPServer{Org: "other", Name: "files", ID: kept.ID}, store.OwnSecrets{})
+	_, err = s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "other", Name: "files", ID: kept.ID},
+		store.OwnSecrets{})
 	refused(t, "PutMCPServer with the id of another", err, haft.CodeConflict)
-	_, err = s.MCPServer(ctx, "other", kept.ID)
+	_, err = s.MCPServers.MCPServer(ctx, "other", kept.ID)
 	refused(t, "MCPServer of another", err, haft.CodeNotFound)
-	_, err = s.SetMCPServer(ctx, "other", kept.ID, func(*haft.MCPServer) error { return nil })
+	_, err = s.MCPServers.SetMCPServer(ctx, "other", kept.ID, func(*haft.MCPServer) error { return nil })
 	refused(t, "SetMCPServer of another", err, haft.CodeNotFound)
-	refused(t, "RemoveMCPServer of another", s.RemoveMCPServer(ctx, "other", kept.ID, "", store.ServerParts{}),
+	refused(t, "RemoveMCPServer of another", s.MCPServers.RemoveMCPServer(ctx, "other", kept.ID, "",
+		store.ServerParts{}),
 		haft.CodeNotFound)
-	if err := s.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}); err != nil {
+	if err := s.MCPServers.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}); err != nil {
 		t.Errorf("RemoveMCPServer: %v", err)
 	}
-	refused(t, "RemoveMCPServer again", s.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}),
+	refused(t, "RemoveMCPServer again", s.MCPServers.RemoveMCPServer(ctx, "acme", kept.ID, "", store.ServerParts{}),
 		haft.CodeNotFound)
 	for _, m := range []haft.MCPServer{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)},
 		{Org: "acme", Name: "x", URL: strings.Repeat("x", store.MaxText)}} {
-		_, err := s.PutMCPServer(ctx, m, store.OwnSecrets{})
+		_, err := s.MCPServers.PutMCPServer(ctx, m, store.OwnSecrets{})
 		refused(t, "PutMCPServer", err, haft.CodeInvalid)
 	}
 }
@@ -97,63 +100,65 @@ func mcpParts(t testing.TB, s *store.Store) {
 	}
 	expect := func(what, data string) {
 		t.Helper()
-		v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "mcp", ID: "mcp_1"}, "VALUE")
+		v, err := s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "mcp", ID: "mcp_1"}, "VALUE")
 		if err != nil || string(v.Data) != data {
 			t.Errorf("%s: the secret is %q, %v, want %q", what, v.Data, err, data)
 		}
 	}
 	m := haft.MCPServer{ID: "mcp_1", Org: "acme", Name: "files", If: haft.IfNone}
-	kept, err := s.PutMCPServer(ctx, m, own("one", 0))
+	kept, err := s.MCPServers.PutMCPServer(ctx, m, own("one", 0))
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect("put", "one")
-	_, err = s.PutMCPServer(ctx, m, own("two", 1))
+	_, err = s.MCPServers.PutMCPServer(ctx, m, own("two", 1))
 	refused(t, "PutMCPServer over one that is there", err, haft.CodeConflict)
 	m.If = "other"
-	_, err = s.PutMCPServer(ctx, m, own("two", 1))
+	_, err = s.MCPServers.PutMCPServer(ctx, m, own("two", 1))
 	refused(t, "PutMCPServer over another revision", err, haft.CodeConflict)
 	m.If = kept.Revision()
-	_, err = s.PutMCPServer(ctx, m, own("two", 7))
+	_, err = s.MCPServers.PutMCPServer(ctx, m, own("two", 7))
 	if refused(t, "an old revision of the secret", err, haft.CodeConflict); !errors.Is(err, store.ErrSecretChanged) {
 		t.Errorf("%v does not say that the secret changed", err)
 	}
-	_, err = s.PutMCPServer(ctx, haft.MCPServer{ID: "mcp_2", Org: "acme", Name: "files"}, store.OwnSecrets{Kind: "mcp"})
+	_, err = s.MCPServers.PutMCPServer(ctx, haft.MCPServer{ID: "mcp_2", Org: "acme", Name: "files"},
+		store.OwnSecrets{Kind: "mcp"})
 	refused(t, "PutMCPServer with secrets and another id", err, haft.CodeConflict)
-	_, err = s.PutMCPServer(ctx, haft.MCPServer{ID: "mcp_2", Org: "acme", Name: "more"}, own("two", 1))
+	_, err = s.MCPServers.PutMCPServer(ctx, haft.MCPServer{ID: "mcp_2", Org: "acme", Name: "more"}, own("two", 1))
 	refused(t, "PutMCPServer with the secret of another", err, haft.CodeInvalid)
 	expect("after conflicts", "one")
-	if kept, err = s.PutMCPServer(ctx, m, own("two", 1)); err != nil || kept.If != "" {
+	if kept, err = s.MCPServers.PutMCPServer(ctx, m, own("two", 1)); err != nil || kept.If != "" {
 		t.Fatalf("PutMCPServer = %+v, %v", kept, err)
 	}
 	expect("replaced", "two")
-	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "files__read",
+	tool, _, _, err := s.Tools.PutTool(ctx, haft.Tool{Org: "acme", Name: "files__read",
 		Version: haft.Version{Kind: haft.KindMCP, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range []keeper.Row{value("grant", "mcp_1/ann", "hers", 0),
 		value("grant", "mcp_11/ann", "elsewhere", 0), value("other", "mcp_1", "of another kind", 0)} {
-		if err := s.PutSecret(ctx, v); err != nil {
+		if err := s.Secrets.PutSecret(ctx, v); err != nil {
 			t.Fatal(err)
 		}
 	}
 	parts := store.ServerParts{Tools: []haft.ToolID{tool.ID, "tool_gone"}, Kinds: []string{"mcp", "grant"}}
-	refused(t, "RemoveMCPServer of another revision", s.RemoveMCPServer(ctx, "acme", "mcp_1", "other", parts),
+	refused(t, "RemoveMCPServer of another revision", s.MCPServers.RemoveMCPServer(ctx, "acme", "mcp_1", "other",
+		parts),
 		haft.CodeConflict)
 	expect("not removed", "two")
-	if _, err := s.Tool(ctx, "acme", "files__read"); err != nil {
+	if _, err := s.Tools.Tool(ctx, "acme", "files__read"); err != nil {
 		t.Errorf("a tool of a server that was not removed: %v", err)
 	}
-	if err := s.RemoveMCPServer(ctx, "acme", "mcp_1", kept.Revision(), parts); err != nil {
+	if err := s.MCPServers.RemoveMCPServer(ctx, "acme", "mcp_1", kept.Revision(), parts); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.MCPServer(ctx, "acme", "files")
+	_, err = s.MCPServers.MCPServer(ctx, "acme", "files")
 	refused(t, "MCPServer that was removed", err, haft.CodeNotFound)
-	_, err = s.Tool(ctx, "acme", "files__read")
+	_, err = s.Tools.Tool(ctx, "acme", "files__read")
 	refused(t, "Tool of a server that was removed", err, haft.CodeNotFound)
 	var left []string
-	all, err := s.Secrets(ctx, nil, keeper.Row{}, 0)
+	all, err := s.Secrets.Secrets(ctx, nil, keeper.Row{}, 0)
 	for _, v := range all {
 		left = append(left, string(v.Data))
 	}

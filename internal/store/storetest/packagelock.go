@@ -15,14 +15,14 @@ import (
 // replaces it; and no organisation sees another's.
 func packageLocks(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	if _, err := s.PackageLock(ctx, "acme", "sha256:a"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Tools.PackageLock(ctx, "acme", "sha256:a"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("a lock that is not there: %v", err)
 	}
 	var wg sync.WaitGroup
 	got := make([]string, 8)
 	for i := range got {
 		wg.Go(func() {
-			kept, err := s.PutPackageLock(ctx, "acme", "set:x", fmt.Sprintf("body %d", i), false, at)
+			kept, err := s.Tools.PutPackageLock(ctx, "acme", "set:x", fmt.Sprintf("body %d", i), false, at)
 			if err != nil {
 				t.Errorf("PutPackageLock: %v", err)
 			}
@@ -36,22 +36,23 @@ func packageLocks(t testing.TB, s *store.Store) {
 			break
 		}
 	}
-	if _, err := s.PackageLock(ctx, "other", "set:x"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Tools.PackageLock(ctx, "other", "set:x"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("another organisation's lock: %v", err)
 	}
-	if kept, err := s.PutPackageLock(ctx, "acme", "set:x", "newer", true, at.Add(time.Hour)); err != nil ||
+	if kept, err := s.Tools.PutPackageLock(ctx, "acme", "set:x", "newer", true, at.Add(time.Hour)); err != nil ||
 		kept != "newer" {
 		t.Errorf("replaced: %q, %v", kept, err)
 	}
 	long := strings.Repeat("six==1.16.0 --hash=sha256:00\n", 10_000)
-	if kept, err := s.PutPackageLock(ctx, "acme", "sha256:long", long, false, at); err != nil || kept != long {
+	if kept, err := s.Tools.PutPackageLock(ctx, "acme", "sha256:long", long, false, at); err != nil || kept != long {
 		t.Errorf("a long lock comes back with %d bytes, %v", len(kept), err)
 	}
 	for name, bad := range map[string][3]string{
 		"no organisation": {"", "x", "y"}, "no id": {"acme", "", "y"}, "no text": {"acme", "x", "\xff"},
 		"too long": {"acme", "x", strings.Repeat("x", store.MaxLockBody+1)},
 	} {
-		if _, err := s.PutPackageLock(ctx, bad[0], bad[1], bad[2], false, at); haft.CodeOf(err) != haft.CodeInvalid {
+		if _, err := s.Tools.PutPackageLock(ctx, bad[0], bad[1], bad[2], false,
+			at); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 func join(t testing.TB, s *store.Store, names ...string) {
 	t.Helper()
 	for _, name := range names {
-		if err := s.Join(t.Context(), name); err != nil {
+		if err := s.Processes.Join(t.Context(), name); err != nil {
 			t.Fatalf("Join(%s): %v", name, err)
 		}
 	}
@@ -53,7 +53,7 @@ func moves(t testing.TB, s *store.Store) {
 					!slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) || len(stale.Kept) > 0) {
 					t.Errorf("%s to %s by %s: %v, %+v", from, to, by, err, stale)
 				}
-				got, err := s.Record(t.Context(), "acme", haft.CallID(id))
+				got, err := s.Calls.Record(t.Context(), "acme", haft.CallID(id))
 				if want := map[bool]haft.Status{true: to, false: from}[may]; err != nil || got.Status != want {
 					t.Errorf("%s to %s by %s: the call is %s, %v, want %s", from, to, by, got.Status, err, want)
 				}
@@ -75,11 +75,11 @@ func kept(t testing.TB, s *store.Store) {
 	if !ok || !slices.Equal(stale.Kept, []haft.CallID{"a"}) || len(stale.Calls) > 0 {
 		t.Fatalf("Commit again: %v, %+v", err, stale)
 	}
-	if _, err := s.Record(t.Context(), "acme", "b"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Calls.Record(t.Context(), "acme", "b"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("a part of a refused batch was kept: %v", err)
 	}
 	commit(t, s, store.Batch{Records: []haft.Record{b, done}, Again: true})
-	sums, err := s.Usage(t.Context(), "acme", haft.UsageQuery{From: at.Add(-1), Until: at.Add(1 << 40)})
+	sums, err := s.Calls.Usage(t.Context(), "acme", haft.UsageQuery{From: at.Add(-1), Until: at.Add(1 << 40)})
 	if err != nil || len(sums) != 1 || sums[0].Calls != 3 {
 		t.Errorf("three calls that ended are counted as %+v, %v", sums, err)
 	}
@@ -89,26 +89,26 @@ func kept(t testing.TB, s *store.Store) {
 func processes(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	join(t, s, "p1")
-	if err := errors.Join(s.Beat(ctx, "p1"), s.Beat(ctx, "p1")); err != nil {
+	if err := errors.Join(s.Processes.Beat(ctx, "p1"), s.Processes.Beat(ctx, "p1")); err != nil {
 		t.Fatal(err)
 	}
-	beats, err := s.Beats(ctx)
+	beats, err := s.Processes.Beats(ctx)
 	if err != nil || beats["p1"] != 3 {
 		t.Errorf("Beats = %v, %v", beats, err)
 	}
-	if done, err := s.GiveUp(ctx, "p1", 2); done || err != nil {
+	if done, err := s.Processes.GiveUp(ctx, "p1", 2); done || err != nil {
 		t.Errorf("GiveUp of one that has beaten since = %v, %v", done, err)
 	}
-	if done, err := s.GiveUp(ctx, "p1", 3); !done || err != nil {
+	if done, err := s.Processes.GiveUp(ctx, "p1", 3); !done || err != nil {
 		t.Errorf("GiveUp = %v, %v", done, err)
 	}
-	if err := s.Beat(ctx, "p1"); !errors.Is(err, store.ErrGivenUp) {
+	if err := s.Processes.Beat(ctx, "p1"); !errors.Is(err, store.ErrGivenUp) {
 		t.Errorf("Beat of one that was given up: %v", err)
 	}
 	if !s.Shared() {
 		join(t, s, "p2")
 		join(t, s, "p3")
-		if beats, err := s.Beats(ctx); err != nil || len(beats) != 1 || beats["p3"] != 1 {
+		if beats, err := s.Processes.Beats(ctx); err != nil || len(beats) != 1 || beats["p3"] != 1 {
 			t.Errorf("who opens the store next is not the only one: %v, %v", beats, err)
 		}
 		return
@@ -117,19 +117,20 @@ func processes(t testing.TB, s *store.Store) {
 	if !errors.Is(err, store.ErrGivenUp) {
 		t.Errorf("Commit of one that was given up: %v", err)
 	}
-	if _, err := s.Record(ctx, "acme", "late"); haft.CodeOf(err) != haft.CodeNotFound {
+	if _, err := s.Calls.Record(ctx, "acme", "late"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("it was kept: %v", err)
 	}
-	if _, err := s.Adopt(ctx, "p1", true); !errors.Is(err, store.ErrGivenUp) { // or it would adopt the same for ever
+	if _, err := s.Processes.Adopt(ctx, "p1", true); !errors.Is(err,
+		store.ErrGivenUp) { // or it would adopt the same for ever
 		t.Errorf("Adopt of one that was given up: %v", err)
 	}
 	join(t, s, "p4")
 	commit(t, s, store.Batch{Owner: "p4", Records: []haft.Record{owned("p4", "c4", haft.StatusQueued)}})
-	if err := s.Leave(ctx, "p4"); err != nil {
+	if err := s.Processes.Leave(ctx, "p4"); err != nil {
 		t.Fatal(err)
 	}
 	join(t, s, "p5")
-	if n, err := s.Adopt(ctx, "p5", true); n != 1 || err != nil {
+	if n, err := s.Processes.Adopt(ctx, "p5", true); n != 1 || err != nil {
 		t.Errorf("Adopt after one has left = %d, %v", n, err)
 	}
 }
@@ -158,14 +159,14 @@ func adopted(t testing.TB, s *store.Store) {
 	commit(t, s, b)
 	join(t, s, names...)
 	if s.Shared() {
-		if n, err := s.Adopt(ctx, "me", true); n != 0 || err != nil {
+		if n, err := s.Processes.Adopt(ctx, "me", true); n != 0 || err != nil {
 			t.Errorf("Adopt from one that lives = %d, %v", n, err)
 		}
-		if err := s.Leave(ctx, "gone"); err != nil {
+		if err := s.Processes.Leave(ctx, "gone"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	first, err := s.Adopt(ctx, names[0], false)
+	first, err := s.Processes.Adopt(ctx, names[0], false)
 	if err != nil || first != 25 {
 		t.Errorf("Adopt of what does not wait = %d, %v, want 25", first, err)
 	}
@@ -174,7 +175,7 @@ func adopted(t testing.TB, s *store.Store) {
 	var wg sync.WaitGroup
 	for _, name := range names {
 		wg.Go(func() {
-			n, err := s.Adopt(ctx, name, true)
+			n, err := s.Processes.Adopt(ctx, name, true)
 			if err != nil {
 				t.Errorf("Adopt: %v", err)
 			}
@@ -187,11 +188,11 @@ func adopted(t testing.TB, s *store.Store) {
 	}
 	var queued, running, idle int
 	for _, name := range names {
-		counts, err := s.QueuedByOrg(ctx, name)
+		counts, err := s.Calls.QueuedByOrg(ctx, name)
 		queued += counts[store.OrgKey("acme")]
-		list, err2 := s.Running(ctx, name)
+		list, err2 := s.Calls.Running(ctx, name)
 		running += len(list)
-		chains, err3 := s.IdleChains(ctx, name)
+		chains, err3 := s.Chains.IdleChains(ctx, name)
 		idle += len(chains)
 		if err := errors.Join(err, err2, err3); err != nil {
 			t.Fatal(err)
@@ -216,24 +217,24 @@ func queued(t testing.TB, s *store.Store) {
 	other.Call.Principal.Org = "a\x00b" // is kept as its digest
 	b.Records = append(b.Records, other, owned("p2", "theirs", haft.StatusQueued))
 	commit(t, s, b)
-	list, err := s.Queued(ctx, "p1", store.OrgKey("acme"), 3)
+	list, err := s.Calls.Queued(ctx, "p1", store.OrgKey("acme"), 3)
 	if err != nil || ids(list) != "c00009 c00008 c00007" || string(list[0].Sealed) != `{"a":1}` {
 		t.Errorf("Queued = %q, %v", ids(list), err)
 	}
-	list, err = s.Queued(ctx, "p1", store.OrgKey("a\x00b"), 3)
+	list, err = s.Calls.Queued(ctx, "p1", store.OrgKey("a\x00b"), 3)
 	if err != nil || ids(list) != "other" || list[0].Call.Principal.Org != "a\x00b" {
 		t.Errorf("Queued of another = %q, %v", ids(list), err)
 	}
-	if err := s.ReleaseCalls(ctx, "p1", []haft.CallID{"c00009"}); err != nil {
+	if err := s.Calls.ReleaseCalls(ctx, "p1", []haft.CallID{"c00009"}); err != nil {
 		t.Fatal(err)
 	}
-	if counts, err := s.QueuedByOrg(ctx, "p1"); err != nil || counts[store.OrgKey("acme")] != 4 {
+	if counts, err := s.Calls.QueuedByOrg(ctx, "p1"); err != nil || counts[store.OrgKey("acme")] != 4 {
 		t.Errorf("after one was disowned: %v, %v", counts, err)
 	}
-	if err := s.ReleaseCalls(ctx, "p1", nil); err != nil {
+	if err := s.Calls.ReleaseCalls(ctx, "p1", nil); err != nil {
 		t.Fatal(err)
 	}
-	if counts, err := s.QueuedByOrg(ctx, "p1"); err != nil || len(counts) != 0 {
+	if counts, err := s.Calls.QueuedByOrg(ctx, "p1"); err != nil || len(counts) != 0 {
 		t.Errorf("after all were disowned: %v, %v", counts, err)
 	}
 }
@@ -253,12 +254,12 @@ func chainsOwned(t testing.TB, s *store.Store) {
 	}{{haft.StatusRunning, 0}, {haft.StatusPending, 0}, {haft.StatusSuccess, 1}} {
 		call.Status = tt.status
 		commit(t, s, store.Batch{Records: []haft.Record{call}})
-		idle, err := s.IdleChains(ctx, "p1")
+		idle, err := s.Chains.IdleChains(ctx, "p1")
 		if err != nil || len(idle) != tt.want {
 			t.Errorf("with a call that is %s: %v, %v", tt.status, idle, err)
 		}
 		if len(idle) == 1 {
-			if got, err := s.ChainOf(ctx, idle[0]); err != nil || got.ID != "ch" {
+			if got, err := s.Chains.ChainOf(ctx, idle[0]); err != nil || got.ID != "ch" {
 				t.Errorf("ChainOf = %+v, %v", got, err)
 			}
 		}
@@ -283,7 +284,7 @@ func answers(t testing.TB, s *store.Store) {
 		Expires: at}
 	commit(t, s, store.Batch{Records: []haft.Record{pending, owned("p1", "c2", haft.StatusPending)},
 		Approvals: []haft.Approval{a}})
-	list, err := s.Answered(ctx)
+	list, err := s.Calls.Answered(ctx)
 	if err != nil || len(list) != 1 || list[0].ID != "c2" {
 		t.Errorf("Answered = %v, %v", list, err)
 	}

@@ -31,16 +31,16 @@ func (l Log) Append(ctx context.Context, events []haft.Event) error {
 func (l Log) Shared() bool { return l.Store.Shared() }
 
 // Tip implements [event.SharedLog].
-func (l Log) Tip(ctx context.Context) (int64, error) { return l.Store.EventTip(ctx) }
+func (l Log) Tip(ctx context.Context) (int64, error) { return l.Store.Events.EventTip(ctx) }
 
 // After implements [event.Log].
 func (l Log) After(ctx context.Context, f event.Filter, after int64, limit int) ([]haft.Event, error) {
-	return l.Store.EventsAfter(ctx, f, after, limit)
+	return l.Store.Events.EventsAfter(ctx, f, after, limit)
 }
 
 // Last implements [event.Log].
 func (l Log) Last(ctx context.Context, calls []haft.CallID) (int64, map[haft.CallID]int64, error) {
-	return l.Store.LastEvents(ctx, calls)
+	return l.Store.Events.LastEvents(ctx, calls)
 }
 
 func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
@@ -49,7 +49,7 @@ func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) 
 func entries(t testing.TB, s *store.Store, org string) iter.Seq2[audit.Entry, error] {
 	return func(yield func(audit.Entry, error) bool) {
 		for after := int64(0); ; {
-			list, err := s.AuditEntries(t.Context(), org, after, 100)
+			list, err := s.Audit.AuditEntries(t.Context(), org, after, 100)
 			if err != nil {
 				yield(audit.Entry{}, err)
 				return
@@ -83,7 +83,7 @@ func verify(t testing.TB, s *store.Store, org string, n int) {
 	if err == nil {
 		err = report.Err()
 	}
-	head, err2 := s.AuditHead(t.Context(), org)
+	head, err2 := s.Audit.AuditHead(t.Context(), org)
 	if err := errors.Join(err, err2); err != nil || seen != int64(n) || head.Seq != int64(n) {
 		t.Errorf("the chain of %s has %d entries and ends at %d, %v, want %d", org, seen, head.Seq, err, n)
 	}
@@ -127,7 +127,7 @@ func Hammer(t testing.TB, stores []*store.Store, goroutines, commits int) {
 	}
 	seen, after := 0, int64(0)
 	for {
-		list, err := stores[0].EventsAfter(t.Context(), event.Filter{}, after, 100)
+		list, err := stores[0].Events.EventsAfter(t.Context(), event.Filter{}, after, 100)
 		if err != nil {
 			t.Fatalf("EventsAfter: %v", err)
 		}
@@ -150,19 +150,20 @@ func auditApart(t testing.TB, s *store.Store) {
 	for org, n := range map[string]int{"acme": 2, "other": 2, "o\x00dd": 1, "nobody": 0} {
 		verify(t, s, org, n)
 	}
-	orgs, err := s.AuditOrgs(t.Context())
+	orgs, err := s.Audit.AuditOrgs(t.Context())
 	if err != nil {
 		t.Fatalf("AuditOrgs: %v", err)
 	}
 	same(t, "AuditOrgs", sorted(orgs), []string{"acme", "o\x00dd", "other"})
-	list, err := s.AuditEntries(t.Context(), "acme", 1, 10)
+	list, err := s.Audit.AuditEntries(t.Context(), "acme", 1, 10)
 	if err != nil || len(list) != 1 || list[0].Kind != "c" || list[0].Seq != 2 {
 		t.Errorf("AuditEntries after 1 = %+v, %v", list, err)
 	}
-	if list, err := s.AuditEntries(t.Context(), "acme", 0, 1); err != nil || len(list) != 1 || list[0].Kind != "a" {
+	if list, err := s.Audit.AuditEntries(t.Context(), "acme", 0, 1); err != nil || len(list) != 1 ||
+		list[0].Kind != "a" {
 		t.Errorf("AuditEntries of one = %+v, %v", list, err)
 	}
-	head, err := s.AuditHead(t.Context(), "nobody")
+	head, err := s.Audit.AuditHead(t.Context(), "nobody")
 	if err != nil || head != audit.Genesis("nobody") {
 		t.Errorf("AuditHead of nobody = %+v, %v", head, err)
 	}
@@ -176,23 +177,23 @@ func auditCheckpoints(t testing.TB, s *store.Store) {
 	var want []audit.Checkpoint
 	for range 3 {
 		commit(t, s, store.Batch{Audit: []audit.Entry{entry("acme", "a")}})
-		head, err := s.AuditHead(t.Context(), "acme")
+		head, err := s.Audit.AuditHead(t.Context(), "acme")
 		if err != nil {
 			t.Fatalf("AuditHead: %v", err)
 		}
 		c := signer.Sign(head, at)
 		want = append(want, c)
-		if err := errors.Join(s.PutCheckpoint(t.Context(), c),
-			s.PutCheckpoint(t.Context(), signer.Sign(head, at.Add(time.Hour)))); err != nil {
+		if err := errors.Join(s.Audit.PutCheckpoint(t.Context(), c),
+			s.Audit.PutCheckpoint(t.Context(), signer.Sign(head, at.Add(time.Hour)))); err != nil {
 			t.Fatalf("PutCheckpoint: %v", err)
 		}
 	}
-	got, err := s.Checkpoints(t.Context(), "acme", 0, 0)
+	got, err := s.Audit.Checkpoints(t.Context(), "acme", 0, 0)
 	if err != nil {
 		t.Fatalf("Checkpoints: %v", err)
 	}
 	same(t, "Checkpoints", got, want)
-	got, err = s.Checkpoints(t.Context(), "acme", 1, 1)
+	got, err = s.Audit.Checkpoints(t.Context(), "acme", 1, 1)
 	if err != nil {
 		t.Fatalf("Checkpoints: %v", err)
 	}
@@ -205,7 +206,7 @@ func auditCheckpoints(t testing.TB, s *store.Store) {
 
 func eventsPruned(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	cursor, _, err := s.LastEvents(ctx, nil)
+	cursor, _, err := s.Events.LastEvents(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,12 +222,12 @@ func eventsPruned(t testing.TB, s *store.Store) {
 		b.Events = append(b.Events, e)
 	}
 	commit(t, s, b)
-	if n, err := s.PruneEvents(ctx, at.Add(5*time.Minute)); err != nil || n != 4 {
+	if n, err := s.Events.PruneEvents(ctx, at.Add(5*time.Minute)); err != nil || n != 4 {
 		t.Errorf("PruneEvents = %d, %v, want 4", n, err)
 	}
 	left := func(f event.Filter, after int64, want int, lost bool) {
 		t.Helper()
-		list, err := s.EventsAfter(ctx, f, after, 100)
+		list, err := s.Events.EventsAfter(ctx, f, after, 100)
 		if errors.Is(err, event.ErrLost) != lost || !lost && (err != nil || len(list) != want) {
 			t.Errorf("EventsAfter(%d) = %d events, %v, want %d, lost %v", after-cursor, len(list), err, want, lost)
 		}
@@ -239,19 +240,19 @@ func eventsPruned(t testing.TB, s *store.Store) {
 	left(acme, cursor+3, 0, true)
 	left(acme, cursor+5, 5, false)
 	left(acme, cursor+10, 0, false)
-	if _, seqs, err := s.LastEvents(ctx, []haft.CallID{"open", "done"}); err != nil || seqs["open"] != 3 ||
+	if _, seqs, err := s.Events.LastEvents(ctx, []haft.CallID{"open", "done"}); err != nil || seqs["open"] != 3 ||
 		seqs["done"] != 10 {
 		t.Errorf("LastEvents = %v, %v", seqs, err)
 	}
-	if n, err := s.PruneEvents(ctx, at.Add(time.Hour)); err != nil || n != 5 {
+	if n, err := s.Events.PruneEvents(ctx, at.Add(time.Hour)); err != nil || n != 5 {
 		t.Errorf("PruneEvents of all = %d, %v, want 5", n, err)
 	}
-	if last, _, err := s.LastEvents(ctx, nil); err != nil || last != cursor+10 {
+	if last, _, err := s.Events.LastEvents(ctx, nil); err != nil || last != cursor+10 {
 		t.Errorf("LastEvents = %d, %v, want %d", last-cursor, err, 10)
 	}
 	commit(t, s, store.Batch{Events: []haft.Event{happened("acme", "new", 0, 1)}})
 	left(acme, cursor+10, 1, false)
-	if n, err := s.PruneEvents(ctx, at.Add(-time.Hour)); err != nil || n != 0 {
+	if n, err := s.Events.PruneEvents(ctx, at.Add(-time.Hour)); err != nil || n != 0 {
 		t.Errorf("PruneEvents of none = %d, %v", n, err)
 	}
 }
@@ -265,7 +266,7 @@ func eventsRise(t testing.TB, s *store.Store) {
 			t.Errorf("cursor %d follows %d", events[i].Cursor, events[i-1].Cursor)
 		}
 	}
-	kept, err := s.EventsAfter(t.Context(), event.Filter{Org: "acme"}, 0, 10)
+	kept, err := s.Events.EventsAfter(t.Context(), event.Filter{Org: "acme"}, 0, 10)
 	if err != nil {
 		t.Fatalf("EventsAfter: %v", err)
 	}
@@ -295,7 +296,7 @@ func approvalMoves(t testing.TB, s *store.Store) {
 		})
 	}
 	wg.Wait()
-	got, err := s.Approval(ctx, "acme", "a1")
+	got, err := s.Approvals.Approval(ctx, "acme", "a1")
 	if err != nil || won.Load() != 1 || got.State != haft.ApprovalApproved || got.Reason == "" {
 		t.Errorf("%d have moved it to %+v, %v", won.Load(), got, err)
 	}
@@ -331,7 +332,7 @@ func approvalPending(t testing.TB, s *store.Store) {
 	commit(t, s, b)
 	var got []string
 	for f := (haft.ApprovalFilter{State: haft.ApprovalPending, Limit: 5}); ; {
-		list, err := s.Approvals(ctx, "acme", f)
+		list, err := s.Approvals.Approvals(ctx, "acme", f)
 		if err != nil {
 			t.Fatalf("Approvals: %v", err)
 		}
@@ -354,18 +355,18 @@ func approvalPending(t testing.TB, s *store.Store) {
 		{haft.ApprovalFilter{User: "bob"}, 0}, {haft.ApprovalFilter{Tool: "none"}, 0},
 		{haft.ApprovalFilter{Limit: 3}, 3},
 	} {
-		if list, err := s.Approvals(ctx, "acme", tt.f); err != nil || len(list) != tt.want {
+		if list, err := s.Approvals.Approvals(ctx, "acme", tt.f); err != nil || len(list) != tt.want {
 			t.Errorf("Approvals(%+v) = %d of them, %v; want %d", tt.f, len(list), err, tt.want)
 		}
 	}
-	list, err := s.ExpiredApprovals(ctx, at.Add(5*time.Minute), 10)
+	list, err := s.Approvals.ExpiredApprovals(ctx, at.Add(5*time.Minute), 10)
 	if err != nil || len(list) != 4 || list[3].ID != "a00004" {
 		t.Errorf("ExpiredApprovals = %+v, %v", list, err)
 	}
-	if a, err := s.ApprovalOf(ctx, "acme", "c00001"); err != nil || a.ID != "a00011" {
+	if a, err := s.Approvals.ApprovalOf(ctx, "acme", "c00001"); err != nil || a.ID != "a00011" {
 		t.Errorf("ApprovalOf = %+v, %v", a, err)
 	}
-	_, err = s.ApprovalOf(ctx, "other", "c00001")
+	_, err = s.Approvals.ApprovalOf(ctx, "other", "c00001")
 	refused(t, "ApprovalOf a stranger", err, haft.CodeNotFound)
 }
 
@@ -374,44 +375,44 @@ func agents(t testing.TB, s *store.Store) {
 	want := haft.Agent{Org: "acme", Name: "helper", Tools: []string{"add"}, Env: map[string]string{"A": "b"},
 		Rules: []haft.ToolRule{{Type: haft.RuleFirst, Tool: "add",
 			Args: map[string]json.RawMessage{"n": json.RawMessage(`1.50`)}}}, Created: at, Updated: at}
-	kept, err := s.PutAgent(ctx, want)
+	kept, err := s.Agents.PutAgent(ctx, want)
 	if err != nil || kept.ID == "" {
 		t.Fatalf("PutAgent = %+v, %v", kept, err)
 	}
 	want.ID = kept.ID
 	for _, ref := range []string{"helper", string(kept.ID)} {
-		got, err := s.Agent(ctx, "acme", ref)
+		got, err := s.Agents.Agent(ctx, "acme", ref)
 		if err != nil {
 			t.Fatalf("Agent(%s): %v", ref, err)
 		}
 		same(t, "Agent", *got, want)
 	}
 	want.ID, want.Disabled, want.Created, want.Updated = "", true, at.Add(time.Hour), at.Add(time.Hour)
-	again, err := s.PutAgent(ctx, want)
+	again, err := s.Agents.PutAgent(ctx, want)
 	if err != nil || again.ID != kept.ID || !again.Created.Equal(at) || !again.Disabled {
 		t.Errorf("PutAgent again = %+v, %v", again, err)
 	}
 	for _, name := range []string{"b", "a", "C"} {
-		if _, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: name}); err != nil {
+		if _, err := s.Agents.PutAgent(ctx, haft.Agent{Org: "acme", Name: name}); err != nil {
 			t.Fatalf("PutAgent: %v", err)
 		}
 	}
-	_, err = s.PutAgent(ctx, haft.Agent{Org: "other", Name: "helper", ID: kept.ID})
+	_, err = s.Agents.PutAgent(ctx, haft.Agent{Org: "other", Name: "helper", ID: kept.ID})
 	refused(t, "PutAgent with the id of another", err, haft.CodeConflict)
-	list, err := s.Agents(ctx, "acme", "C", 2)
+	list, err := s.Agents.Agents(ctx, "acme", "C", 2)
 	if err != nil || len(list) != 2 || list[0].Name != "a" || list[1].Name != "b" {
 		t.Errorf("Agents = %+v, %v", list, err)
 	}
-	_, err = s.Agent(ctx, "other", string(kept.ID))
+	_, err = s.Agents.Agent(ctx, "other", string(kept.ID))
 	refused(t, "Agent of another", err, haft.CodeNotFound)
-	refused(t, "RemoveAgent of another", s.RemoveAgent(ctx, "other", "helper", ""), haft.CodeNotFound)
-	if err := s.RemoveAgent(ctx, "acme", "helper", ""); err != nil {
+	refused(t, "RemoveAgent of another", s.Agents.RemoveAgent(ctx, "other", "helper", ""), haft.CodeNotFound)
+	if err := s.Agents.RemoveAgent(ctx, "acme", "helper", ""); err != nil {
 		t.Errorf("RemoveAgent: %v", err)
 	}
-	refused(t, "RemoveAgent again", s.RemoveAgent(ctx, "acme", "helper", ""), haft.CodeNotFound)
+	refused(t, "RemoveAgent again", s.Agents.RemoveAgent(ctx, "acme", "helper", ""), haft.CodeNotFound)
 	for _, a := range []haft.Agent{{Org: "acme"}, {Name: "x"}, {Org: "acme", Name: strings.Repeat("x", 1000)},
 		{Org: "acme", Name: "x", Env: map[string]string{"A": strings.Repeat("x", store.MaxText)}}} {
-		_, err := s.PutAgent(ctx, a)
+		_, err := s.Agents.PutAgent(ctx, a)
 		refused(t, "PutAgent", err, haft.CodeInvalid)
 	}
 }
@@ -420,14 +421,14 @@ func cacheExpires(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	cached := func(org, key string, now time.Time, want string) {
 		t.Helper()
-		raw, ok, err := s.Cached(ctx, org, key, now)
+		raw, ok, err := s.Cache.Cached(ctx, org, key, now)
 		if err != nil || ok != (want != "") || string(raw) != want {
 			t.Errorf("Cached(%s, %.10q) = %s, %v, %v, want %q", org, key, raw, ok, err, want)
 		}
 	}
 	putCached := func(key, raw string, expires time.Time) {
 		t.Helper()
-		if err := s.PutCached(ctx, "acme", key, json.RawMessage(raw), at, expires); err != nil {
+		if err := s.Cache.PutCached(ctx, "acme", key, json.RawMessage(raw), at, expires); err != nil {
 			t.Errorf("PutCached: %v", err)
 		}
 	}
@@ -445,12 +446,12 @@ func cacheExpires(t testing.TB, s *store.Store) {
 		putCached(key, count("1", i), at.Add(time.Second))
 		cached("acme", key, at, count("1", i))
 	}
-	if n, err := s.PruneCached(ctx, at.Add(time.Minute)); err != nil || n != len(odd) {
+	if n, err := s.Cache.PruneCached(ctx, at.Add(time.Minute)); err != nil || n != len(odd) {
 		t.Errorf("PruneCached = %d, %v, want %d", n, err, len(odd))
 	}
 	cached("acme", "k", at, "2")
 	for _, raw := range []string{"{", "", "\"\xff\"", `"` + strings.Repeat("x", store.MaxCached) + `"`} {
-		refused(t, "PutCached", s.PutCached(ctx, "acme", "k", json.RawMessage(raw), at, at.Add(time.Hour)),
+		refused(t, "PutCached", s.Cache.PutCached(ctx, "acme", "k", json.RawMessage(raw), at, at.Add(time.Hour)),
 			haft.CodeInvalid)
 	}
 }
@@ -458,44 +459,46 @@ func cacheExpires(t testing.TB, s *store.Store) {
 func settings(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	for _, org := range []string{"", "acme", "other"} {
-		if p, err := s.Policy(ctx, org); err != nil || p.Text != nil || p.Revision() != "" {
+		if p, err := s.Policies.Policy(ctx, org); err != nil || p.Text != nil || p.Revision() != "" {
 			t.Errorf("Policy(%q) = %+v, %v", org, p, err)
 		}
-		if p, err := s.PutPolicy(ctx, org, haft.PolicyText{Text: []byte("rules of " + org + ": é"), Updated: at},
+		if p, err := s.Policies.PutPolicy(ctx, org, haft.PolicyText{Text: []byte("rules of " + org + ": é"),
+			Updated: at},
 			"ann"); err != nil || p.Revision() == "" {
 			t.Fatalf("PutPolicy = %+v, %v", p, err)
 		}
 	}
 	// At the same moment as the one before, and yet another revision.
-	again, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("new"), Updated: at}, "bob")
+	again, err := s.Policies.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("new"), Updated: at}, "bob")
 	if err != nil || !again.Updated.After(at) {
 		t.Fatalf("PutPolicy = %+v, %v", again, err)
 	}
-	if _, err := s.PutPolicy(ctx, "other", haft.PolicyText{}, "bob"); err != nil {
+	if _, err := s.Policies.PutPolicy(ctx, "other", haft.PolicyText{}, "bob"); err != nil {
 		t.Fatalf("PutPolicy: %v", err)
 	}
 	for org, want := range map[string]string{"": "rules of : é", "acme": "new", "other": ""} {
-		p, err := s.Policy(ctx, org)
+		p, err := s.Policies.Policy(ctx, org)
 		if err != nil || string(p.Text) != want || want == "new" && p.Revision() != again.Revision() {
 			t.Errorf("Policy(%q) = %+v, %v", org, p, err)
 		}
 	}
 	for i, key := range odd {
-		if err := errors.Join(s.PutSetting(ctx, key, "old"), s.PutSetting(ctx, key, count("v", i))); err != nil {
+		if err := errors.Join(s.Settings.PutSetting(ctx, key, "old"), s.Settings.PutSetting(ctx, key, count("v",
+			i))); err != nil {
 			t.Errorf("PutSetting(%.10q): %v", key, err)
 		}
 	}
 	for i, key := range odd {
-		if v, err := s.Setting(ctx, key); err != nil || v != count("v", i) {
+		if v, err := s.Settings.Setting(ctx, key); err != nil || v != count("v", i) {
 			t.Errorf("Setting(%.10q) = %q, %v", key, v, err)
 		}
 	}
-	if v, err := s.Setting(ctx, "none"); err != nil || v != "" {
+	if v, err := s.Settings.Setting(ctx, "none"); err != nil || v != "" {
 		t.Errorf("Setting of none = %q, %v", v, err)
 	}
 	for _, value := range []string{"a\x00", "\xff", strings.Repeat("x", store.MaxText+1)} {
-		refused(t, "PutSetting", s.PutSetting(ctx, "k", value), haft.CodeInvalid)
-		_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(value)}, "ann")
+		refused(t, "PutSetting", s.Settings.PutSetting(ctx, "k", value), haft.CodeInvalid)
+		_, err := s.Policies.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(value)}, "ann")
 		refused(t, "PutPolicy", err, haft.CodeInvalid)
 	}
 }
@@ -514,26 +517,26 @@ func isolation(t testing.TB, s *store.Store) {
 	})
 	for _, org := range []string{"", "other", "ACME", "acme ", " acme", "acm", "acme\x00", "acm%", "acm_", "äcme",
 		"acme\u200b"} {
-		_, err1 := s.Record(ctx, org, "c1")
-		_, err2 := s.Approval(ctx, org, "a1")
-		_, err3 := s.ApprovalOf(ctx, org, "c1")
-		_, err4 := s.Chain(ctx, org, "ch")
-		_, err5 := s.Tool(ctx, org, "add")
-		_, err6 := s.Agent(ctx, org, "x")
+		_, err1 := s.Calls.Record(ctx, org, "c1")
+		_, err2 := s.Approvals.Approval(ctx, org, "a1")
+		_, err3 := s.Approvals.ApprovalOf(ctx, org, "c1")
+		_, err4 := s.Chains.Chain(ctx, org, "ch")
+		_, err5 := s.Tools.Tool(ctx, org, "add")
+		_, err6 := s.Agents.Agent(ctx, org, "x")
 		for i, err := range []error{err1, err2, err3, err4, err5, err6} {
 			if haft.CodeOf(err) != haft.CodeNotFound {
 				t.Errorf("%q finds thing %d: %v", org, i, err)
 			}
 		}
-		tools, err1 := s.Tools(ctx, org, haft.ToolFilter{})
-		found, err2 := s.SearchTools(ctx, org, "add", 0)
-		pending, err3 := s.Approvals(ctx, org, haft.ApprovalFilter{})
-		chain, err4 := s.AuditEntries(ctx, org, 0, 0)
-		turn, err5 := s.Turn(ctx, org, "x", "")
+		tools, err1 := s.Tools.Tools(ctx, org, haft.ToolFilter{})
+		found, err2 := s.Tools.SearchTools(ctx, org, "add", 0)
+		pending, err3 := s.Approvals.Approvals(ctx, org, haft.ApprovalFilter{})
+		chain, err4 := s.Audit.AuditEntries(ctx, org, 0, 0)
+		turn, err5 := s.Calls.Turn(ctx, org, "x", "")
 		n := len(tools) + len(found) + len(pending) + len(chain) + len(turn)
 		if org != "" {
-			calls, err := s.Records(ctx, haft.CallFilter{Org: org})
-			events, err6 := s.EventsAfter(ctx, event.Filter{Org: org}, 0, 10)
+			calls, err := s.Calls.Records(ctx, haft.CallFilter{Org: org})
+			events, err6 := s.Events.EventsAfter(ctx, event.Filter{Org: org}, 0, 10)
 			n += len(calls) + len(events)
 			err5 = errors.Join(err5, err, err6)
 		}
@@ -549,7 +552,7 @@ func anyKeys(t testing.TB, s *store.Store) {
 		states = append(states, limit.State{Key: key, Used: int64(i + 1), At: at})
 	}
 	commit(t, s, store.Batch{Limits: states})
-	got, err := s.Limits(t.Context(), odd)
+	got, err := s.Limits.Limits(t.Context(), odd)
 	if err != nil || len(got) != len(odd) {
 		t.Fatalf("Limits = %d, %v, want %d", len(got), err, len(odd))
 	}
@@ -558,7 +561,7 @@ func anyKeys(t testing.TB, s *store.Store) {
 			t.Errorf("the state of %.10q comes back as that of %.10q", odd[g.Used-1], g.Key)
 		}
 	}
-	if got, err := s.Limits(t.Context(), nil); err != nil || len(got) != 0 {
+	if got, err := s.Limits.Limits(t.Context(), nil); err != nil || len(got) != 0 {
 		t.Errorf("Limits of none = %v, %v", got, err)
 	}
 }
@@ -570,7 +573,7 @@ func closed(t testing.TB, s *store.Store) {
 	if err := s.Close(); err != nil {
 		t.Errorf("Close again: %v", err)
 	}
-	_, err := s.Tool(t.Context(), "acme", "add")
+	_, err := s.Tools.Tool(t.Context(), "acme", "add")
 	refused(t, "Tool", err, haft.CodeUnavailable)
 	refused(t, "Commit", s.Commit(t.Context(), store.Batch{}), haft.CodeUnavailable)
 }

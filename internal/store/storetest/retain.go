@@ -38,7 +38,8 @@ func callsPruned(t testing.TB, s *store.Store) {
 	}
 	commit(t, s, b)
 	usage := func() int64 {
-		sums, err := s.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(48 * time.Hour)})
+		sums, err := s.Calls.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour),
+			Until: at.Add(48 * time.Hour)})
 		if err != nil || len(sums) != 1 {
 			t.Fatalf("Usage = %v, %v", sums, err)
 		}
@@ -49,42 +50,42 @@ func callsPruned(t testing.TB, s *store.Store) {
 		Never: true}); gone != 1 {
 		t.Errorf("%d refusals are gone, want the one that never began", gone)
 	}
-	newest, err := s.KeepNewest(ctx, "acme", "", 10)
+	newest, err := s.Calls.KeepNewest(ctx, "acme", "", 10)
 	if err != nil || !newest.After(at.Add((n-11)*time.Second)) || newest.After(at.Add((n-10)*time.Second)) {
 		t.Errorf("KeepNewest = %v, %v", newest, err)
 	}
-	if none, err := s.KeepNewest(ctx, "acme", "", n); err != nil || !none.IsZero() {
+	if none, err := s.Calls.KeepNewest(ctx, "acme", "", n); err != nil || !none.IsZero() {
 		t.Errorf("KeepNewest of all = %v, %v", none, err)
 	}
 	// Left: the newest 10, the open one, the one that ended late, and that of the open chain.
 	if gone, steps := prune(t, s, store.OldCalls{Org: "acme", Before: newest}); gone != n-1-13 || steps < 3 {
 		t.Errorf("%d calls are gone in %d steps, want %d in more than two", gone, steps, n-1-13)
 	}
-	all, refusals, oldest, err := s.KeptCalls(ctx, "acme", []haft.Status{haft.StatusRate})
+	all, refusals, oldest, err := s.Calls.KeptCalls(ctx, "acme", []haft.Status{haft.StatusRate})
 	if err != nil || all != 13 || refusals != 0 || !oldest.Equal(at.Add(3*time.Second)) {
 		t.Errorf("KeptCalls = %d, %d, %v, %v", all, refusals, oldest, err)
 	}
 	for _, id := range []haft.CallID{open, haft.CallID(count("c", 4)), haft.CallID(count("c", 5))} {
-		if _, err := s.Record(ctx, "acme", id); err != nil {
+		if _, err := s.Calls.Record(ctx, "acme", id); err != nil {
 			t.Errorf("call %s: %v", id, err)
 		}
 	}
-	if _, err := s.Record(ctx, "other", "theirs"); err != nil {
+	if _, err := s.Calls.Record(ctx, "other", "theirs"); err != nil {
 		t.Errorf("the call of another organisation: %v", err)
 	}
-	approvals, err := s.Approvals(ctx, "acme", haft.ApprovalFilter{})
+	approvals, err := s.Approvals.Approvals(ctx, "acme", haft.ApprovalFilter{})
 	if err != nil || len(approvals) != 1 || approvals[0].ID != "a_open" {
 		t.Errorf("Approvals = %v, %v", approvals, err)
 	}
-	if _, err := s.Chain(ctx, "acme", "going"); err != nil {
+	if _, err := s.Chains.Chain(ctx, "acme", "going"); err != nil {
 		t.Errorf("the open chain: %v", err)
 	}
-	_, err = s.Chain(ctx, "acme", "over")
+	_, err = s.Chains.Chain(ctx, "acme", "over")
 	refused(t, "the chain that is over", err, haft.CodeNotFound)
 	if after := usage(); after != before {
 		t.Errorf("usage counts %d calls after pruning, and %d before", after, before)
 	}
-	if list, err := s.AuditEntries(ctx, "acme", 0, 10); err != nil || len(list) != 1 {
+	if list, err := s.Audit.AuditEntries(ctx, "acme", 0, 10); err != nil || len(list) != 1 {
 		t.Errorf("the audit has %d entries, %v; want 1", len(list), err)
 	}
 }
@@ -93,7 +94,7 @@ func callsPruned(t testing.TB, s *store.Store) {
 func prune(t testing.TB, s *store.Store, o store.OldCalls) (gone, steps int) {
 	t.Helper()
 	for place := (*store.CallPlace)(nil); ; {
-		m, next, err := s.PruneCalls(t.Context(), o, place)
+		m, next, err := s.Calls.PruneCalls(t.Context(), o, place)
 		if err != nil {
 			t.Fatalf("PruneCalls: %v", err)
 		}

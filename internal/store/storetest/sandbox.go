@@ -22,44 +22,48 @@ func sandboxConfigs(t testing.TB, s *store.Store) {
 		Network: []string{"a.test"},
 		Needs:   haft.Requirements{Pip: []string{"numpy==2.1"}}, Created: at, Updated: at, If: haft.IfNone,
 	}
-	kept, err := s.PutSandboxConfig(ctx, want)
+	kept, err := s.Sandboxes.PutSandboxConfig(ctx, want)
 	if err != nil || kept.ID == "" || kept.If != "" {
 		t.Fatalf("PutSandboxConfig = %+v, %v", kept, err)
 	}
 	want.ID, want.If = kept.ID, ""
 	for _, ref := range []string{"gvisor", string(kept.ID)} {
-		if got, err := s.SandboxConfig(ctx, "acme", ref); err != nil || !cmp.Equal(*got, want) {
+		if got, err := s.Sandboxes.SandboxConfig(ctx, "acme", ref); err != nil || !cmp.Equal(*got, want) {
 			t.Errorf("SandboxConfig(%q): %v\n%s", ref, err, cmp.Diff(want, got))
 		}
-		_, err := s.SandboxConfig(ctx, "other", ref)
+		_, err := s.Sandboxes.SandboxConfig(ctx, "other", ref)
 		refused(t, "SandboxConfig of a stranger", err, haft.CodeNotFound)
 	}
-	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, If: haft.IfNone})
+	_, err = s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor,
+		If: haft.IfNone})
 	refused(t, "PutSandboxConfig over another", err, haft.CodeConflict)
-	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal, If: "1"})
+	_, err = s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal, If: "1"})
 	refused(t, "PutSandboxConfig over none", err, haft.CodeConflict)
-	_, err = s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: "moon"})
+	_, err = s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: "moon"})
 	refused(t, "PutSandboxConfig of no type", err, haft.CodeInvalid)
-	again, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor, Updated: at,
-		If: kept.Revision()})
+	again, err := s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxGVisor,
+		Updated: at,
+		If:      kept.Revision()})
 	if err != nil || again.ID != kept.ID || !again.Created.Equal(at) || again.Revision() == kept.Revision() {
 		t.Errorf("PutSandboxConfig again = %+v, %v", again, err)
 	}
-	if _, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B}); err != nil {
+	if _, err := s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B}); err != nil {
 		t.Error(err)
 	}
-	list, err := s.SandboxConfigs(ctx, "acme")
+	list, err := s.Sandboxes.SandboxConfigs(ctx, "acme")
 	if err != nil || len(list) != 2 || list[0].Type != haft.SandboxE2B {
 		t.Errorf("SandboxConfigs = %+v, %v", list, err)
 	}
-	if list, err := s.SandboxConfigs(ctx, "other"); err != nil || len(list) != 0 {
+	if list, err := s.Sandboxes.SandboxConfigs(ctx, "other"); err != nil || len(list) != 0 {
 		t.Errorf("SandboxConfigs of a stranger = %+v, %v", list, err)
 	}
-	refused(t, "RemoveSandboxConfig of a stranger", s.RemoveSandboxConfig(ctx, "other", kept.ID, ""), haft.CodeNotFound)
-	if err := s.RemoveSandboxConfig(ctx, "acme", kept.ID, ""); err != nil {
+	refused(t, "RemoveSandboxConfig of a stranger", s.Sandboxes.RemoveSandboxConfig(ctx, "other", kept.ID, ""),
+		haft.CodeNotFound)
+	if err := s.Sandboxes.RemoveSandboxConfig(ctx, "acme", kept.ID, ""); err != nil {
 		t.Error(err)
 	}
-	refused(t, "RemoveSandboxConfig again", s.RemoveSandboxConfig(ctx, "acme", kept.ID, ""), haft.CodeNotFound)
+	refused(t, "RemoveSandboxConfig again", s.Sandboxes.RemoveSandboxConfig(ctx, "acme", kept.ID, ""),
+		haft.CodeNotFound)
 }
 
 // gone makes a conflict of what is not there any more: somebody else won.
@@ -79,16 +83,16 @@ func agentEnv(t testing.TB, s *store.Store) {
 	}
 	put := func(a haft.Agent, env store.OwnSecrets) error {
 		a.ID, a.Org, a.Name, env.Kind = "ag_1", "acme", "helper", "agent"
-		_, err := s.PutAgentEnv(ctx, a, env)
+		_, err := s.Agents.PutAgentEnv(ctx, a, env)
 		return err
 	}
 	expect := func(what string, tools int, want map[string]string) {
 		t.Helper()
-		a, err := s.Agent(ctx, "acme", "helper")
+		a, err := s.Agents.Agent(ctx, "acme", "helper")
 		if err != nil || len(a.Tools) != tools {
 			t.Errorf("%s: the agent is %+v, %v", what, a, err)
 		}
-		list, err := s.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, keeper.Row{}, 0)
+		list, err := s.Secrets.Secrets(ctx, &keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_1"}, keeper.Row{}, 0)
 		got := map[string]string{}
 		for _, v := range list {
 			got[v.Name] = string(v.Data)
@@ -99,13 +103,13 @@ func agentEnv(t testing.TB, s *store.Store) {
 	}
 	neighbour := value("A", "theirs", 0)
 	neighbour.Scope.ID = "ag_2"
-	if err := errors.Join(s.PutSecret(ctx, neighbour),
+	if err := errors.Join(s.Secrets.PutSecret(ctx, neighbour),
 		put(haft.Agent{If: haft.IfNone},
 			store.OwnSecrets{Put: []keeper.Row{value("A", "a1", 0), value("B", "b1", 0)}})); err != nil {
 		t.Fatal(err)
 	}
 	expect("put", 0, map[string]string{"A": "a1", "B": "b1"})
-	mark, err := s.SecretMark(ctx, "acme")
+	mark, err := s.Secrets.SecretMark(ctx, "acme")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,10 +122,11 @@ func agentEnv(t testing.TB, s *store.Store) {
 	}
 	refused(t, "a secret of somebody else", put(haft.Agent{}, store.OwnSecrets{Put: []keeper.Row{neighbour}}),
 		haft.CodeInvalid)
-	_, err = s.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"}, store.OwnSecrets{Kind: "agent"})
+	_, err = s.Agents.PutAgentEnv(ctx, haft.Agent{ID: "ag_2", Org: "acme", Name: "helper"},
+		store.OwnSecrets{Kind: "agent"})
 	refused(t, "another id", err, haft.CodeConflict)
 	expect("after conflicts", 0, map[string]string{"A": "a1", "B": "b1"})
-	if now, err := s.SecretMark(ctx, "acme"); err != nil || now != mark {
+	if now, err := s.Secrets.SecretMark(ctx, "acme"); err != nil || now != mark {
 		t.Errorf("the mark went from %d to %d for nothing, %v", mark, now, err)
 	}
 	if err := put(haft.Agent{Tools: []string{"x"}},
@@ -129,10 +134,10 @@ func agentEnv(t testing.TB, s *store.Store) {
 		t.Fatal(err)
 	}
 	expect("replaced", 1, map[string]string{"A": "a2"})
-	if now, err := s.SecretMark(ctx, "acme"); err != nil || now == mark {
+	if now, err := s.Secrets.SecretMark(ctx, "acme"); err != nil || now == mark {
 		t.Errorf("the mark is still %d, %v", now, err)
 	}
-	v, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_2"}, "A")
+	v, err := s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "ag_2"}, "A")
 	if err != nil || string(v.Data) != "theirs" {
 		t.Errorf("the secret of a neighbour is %q, %v", v.Data, err)
 	}
@@ -141,58 +146,60 @@ func agentEnv(t testing.TB, s *store.Store) {
 // conditions: of many who write over the same revision one does.
 func conditions(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	agent, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", If: haft.IfNone})
+	agent, err := s.Agents.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", If: haft.IfNone})
 	if err != nil {
 		t.Fatal(err)
 	}
-	config, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal})
+	config, err := s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tool, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
+	tool, _, _, err := s.Tools.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
 		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("old")}, "ann")
+	policy, err := s.Policies.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte("old")}, "ann")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, write := range map[string]func(i int) error{
 		"agent": func(i int) error {
-			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)},
+			_, err := s.Agents.PutAgent(ctx, haft.Agent{Org: "acme", Name: "helper", Tools: []string{count("t", i)},
 				If: agent.Revision()})
 			return err
 		},
 		"configuration": func(int) error {
-			_, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal,
+			_, err := s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxLocal,
 				If: config.Revision()})
 			return err
 		},
 		"tool": func(i int) error {
-			_, err := s.SetTool(ctx, "acme", tool.ID, tool.Revision(),
+			_, err := s.Tools.SetTool(ctx, "acme", tool.ID, tool.Revision(),
 				func(t *haft.Tool) error { t.Tags = []string{count("t", i)}; return nil })
 			return err
 		},
 		"new agent": func(int) error {
-			_, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "fresh", If: haft.IfNone})
+			_, err := s.Agents.PutAgent(ctx, haft.Agent{Org: "acme", Name: "fresh", If: haft.IfNone})
 			return err
 		},
 		"policy": func(i int) error {
-			_, err := s.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(count("p", i)), If: policy.Revision()},
+			_, err := s.Policies.PutPolicy(ctx, "acme", haft.PolicyText{Text: []byte(count("p", i)),
+				If: policy.Revision()},
 				"ann")
 			return err
 		},
 		"new policy": func(i int) error {
-			_, err := s.PutPolicy(ctx, "", haft.PolicyText{Text: []byte(count("p", i)), If: haft.IfNone}, "ann")
+			_, err := s.Policies.PutPolicy(ctx, "", haft.PolicyText{Text: []byte(count("p", i)), If: haft.IfNone},
+				"ann")
 			return err
 		},
 	} {
 		oneWins(t, name, write)
 	}
-	_, err = s.SetReview(ctx, "acme", tool.ID, tool.Revision(), 1, haft.Review{State: haft.ReviewPassed}, false)
+	_, err = s.Tools.SetReview(ctx, "acme", tool.ID, tool.Revision(), 1, haft.Review{State: haft.ReviewPassed}, false)
 	refused(t, "SetReview on an old revision", err, haft.CodeConflict)
-	_, _, _, err = s.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
+	_, _, _, err = s.Tools.PutTool(ctx, haft.Tool{Org: "acme", Name: "add",
 		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:2"}}, store.PutOptions{IfDigest: tool.Revision()})
 	refused(t, "PutTool on an old revision", err, haft.CodeConflict)
 }
@@ -222,56 +229,67 @@ func oneWins(t testing.TB, name string, write func(i int) error) {
 // removals: what is removed on condition is of that revision, and by one.
 func removals(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	doomed, _, _, err := s.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed",
+	doomed, _, _, err := s.Tools.PutTool(ctx, haft.Tool{Org: "acme", Name: "doomed",
 		Version: haft.Version{Kind: haft.KindPython, Digest: "sha256:1"}}, store.PutOptions{Activate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost, err := s.PutAgent(ctx, haft.Agent{Org: "acme", Name: "doomed"})
+	lost, err := s.Agents.PutAgent(ctx, haft.Agent{Org: "acme", Name: "doomed"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hook, err := s.AddWebhook(ctx, haft.Webhook{ID: "wh_doomed", Org: "acme", URL: "https://a.test"}, "secret")
+	hook, err := s.Webhooks.AddWebhook(ctx, haft.Webhook{ID: "wh_doomed", Org: "acme", URL: "https://a.test"}, "secret")
 	if err != nil {
 		t.Fatal(err)
 	}
-	old, err := s.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B})
+	old, err := s.Sandboxes.PutSandboxConfig(ctx, haft.SandboxConfig{Org: "acme", Type: haft.SandboxE2B})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files"}, store.OwnSecrets{})
+	server, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files"}, store.OwnSecrets{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "doomed"}, store.OwnSecrets{})
+	left, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "doomed"}, store.OwnSecrets{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	refused(t, "RemoveWebhook of another revision", s.RemoveWebhook(ctx, "acme", hook.ID, "other"), haft.CodeConflict)
-	refused(t, "RemoveSandboxConfig of another revision", s.RemoveSandboxConfig(ctx, "acme", old.ID, "other"),
+	refused(t, "RemoveWebhook of another revision", s.Webhooks.RemoveWebhook(ctx, "acme", hook.ID, "other"),
 		haft.CodeConflict)
-	refused(t, "RemoveTool of another revision", s.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
-	refused(t, "RemoveAgent of another revision", s.RemoveAgent(ctx, "acme", "doomed", "other"), haft.CodeConflict)
+	refused(t, "RemoveSandboxConfig of another revision", s.Sandboxes.RemoveSandboxConfig(ctx, "acme", old.ID, "other"),
+		haft.CodeConflict)
+	refused(t, "RemoveTool of another revision", s.Tools.RemoveTool(ctx, "acme", doomed.ID, "other"), haft.CodeConflict)
+	refused(t, "RemoveAgent of another revision", s.Agents.RemoveAgent(ctx, "acme", "doomed", "other"),
+		haft.CodeConflict)
 	for name, write := range map[string]func(i int) error{
 		"server": func(i int) error {
-			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", URL: count("u", i),
+			_, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "files", URL: count("u", i),
 				If: server.Revision()}, store.OwnSecrets{})
 			return err
 		},
 		"new server": func(int) error {
-			_, err := s.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "fresh", If: haft.IfNone},
+			_, err := s.MCPServers.PutMCPServer(ctx, haft.MCPServer{Org: "acme", Name: "fresh", If: haft.IfNone},
 				store.OwnSecrets{})
 			return err
 		},
 		"server to remove": func(int) error {
-			return gone(s.RemoveMCPServer(ctx, "acme", left.ID, left.Revision(), store.ServerParts{}))
+			return gone(s.MCPServers.RemoveMCPServer(ctx, "acme", left.ID, left.Revision(), store.ServerParts{}))
 		},
-		"webhook to remove": func(int) error { return gone(s.RemoveWebhook(ctx, "acme", hook.ID, hook.Revision())) },
+		"webhook to remove": func(int) error {
+			return gone(s.Webhooks.RemoveWebhook(ctx, "acme", hook.ID,
+				hook.Revision()))
+		},
 		"configuration to remove": func(int) error {
-			return gone(s.RemoveSandboxConfig(ctx, "acme", old.ID, old.Revision()))
+			return gone(s.Sandboxes.RemoveSandboxConfig(ctx, "acme", old.ID, old.Revision()))
 		},
-		"tool to remove":  func(int) error { return gone(s.RemoveTool(ctx, "acme", doomed.ID, doomed.Revision())) },
-		"agent to remove": func(int) error { return gone(s.RemoveAgent(ctx, "acme", "doomed", lost.Revision())) },
+		"tool to remove": func(int) error {
+			return gone(s.Tools.RemoveTool(ctx, "acme", doomed.ID,
+				doomed.Revision()))
+		},
+		"agent to remove": func(int) error {
+			return gone(s.Agents.RemoveAgent(ctx, "acme", "doomed",
+				lost.Revision()))
+		},
 	} {
 		oneWins(t, name, write)
 	}
@@ -307,7 +325,7 @@ func usage(t testing.TB, s *store.Store) {
 	}
 	ask := func(q haft.UsageQuery) []haft.UsageSum {
 		q.From, q.Until = at.Add(-time.Hour), at.Add(48*time.Hour)
-		list, err := s.Usage(ctx, "acme", q)
+		list, err := s.Calls.Usage(ctx, "acme", q)
 		if err != nil {
 			t.Fatalf("Usage(%+v): %v", q, err)
 		}

@@ -23,7 +23,7 @@ func sealedSecret(org, kind, scope, name, data string) keeper.Row {
 func putSecrets(t testing.TB, s *store.Store, list ...keeper.Row) {
 	t.Helper()
 	for _, v := range list {
-		if err := s.PutSecret(t.Context(), v); err != nil {
+		if err := s.Secrets.PutSecret(t.Context(), v); err != nil {
 			t.Fatalf("PutSecret(%v): %v", v, err)
 		}
 	}
@@ -43,32 +43,33 @@ func secretsKept(t testing.TB, s *store.Store) {
 	want := sealedSecret("acme", "agent", "a1", "KEY", "\x00\xff cipher")
 	want.Plain, want.Bound = true, `{"hosts":["api.example"],"header":"Ä"}`
 	putSecrets(t, s, want)
-	got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
+	got, err := s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if some, err := s.HasPlainSecrets(ctx); !some || err != nil {
+	if some, err := s.Secrets.HasPlainSecrets(ctx); !some || err != nil {
 		t.Errorf("HasPlainSecrets = %v, %v", some, err)
 	}
 	want.Rev = 1
 	same(t, "a secret", got, want)
 	got.Data, got.Plain, got.Bound, got.Updated = []byte("other"), false, "", at.Add(time.Hour)
 	putSecrets(t, s, got)
-	again, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
+	again, err := s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	got.Rev = 2
 	same(t, "a replaced secret", again, got)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if some, err := s.HasPlainSecrets(ctx); some || err != nil {
+	if some, err := s.Secrets.HasPlainSecrets(ctx); some || err != nil {
 		t.Errorf("HasPlainSecrets after the replacement = %v, %v", some, err)
 	}
-	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"); err != nil {
+	if err := s.Secrets.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
+	_, err = s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY")
 	refused(t, "a removed secret", err, haft.CodeNotFound)
-	refused(t, "removing it again", s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"}, "KEY"),
+	refused(t, "removing it again", s.Secrets.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "agent", ID: "a1"},
+		"KEY"),
 		haft.CodeNotFound)
 	for what, bad := range map[string]keeper.Row{
 		"without an organisation": sealedSecret("", "org", "", "KEY", "x"),
@@ -76,7 +77,7 @@ func secretsKept(t testing.TB, s *store.Store) {
 		"bound to NUL":            {Scope: keeper.Scope{Org: "acme", Kind: "org"}, Name: "KEY", Bound: "\x00"},
 		"that is huge":            sealedSecret("acme", "org", "", "KEY", string(make([]byte, store.MaxText))),
 	} {
-		refused(t, "a secret "+what, s.PutSecret(ctx, bad), haft.CodeInvalid)
+		refused(t, "a secret "+what, s.Secrets.PutSecret(ctx, bad), haft.CodeInvalid)
 	}
 }
 
@@ -84,14 +85,14 @@ func secretsConditional(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	v := sealedSecret("acme", "org", "", "KEY", "first")
 	putSecrets(t, s, v)
-	refused(t, "a second new one", s.PutSecret(ctx, v), haft.CodeConflict)
+	refused(t, "a second new one", s.Secrets.PutSecret(ctx, v), haft.CodeConflict)
 	stale := v
 	stale.Rev, stale.Data = 7, []byte("stale")
-	refused(t, "a write of another revision", s.PutSecret(ctx, stale), haft.CodeConflict)
+	refused(t, "a write of another revision", s.Secrets.PutSecret(ctx, stale), haft.CodeConflict)
 	gone := sealedSecret("acme", "org", "", "GONE", "x")
 	gone.Rev = 1
-	refused(t, "a write of what is not there", s.PutSecret(ctx, gone), haft.CodeConflict)
-	got, err := s.Secret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY")
+	refused(t, "a write of what is not there", s.Secrets.PutSecret(ctx, gone), haft.CodeConflict)
+	got, err := s.Secrets.Secret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY")
 	if err != nil || string(got.Data) != "first" {
 		t.Errorf("after refused writes the secret is %q, %v", got.Data, err)
 	}
@@ -101,7 +102,7 @@ func secretsConditional(t testing.TB, s *store.Store) {
 		all.Go(func() {
 			next := v
 			next.Rev, next.Data = 1, []byte{byte(i)}
-			switch err := s.PutSecret(ctx, next); haft.CodeOf(err) {
+			switch err := s.Secrets.PutSecret(ctx, next); haft.CodeOf(err) {
 			case "":
 				won.Add(1)
 			case haft.CodeConflict:
@@ -123,13 +124,13 @@ func secretsListed(t testing.TB, s *store.Store) {
 		sealedSecret("a", "org", "", "A", "1"),
 		sealedSecret("a", "agent", "2", "A", "1"), sealedSecret("a", "agent", "1", "Z", "1"),
 		sealedSecret("a", "org", "", "a", "1"))
-	list, err := s.Secrets(ctx, &keeper.Scope{Org: "a", Kind: "org"}, keeper.Row{Name: "A"}, 10)
+	list, err := s.Secrets.Secrets(ctx, &keeper.Scope{Org: "a", Kind: "org"}, keeper.Row{Name: "A"}, 10)
 	if got := secretNames(list); err != nil || got != "a/org//B a/org//a " {
 		t.Errorf("Secrets after A = %q, %v", got, err)
 	}
 	var all []keeper.Row
 	for after := (keeper.Row{}); ; {
-		part, err := s.Secrets(ctx, nil, after, 2)
+		part, err := s.Secrets.Secrets(ctx, nil, after, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -142,7 +143,7 @@ func secretsListed(t testing.TB, s *store.Store) {
 	if got := secretNames(all); got != "a/agent/1/Z a/agent/2/A a/org//A a/org//B a/org//a b/org//X " {
 		t.Errorf("AllSecrets, in pages of 2 = %q", got)
 	}
-	list, err = s.Secrets(ctx, &keeper.Scope{Org: "c\x00", Kind: "org"}, keeper.Row{}, 10)
+	list, err = s.Secrets.Secrets(ctx, &keeper.Scope{Org: "c\x00", Kind: "org"}, keeper.Row{}, 10)
 	if err != nil || len(list) > 0 {
 		t.Errorf("the secrets of a strange organisation: %v, %v", list, err)
 	}
@@ -152,7 +153,7 @@ func secretsMarked(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	mark := func(org string) int64 {
 		t.Helper()
-		n, err := s.SecretMark(ctx, org)
+		n, err := s.Secrets.SecretMark(ctx, org)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +168,7 @@ func secretsMarked(t testing.TB, s *store.Store) {
 	v.Rev = 1
 	putSecrets(t, s, v)
 	replaced := mark("acme")
-	if err := s.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY"); err != nil {
+	if err := s.Secrets.RemoveSecret(ctx, keeper.Scope{Org: "acme", Kind: "org"}, "KEY"); err != nil {
 		t.Fatal(err)
 	}
 	removed := mark("acme")
@@ -175,7 +176,7 @@ func secretsMarked(t testing.TB, s *store.Store) {
 		t.Errorf("the marks are %d, %d, %d and %d for another: each change makes another", put, replaced, removed,
 			mark("other"))
 	}
-	refused(t, "a refused write", s.PutSecret(ctx, v), haft.CodeConflict)
+	refused(t, "a refused write", s.Secrets.PutSecret(ctx, v), haft.CodeConflict)
 	if mark("acme") != removed {
 		t.Error("a refused write changed the mark")
 	}
@@ -183,16 +184,16 @@ func secretsMarked(t testing.TB, s *store.Store) {
 
 func keysetKept(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	_, _, err := s.Keyset(ctx)
+	_, _, err := s.Secrets.Keyset(ctx)
 	refused(t, "a keyset before there is one", err, haft.CodeNotFound)
-	refused(t, "a replacement of none", s.PutKeyset(ctx, []byte("x"), 1), haft.CodeConflict)
-	refused(t, "an empty keyset", s.PutKeyset(ctx, nil, 0), haft.CodeInvalid)
+	refused(t, "a replacement of none", s.Secrets.PutKeyset(ctx, []byte("x"), 1), haft.CodeConflict)
+	refused(t, "an empty keyset", s.Secrets.PutKeyset(ctx, nil, 0), haft.CodeInvalid)
 	for i, want := range []string{"\x00first", "second"} {
-		if err := s.PutKeyset(ctx, []byte(want), int64(i)); err != nil {
+		if err := s.Secrets.PutKeyset(ctx, []byte(want), int64(i)); err != nil {
 			t.Fatal(err)
 		}
-		refused(t, "the same write again", s.PutKeyset(ctx, []byte("stale"), int64(i)), haft.CodeConflict)
-		data, rev, err := s.Keyset(ctx)
+		refused(t, "the same write again", s.Secrets.PutKeyset(ctx, []byte("stale"), int64(i)), haft.CodeConflict)
+		data, rev, err := s.Secrets.Keyset(ctx)
 		if err != nil || string(data) != want || rev != int64(i+1) {
 			t.Errorf("Keyset = %q, %d, %v; want %q, %d", data, rev, err, want, i+1)
 		}
@@ -203,31 +204,31 @@ func agentEnvDropped(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	var kept []haft.Agent
 	for i, env := range []map[string]string{{"KEY": "one"}, nil, {"KEY": "two", "URL": "three"}} {
-		a, err := s.PutAgent(ctx, haft.Agent{ID: haft.AgentID(count("a", i)), Org: "acme", Name: count("n", i),
+		a, err := s.Agents.PutAgent(ctx, haft.Agent{ID: haft.AgentID(count("a", i)), Org: "acme", Name: count("n", i),
 			Env: env, Tools: []string{`"env":{"`}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		kept = append(kept, *a)
 	}
-	list, err := s.AgentsWithEnv(ctx, "", 10)
+	list, err := s.Agents.AgentsWithEnv(ctx, "", 10)
 	if err != nil || len(list) != 2 || list[0].ID != kept[0].ID || list[1].ID != kept[2].ID {
 		t.Fatalf("AgentsWithEnv = %v, %v", list, err)
 	}
 	stale := kept[2]
 	stale.Env = map[string]string{"KEY": "two"}
-	if dropped, err := s.DropAgentEnv(ctx, stale); dropped || err != nil {
+	if dropped, err := s.Agents.DropAgentEnv(ctx, stale); dropped || err != nil {
 		t.Errorf("variables that are not those were dropped: %v, %v", dropped, err)
 	}
 	for _, a := range list {
-		if dropped, err := s.DropAgentEnv(ctx, a); !dropped || err != nil {
+		if dropped, err := s.Agents.DropAgentEnv(ctx, a); !dropped || err != nil {
 			t.Errorf("DropAgentEnv = %v, %v", dropped, err)
 		}
 	}
-	if list, err = s.AgentsWithEnv(ctx, "", 10); err != nil || len(list) > 0 {
+	if list, err = s.Agents.AgentsWithEnv(ctx, "", 10); err != nil || len(list) > 0 {
 		t.Errorf("after that there are %v, %v", list, err)
 	}
-	got, err := s.Agent(ctx, "acme", kept[2].Name)
+	got, err := s.Agents.Agent(ctx, "acme", kept[2].Name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,27 +249,27 @@ func callsResealed(t testing.TB, s *store.Store) {
 		records = append(records, r)
 	}
 	commit(t, s, store.Batch{Records: records})
-	list, err := s.SealedCalls(ctx, "", 10)
+	list, err := s.Calls.SealedCalls(ctx, "", 10)
 	if err != nil || len(list) != 2 || list[0].ID != "c00000" || list[1].ID != "c00001" {
 		t.Fatalf("SealedCalls = %v, %v", list, err)
 	}
-	if page, err := s.SealedCalls(ctx, list[0].ID, 10); err != nil || len(page) != 1 {
+	if page, err := s.Calls.SealedCalls(ctx, list[0].ID, 10); err != nil || len(page) != 1 {
 		t.Errorf("the page after the first = %v, %v", page, err)
 	}
 	next := json.RawMessage(`"c2VhbGVk"`)
-	if ok, err := s.Reseal(ctx, list[0], next); !ok || err != nil {
+	if ok, err := s.Calls.Reseal(ctx, list[0], next); !ok || err != nil {
 		t.Errorf("Reseal = %v, %v", ok, err)
 	}
-	if ok, err := s.Reseal(ctx, list[0], json.RawMessage(`"again"`)); ok || err != nil {
+	if ok, err := s.Calls.Reseal(ctx, list[0], json.RawMessage(`"again"`)); ok || err != nil {
 		t.Errorf("Reseal of what is not there any more = %v, %v", ok, err)
 	}
-	if got, err := s.Record(ctx, "acme", list[0].ID); err != nil || string(got.Sealed) != string(next) {
+	if got, err := s.Calls.Record(ctx, "acme", list[0].ID); err != nil || string(got.Sealed) != string(next) {
 		t.Errorf("after Reseal: %+v, %v", got, err)
 	}
 	if err := s.Scrub(ctx); err != nil {
 		t.Errorf("Scrub: %v", err)
 	}
-	if again, err := s.SealedCalls(ctx, "", 10); err != nil || len(again) != 2 {
+	if again, err := s.Calls.SealedCalls(ctx, "", 10); err != nil || len(again) != 2 {
 		t.Errorf("after Scrub: %v, %v", again, err)
 	}
 }

@@ -165,7 +165,7 @@ func put(t testing.TB, s *store.Store, tools ...haft.Tool) haft.Tool {
 	t.Helper()
 	var last haft.Tool
 	for _, tool := range tools {
-		kept, _, _, err := s.PutTool(t.Context(), tool, store.PutOptions{Activate: true})
+		kept, _, _, err := s.Tools.PutTool(t.Context(), tool, store.PutOptions{Activate: true})
 		if err != nil {
 			t.Fatalf("PutTool(%s): %v", tool.Name, err)
 		}

@@ -16,7 +16,7 @@ import (
 // does with them, each reader sees them at once, and what comes after them does.
 func sure(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	cursor, _, err := s.LastEvents(ctx, nil)
+	cursor, _, err := s.Events.LastEvents(ctx, nil)
 	if err != nil {
 		t.Fatalf("LastEvents: %v", err)
 	}
@@ -54,12 +54,12 @@ func sure(t testing.TB, s *store.Store) {
 // surely checks what was kept last.
 func surely(t testing.TB, s *store.Store, r haft.Record, cursor int64) {
 	t.Helper()
-	got, err := s.Record(t.Context(), "acme", r.Call.ID)
+	got, err := s.Calls.Record(t.Context(), "acme", r.Call.ID)
 	if err != nil {
 		t.Fatalf("Record: %v", err)
 	}
 	same(t, "Record", got, &r)
-	events, err := s.EventsAfter(t.Context(), event.Filter{Org: "acme", Call: r.Call.ID}, cursor-1, 10)
+	events, err := s.Events.EventsAfter(t.Context(), event.Filter{Org: "acme", Call: r.Call.ID}, cursor-1, 10)
 	if err != nil || len(events) != 1 || events[0].Cursor != cursor {
 		t.Errorf("EventsAfter = %v, %v, want one with cursor %d", events, err, cursor)
 	}
@@ -68,7 +68,7 @@ func surely(t testing.TB, s *store.Store, r haft.Record, cursor int64) {
 // surelyAll checks what is kept of all.
 func surelyAll(t testing.TB, s *store.Store) {
 	ctx := t.Context()
-	entries, err := s.AuditEntries(ctx, "acme", 0, store.MaxPage)
+	entries, err := s.Audit.AuditEntries(ctx, "acme", 0, store.MaxPage)
 	if err != nil || len(entries) != 2*60+6 {
 		t.Fatalf("AuditEntries: %d, %v, want %d", len(entries), err, 2*60+6)
 	}
@@ -79,18 +79,18 @@ func surelyAll(t testing.TB, s *store.Store) {
 		}
 		head = e.Head()
 	}
-	sums, err := s.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour),
+	sums, err := s.Calls.Usage(ctx, "acme", haft.UsageQuery{From: at.Add(-time.Hour), Until: at.Add(time.Hour),
 		By: []haft.UsageBy{haft.ByTool}})
 	if err != nil || len(sums) != 2 || sums[0].Tool != "add" || sums[0].Calls != 60 ||
 		sums[0].Wall != haft.Millis(time.Minute) {
 		t.Errorf("Usage = %+v, %v", sums, err)
 	}
-	limits, err := s.Limits(ctx, []string{"k"})
+	limits, err := s.Limits.Limits(ctx, []string{"k"})
 	if err != nil {
 		t.Fatalf("Limits: %v", err)
 	}
 	same(t, "Limits", limits, []limit.State{{Key: "k", Tokens: 41, Used: 60, At: at}})
-	if list, err := s.Records(ctx, haft.CallFilter{Org: "acme",
+	if list, err := s.Calls.Records(ctx, haft.CallFilter{Org: "acme",
 		Status: []haft.Status{haft.StatusRunning}}); err != nil || len(list) != 0 {
 		t.Errorf("%d calls still run, %v", len(list), err)
 	}

@@ -23,61 +23,61 @@ func toolVersions(t testing.TB, s *store.Store) {
 	first.Version.Review = haft.Review{State: haft.ReviewPassed, By: "bob", At: at,
 		Findings: []haft.Finding{{Rule: "r", Severity: haft.SeverityLow}}}
 	first.Version.Parameters = json.RawMessage(`{"type":"object","maximum":1.50,"x-unknown":{"é":"<>"}}`)
-	kept, created, unchanged, err := s.PutTool(ctx, first, store.PutOptions{Activate: true})
+	kept, created, unchanged, err := s.Tools.PutTool(ctx, first, store.PutOptions{Activate: true})
 	if err != nil || !created || unchanged || kept.ID == "" || kept.Version.Number != 1 {
 		t.Fatalf("PutTool = %+v, %v, %v, %v", kept, created, unchanged, err)
 	}
 	want := first
 	want.ID, want.Created, want.Version.Number = kept.ID, at, 1
 	for _, ref := range []string{"add", string(kept.ID)} {
-		got, err := s.Tool(ctx, "acme", ref)
+		got, err := s.Tools.Tool(ctx, "acme", ref)
 		if err != nil {
 			t.Fatalf("Tool(%s): %v", ref, err)
 		}
 		same(t, "Tool", *got, want)
 	}
-	id, number, updated, err := s.ToolStamp(ctx, "acme", "add")
+	id, number, updated, err := s.Tools.ToolStamp(ctx, "acme", "add")
 	if err != nil || id != kept.ID || number != 1 || !updated.Equal(at) {
 		t.Errorf("ToolStamp = %s, %d, %v, %v", id, number, updated, err)
 	}
-	again, created, unchanged, err := s.PutTool(ctx, first, store.PutOptions{Activate: true})
+	again, created, unchanged, err := s.Tools.PutTool(ctx, first, store.PutOptions{Activate: true})
 	if err != nil || created || !unchanged || again.Version.Number != 1 || !again.Updated.Equal(at) {
 		t.Errorf("PutTool of the same = %+v, %v, %v, %v", again, created, unchanged, err)
 	}
 	first.Category = "other"
-	again, _, unchanged, err = s.PutTool(ctx, first, store.PutOptions{Activate: true})
+	again, _, unchanged, err = s.Tools.PutTool(ctx, first, store.PutOptions{Activate: true})
 	if err != nil || !unchanged || again.Version.Number != 1 || again.Category != "other" || !again.Updated.After(at) {
 		t.Errorf("PutTool of another category = %+v, %v, %v", again, unchanged, err)
 	}
 	put(t, s, tool("acme", "add", "d2", "adds well"))
 	put(t, s, tool("acme", "add", "d1", "adds"))
-	list, err := s.Versions(ctx, "acme", kept.ID, 0, 0)
+	list, err := s.Tools.Versions(ctx, "acme", kept.ID, 0, 0)
 	if err != nil || versions(list) != "3:d1 2:d2 1:d1" {
 		t.Errorf("Versions = %s, %v", versions(list), err)
 	}
-	list, err = s.Versions(ctx, "acme", kept.ID, 3, 1)
+	list, err = s.Tools.Versions(ctx, "acme", kept.ID, 3, 1)
 	if err != nil || versions(list) != "2:d2" {
 		t.Errorf("Versions(before 3, 1) = %s, %v", versions(list), err)
 	}
-	v, err := s.Version(ctx, "acme", kept.ID, 1)
+	v, err := s.Tools.Version(ctx, "acme", kept.ID, 1)
 	if err != nil {
 		t.Fatalf("Version: %v", err)
 	}
 	same(t, "Version", *v, want.Version)
-	if v, err := s.VersionByDigest(ctx, "acme", kept.ID, "d1"); err != nil || v.Number != 3 {
+	if v, err := s.Tools.VersionByDigest(ctx, "acme", kept.ID, "d1"); err != nil || v.Number != 3 {
 		t.Errorf("VersionByDigest = %+v, %v", v, err)
 	}
-	_, err = s.Version(ctx, "acme", kept.ID, 4)
+	_, err = s.Tools.Version(ctx, "acme", kept.ID, 4)
 	refused(t, "Version 4", err, haft.CodeNotFound)
-	_, err = s.VersionByDigest(ctx, "acme", kept.ID, "d3")
+	_, err = s.Tools.VersionByDigest(ctx, "acme", kept.ID, "d3")
 	refused(t, "Version d3", err, haft.CodeNotFound)
-	if err := s.RemoveTool(ctx, "acme", kept.ID, ""); err != nil {
+	if err := s.Tools.RemoveTool(ctx, "acme", kept.ID, ""); err != nil {
 		t.Errorf("RemoveTool: %v", err)
 	}
-	refused(t, "RemoveTool again", s.RemoveTool(ctx, "acme", kept.ID, ""), haft.CodeNotFound)
-	_, err = s.Version(ctx, "acme", kept.ID, 1)
+	refused(t, "RemoveTool again", s.Tools.RemoveTool(ctx, "acme", kept.ID, ""), haft.CodeNotFound)
+	_, err = s.Tools.Version(ctx, "acme", kept.ID, 1)
 	refused(t, "Version of a tool that was removed", err, haft.CodeNotFound)
-	if found, err := s.SearchTools(ctx, "acme", "add", 0); err != nil || len(found) != 0 {
+	if found, err := s.Tools.SearchTools(ctx, "acme", "add", 0); err != nil || len(found) != 0 {
 		t.Errorf("a tool that was removed is found: %v", err)
 	}
 	if back := put(t, s, tool("acme", "add", "d1", "adds")); back.ID == kept.ID || back.Version.Number != 1 {
@@ -98,53 +98,53 @@ func toolReview(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	waiting := tool("acme", "add", "d1", "adds things")
 	waiting.Version.Review.State = haft.ReviewWaiting
-	kept, created, _, err := s.PutTool(ctx, waiting, store.PutOptions{})
+	kept, created, _, err := s.Tools.PutTool(ctx, waiting, store.PutOptions{})
 	if err != nil || !created || kept.Version.Number != 1 {
 		t.Fatalf("PutTool = %+v, %v, %v", kept, created, err)
 	}
 	current := func(want int) {
 		t.Helper()
-		got, err := s.Tool(ctx, "acme", "add")
-		_, number, _, err2 := s.ToolStamp(ctx, "acme", "add")
+		got, err := s.Tools.Tool(ctx, "acme", "add")
+		_, number, _, err2 := s.Tools.ToolStamp(ctx, "acme", "add")
 		if err := errors.Join(err, err2); err != nil || got.Version.Number != want || number != want {
 			t.Errorf("the current version is %+v and %d, %v, want %d", got, number, err, want)
 		}
 	}
 	current(0)
-	if found, err := s.SearchTools(ctx, "acme", "things", 0); err != nil || len(found) != 1 {
+	if found, err := s.Tools.SearchTools(ctx, "acme", "things", 0); err != nil || len(found) != 1 {
 		t.Errorf("a tool that waits is not found: %v", err)
 	}
-	if again, _, unchanged, err := s.PutTool(ctx, waiting, store.PutOptions{}); err != nil || !unchanged ||
+	if again, _, unchanged, err := s.Tools.PutTool(ctx, waiting, store.PutOptions{}); err != nil || !unchanged ||
 		again.Version.Number != 1 {
 		t.Errorf("the same once more = %+v, %v, %v", again, unchanged, err)
 	}
 	said := haft.Review{State: haft.ReviewPassed, By: "bob", At: at}
-	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 1, said, true); err != nil || got.Version.Number != 1 ||
+	if got, err := s.Tools.SetReview(ctx, "acme", kept.ID, "", 1, said, true); err != nil || got.Version.Number != 1 ||
 		!cmp.Equal(got.Version.Review, said) {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
 	current(1)
 	next := tool("acme", "add", "d2", "adds")
 	next.Category, next.Version.Review.State = "sneaky", haft.ReviewWaiting
-	if got, _, _, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || got.Version.Number != 2 ||
+	if got, _, _, err := s.Tools.PutTool(ctx, next, store.PutOptions{}); err != nil || got.Version.Number != 2 ||
 		got.Category != "math" {
 		t.Errorf("PutTool of one that waits = %+v, %v", got, err)
 	}
 	current(1)
-	if got, err := s.SetReview(ctx, "acme", kept.ID, "", 2, haft.Review{State: haft.ReviewRefused},
+	if got, err := s.Tools.SetReview(ctx, "acme", kept.ID, "", 2, haft.Review{State: haft.ReviewRefused},
 		false); err != nil || got.Version.Number != 1 {
 		t.Errorf("SetReview = %+v, %v", got, err)
 	}
-	if v, err := s.Version(ctx, "acme", kept.ID, 2); err != nil || v.Review.State != haft.ReviewRefused {
+	if v, err := s.Tools.Version(ctx, "acme", kept.ID, 2); err != nil || v.Review.State != haft.ReviewRefused {
 		t.Errorf("Version = %+v, %v", v, err)
 	}
-	if got, _, unchanged, err := s.PutTool(ctx, next, store.PutOptions{}); err != nil || unchanged ||
+	if got, _, unchanged, err := s.Tools.PutTool(ctx, next, store.PutOptions{}); err != nil || unchanged ||
 		got.Version.Number != 3 {
 		t.Errorf("what was refused and comes again = %+v, %v, %v", got, unchanged, err)
 	}
-	_, err = s.SetReview(ctx, "acme", kept.ID, "", 9, said, true)
+	_, err = s.Tools.SetReview(ctx, "acme", kept.ID, "", 9, said, true)
 	refused(t, "SetReview of no version", err, haft.CodeNotFound)
-	_, err = s.SetReview(ctx, "other", kept.ID, "", 2, said, true)
+	_, err = s.Tools.SetReview(ctx, "other", kept.ID, "", 2, said, true)
 	refused(t, "SetReview by a stranger", err, haft.CodeNotFound)
 	current(1)
 }
@@ -153,7 +153,7 @@ func toolSet(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	kept := put(t, s, tool("acme", "add", "d1", "adds"), tool("acme", "add", "d2", "sums"))
 	before := kept.Updated
-	got, err := s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
+	got, err := s.Tools.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
 		t.Disabled, t.Category, t.Tags, t.Version.Number = true, "new", []string{"z"}, 1
 		t.Name, t.Org, t.ID, t.Version.Source = "other", "other", "other", "changed"
 		return nil
@@ -161,7 +161,7 @@ func toolSet(t testing.TB, s *store.Store) {
 	if err != nil {
 		t.Fatalf("SetTool: %v", err)
 	}
-	read, err := s.Tool(ctx, "acme", "add")
+	read, err := s.Tools.Tool(ctx, "acme", "add")
 	if err != nil {
 		t.Fatalf("Tool: %v", err)
 	}
@@ -171,21 +171,21 @@ func toolSet(t testing.TB, s *store.Store) {
 		t.Errorf("SetTool = %+v", got)
 	}
 	for text, want := range map[string]string{"adds": "add", "sums": "", "z": "add", "math": ""} {
-		if found, err := s.SearchTools(ctx, "acme", text, 0); err != nil || names(found) != want {
+		if found, err := s.Tools.SearchTools(ctx, "acme", text, 0); err != nil || names(found) != want {
 			t.Errorf("SearchTools(%q) = %q, %v, want %q", text, names(found), err, want)
 		}
 	}
-	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Number = 9; return nil })
+	_, err = s.Tools.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error { t.Version.Number = 9; return nil })
 	refused(t, "SetTool to no version", err, haft.CodeNotFound)
-	_, err = s.SetTool(ctx, "other", kept.ID, "",
+	_, err = s.Tools.SetTool(ctx, "other", kept.ID, "",
 		func(*haft.Tool) error { t.Error("a stranger sees the tool"); return nil })
 	refused(t, "SetTool by a stranger", err, haft.CodeNotFound)
-	_, err = s.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
+	_, err = s.Tools.SetTool(ctx, "acme", kept.ID, "", func(t *haft.Tool) error {
 		t.Category = "lost"
 		return &haft.Error{Code: haft.CodeDenied, Message: "no"}
 	})
 	refused(t, "SetTool that is refused", err, haft.CodeDenied)
-	got, err = s.SetTool(ctx, "acme", kept.ID, "",
+	got, err = s.Tools.SetTool(ctx, "acme", kept.ID, "",
 		func(t *haft.Tool) error { t.Version.Review.State = haft.ReviewPassed; return nil })
 	if err != nil || got.Category != "new" || got.Version.Review.State != haft.ReviewPassed {
 		t.Errorf("SetTool of a review = %+v, %v", got, err)
@@ -193,14 +193,14 @@ func toolSet(t testing.TB, s *store.Store) {
 	var wg sync.WaitGroup
 	for i := range 20 {
 		wg.Go(func() {
-			if _, err := s.SetTool(ctx, "acme", kept.ID, "",
+			if _, err := s.Tools.SetTool(ctx, "acme", kept.ID, "",
 				func(t *haft.Tool) error { t.Tags = append(t.Tags, count("t", i)); return nil }); err != nil {
 				t.Errorf("SetTool: %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	if got, err := s.Tool(ctx, "acme", "add"); err != nil || len(got.Tags) != 21 {
+	if got, err := s.Tools.Tool(ctx, "acme", "add"); err != nil || len(got.Tags) != 21 {
 		t.Errorf("%d of 21 tags are kept, %v", len(got.Tags), err)
 	}
 }
@@ -209,7 +209,7 @@ func toolConditions(t testing.TB, s *store.Store) {
 	try := func(name, digest string, opts store.PutOptions, want haft.Code) {
 		t.Helper()
 		opts.Activate = true
-		_, _, _, err := s.PutTool(t.Context(), tool("acme", name, digest, "x"), opts)
+		_, _, _, err := s.Tools.PutTool(t.Context(), tool("acme", name, digest, "x"), opts)
 		if haft.CodeOf(err) != want {
 			t.Errorf("PutTool(%s, %s, %+v): %v, want %q", name, digest, opts, err, want)
 		}
@@ -224,24 +224,24 @@ func toolConditions(t testing.TB, s *store.Store) {
 	}
 	big := tool("acme", "big", "d1", "x")
 	big.Version.Source = strings.Repeat("x", store.MaxVersion)
-	_, _, _, err := s.PutTool(t.Context(), big, store.PutOptions{})
+	_, _, _, err := s.Tools.PutTool(t.Context(), big, store.PutOptions{})
 	refused(t, "PutTool of a huge source", err, haft.CodeInvalid)
-	_, _, _, err = s.PutTool(t.Context(), tool("", "a", "d", "x"), store.PutOptions{})
+	_, _, _, err = s.Tools.PutTool(t.Context(), tool("", "a", "d", "x"), store.PutOptions{})
 	refused(t, "PutTool of nobody", err, haft.CodeInvalid)
-	a, err := s.Tool(t.Context(), "acme", "a")
+	a, err := s.Tools.Tool(t.Context(), "acme", "a")
 	if err != nil {
 		t.Fatalf("Tool: %v", err)
 	}
 	thief := tool("other", "b", "d", "x")
 	thief.ID = a.ID
-	_, _, _, err = s.PutTool(t.Context(), thief, store.PutOptions{})
+	_, _, _, err = s.Tools.PutTool(t.Context(), thief, store.PutOptions{})
 	refused(t, "PutTool with the id of another organisation's", err, haft.CodeConflict)
 	named := tool("acme", string(a.ID), "d9", "x")
 	put(t, s, named)
-	if got, err := s.Tool(t.Context(), "acme", string(a.ID)); err != nil || got.Name != "a" {
+	if got, err := s.Tools.Tool(t.Context(), "acme", string(a.ID)); err != nil || got.Name != "a" {
 		t.Errorf("a tool named like the id of another passes for it: %+v, %v", got, err)
 	}
-	if id, _, _, err := s.ToolStamp(t.Context(), "acme", string(a.ID)); err != nil || id != a.ID {
+	if id, _, _, err := s.Tools.ToolStamp(t.Context(), "acme", string(a.ID)); err != nil || id != a.ID {
 		t.Errorf("a tool named like the id of another has its stamp: %v", err)
 	}
 }
@@ -251,7 +251,7 @@ func toolRace(t testing.TB, s *store.Store) {
 	var created, kept atomic.Int64
 	for i := range 16 {
 		wg.Go(func() {
-			_, fresh, _, err := s.PutTool(t.Context(), tool("acme", "add", count("d", i), "x"),
+			_, fresh, _, err := s.Tools.PutTool(t.Context(), tool("acme", "add", count("d", i), "x"),
 				store.PutOptions{Activate: true})
 			if err != nil {
 				t.Errorf("PutTool: %v", err)
@@ -259,7 +259,7 @@ func toolRace(t testing.TB, s *store.Store) {
 			if fresh {
 				created.Add(1)
 			}
-			if _, _, _, err := s.PutTool(t.Context(), tool("acme", "once", count("d", i), "x"),
+			if _, _, _, err := s.Tools.PutTool(t.Context(), tool("acme", "once", count("d", i), "x"),
 				store.PutOptions{New: true, Activate: true}); err == nil {
 				kept.Add(1)
 			} else if haft.CodeOf(err) != haft.CodeConflict {
@@ -268,7 +268,7 @@ func toolRace(t testing.TB, s *store.Store) {
 		})
 	}
 	wg.Wait()
-	got, err := s.Tool(t.Context(), "acme", "add")
+	got, err := s.Tools.Tool(t.Context(), "acme", "add")
 	if err != nil || got.Version.Number != 16 || created.Load() != 1 || kept.Load() != 1 {
 		t.Errorf("16 at once made %d tools, %d new ones and version %+v, %v", created.Load(), kept.Load(), got, err)
 	}
@@ -283,11 +283,11 @@ func toolPages(t testing.TB, s *store.Store) {
 		put(t, s, tool)
 	}
 	put(t, s, tool("other", "aa", "d", "x"))
-	off, err := s.Tool(t.Context(), "acme", "a_b")
+	off, err := s.Tools.Tool(t.Context(), "acme", "a_b")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.SetTool(t.Context(), "acme", off.ID, "",
+	if _, err := s.Tools.SetTool(t.Context(), "acme", off.ID, "",
 		func(t *haft.Tool) error { t.Disabled = true; return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +312,7 @@ func toolPages(t testing.TB, s *store.Store) {
 		{haft.ToolFilter{Search: "x", Tag: "c"}, "ab"},
 		{haft.ToolFilter{Search: "x", Kind: haft.KindPython, Category: "text"}, ""},
 	} {
-		list, err := s.Tools(t.Context(), "acme", tt.f)
+		list, err := s.Tools.Tools(t.Context(), "acme", tt.f)
 		if err != nil || names(list) != tt.want {
 			t.Errorf("Tools(%+v) = %q, %v, want %q", tt.f, names(list), err, tt.want)
 		}
@@ -325,22 +325,22 @@ func toolIsolation(t testing.TB, s *store.Store) {
 	if mine.ID == theirs.ID {
 		t.Fatal("two tools have one id")
 	}
-	_, err := s.Tool(ctx, "acme", string(theirs.ID))
+	_, err := s.Tools.Tool(ctx, "acme", string(theirs.ID))
 	refused(t, "Tool", err, haft.CodeNotFound)
-	_, _, _, err = s.ToolStamp(ctx, "acme", string(theirs.ID))
+	_, _, _, err = s.Tools.ToolStamp(ctx, "acme", string(theirs.ID))
 	refused(t, "ToolStamp", err, haft.CodeNotFound)
-	_, err = s.Version(ctx, "acme", theirs.ID, 1)
+	_, err = s.Tools.Version(ctx, "acme", theirs.ID, 1)
 	refused(t, "Version", err, haft.CodeNotFound)
-	_, err = s.VersionByDigest(ctx, "acme", theirs.ID, "d")
+	_, err = s.Tools.VersionByDigest(ctx, "acme", theirs.ID, "d")
 	refused(t, "VersionByDigest", err, haft.CodeNotFound)
-	if list, err := s.Versions(ctx, "acme", theirs.ID, 0, 0); err != nil || len(list) != 0 {
+	if list, err := s.Tools.Versions(ctx, "acme", theirs.ID, 0, 0); err != nil || len(list) != 0 {
 		t.Errorf("Versions = %v, %v", list, err)
 	}
-	refused(t, "RemoveTool", s.RemoveTool(ctx, "acme", theirs.ID, ""), haft.CodeNotFound)
-	if found, err := s.SearchTools(ctx, "acme", "theirs", 0); err != nil || len(found) != 0 {
+	refused(t, "RemoveTool", s.Tools.RemoveTool(ctx, "acme", theirs.ID, ""), haft.CodeNotFound)
+	if found, err := s.Tools.SearchTools(ctx, "acme", "theirs", 0); err != nil || len(found) != 0 {
 		t.Errorf("SearchTools = %v, %v", names(found), err)
 	}
-	if got, err := s.Tool(ctx, "other", "add"); err != nil || got.Version.Description != "theirs" {
+	if got, err := s.Tools.Tool(ctx, "other", "add"); err != nil || got.Version.Description != "theirs" {
 		t.Errorf("Tool = %+v, %v", got, err)
 	}
 }
@@ -376,7 +376,7 @@ func searchWords(t testing.TB, s *store.Store) {
 		{"weather zzzz", "fetch_weather weather_map"},
 		{strings.Repeat("email ", 10_000), "send_email readMail fetch_weather"},
 	} {
-		list, err := s.SearchTools(t.Context(), "acme", tt.text, 0)
+		list, err := s.Tools.SearchTools(t.Context(), "acme", tt.text, 0)
 		got := names(list)
 		if tt.text == "weather" || tt.text == "weath" || tt.text == "weather zzzz" {
 			// Both are named so: either may be first.
@@ -386,7 +386,7 @@ func searchWords(t testing.TB, s *store.Store) {
 			t.Errorf("SearchTools(%.30q) = %q, %v, want %q", tt.text, got, err, tt.want)
 		}
 	}
-	if list, err := s.SearchTools(t.Context(), "acme", "email", 1); err != nil || names(list) != "send_email" {
+	if list, err := s.Tools.SearchTools(t.Context(), "acme", "email", 1); err != nil || names(list) != "send_email" {
 		t.Errorf("SearchTools of one = %q, %v", names(list), err)
 	}
 }
@@ -402,7 +402,7 @@ func searchMany(t testing.TB, s *store.Store) {
 	}
 	for text, want := range map[string]int{"common": store.DefaultFound, "common words": store.DefaultFound,
 		"common rare": 2, "rare": 1} {
-		list, err := s.SearchTools(t.Context(), "acme", text, 1000)
+		list, err := s.Tools.SearchTools(t.Context(), "acme", text, 1000)
 		if err != nil || len(list) < want {
 			t.Errorf("SearchTools(%q) = %d, %v, want at least %d", text, len(list), err, want)
 		}
@@ -410,10 +410,11 @@ func searchMany(t testing.TB, s *store.Store) {
 			t.Errorf("SearchTools(%q) does not give the one that has it first: %.40s", text, names(list))
 		}
 	}
-	if list, err := s.SearchTools(t.Context(), "acme", "rare", 1000); err != nil || len(list) != 1 {
+	if list, err := s.Tools.SearchTools(t.Context(), "acme", "rare", 1000); err != nil || len(list) != 1 {
 		t.Errorf("SearchTools of a word that one has = %d, %v", len(list), err)
 	}
-	if list, err := s.SearchTools(t.Context(), "acme", "common", 0); err != nil || len(list) != store.DefaultFound {
+	if list, err := s.Tools.SearchTools(t.Context(), "acme", "common", 0); err != nil ||
+		len(list) != store.DefaultFound {
 		t.Errorf("SearchTools = %d, %v", len(list), err)
 	}
 }
