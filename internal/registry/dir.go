@@ -46,8 +46,8 @@ func endings() map[haft.Kind][]string {
 	}
 }
 
-// kindOf returns the kind of a file by the end of its name.
-func kindOf(name string) (haft.Kind, bool) {
+// KindOf returns the kind of a source by the end of its name.
+func KindOf(name string) (haft.Kind, bool) {
 	for kind, ends := range endings() {
 		if slices.Contains(ends, strings.ToLower(path.Ext(name))) {
 			return kind, true
@@ -80,8 +80,7 @@ func ReadDir(dir string) ([]Found, error) {
 	var found []Found
 	total, used := 0, map[string]bool{}
 	for _, name := range files {
-		kind, ok := kindOf(name)
-		if !ok {
+		if _, ok := KindOf(name); !ok {
 			continue
 		}
 		if len(found) == MaxFiles {
@@ -92,7 +91,7 @@ func ReadDir(dir string) ([]Found, error) {
 		side, err := sidecar(files, name)
 		if err == nil {
 			used[side] = true
-			f.Draft, err = readDraft(root, name, side, kind)
+			f.Draft, err = readDraft(root, name, side)
 		}
 		if err != nil {
 			f.Err = fileError(name, err)
@@ -163,7 +162,7 @@ func skipDir(name string) bool {
 
 // skipFile reports files that are no tools, whatever they end in.
 func skipFile(name string) bool {
-	if _, ok := kindOf(name); !ok {
+	if _, ok := KindOf(name); !ok {
 		return strings.HasPrefix(name, ".") || !strings.HasSuffix(name, sidecarEnd)
 	}
 	base := stem(name)
@@ -174,7 +173,7 @@ func skipFile(name string) bool {
 
 // sidecar returns the name of the file with the settings of a source, or "".
 func sidecar(files []string, source string) (string, error) {
-	name := stem(source) + sidecarEnd
+	name := SidecarOf(source)
 	if _, ok := slices.BinarySearch(files, name); !ok {
 		return "", nil
 	}
@@ -189,34 +188,57 @@ func sidecar(files []string, source string) (string, error) {
 // sourcesOf returns the sources that a sidecar could be about.
 func sourcesOf(files []string, side string) []string {
 	return slices.DeleteFunc(slices.Clone(files), func(f string) bool {
-		_, ok := kindOf(f)
+		_, ok := KindOf(f)
 		return !ok || stem(f) != strings.TrimSuffix(side, sidecarEnd)
 	})
 }
 
-// readDraft reads a source and its sidecar.
-func readDraft(root *os.Root, name, side string, kind haft.Kind) (haft.Draft, error) {
-	var d haft.Draft
+// readDraft reads a source and its sidecar, which is "" if there is none.
+func readDraft(root *os.Root, name, side string) (haft.Draft, error) {
+	f := File{Name: path.Base(name)}
+	var err error
 	if side != "" {
-		text, err := read(root, side, maxSidecar)
-		if err != nil {
-			return d, err
+		if f.Sidecar, err = read(root, side, maxSidecar); err != nil {
+			return haft.Draft{}, err
 		}
-		if d, err = ReadSidecar(text); err != nil {
-			return d, fmt.Errorf("%s: %w", path.Base(side), err)
+	}
+	if f.Source, err = read(root, name, MaxSource); err != nil {
+		return haft.Draft{}, err
+	}
+	return f.Draft()
+}
+
+// A File is a source with its sidecar.
+type File struct {
+	Name     string // of the source, without directories
+	Function string // which function of it is the tool, or ""
+	Source   []byte
+	Sidecar  []byte // nil if there is none
+}
+
+// SidecarOf returns the path of the sidecar of a source.
+func SidecarOf(source string) string { return stem(source) + sidecarEnd }
+
+// Draft returns the draft of the tool. A source that does not name its tool gives it the
+// name of the file.
+func (f File) Draft() (haft.Draft, error) {
+	kind, _ := KindOf(f.Name)
+	var d haft.Draft
+	if f.Sidecar != nil {
+		var err error
+		if d, err = ReadSidecar(f.Sidecar); err != nil {
+			return haft.Draft{}, fmt.Errorf("%s: %w", SidecarOf(f.Name), err)
 		}
 		if d.Kind != "" && d.Kind != kind {
-			return haft.Draft{}, fmt.Errorf("%s says that it is %s, but its name ends otherwise", path.Base(side),
+			return haft.Draft{}, fmt.Errorf("%s says that it is %s, but its name ends otherwise", SidecarOf(f.Name),
 				d.Kind)
 		}
 	}
-	source, err := read(root, name, MaxSource)
-	if err != nil {
-		return haft.Draft{}, err
-	}
-	d.Kind, d.Source = kind, string(source)
-	if d.Name == "" && nameless(kind, d.Source) {
-		d.Name = stem(path.Base(name))
+	d.Kind, d.Source = kind, string(f.Source)
+	if f.Function != "" {
+		d.Function = f.Function
+	} else if d.Name == "" && nameless(kind, d.Source) {
+		d.Name = stem(f.Name)
 	}
 	return d, nil
 }

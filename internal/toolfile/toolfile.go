@@ -9,9 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 
 	"haft"
 	"haft/app"
@@ -137,19 +135,11 @@ func readFilesBelow(dir string) ([]sandbox.File, error) {
 	return files, err
 }
 
-// extensions maps the endings of file names to kinds of tools.
-var extensions = map[string]haft.Kind{
-	".py": haft.KindPython,
-	".ts": haft.KindTypeScript, ".mts": haft.KindTypeScript, ".cts": haft.KindTypeScript,
-	".js": haft.KindJavaScript, ".mjs": haft.KindJavaScript, ".cjs": haft.KindJavaScript,
-	".sh": haft.KindBash, ".bash": haft.KindBash,
-}
-
 // ReadSource reads the file of FILE[:FUNCTION]. One byte more than schema.MaxSource is read, so
 // that the reader of the source refuses a file that is too long.
 func ReadSource(ref string) (app.Source, error) {
 	name, function := splitRef(ref)
-	kind, ok := extensions[strings.ToLower(filepath.Ext(name))]
+	kind, ok := registry.KindOf(name)
 	if !ok {
 		return app.Source{}, wrong(fmt.Errorf("%s: a tool is a .py, .ts, .js or .sh file", name))
 	}
@@ -180,50 +170,21 @@ func splitRef(ref string) (name, function string) {
 	return ref, ""
 }
 
-// ReadDraft reads the draft of FILE[:FUNCTION], with what stands beside it.
+// ReadDraft reads the draft of FILE[:FUNCTION], and its sidecar.
 func ReadDraft(ref string) (haft.Draft, error) {
 	src, err := ReadSource(ref)
 	if err != nil {
 		return haft.Draft{}, err
 	}
 	name, _ := splitRef(ref)
-	d := haft.Draft{}
-	side := strings.TrimSuffix(name, filepath.Ext(name)) + ".tool.json"
-	switch text, err := ReadBounded(side, registry.MaxSource); {
-	case err == nil:
-		if d, err = registry.ReadSidecar(text); err != nil {
-			return d, &haft.Error{Code: haft.CodeInvalid, Message: filepath.Base(side) + ": " + err.Error(), Err: err}
-		}
-	case !errors.Is(err, fs.ErrNotExist):
-		return d, wrong(fmt.Errorf("read what stands beside the tool: %w", err))
+	f := registry.File{Name: filepath.Base(name), Function: src.Function, Source: src.Text}
+	f.Sidecar, err = ReadBounded(registry.SidecarOf(name), registry.MaxSource)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return haft.Draft{}, wrong(fmt.Errorf("read the sidecar of the tool: %w", err))
 	}
-	d.Kind, d.Source = src.Kind, string(src.Text)
-	if src.Function != "" {
-		d.Function = src.Function
-	}
-	if d.Name == "" && src.Function == "" && nameless(src.Kind, d.Source) {
-		d.Name = src.Name
+	d, err := f.Draft()
+	if err != nil {
+		return d, &haft.Error{Code: haft.CodeInvalid, Message: err.Error(), Err: err}
 	}
 	return d, nil
-}
-
-var (
-	// shellName is how a script says what it is called.
-	shellName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^#[ \t]*tool:`) })
-	// defaultExport is one that has no name.
-	defaultExport = sync.OnceValue(func() *regexp.Regexp {
-		return regexp.MustCompile(`(?m)^[ \t]*export[ \t]+default[ \t]+(async[ \t]*)?(function[ \t]*)?\(`)
-	})
-)
-
-// nameless reports whether a source does not say what its tool is called, so that
-// it is called like its file.
-func nameless(kind haft.Kind, source string) bool {
-	switch kind {
-	case haft.KindBash:
-		return !shellName().MatchString(source)
-	case haft.KindTypeScript, haft.KindJavaScript:
-		return defaultExport().MatchString(source)
-	}
-	return false
 }
