@@ -41,13 +41,13 @@ type Request struct {
 	// Tool is the tool's name, for results and the names of files.
 	Tool   string
 	Digest string
-	// Org is on whose behalf the call is made. It shares nothing with others.
+	// Org is the organisation that makes the call. It shares nothing with others.
 	Org string
 	// Principal is the caller, for tools that act for one.
 	Principal haft.Principal
 	Kind      haft.Kind
 	// Source and Function are the code and the function in it that is the tool.
-	// Of the tool of an MCP server Function is its name there.
+	// For a tool of an MCP server, Function is its name on that server.
 	Source, Function string
 	// Stored says that everybody who may call tools of the organisation may know the
 	// source: it is kept as a tool, or Haft's own. A process that waits for the next
@@ -97,8 +97,7 @@ type Request struct {
 	// byte; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
 	// Others are the tools that a call may call in turn. Nil means none. Only
-	// built-in tools are given them, and hand them on where that is what they are
-	// for.
+	// built-in tools get them; some of them pass them on to code.
 	Others Others
 	// Progress gets the progress reports of a tool; nil discards them.
 	Progress func(json.RawMessage)

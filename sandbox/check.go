@@ -80,7 +80,7 @@ func checkStrings(lists ...[]string) error {
 	return nil
 }
 
-// checkFiles sees to it that every file lies below /work and none in the way of
+// checkFiles checks that every file lies below /work and that none is a directory of
 // another.
 func checkFiles(files []File) error {
 	if len(files) > maxFiles {
@@ -130,5 +130,5 @@ func cleanAbs(p string) bool {
 	return path.IsAbs(p) && path.Clean(p) == p && strings.IndexByte(p, 0) < 0
 }
 
-// invalid is the caller's fault.
+// invalid returns an error with [haft.CodeInvalid].
 func invalid(msg string) error { return &haft.Error{Code: haft.CodeInvalid, Message: msg} }

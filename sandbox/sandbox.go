@@ -64,10 +64,11 @@ type Spec struct {
 	// than [EgressConns] at once.
 	//
 	// ServeEgress returns when it is done with the connection, and soon after ctx ends,
-	// as it does with the run. When the command has ended, connections that were
-	// not taken yet are closed; of the others, what had been sent can still be
-	// read, and an answer has a moment to be given; then they are closed. Ended is called, and Run returns, after the
-	// last ServeEgress has returned, so that what it recorded is complete.
+	// which it does at the end of the run. When the command has ended, connections that
+	// were not accepted yet are closed. From the others, data that was sent can still be
+	// read, and an answer can be sent for a short time; then they are closed. Ended is
+	// called, and Run returns, after the last ServeEgress has returned, so that what it
+	// recorded is complete.
 	ServeEgress func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
@@ -148,13 +149,13 @@ type Mount struct {
 	Host, Inside string
 	// Writable is for directories that outlive the run. The rest is read-only.
 	Writable bool
-	// File, if not nil, is what is mounted: the open file or directory at Host, which
-	// somebody has checked. It is bound by this descriptor, and Host is not looked up
-	// again with another result. The caller closes it after the run.
+	// File, if not nil, is what is mounted: the open file or directory at Host, which the
+	// caller has checked. The provider binds this descriptor and never anything else that
+	// Host may lead to later. The caller closes it after the run.
 	File *os.File `json:"-"`
 }
 
-// A File is handed in.
+// A File is written below /work before the command starts.
 type File struct {
 	// Name is a relative, clean path below /work.
 	Name string
@@ -179,7 +180,7 @@ const (
 	EgressAddr = "127.0.0.1:7718"
 	EgressPort = 7718
 	// EgressConns is how many connections are served at once. As many again wait
-	// in the kernel; the rest is not let in.
+	// in the kernel; others are refused.
 	EgressConns = 64
 )
 
@@ -231,7 +232,7 @@ type Cause string
 // The causes.
 const (
 	CauseExit      Cause = "exit"      // it ended by itself
-	CauseSignal    Cause = "signal"    // a signal that nobody here sent
+	CauseSignal    Cause = "signal"    // a signal that the provider did not send
 	CauseTimeout   Cause = "timeout"   // the wall-clock limit
 	CauseLimit     Cause = "limit"     // another limit, named by Exit.Limit
 	CauseBlocked   Cause = "blocked"   // a forbidden system call

@@ -83,7 +83,7 @@ func (p *pages) read(out *fetchOut, at *url.URL, body []byte, format string) err
 	return nil
 }
 
-// nodeCost is what an element counts in bytes of text: its marks take room too.
+// nodeCost is what an element counts in bytes of text: its marks count too.
 const nodeCost = 8
 
 // prune removes what follows the first bytes of text below n: it would be cut anyway,

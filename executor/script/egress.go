@@ -31,7 +31,7 @@ var proxyNames = []string{"http_proxy", "https_proxy", "all_proxy"}
 //
 // # Why is all_proxy not socks5h?
 //
-// The proxy speaks SOCKS, too. But httpx, and with it the clients of the model
+// The proxy also supports SOCKS. But httpx, and with it the clients of the model
 // vendors, makes a transport for each of these variables before the first
 // request, and fails if it has no library for SOCKS, which is the usual case. So
 // SOCKS has a variable of its own, for programs that are set up to read it.

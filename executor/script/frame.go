@@ -42,7 +42,7 @@ func writeFrame(w io.Writer, payload []byte) error {
 	return nil
 }
 
-// post sends frames that the socket has room for, without waiting: an error means
+// post sends frames that fit into the socket's buffer, without waiting: an error means
 // that a part of them may have been sent.
 func post(conn *os.File, frames []byte) error {
 	raw, err := conn.SyscallConn()

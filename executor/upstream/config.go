@@ -68,7 +68,7 @@ type Config struct {
 	// Vault stores grants. Nil means that nobody can log in.
 	Vault Vault
 	// Elicit answers a question of a server to a person, which is a message and a
-	// schema. Nil tells servers that nobody can be asked.
+	// schema. If nil, servers learn that no person can be asked.
 	Elicit func(ctx context.Context, message string, schema json.RawMessage) (action string, content map[string]any,
 		err error)
 	// ClientMetadata is the address of a document that describes this client to

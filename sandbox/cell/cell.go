@@ -140,7 +140,7 @@ func (c *Cell) end(exit sandbox.Exit, err error) {
 	})
 }
 
-// reportSpoilt tells the plan if an idle cell was ended by a limit.
+// reportSpoilt calls Plan.Spoilt if an idle cell was ended by a limit.
 func (c *Cell) reportSpoilt() {
 	if c.exit.Cause == sandbox.CauseLimit && c.plan.Spoilt != nil {
 		c.plan.Spoilt()

@@ -6,8 +6,8 @@
 // that differ in tenant, runtime environment or policy never share one, and a changed
 // policy is another key.
 //
-// The pool does not know what runs inside. A [Plan] tells it how to start a
-// cell, how to see that it is up, and how to warm it.
+// The pool does not know what runs inside. A [Plan] defines how to start a cell, how to
+// see that it is up, and how to warm it.
 //
 //	pool                              cell
 //	  │ Plan.Run(spec) ─────────────────► starts, is confined

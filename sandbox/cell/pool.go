@@ -15,7 +15,7 @@ import (
 // Config bounds a pool. The zero value is a good choice for a server.
 type Config struct {
 	// Least is how many cells a key keeps ready once it was used; 0 means 2, so
-	// that the one that replaces the first need not be made while that is used.
+	// that a call does not compete with the start of the cell that replaces its own.
 	Least int
 	// Most is how many a key keeps ready at the height of demand; 0 means 16.
 	Most int
@@ -124,7 +124,7 @@ func (p *Pool) Take(ctx context.Context, plan Plan) (*Cell, error) {
 	}
 	c, err = p.make(ctx, s, plan, false)
 	if err != nil && ctx.Err() == nil && p.failedOnce(s) {
-		// Machines have bad moments. Twice in a row is a reason to stop trying.
+		// A single failure may be transient. After two in a row, stop trying.
 		c, err = p.make(ctx, s, plan, false)
 	}
 	return c, err
@@ -151,8 +151,8 @@ func (p *Pool) failedOnce(s *keyState) bool {
 	return s.failures == 1
 }
 
-// takeIdle takes an idle cell, and has another one made. If there is none, the waiter, if
-// not nil, gets the next cell that is made in advance.
+// takeIdle takes an idle cell, and starts to make another one. If there is none, the
+// waiter, if not nil, gets the next cell that is made in advance.
 func (p *Pool) takeIdle(plan Plan, waiter chan *Cell) (*keyState, *Cell, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

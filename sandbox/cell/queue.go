@@ -58,7 +58,7 @@ func (q *startQueue) leave(t *ticket) {
 	q.serve()
 }
 
-// serve starts waiting tickets as long as there is room. Preconditions: mu is held.
+// serve starts waiting tickets up to the limit. Preconditions: mu is held.
 func (q *startQueue) serve() {
 	for ; q.free > 0; q.free-- {
 		var t *ticket

@@ -1,11 +1,10 @@
 // Package hostpath opens paths of the host that somebody else has named, such as the
 // mounts of an MCP server, and decides whether they may be shown to a sandbox.
 //
-// A path is text, and what it leads to can change between two looks. So a path is
-// opened once, without following symbolic links ([Open]); everything that is decided
-// is decided about the open descriptor ([Guard.Check], [Path.Real]); and the
-// descriptor is what a sandbox binds (sandbox.Mount.File). There is no second look by
-// name.
+// What a path leads to can change between two lookups. So a path is opened once, without
+// following symbolic links ([Open]). All decisions are about the open descriptor
+// ([Guard.Check], [Path.Real]), and the sandbox binds that descriptor
+// (sandbox.Mount.File). There is no second lookup by name.
 //
 // The checks by descriptor are Linux only. Elsewhere there is no sandbox that mounts
 // anything; paths are compared as the file system names them.
@@ -27,7 +26,7 @@ type Path struct {
 	// Dir says that it is a directory. Else it is a regular file.
 	Dir bool
 	// Shared says that it is a file with several names (hard links), any of which may
-	// be somebody else's.
+	// belong to another user.
 	Shared bool
 }
 

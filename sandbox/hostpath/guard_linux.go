@@ -31,7 +31,7 @@ func (g Guard) Check(p *Path) error {
 	return c.path(p)
 }
 
-// A keeping is one thing that is never shown.
+// A keeping is one directory or file that is never shown.
 type keeping struct {
 	above []identity // the directories that contain it, itself first if it exists
 	self  bool       // above begins with itself: what lies in it is kept too
@@ -39,7 +39,7 @@ type keeping struct {
 	parts []part // what it is of which file system
 }
 
-// kept looks at what the guard keeps, as it is now.
+// kept returns what the guard keeps, as it is now.
 func (g Guard) kept(mounts mountTable) ([]keeping, error) {
 	var list []keeping
 	for i, name := range slices.Concat(g.Dirs, g.Files) {

@@ -67,7 +67,7 @@ func (g Guard) Check(p *Path) error {
 		if real, err := filepath.EvalSymlinks(own); err == nil {
 			own = real
 		}
-		// File systems there may not tell upper from lower case.
+		// File systems there may ignore case.
 		a, b := strings.ToLower(own)+"/", strings.ToLower(p.Real)+"/"
 		if strings.HasPrefix(a, b) || strings.HasPrefix(b, a) {
 			return denied(isOwn)

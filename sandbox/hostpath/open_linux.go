@@ -47,7 +47,7 @@ func openStrict(at int, name string) (int, error) {
 	}
 }
 
-// describe finds out what is open, and closes it if it is nothing to show.
+// describe finds out what f is, and closes it if it may not be shown.
 func describe(f *os.File) (_ *Path, err error) {
 	defer func() {
 		if err != nil {
@@ -157,9 +157,9 @@ func openDir(at int, name string) (int, error) {
 // maxLinks is how many links a path may have, as for the kernel.
 const maxLinks = 40
 
-// Follow opens a path that may lead through symbolic links, such as that of a program
-// of the system, and returns the directories in which the links are: whoever can
-// write there decides what is opened.
+// Follow opens a path that may lead through symbolic links, such as that of a program of
+// the system, and returns the directories in which the links are: a user who can write
+// there can choose what is opened.
 func Follow(name string) (_ *Path, linkDirs []string, err error) {
 	if err := CheckName(name); err != nil {
 		return nil, nil, err
@@ -176,7 +176,7 @@ func Follow(name string) (_ *Path, linkDirs []string, err error) {
 			continue
 		}
 		target, err := os.Readlink(path.Join(at, part))
-		if err != nil { // not a link, or nothing: opening it tells
+		if err != nil { // not a link, or nothing: opening it reports that
 			at = path.Join(at, part)
 			continue
 		}
@@ -188,7 +188,7 @@ func Follow(name string) (_ *Path, linkDirs []string, err error) {
 		}
 		rest = append(strings.Split(target, "/"), rest...)
 	}
-	// Every part of at was no link a moment ago. If one is now, this refuses.
+	// No part of at was a link when it was read. If one is now, this refuses.
 	p, err := Open(at)
 	return p, linkDirs, err
 }

@@ -22,12 +22,12 @@ type Config struct {
 	Forbid []haft.Control
 	// AllowReduced allows runs where the machine gives no more than
 	// [haft.LevelReduced]: without namespaces a command shares the host's files,
-	// processes and network, and only Landlock and a filter of system calls stand
-	// before them. Else such runs are refused.
+	// processes and network, and only Landlock and a filter of system calls protect
+	// them. Otherwise such runs are refused.
 	AllowReduced bool
-	// UIDs is the first of 268,435,456 user ids of the host that belong to nobody,
-	// of which every run gets one of its own when Haft is root. The default is
-	// 0x70000000. Subordinate ids of users are usually far below.
+	// UIDs is the first of 268,435,456 unused user ids of the host. Every run gets
+	// its own one when Haft is root. The default is 0x70000000. Subordinate ids of
+	// users are usually far below.
 	UIDs uint32
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger

@@ -15,9 +15,9 @@ import (
 	"haft/sandbox/local/internal/plan"
 )
 
-// limits plans the bounds that hold for each process. None is raised above what
-// this process may have itself, which only a privileged one could.
-// Company is how many threads of an init are counted with the command.
+// limits plans the rlimits of each process. None is raised above the hard limit of this
+// process, because only a privileged process may do that. Company is how many threads of
+// the init the kernel counts with the command.
 func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	set := func(name string, resource int, soft, hard uint64) {
 		own := ownLimit(resource)
@@ -30,29 +30,29 @@ func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	both("stack", unix.RLIMIT_STACK, 8<<20)
 	both("memlock", unix.RLIMIT_MEMLOCK, 64<<10)
 	both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
-	// Timers and queued signals, which count for whoever made the user namespace, too.
+	// Timers and queued signals. The kernel also counts them for the creator of the user namespace.
 	both("sigpending", unix.RLIMIT_SIGPENDING, 128)
-	// A backstop: what counts is the time of all processes together. The soft
+	// A backstop: the limit of the run is for all processes together. The soft
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
 	set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
 	if !mc.tree.Has(cgroup.Memory) {
-		// RLIMIT_AS would count what is only reserved, and stop V8 at its start.
-		// Private writable memory is what RLIMIT_DATA counts (Linux 4.7). The
-		// room above is for the meter to see the excess and name the limit.
+		// RLIMIT_AS would count memory that is only reserved, and stop V8 at its start.
+		// RLIMIT_DATA counts private writable memory (Linux 4.7). It is higher than the
+		// limit of the run, so that the meter sees the excess and reports the limit.
 		both("data", unix.RLIMIT_DATA, uint64(l.Memory+max(l.Memory/2, 256<<20)))
 	}
 	if !mc.tree.Has(cgroup.PIDs) && !mc.sharesUID() {
-		// Counted per user and user namespace (Linux 5.14), of which every run
-		// has one of its own, or at least a user id.
+		// The kernel counts per user and user namespace (Linux 5.14). Every run has
+		// its own user namespace, or at least its own user id.
 		both("nproc", unix.RLIMIT_NPROC, uint64(l.Processes+company))
 	}
 }
 
-// othersProcesses is how many processes and threads the others of Haft's user may start while
-// a run goes on, before the kernel refuses some to the run. The init of a run has some 10
-// threads. A fork bomb can have as many until the meter ends it: with 1,024 on two
-// processors, its init had too little of them to do so within 10 s.
+// othersProcesses is how many processes and threads Haft's user may start outside a run
+// before the kernel refuses new ones to the run. The init of a run has some 10 threads. A
+// fork bomb can also start as many until the meter ends it: with 1,024 on two processors,
+// the init got too little processor time to do so within 10 s.
 const othersProcesses = 256
 
 // ownLimit is what this process may raise a limit to.
@@ -64,8 +64,8 @@ func ownLimit(resource int) uint64 {
 	return own.Max
 }
 
-// initThreads is room for the threads of the init, where it is counted with the
-// command.
+// initThreads is how many threads the init may have, where the kernel counts them with
+// the command.
 const initThreads = 16
 
 // lastCap is the highest capability that this kernel knows.
@@ -127,8 +127,8 @@ func (l landlock) rights() (read, write uint64) {
 	return read, write
 }
 
-// attr returns the struct landlock_ruleset_attr. Its size tells the kernel which
-// version it is for.
+// attr returns the struct landlock_ruleset_attr. The kernel derives the version from its
+// size.
 func (l landlock) attr(internet bool) []byte {
 	read, write := l.rights()
 	b := binary.NativeEndian.AppendUint64(nil, read|write|llNever)
@@ -149,8 +149,8 @@ func (l landlock) attr(internet bool) []byte {
 // what was mounted there and nothing else: a file of the host that is reached
 // around the root has another root above it, and no rule.
 //
-// With egress, its port is the only one; that there is no address behind it but
-// the egress's is ensured by the network namespace.
+// With egress, its port is the only one. The network namespace ensures that only the
+// egress listener can be reached at that port.
 func (l landlock) plan(pl *plan.Plan, network sandbox.Network, writable []string) {
 	if l.abi == 0 {
 		return
@@ -179,8 +179,8 @@ func errnoIn(err error) error {
 	return err
 }
 
-// clockOffsets is the content of timens_offsets that lets the clocks that count
-// from the machine's start count from now.
+// clockOffsets returns the content of timens_offsets with which the monotonic and the
+// boot clock begin now.
 func clockOffsets() []byte {
 	var s []byte
 	for _, c := range []struct {

@@ -38,8 +38,8 @@ type egressListener struct {
 }
 
 const (
-	// egressGrace is what connections have after the end of the command, so that
-	// an answer that is all but sent is not recorded as one that was cut.
+	// egressGrace is how long connections stay open after the end of the command, so
+	// that an answer that is almost sent is not recorded as cut.
 	egressGrace = 20 * time.Millisecond
 	// acceptPause is how long no connection is accepted after a failure, which means that
 	// there are no more descriptors.
@@ -58,7 +58,7 @@ func listen(pl *plan.Plan, spec *sandbox.Spec) {
 func closeConn(_ context.Context, conn net.Conn) { _ = conn.Close() } // nothing was written
 
 // openEgress begins to accept from the listener fd, which it takes over. The end
-// of ctx does not end the listener: a command has a moment after it.
+// of ctx does not close the listener: the command may run for a short time after it.
 func openEgress(ctx context.Context, fd int, serve func(context.Context, net.Conn)) (*egressListener, error) {
 	f := os.NewFile(uintptr(fd), "outlet")
 	l, err := net.FileListener(f)
@@ -74,8 +74,8 @@ func openEgress(ctx context.Context, fd int, serve func(context.Context, net.Con
 	return o, nil
 }
 
-// accept accepts connections as long as there is room. Others wait in the queue of the
-// kernel, which is bounded.
+// accept accepts connections up to the limit. Others wait in the queue of the kernel,
+// which is bounded.
 func (o *egressListener) accept() {
 	for {
 		select {

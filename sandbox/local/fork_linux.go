@@ -139,7 +139,7 @@ func (g *generation) fail(err error) error {
 
 // ready waits until the fork has confined itself.
 func (r *run) ready(ctx context.Context, c *cell) error {
-	defer c.conn.Close() // the fork has no more to say
+	defer c.conn.Close() // the fork sends nothing more
 	if r.p.machine.tree.V2 {
 		if err := r.group.Add(c.fd); err != nil {
 			return &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}

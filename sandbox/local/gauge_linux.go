@@ -11,12 +11,12 @@ import (
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// A gauge reads what the process of a command has used, while it lives: most calls are
-// answered before their process has ended. Its files are opened while nobody waits, so
-// that reading takes a system call for each. A nil gauge knows nothing.
+// A gauge reads the usage of a command while its process lives: most calls are answered
+// before their process has ended. Its files are opened before the call, so that reading
+// takes one system call each. A nil gauge reads zero.
 //
-// A cgroup does not make it needless: the pages that a fork shares with its template
-// are charged to the template, and there need not be one.
+// A cgroup does not replace it: there may be none, and pages that a fork shares with its
+// template are charged to the template.
 type gauge struct {
 	pid          int
 	status, stat int // /proc/PID/status and stat
@@ -62,15 +62,15 @@ func gaugeBelow(init int) *gauge {
 	return openGauge(child)
 }
 
-// begin has the gauge count processor time from now.
+// begin makes the gauge count processor time from now.
 func (g *gauge) begin() {
 	if g != nil {
 		g.base = g.clock()
 	}
 }
 
-// clock returns the processor time of all threads of the process, which it cannot name
-// safely: read makes sure that it was still this one.
+// clock returns the processor time of all threads of the process. It uses the process id,
+// which the kernel may have given to another process: read checks that.
 func (g *gauge) clock() time.Duration {
 	var t unix.Timespec
 	if unix.ClockGettime(int32(^g.pid)<<3|2, &t) != nil { // CPUCLOCK_SCHED of a process

@@ -47,9 +47,9 @@ type generation struct {
 // block of ids.
 const templateID = 1
 
-// kernelPerFork is what the kernel needs for the namespaces and page tables of one
-// fork, about, which it charges to the template: they are made before the fork can
-// join its own cgroup. 500 forks were seen to use up 512 MiB.
+// kernelPerFork is about how much memory the kernel needs for the namespaces and page
+// tables of one fork. It charges them to the template, because they are made before the
+// fork can join its own cgroup. 500 forks used 512 MiB in a measurement.
 const kernelPerFork = 2 << 20
 
 // startGeneration starts a template process and boots it.
@@ -122,9 +122,8 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	return nil
 }
 
-// request plans the template itself. It has a root of its own, no program of a
-// tenant, and the rights to make namespaces below its own; it is not under
-// Landlock, which forbids to mount.
+// request plans the template itself. It has its own root, runs no program of a tenant, and
+// may make namespaces below its own. It is not under Landlock, which forbids mounting.
 func (g *generation) request() (request, error) {
 	r, p := g.host, g.p
 	pl := plan.Plan{}
@@ -335,7 +334,7 @@ func (l *lockedBuffer) Write(b []byte) (int, error) {
 	return l.b.Write(b)
 }
 
-// String returns what was written, in one line's worth.
+// String returns what was written, as one line.
 func (l *lockedBuffer) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -20,7 +20,7 @@ const initName = "haft-sandbox-init"
 // initSocket is the descriptor of the init's end of the socket.
 const initSocket = 3
 
-// A request tells an init what to do.
+// A request is the first message to an init: what to set up and to run.
 type request struct {
 	Plan plan.Plan `json:"plan"`
 	Argv []string  `json:"argv"`
@@ -55,7 +55,7 @@ type message struct {
 	Limit  string `json:"limit,omitempty"`
 }
 
-// The kinds of message. See the ladders in doc.go.
+// The kinds of message. See the diagrams in doc.go.
 const (
 	msgFailed  = "failed"
 	msgReady   = "ready"
@@ -86,15 +86,15 @@ func Init() {
 	os.Exit(serve())
 }
 
-// serve is the life of an init.
+// serve runs an init and returns its exit code.
 func serve() int {
-	// Descriptors that came with Haft, and were not made by it, go no further.
+	// Do not pass on the descriptors that Haft inherited and did not open itself.
 	if err := unix.CloseRange(initSocket, ^uint(0), unix.CLOSE_RANGE_CLOEXEC); err != nil &&
 		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
-	// A handler for every signal: the first process of a pid namespace is safe
-	// from what it has no handler for, and the Go runtime has handlers for most.
+	// Catch every signal. The kernel drops signals to the first process of a pid
+	// namespace that have no handler, but the Go runtime handles most of them.
 	signal.Notify(make(chan os.Signal, 1))
 	signal.Reset(unix.SIGCHLD, unix.SIGURG)
 	conn := wire.New(os.NewFile(initSocket, "socket"))

@@ -24,7 +24,8 @@ const maxInstances = 256
 const rootDir = "/run/haft"
 
 // An instance is this process among those that use the local sandbox: its number, its
-// directories and its cgroups. Its lock file lists them for those that come after it.
+// directories and its cgroups. Its lock file lists them, so that later instances can
+// remove them.
 type instance struct {
 	log     *slog.Logger
 	mountOn string   // an empty directory
@@ -51,8 +52,8 @@ func (in *instance) open(dir string) error {
 		return err
 	}
 	if in.mountOn = filepath.Join(dir, "root"); root {
-		// Another user id must reach it. What is mounted from below /tmp comes as
-		// a descriptor, so it does not matter that /tmp is covered, inside.
+		// Other user ids must be able to reach it. The sandbox then covers /tmp, but trees
+		// below /tmp are handed over as descriptors, so they can still be mounted.
 		in.mountOn = "/tmp"
 	} else if err := os.Mkdir(in.mountOn, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return fmt.Errorf("make directory to mount on: %w", err)
@@ -68,9 +69,9 @@ func (in *instance) open(dir string) error {
 	return in.sweep(locks)
 }
 
-// userDir returns the directory of an ordinary user: haft-UID, or, where somebody else
-// has taken that name, one with a random end. It is found again, so that what dead
-// instances left is swept up.
+// userDir returns the directory of an ordinary user: haft-UID, or haft-UID-RANDOM if
+// another user has taken that name. Later instances find the latter again, so that they
+// can remove what dead instances left.
 func userDir(tmp string) (string, error) {
 	dir := filepath.Join(tmp, "haft-"+strconv.Itoa(os.Geteuid()))
 	err := ownDir(dir)
@@ -111,8 +112,8 @@ func (in *instance) takeNumber(locks string) error {
 	return fmt.Errorf("all %d instances of %s are taken", maxInstances, locks)
 }
 
-// lockFile locks the file of a number. It returns nil if somebody else holds it,
-// or if it is not there.
+// lockFile locks the file of a number. It returns nil if another process holds the lock,
+// or if there is no such file.
 func lockFile(dir string, n, flags int) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("%d.lock", n)), os.O_RDWR|unix.O_NOFOLLOW|flags, 0o600)
 	if errors.Is(err, os.ErrNotExist) {
@@ -131,8 +132,8 @@ func lockFile(dir string, n, flags int) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// ownDir makes a directory, or makes sure that it is ours: in a directory for
-// temporary files somebody else may have been first.
+// ownDir makes a directory, or makes sure that it is ours: another user may have made it
+// before, in a directory for temporary files.
 func ownDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make sandbox directory: %w", err)
@@ -140,8 +141,8 @@ func ownDir(dir string) error {
 	return isOwn(dir)
 }
 
-// isOwn makes sure that nobody else can write to a directory. In one that is sticky, or
-// ours, nobody else can replace it afterwards.
+// isOwn makes sure that no other user can write to a directory. If the directory above it
+// is sticky or ours, no other user can replace it afterwards either.
 func isOwn(dir string) error {
 	var st unix.Stat_t
 	if err := unix.Lstat(dir, &st); err != nil {
@@ -153,10 +154,9 @@ func isOwn(dir string) error {
 	return nil
 }
 
-// sweep removes what dead instances left: the lock file of each lists its cgroups
-// and files, and its maker is dead if the lock can be had. Processes and mounts
-// need no sweeping: they end with their namespaces, and those with Haft. Then it
-// lists what is ours.
+// sweep removes what dead instances left: the lock file of each lists its cgroups and
+// files, and an instance is dead if its lock is free. Processes and mounts end with their
+// namespaces, and those with Haft. Then sweep writes the list of this instance.
 func (in *instance) sweep(locks string) error {
 	for n := range maxInstances {
 		f := in.lock
@@ -177,7 +177,7 @@ func (in *instance) sweep(locks string) error {
 			in.log.Warn("a dead instance left something that cannot be removed", "err", err)
 		}
 	}
-	// A random name: an instance elsewhere may have this number too.
+	// The name is random: an instance with another directory of locks may have the same number.
 	in.tree = cgroup.Open("haft-" + strings.ToLower(rand.Text()[:12]))
 	list := append(in.tree.Dirs(), in.scratch)
 	if _, err := in.lock.WriteAt([]byte(strings.Join(list, "\n")), 0); err != nil {

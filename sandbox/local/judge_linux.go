@@ -24,8 +24,8 @@ type account struct {
 	diskFull, inodesFull bool
 }
 
-// judge names the cause of an end. What we did ourselves comes first, then what
-// the kernel counted, then what the status says.
+// judge returns the cause of an end: first our own reason for ending the run, then what
+// the kernel counted, then the exit status.
 func (a account) judge(e *sandbox.Exit) {
 	e.Cause, e.Limit = a.stop, a.limit
 	if a.known && a.status.Signaled() {
@@ -40,8 +40,8 @@ func (a account) judge(e *sandbox.Exit) {
 	case a.cgroup.OOM > 0 && failed:
 		limit(haft.FailMemory)
 	case a.cgroup.Refused > 0 && failed || a.cgroup.Refused > refusedForks:
-		// Many refusals are a bomb even if the command ended well: the shell that
-		// sets one off does, and is killed with its children.
+		// Many refused forks mean a fork bomb, even if the command exited with 0: the
+		// shell that starts a bomb does so before its children are killed.
 		limit(haft.FailPIDs)
 	case e.Signal == int(unix.SIGSYS) || a.exitedLike(unix.SIGSYS):
 		e.Cause = sandbox.CauseBlocked
@@ -58,13 +58,13 @@ func (a account) judge(e *sandbox.Exit) {
 	default:
 		e.Cause = sandbox.CauseSignal
 		if e.Signal == 0 {
-			e.Signal = int(unix.SIGKILL) // the init was killed, and could not tell
+			e.Signal = int(unix.SIGKILL) // the init was killed, and could not report it
 		}
 	}
 }
 
-// exitedLike reports an exit status by which a shell says that its command died
-// of a signal.
+// exitedLike reports whether an exit status is the one with which a shell reports that
+// a signal ended its command.
 func (a account) exitedLike(sig unix.Signal) bool {
 	return a.known && a.status.Exited() && a.status.ExitStatus() == 128+int(sig)
 }

@@ -54,12 +54,12 @@ func readProcesses(root int, reap bool) reading {
 	return r
 }
 
-// A tally estimates the processor time of all processes, those included that ended and
-// were not waited for: the kernel adds their time to nobody's if their parent ignores
-// SIGCHLD. A process that was seen twice counts with what it used itself. One that was
-// seen once, running, stands for all that ran in its place since the look before: a
-// program that burns by short children meets one at each look. The looks come at random
-// moments, and the estimate is right on average.
+// A tally estimates the processor time of all processes, including those that ended
+// without being waited for: if their parent ignores SIGCHLD, the kernel adds their time to
+// no other process. A process that was seen twice counts with its own time. A running
+// process that is seen for the first time is charged for the time since the previous
+// reading, because short-lived processes may have run in its place. Readings come at
+// random moments, so that the estimate is right on average.
 type tally struct {
 	seen map[int]*sighting
 	gone int64 // nanoseconds
@@ -72,10 +72,10 @@ type sighting struct {
 	charge int64 // nanoseconds
 }
 
-// maxShare bounds what one look can charge for: on a busy machine looks come late.
+// maxShare bounds the time that one reading can charge: on a busy machine readings are late.
 const maxShare = 2 * watchEvery
 
-// add takes in a reading and returns the estimate, less a margin for chance.
+// add adds a reading and returns the estimate, less a margin of error.
 func (t *tally) add(r reading) int64 {
 	now := time.Now()
 	since := min(now.Sub(t.last), maxShare)

@@ -16,7 +16,7 @@ import (
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// A machine is what this machine gives to sandboxes, and plans what depends on it.
+// A machine knows which controls this machine gives, and plans the steps that depend on them.
 type machine struct {
 	log      *slog.Logger
 	tree     *cgroup.Tree
@@ -87,8 +87,8 @@ func (mc *machine) degrade(e *sandbox.SetupError) bool {
 	case e.Step == "unshare" && e.Path == "cgroup":
 		return mc.dropControl(haft.ControlCgroupNS, reason)
 	case e.Step == "mount" && e.Path == "proc" && mc.hasProc:
-		// A container masks parts of /proc, and then nobody may mount a whole
-		// one (mount_too_revealing). A sandbox without one sees less, not more.
+		// A container masks parts of /proc, and then the kernel refuses to mount a
+		// complete one (mount_too_revealing). A sandbox without /proc sees less, not more.
 		mc.hasProc = false
 		return mc.dropControl(haft.ControlTimeNS, reason)
 	default:
@@ -96,8 +96,8 @@ func (mc *machine) degrade(e *sandbox.SetupError) bool {
 	}
 }
 
-// setLevel sets how strong the isolation is. Namespaces without a filter of system
-// calls, or without a root of their own, are not what the word promises.
+// setLevel sets the level of isolation. Namespaces without a filter of system calls, or
+// without their own root, count as reduced.
 func (mc *machine) setLevel() {
 	mc.mayNamespace.Store(mc.namespaces)
 	for control, controller := range controllers {
@@ -160,8 +160,8 @@ func (mc *machine) giveUp(c haft.Control, reason string) bool {
 	}
 	if alone := haft.ControlCgroupNS == c || haft.ControlTimeNS == c; slices.Contains(together, c) && !alone {
 		mc.namespaces = false
-		// Without namespaces it is another user id that keeps a tool from our files,
-		// for which root needs no more than to be root.
+		// Without namespaces, another user id keeps a tool from our files. Root may change
+		// to it without CAP_SYS_ADMIN.
 		mc.privileged = os.Geteuid() == 0
 		mc.dropControl(haft.ControlRoot, reason+reducedNames)
 		for _, t := range together {
@@ -185,8 +185,8 @@ func without(i haft.Isolation, c haft.Control, reason string) haft.Isolation {
 // the kernel counts its processes with all others of Haft's user.
 func (mc *machine) sharesUID() bool { return !mc.namespaces && !mc.privileged }
 
-// initTasks is how many threads of an init are counted with its command: the one
-// that started it, which moved alone, or all of them in cgroup version 2.
+// initTasks is how many threads of an init the cgroup counts with its command: in version
+// 1 only the thread that started the command moved there, in version 2 all of them.
 func (mc *machine) initTasks() int {
 	if mc.tree.V2 {
 		return initThreads
@@ -194,7 +194,7 @@ func (mc *machine) initTasks() int {
 	return 1
 }
 
-// attributes returns those of the clone that makes an init.
+// attributes returns the attributes of the clone that makes an init.
 func (mc *machine) attributes(network sandbox.Network, uid int) *syscall.SysProcAttr {
 	if !mc.namespaces {
 		return mc.reducedAttributes(uid)
@@ -220,7 +220,7 @@ func (mc *machine) watch(l haft.Limits) *watch {
 	return w
 }
 
-// namespacesOf returns the attributes of the clone.
+// namespacesOf returns the attributes of the clone into new namespaces.
 func (mc *machine) namespacesOf(network sandbox.Network, uid int) *syscall.SysProcAttr {
 	sys := &syscall.SysProcAttr{
 		Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,

@@ -27,8 +27,8 @@ type watch struct {
 	Idle bool `json:"idle,omitempty"`
 }
 
-// watchEvery is how often an init looks. A program that touches memory as fast as
-// it can gets some 50 MB further in that time.
+// watchEvery is how often an init reads /proc. A program can touch some 50 MB in that
+// time.
 const watchEvery = 25 * time.Millisecond
 
 // meters are the meters of one init, by the process that each is for. The meter of a cold
@@ -124,7 +124,7 @@ func (ms *meters) run(m *meter) {
 		cpu, rss, n, processes := max(now.cpu, born.add(now)), now.rss, now.threads, len(now.processes)
 		ms.mu.Lock()
 		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
-		said, used := m.last, time.Duration(cpu-m.base)
+		report, used := m.last, time.Duration(cpu-m.base)
 		ms.mu.Unlock()
 		if w.Processes > 0 && n+m.initTasks() >= w.Processes+initThreads {
 			full++
@@ -132,17 +132,17 @@ func (ms *meters) run(m *meter) {
 		if over++; !w.Shared || n <= w.Processes {
 			over = 0
 		}
-		said.Kind, said.PID = msgLimit, m.pid
+		report.Kind, report.PID = msgLimit, m.pid
 		switch {
 		// A look takes time: one look alone may count processes that come and go.
 		case over > 1 || over > 0 && n > w.Processes+initThreads:
-			said.Limit = string(haft.FailPIDs)
+			report.Limit = string(haft.FailPIDs)
 		case w.Memory > 0 && rss > w.Memory:
-			said.Limit = string(haft.FailMemory)
+			report.Limit = string(haft.FailMemory)
 		case w.CPU > 0 && used > w.CPU:
-			said.Limit = string(haft.FailCPU)
+			report.Limit = string(haft.FailCPU)
 		case full >= 8 || w.Idle && w.Processes > 0 && processes > 1:
-			said.Limit = string(haft.FailPIDs)
+			report.Limit = string(haft.FailPIDs)
 		default:
 			if w.Idle {
 				if pace == watchEvery { // the first look
@@ -153,13 +153,14 @@ func (ms *meters) run(m *meter) {
 			tick.Reset(pace/2 + rand.N(pace)) // at unpredictable moments
 			continue
 		}
-		ms.send(said)
+		ms.send(report)
 		return
 	}
 }
 
-// initTasks is how many threads are counted with those of the sandbox: our own in a
-// cold run, none in a fork, for which the room is left unused.
+// initTasks is added to the threads of the sandbox before they are compared with a limit
+// that includes initThreads: our own threads in a cold run, and initThreads in a fork, which
+// has no init of its own.
 func (m *meter) initTasks() int {
 	if m.pid != 0 {
 		return initThreads

@@ -29,7 +29,7 @@ type outputReader struct {
 
 // floodFactor and floodLeast say when output is a flood: that many times the
 // limit, and no less than that many bytes. A pipe fills them in a fraction of a
-// second; an honest program that talks too much gets to its end.
+// second; an honest program that prints too much can finish.
 const (
 	floodFactor = 16
 	floodLeast  = 64 << 20
@@ -220,10 +220,10 @@ func (f *feeder) start() {
 	}()
 }
 
-// close ends the input. It does not wait for a reader that blocks: nobody can
-// interrupt that, and its goroutine ends with its next read.
+// close ends the input. It does not wait for a reader that blocks, which cannot be
+// interrupted: its goroutine ends with its next read.
 func (f *feeder) close() {
 	if f.near != nil {
-		_ = f.near.Close() // twice is once
+		_ = f.near.Close() // closing twice does no harm
 	}
 }

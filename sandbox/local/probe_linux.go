@@ -14,7 +14,7 @@ import (
 	"haft/sandbox"
 )
 
-// prove makes sure that what is assumed is true.
+// prove makes sure that the machine gives the controls that are assumed.
 func (p *Provider) prove(ctx context.Context) error {
 	if p.proven.Load() {
 		return nil

@@ -48,7 +48,7 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	p := &Provider{config: config, log: log, instance: instance{log: log}, filters: map[filter.Config][]byte{}}
-	// The image is megabytes to be copied, which the rest need not wait for.
+	// Copy the image, which has megabytes, in the background.
 	var program *os.File
 	var imageErr error
 	var copying sync.WaitGroup

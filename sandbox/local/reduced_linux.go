@@ -29,8 +29,8 @@ import (
 //	                   ◄─ started                  ◄─ (the socket closes) exec
 //
 // The init stays outside the confinement, where Landlock's scope (ABI 6) keeps
-// signals of the command away from it. It adopts what loses its parent
-// (PR_SET_CHILD_SUBREAPER), and kills all of it at the end.
+// signals of the command away from it. It adopts orphans (PR_SET_CHILD_SUBREAPER), and
+// kills all descendants at the end.
 
 // reducedAttributes starts the init as a user of its own, if we may choose one.
 func (mc *machine) reducedAttributes(uid int) *syscall.SysProcAttr {
@@ -187,7 +187,7 @@ func makeWritable(at int, name string, depth int) {
 	}
 	fd, err := unix.Openat(at, name, how, 0)
 	if err != nil {
-		return // not a directory, or gone; the removal will tell
+		return // not a directory, or gone; the removal reports it
 	}
 	d := os.NewFile(uintptr(fd), "dir")
 	defer d.Close() // only read
@@ -208,15 +208,15 @@ func (r *run) killer() func() {
 		return r.init.kill
 	}
 	return func() {
-		// The init kills its descendants and ends. If it cannot, it is killed,
-		// and with it, by the parent-death signal, the command. What that has started
-		// would then live on, so the init has time to get the better of a fork bomb.
+		// The init kills its descendants and ends. If it does not, it is killed, and the
+		// parent-death signal kills the command. Processes that the command has started
+		// would survive that, so the init has enough time to end a fork bomb.
 		_ = r.init.conn.Send(command{Signal: int(unix.SIGKILL)}) // gone is as good
 		time.AfterFunc(killTime, r.init.kill)
 	}
 }
 
-// serveReduced is the life of an init without a pid namespace.
+// serveReduced runs an init without a pid namespace, and returns its exit code.
 func serveReduced(conn *wire.Conn, req request, fds []int) int {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return sendLast(conn, message{Kind: msgFailed, Failure: failure("subreaper", "", err)}, 125)
@@ -289,18 +289,18 @@ func failure(step, path string, err error) *plan.Failure {
 	return &plan.Failure{Step: step, Path: path, Errno: errno}
 }
 
-// killTime is how long Haft waits for an init that kills what is left of its run. It is
-// a last resort: what an init leaves behind when it is killed itself, nobody finds.
+// killTime is how long Haft waits for an init that kills the rest of its run. Then Haft
+// kills the init, which is a last resort: processes that it leaves behind are not found.
 const killTime = time.Minute
 
-// killAll kills what is left of a run without a pid namespace. In one, the end of
-// the init does it. The init adopts what loses its parent: once it has no child, no
-// process of the run is left. A list of processes cannot tell that, since one that is
-// adopted while the list is made is not on it.
+// killAll kills the rest of a run without a pid namespace. With one, the end of the init
+// does it. The init adopts orphans: once it has no child, no process of the run is left. A
+// list of processes does not prove that, since a process that is adopted while the list is
+// made is not on it.
 //
-// All are stopped before any is killed. A process that is killed makes room below the
-// limit, which a fork bomb fills sooner than the next list is made; one that is stopped
-// does not.
+// All processes are stopped before any is killed. A killed process no longer counts for the
+// limit, and a fork bomb would replace it before the next list is made; a stopped process
+// still counts.
 func killAll(req request) {
 	for req.Reduced {
 		if req.Alone {

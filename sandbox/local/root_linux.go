@@ -43,14 +43,14 @@ type tree struct {
 	// given says that the slot has a descriptor of the host's file, and not of a
 	// detached mount.
 	given bool
-	// under says that the mount point lies in a mount that somebody named, and may
-	// write to: nothing is made there, and no link is followed on the way.
+	// under says that the mount point lies in a mount that a user named and may be
+	// able to write to: nothing is made there, and no link is followed on the way.
 	under bool
 }
 
-// root plans the root of a sandbox: a small tmpfs with mount points for what the
-// host lends, below the directory dir, which becomes "/". It returns the trees
-// that the parent has to detach for it, in the order of their slots.
+// root plans the root of a sandbox: a small tmpfs with mount points for the files of the
+// host, which becomes "/". It returns the trees that the parent has to detach for it, in
+// the order of their slots.
 //
 // All paths of the plan are relative to the new root until it is pivoted into,
 // so that no step can touch the host.
@@ -163,9 +163,9 @@ func under(m sandbox.Mount, mounts []sandbox.Mount) bool {
 	})
 }
 
-// overlays plans an overlay over every directory that is mounted read-only, so
-// that runs do not share its inodes: a lock on a file that two runs can read, or a
-// watch, would tell one of the other.
+// overlays plans an overlay over every directory that is mounted read-only, so that runs
+// do not share its inodes: a run could notice another one by a lock or a watch on a file
+// that both can read.
 //
 // Left out are directories with mounts below them, of the host's or of the spec,
 // which an overlay would hide, and names that overlay options cannot hold. Single

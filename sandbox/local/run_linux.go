@@ -65,7 +65,7 @@ func checkSpec(spec *sandbox.Spec) error {
 	return nil
 }
 
-// A run is one sandbox, from nothing to nothing.
+// A run is one sandbox, from its making to its removal.
 type run struct {
 	p    *Provider
 	spec *sandbox.Spec
@@ -147,7 +147,7 @@ func (r *run) spawn(sys *syscall.SysProcAttr) error {
 	return nil
 }
 
-// notStarted is the end of a run that was cancelled before it began.
+// notStarted returns the exit of a run that was cancelled before it began.
 func (r *run) notStarted() sandbox.Exit {
 	e := sandbox.Exit{Cause: sandbox.CauseCancelled, Isolation: r.isolation(), Started: time.Now()}
 	if r.spec.Ended != nil {
@@ -156,7 +156,7 @@ func (r *run) notStarted() sandbox.Exit {
 	return e
 }
 
-// cancelled is the end of a run whose caller left before it was known to have
+// cancelled returns the exit of a run that was cancelled before it was known to have
 // started. Its processes are gone.
 func (r *run) cancelled() sandbox.Exit {
 	now := time.Now()
@@ -170,9 +170,9 @@ func (r *run) cancelled() sandbox.Exit {
 	return e
 }
 
-// handOver closes our copies of what the command has, and begins to feed it. A
-// caller that waits for the end of the channel waits for the command only. Until
-// now nothing of the caller's is used up, and the run can be tried again.
+// handOver closes our copies of the descriptors of the command, so that the channel ends
+// with the command, and begins to feed its input. Before that, nothing of the caller's is
+// consumed, and the run can be tried again.
 func (r *run) handOver(theirs []*os.File) {
 	r.stdin.start()
 	closeFiles(theirs)
@@ -181,7 +181,7 @@ func (r *run) handOver(theirs []*os.File) {
 	}
 }
 
-// open makes what a run has on this side: an id, a cgroup and pipes. It returns
+// open makes the parts of a run that Haft keeps: a user id, a cgroup and pipes. It returns
 // the descriptors of the command.
 func (r *run) open() (theirs []*os.File, err error) {
 	if r.p.machine.namespaces {
@@ -199,7 +199,7 @@ func (r *run) open() (theirs []*os.File, err error) {
 	return theirs, r.group.Add(r.init.fd)
 }
 
-// openAs is open with a user id that the caller gives back.
+// openAs is open with a given user id, which the caller gives back.
 func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
@@ -256,7 +256,7 @@ func (r *run) request() (request, error) {
 	if err := r.openPlanFDs(&pl, trees); err != nil {
 		return request{}, err
 	}
-	// The command is exec'ed, and so may be looked at by its like; the init not.
+	// No process inside may trace the init. The command is dumpable again after its exec.
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 0)
 	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
 		return request{}, err
@@ -343,8 +343,8 @@ func (mc *machine) planHostname(pl *plan.Plan) {
 	}
 }
 
-// clock plans a time namespace for what the thread starts, with clocks that say
-// nothing about the age of the machine.
+// clock plans a time namespace for the children of the thread, with clocks that do not
+// reveal when the machine was started.
 func (p *Provider) clock(pl *plan.Plan) {
 	if p.machine.isolation.Has(haft.ControlTimeNS) && p.machine.hasProc {
 		pl.Unshare("time", unix.CLONE_NEWTIME)

@@ -7,10 +7,9 @@ import (
 	"haft/sandbox"
 )
 
-// spares keeps one init ahead: the start of a Go program, with all that its
-// packages do before main, is the larger part of a cold run. A spare has its
-// namespaces and its user id, and waits for its request. It has never been near a
-// command.
+// spares keeps one init in reserve: the start of a Go program, with all that its packages
+// do before main, takes the larger part of a cold run. A spare has its namespaces and its
+// user id, and waits for its request. It has run no command.
 type spares struct {
 	mu     sync.Mutex
 	ready  *initProcess
@@ -20,8 +19,8 @@ type spares struct {
 	closed bool
 }
 
-// spareDelay is how long after a run the next spare is made: not while commands
-// follow each other, and not in a program that ends after one.
+// spareDelay is how long after a run the next spare is made, so that none is made while
+// commands follow each other, or in a program that ends after one run.
 const spareDelay = 50 * time.Millisecond
 
 // take returns the spare and its user id, or nil. It waits for one that is under
@@ -75,7 +74,7 @@ func (s *spares) refill(p *Provider) {
 		defer s.mu.Unlock()
 		close(s.making)
 		s.making = nil
-		if err != nil { // the run that needs one will meet the same error, and say so
+		if err != nil { // the run that needs one gets the same error, and reports it
 			p.runIDs.free(uid)
 			return
 		}

@@ -33,7 +33,7 @@ type order struct {
 	reply chan spawned
 }
 
-// spawned is what came of an order.
+// spawned is the result of an order.
 type spawned struct {
 	pid int
 	err error
@@ -53,7 +53,7 @@ func startSpawner(program *os.File) *spawner {
 		for o := range s.orders {
 			pid, err := c.forkExec(path, o.attr)
 			if path != self && errors.Is(err, unix.EACCES) {
-				// A machine on which memory cannot be run (vm.memfd_noexec).
+				// This machine forbids to execute a memfd (vm.memfd_noexec).
 				path = self
 				pid, err = c.forkExec(path, o.attr)
 			}
@@ -163,7 +163,7 @@ func (i *initProcess) end() error {
 	return errors.Join(i.wait(), i.fd.Close(), i.conn.Close())
 }
 
-// signalFD sends a signal through a pidfd, which cannot hit a stranger.
+// signalFD sends a signal through a pidfd, which cannot reach another process.
 func signalFD(f *os.File, sig unix.Signal) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -95,8 +95,8 @@ const (
 	idlePace = 5 * time.Second // between two looks, at most
 )
 
-// supervise watches over a command that runs, ends it when a limit is hit or the
-// caller says so, and says how it ended.
+// supervise waits for the end of a running command, ends it when a limit is hit or the
+// caller asks for it, and returns how it ended.
 func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 	g := &guard{
 		r: r, s: s, started: time.Now(), meter: time.NewTimer(time.Hour),
@@ -176,14 +176,14 @@ func (g *guard) becomeIdle() {
 	}
 }
 
-// reportIdle tells the caller that an idle command is one process.
+// reportIdle reports to the caller that an idle command is one process.
 func (g *guard) reportIdle() {
 	if g.phase == idle && g.a.stop == "" && g.r.spec.Idle != nil {
 		g.r.spec.Idle()
 	}
 }
 
-// startMeter has the init meter by the limits of the phase, where there is no cgroup. It
+// startMeter makes the init meter by the limits of the phase, where there is no cgroup. It
 // reports whether the init does.
 func (g *guard) startMeter() bool {
 	w := g.r.p.machine.watch(g.r.spec.Limits)
@@ -251,9 +251,9 @@ func (r *run) initProcesses() int {
 }
 
 // exitDelay is how long a command that can do nothing any more may live after Ended.
-// Exiting takes a processor for as long as the caller needs to record the result,
-// and the kernel likes to put both on the same one. It is for a machine that has
-// little to do: no more exits are delayed at once than there are processors.
+// Exiting takes as much processor time as recording the result, and the kernel often
+// schedules both on the same processor. It is for a machine with little load: no more
+// exits are delayed at once than there are processors.
 const exitDelay = 2 * time.Millisecond
 
 // finished ends the command because the caller has its result, and calls Ended without
@@ -295,9 +295,9 @@ func (g *guard) finished() {
 	g.reported = true
 }
 
-// harmless reports whether nobody can notice what the command does once its output
-// is not read any more. A run that was made from scratch is the only one of its
-// caller, who waits for its end anyway: a delay would gain nothing.
+// harmless reports whether the command has no effect outside once its output is no longer
+// read. It is false for a cold run, whose caller waits for its end anyway, so that a delay
+// would gain nothing.
 func (g *guard) harmless() bool {
 	writable := slices.ContainsFunc(g.r.spec.Mounts, func(m sandbox.Mount) bool { return m.Writable })
 	return g.r.init == nil && g.r.spec.Network == sandbox.NetworkNone && !writable
@@ -403,8 +403,8 @@ func (r *run) measure(times bool) {
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
-	// A cgroup that has counted nothing is not there, or the command is still in its first
-	// time slice, which is counted when it is over.
+	// If the cgroup has counted nothing, there is none, or the command is still in its first
+	// time slice, which is counted at its end.
 	counted := a.cgroup.CPU - r.base
 	r.measure(counted <= 0)
 	e.Usage = haft.Usage{

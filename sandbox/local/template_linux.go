@@ -74,8 +74,8 @@ func (p *Provider) CanFork(ctx context.Context) bool {
 	return p.prove(ctx) == nil && p.machine.namespaces && p.machine.hasProc
 }
 
-// Run implements [sandbox.Template]. Of the limits, those of time, memory,
-// processes, output and artifacts are those of spec; the rest are the template's.
+// Run implements [sandbox.Template]. The limits of time, memory, processes, output and
+// artifacts are those of spec; the others are those of the template.
 func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
 	if spec.Channel != nil {
 		defer spec.Channel.Close() // the command has its own copy
@@ -95,8 +95,8 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	return exit, err
 }
 
-// once runs spec in a fork of the process of the day. It reports whether that was
-// found dead before the fork could begin.
+// once runs spec in a fork of the current process. It reports whether that process was dead
+// before the fork could begin.
 func (t *Template) once(ctx context.Context, spec *sandbox.Spec) (exit sandbox.Exit, broken bool, err error) {
 	g, err := t.generation(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (t *Template) once(ctx context.Context, spec *sandbox.Spec) (exit sandbox.E
 	return exit, err != nil && g.isBroken(), errors.Join(err, r.tearDown())
 }
 
-// generation returns the process to fork, held for one run. A process that has
-// grown old is replaced behind the scenes, one that has died at once.
+// generation returns the process to fork, held for one run. An old process is replaced in
+// the background, a dead one at once.
 func (t *Template) generation(ctx context.Context) (*generation, error) {
 	for {
 		t.mu.Lock()

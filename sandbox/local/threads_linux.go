@@ -11,8 +11,8 @@ import (
 //
 // Where no cgroup counts processes, RLIMIT_NPROC does, and it counts the threads
 // of the init with those of the command. A runtime that needs one more thread
-// when a fork bomb has taken all of them ends the program: everything in the
-// sandbox would be gone, as it should, but nobody could say why.
+// when a fork bomb has taken all of them ends the program: everything in the sandbox
+// would end, as it should, but without a cause in the result.
 func startThreads(n int) error {
 	var pipe [2]int
 	if err := unix.Pipe2(pipe[:], unix.O_CLOEXEC); err != nil {

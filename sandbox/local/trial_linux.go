@@ -18,7 +18,7 @@ type cloner struct {
 // forkExec is [syscall.ForkExec] without its leak: where a clone with id mappings fails,
 // Go 1.26 keeps both ends of the pipe that the child would have waited at. That is two
 // descriptors for every attempt on a machine that forbids user namespaces. So a clone
-// that bears no child is tried first.
+// that makes no child is tried first.
 func (c *cloner) forkExec(path string, attr *syscall.ProcAttr) (int, error) {
 	if attr.Sys == nil || attr.Sys.UidMappings == nil && attr.Sys.GidMappings == nil {
 		return syscall.ForkExec(path, []string{initName}, attr)
@@ -30,7 +30,7 @@ func (c *cloner) forkExec(path string, attr *syscall.ProcAttr) (int, error) {
 	switch errno := plan.TryClone(flags); errno {
 	case unix.EPERM, unix.EACCES, unix.ENOSPC, unix.EUSERS, unix.EAGAIN, unix.ENOMEM, unix.ENOSYS:
 		return 0, errno
-	default: // EFAULT is success; what else a kernel says is for the real clone to tell
+	default: // EFAULT is success; the real clone reports any other error
 	}
 	pid, err := syscall.ForkExec(path, []string{initName}, attr)
 	c.failed = c.failed || err != nil

@@ -23,8 +23,8 @@ func processorTime(pid int) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// limit lays rlimits on a process that has just been started. What it forks in
-// the microseconds before is not bound; this provider promises nothing.
+// limit sets the rlimits of a process that has just been started. Children that it forks
+// in the microseconds before are not limited; this provider promises nothing.
 //
 // The number of processes is not limited: RLIMIT_NPROC counts all processes of
 // the user, the engine's included.

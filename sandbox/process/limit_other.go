@@ -14,6 +14,6 @@ const rssUnit = 1
 // processorTime returns -1: there is no clock of another process.
 func processorTime(int) time.Duration { return -1 }
 
-// limit does nothing: only Linux can lay limits on another process. The limits
-// of time and output hold all the same.
+// limit does nothing: only Linux can set the limits of another process. The limits
+// of time and output still hold.
 func limit(int, haft.Limits) error { return nil }

@@ -45,8 +45,8 @@ func (o *output) copy(to io.Writer, limit int64) {
 	}
 }
 
-// finish waits for the end of the pipe. A process that fled with the other end
-// of it is given no more than d.
+// finish waits for the end of the pipe, but at most d: a process that escaped may hold the
+// other end open.
 func (o *output) finish(d time.Duration) {
 	_ = o.pipe.SetReadDeadline(time.Now().Add(d)) // pipes have deadlines
 	<-o.done

@@ -1,15 +1,15 @@
 // Package process runs a command as an ordinary process, without isolation.
 //
-// It is for systems on which no sandbox can be had, and for debugging. It is
-// used only when the operator names it, and it says of itself that it isolates
-// nothing, so that every policy that asks for isolation refuses it.
+// It is for systems without any sandbox, and for debugging. It is used only when the
+// operator names it, and it reports that it isolates nothing, so that every policy that
+// requires isolation refuses it.
 //
-// What it does keep is the rest of the contract: the environment, the limits of
-// time and output, descriptor 3, the order of Begin, Finish and Ended, and the
-// artifacts. There is no mount namespace: the work directory is a temporary
-// directory of the host. The command starts there, and every argument and every
-// value of a variable that is /work or begins with /work/ is given as the path
-// in that directory. Put HAFT_WORK=/work into Spec.Env to tell a program.
+// It keeps the rest of the contract: the environment, the limits of time and output,
+// descriptor 3, the order of Begin, Finish and Ended, and the artifacts. There is no mount
+// namespace: the work directory is a temporary directory of the host. The command starts
+// there, and every argument and every value of a variable that is /work or begins with
+// /work/ is replaced by the path in that directory. Put HAFT_WORK=/work into Spec.Env so
+// that a program can find it.
 package process
 
 import (
@@ -23,8 +23,8 @@ import (
 	"haft/sandbox"
 )
 
-// The moment between SIGTERM and SIGKILL, and that after the end of the command
-// in which its output may still come out of a pipe.
+// The time between SIGTERM and SIGKILL, and the time after the end of the command in which
+// its output is still read.
 const (
 	defaultGrace = 50 * time.Millisecond
 	drain        = 100 * time.Millisecond

@@ -117,9 +117,9 @@ func (r *run) pipeOut(to io.Writer, limit int64) (*output, *os.File, error) {
 	return startOutput(ours, to, limit), theirs, nil
 }
 
-// feed hands the input over. Nobody waits for it: a reader that blocks forever
-// must not keep a run that is over. The command sees the end of its input when
-// the reader ends, and the copy ends when our end of the pipe is closed.
+// feed copies the input in the background: a reader that blocks forever must not delay the
+// end of a run. The command sees the end of its input when the reader ends, and the copy
+// ends when our end of the pipe is closed.
 func (r *run) feed() {
 	if r.stdin == nil {
 		return
@@ -156,7 +156,7 @@ func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
 	return exit
 }
 
-// watch waits for the end and brings it about if it is due. It returns the cause,
+// watch waits for the end of the command, and ends it at its limits. It returns the cause,
 // or "" if the command ended by itself, and when the clock began.
 func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Duration) (sandbox.Cause, time.Time) {
 	clock, begin, prepared := r.started, r.spec.Begin, r.spec.Prepared
@@ -190,7 +190,7 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 	}
 }
 
-// terminate asks first and then kills.
+// terminate sends SIGTERM and, after the grace time, SIGKILL.
 func (r *run) terminate(done <-chan struct{}, grace time.Duration) {
 	r.kill(syscall.SIGTERM)
 	timer := time.NewTimer(grace)
@@ -225,12 +225,12 @@ func (r *run) explain(exit *sandbox.Exit) {
 	}
 }
 
-// burnt is the processor time that the kernel held against the limit: all of it.
+// burnt is all processor time of the command, which the kernel compares with the limit.
 func (r *run) burnt() time.Duration {
 	return r.cmd.ProcessState.UserTime() + r.cmd.ProcessState.SystemTime()
 }
 
-// closeOurs gives up the ends of the pipes that a started command would have fed.
+// closeOurs closes our ends of the pipes of a command that was not started.
 func (r *run) closeOurs() {
 	for _, o := range []*output{r.stdout, r.stderr} {
 		if o != nil {

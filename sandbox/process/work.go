@@ -79,7 +79,7 @@ func (w *work) unlock(dir string, depth int) {
 	}
 	list, err := fs.ReadDir(w.root.FS(), dir)
 	if err != nil {
-		return // RemoveAll will say so
+		return // RemoveAll reports it
 	}
 	for _, d := range list {
 		if d.IsDir() {

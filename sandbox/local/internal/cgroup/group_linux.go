@@ -27,12 +27,12 @@ type Group struct {
 	open map[string]int // meters that are kept open, see Watch
 }
 
-// maxWatched bounds the groups whose meters are open at once: descriptors are for
-// others, too.
+// maxWatched bounds the groups whose meters are open at once, to leave descriptors for
+// other purposes.
 const maxWatched = 128
 
-// Watch opens the meters, while there is time, so that Read need not. What cannot
-// be opened is read by its name.
+// Watch opens the files of the meters in advance, so that Read need not. Those that cannot
+// be opened are read by name.
 func (g *Group) Watch() {
 	if g.open != nil || g.tree.watched.Add(1) > maxWatched {
 		g.tree.watched.Add(-1)
@@ -114,8 +114,8 @@ func (g *Group) limit(l Limits) error {
 		settings = []setting{
 			{Memory, "memory.max", memory, false},
 			{Memory, "memory.swap.max", "0", true},
-			// All processes of a run die together: a run that lost one of its
-			// processes at random is no result.
+			// The kernel kills all processes of a run together: the result of a run
+			// that lost one of its processes would be wrong.
 			{Memory, "memory.oom.group", "1", true},
 			{PIDs, "pids.max", pids, false},
 		}
@@ -254,8 +254,8 @@ func (g *Group) Refused() int64 {
 	return 0
 }
 
-// Processes reads how many processes are in the group, whatever their threads, or 0 if
-// nobody knows.
+// Processes reads how many processes, not threads, are in the group. It returns 0 if that
+// is unknown.
 func (g *Group) Processes() int {
 	if dir := g.dirs[PIDs]; dir != "" {
 		return len(fields(filepath.Join(dir, "cgroup.procs")))
@@ -277,9 +277,8 @@ func (g *Group) Remove() error {
 	return errors.Join(errs...)
 }
 
-// remove removes one directory. A process that was killed leaves its cgroup a
-// moment after its parent has heard of it, so EBUSY is tried again, for at most
-// a second in all.
+// remove removes one directory. A killed process leaves its cgroup shortly after its
+// parent was notified, so EBUSY is tried again, for at most a second in all.
 func remove(dir string) error {
 	var err error
 	for wait := 50 * time.Microsecond; wait < 500*time.Millisecond; wait *= 2 {

@@ -24,7 +24,7 @@ const (
 	CPU    = "cpu"
 )
 
-// A Tree is where our groups live, for each controller that can be had.
+// A Tree holds our groups, for each controller that can be used.
 type Tree struct {
 	// V2 says that one directory serves all controllers.
 	V2 bool
@@ -39,7 +39,7 @@ type Tree struct {
 }
 
 // Open makes the directory name for every controller, below the cgroup that this
-// process is in. It never fails: Missing says what could not be had.
+// process is in. It never fails: Missing says what cannot be used.
 func Open(name string) *Tree {
 	mounts, err := mountPoints()
 	var own map[string]string
@@ -83,11 +83,10 @@ func (t *Tree) openV1(controller string, at mountPoint, own, name string) {
 	delete(t.missing, controller)
 }
 
-// openV2 makes our directory in the unified hierarchy, in the nearest ancestor
-// of our own cgroup that hands its controllers down. A cgroup that has processes
-// cannot do that (cgroups(7), "no internal processes"), which rules out most
-// cgroups that we might find ourselves in; from one that is ours alone we step
-// aside. It reports whether it got any.
+// openV2 makes our directory in the unified hierarchy, in the nearest ancestor of our own
+// cgroup that can enable controllers for its children. A cgroup that has processes cannot
+// (cgroups(7), "no internal processes"), and our own usually has: if no other process is
+// in it, we move below it. openV2 reports whether it got any controller.
 func (t *Tree) openV2(at mountPoint, own, name string) bool {
 	for rel := at.inside(own); ; rel = filepath.Dir(rel) {
 		if t.tryV2(filepath.Join(at.path, rel), name) {
@@ -105,10 +104,10 @@ func (t *Tree) openV2(at mountPoint, own, name string) bool {
 // DelegateSubgroup (systemd 254) is the same from the start.
 const aside = "server"
 
-// stepAside moves this process below its own cgroup, so that the cgroup can hand
-// its controllers down. It reports false, and has done nothing, where there is
-// somebody else in it, but for the first process of a container that started us,
-// or where the cgroup was not delegated to us.
+// stepAside moves this process below its own cgroup, so that the cgroup can enable
+// controllers for its children. It does nothing and reports false if the cgroup was not
+// delegated to us, or if another process is in it; the first process of a container that
+// started us does not count.
 func stepAside(own string) bool {
 	if !slices.Contains(fields(filepath.Join(own, "cgroup.controllers")), "memory") {
 		return false
@@ -197,8 +196,8 @@ func (t *Tree) Drop(controller, reason string) {
 // Close removes our directories. Groups must be gone.
 func (t *Tree) Close() error { return Sweep(t.Dirs()) }
 
-// Sweep removes directories that Dirs listed in a life before, and the groups in
-// them. Processes in there are killed.
+// Sweep removes directories that Dirs listed for an earlier instance, and the groups in
+// them. It kills the processes in them.
 func Sweep(dirs []string) error {
 	var errs []error
 	for _, dir := range dirs {

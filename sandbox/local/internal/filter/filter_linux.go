@@ -24,8 +24,8 @@ type Config struct {
 	// Reduced is for a sandbox without namespaces, which shares processes, sockets,
 	// files' attributes and IPC objects with the host: it gets a list of its own.
 	Reduced bool
-	// Scoped says that Landlock keeps signals inside (ABI 6). Only a reduced sandbox
-	// needs it: without, it sends none.
+	// Scoped says that Landlock keeps signals inside (ABI 6). Without it, a reduced
+	// sandbox may send no signals.
 	Scoped bool
 	// Uncounted says that no cgroup counts memory, but a meter that looks at
 	// processes: memory that no process maps is refused.
@@ -157,7 +157,7 @@ type judgement struct {
 // judged are the calls that are judged by an argument.
 func judged(c Config) map[string]judgement {
 	family := func(e unix.Errno) uint32 { return uint32(unix.SECCOMP_RET_ERRNO) | uint32(e) }
-	// The clearest words for a model that reads the error.
+	// The message of ENETUNREACH is the clearest for a model that reads it.
 	internet := family(unix.ENETUNREACH)
 	if c.Internet {
 		internet = allow

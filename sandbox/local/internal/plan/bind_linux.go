@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attach moves a detached mount to the path of s, which lies below the current
-// directory. Whatever links are met on the way, they lead nowhere else: a mount that
-// somebody writes to may be above.
+// attach moves a detached mount to the path of s, which lies below the current directory.
+// Links in the path cannot lead out of it: a mount above may be writable for a user.
 func (s *Step) attach(tree int) error {
 	how := &unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC,
 		Resolve: unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_MAGICLINKS}

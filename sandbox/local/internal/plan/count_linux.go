@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TryClone asks for a child that cannot be born, since there is nowhere to write its
-// pidfd. EFAULT means that nothing else was in the way, and 0 that this kernel cannot be
-// asked. It is clone and not clone3, which container engines refuse whatever its flags are.
+// TryClone calls clone with an invalid address for the pidfd, so that no child is made.
+// EFAULT means that the kernel would have made it, and 0 that this kernel cannot be tested.
+// It uses clone and not clone3, which container engines refuse whatever its flags are.
 func TryClone(flags uintptr) unix.Errno {
 	if !knowsPidfds() {
 		return 0
@@ -20,8 +20,8 @@ func TryClone(flags uintptr) unix.Errno {
 	return errno
 }
 
-// knowsPidfds reports whether clone heeds CLONE_PIDFD, which it does since Linux 5.2. A
-// kernel that ignored it would bear the child, in our memory. pidfd_open came later.
+// knowsPidfds reports whether clone knows CLONE_PIDFD (Linux 5.2). A kernel that ignores it
+// would make the child, in our memory. pidfd_open, which is tested, came later.
 var knowsPidfds = sync.OnceValue(func() bool {
 	fd, err := unix.PidfdOpen(os.Getpid(), 0)
 	if err != nil {

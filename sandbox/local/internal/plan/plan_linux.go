@@ -195,7 +195,7 @@ func (p *Plan) Attr(path string, set uint64, recursive bool) {
 // Vfork appends a trial of vfork, as starting a program needs it, into the namespace
 // named path. Before Linux 6.2 a process whose children are to live in another time
 // namespace may not share its memory with them, not even until exec: EINVAL. There
-// is nowhere to write the pidfd, so that no child is ever born: EFAULT.
+// is nowhere to write the pidfd, so that no child is ever made: EFAULT.
 func (p *Plan) Vfork(path string) {
 	args := make([]byte, 64) // struct clone_args
 	putUint64(args, unix.CLONE_VM|unix.CLONE_VFORK|unix.CLONE_PIDFD)

@@ -79,7 +79,7 @@ func (c *Conn) Send(v any, fds ...int) error {
 	return nil
 }
 
-// sendmsg sends once, waiting for room.
+// sendmsg sends once. It waits until the socket is writable.
 func (c *Conn) sendmsg(b, rights []byte) (n int, err error) {
 	raw, err := c.f.SyscallConn()
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Conn) Recv(v any) ([]int, error) {
 	return fds, nil
 }
 
-// recvmsg receives once, waiting for something.
+// recvmsg receives once. It waits until there is data.
 func (c *Conn) recvmsg(b []byte) (n int, fds []int, err error) {
 	raw, err := c.f.SyscallConn()
 	if err != nil {
