@@ -27,11 +27,11 @@ const (
 	attackKey  = 0x48414655
 )
 
-// attackRounds is how often the attacker and the burner take turns, so that both have
-// the same part in whatever else the machine does meanwhile.
+// attackRounds is how often the attacker and the burner take turns, so that other load of
+// the machine affects both equally.
 const attackRounds = 4
 
-// attackCases have one program do everything at once.
+// attackCases run one program that makes all attacks at once.
 func attackCases() []Case {
 	lasts := attackTime()
 	return []Case{{
@@ -57,7 +57,7 @@ func attackTime() time.Duration {
 // withstand times a neighbour beside the attacker and beside a program of as many
 // processes that only compute, in turns. The burner has half the attacker's time.
 func withstand(ctx context.Context, b *Bench, lasts time.Duration) error {
-	b.Run(ctx, sh("exit 0"), nil) // whatever a provider keeps, it has now
+	b.Run(ctx, sh("exit 0"), nil) // what a provider allocates once is allocated now
 	before, err := supervisorState()
 	if err != nil {
 		return err
@@ -113,7 +113,7 @@ func beside(ctx context.Context, b *Bench, burn bool, last time.Duration,
 	if _, err := live.Line(ctx); err != nil {
 		return nil, err
 	}
-	groups, _ := ownGroups(live.token) // where they cannot be seen, they cannot be missed
+	groups, _ := ownGroups(live.token) // if they cannot be listed, their removal is not checked
 	var took []time.Duration
 	var failed error
 	for end := time.Now().Add(last); failed == nil && (time.Now().Before(end) || len(took) < 5); {

@@ -27,7 +27,7 @@ var prelude string
 const caseTime = 30 * time.Second
 
 // caseLimits are the limits of a case that does not change them: small, so that a
-// hostile program meets them at once.
+// hostile program hits them at once.
 func caseLimits() haft.Limits {
 	return haft.Limits{
 		Wall: haft.Millis(10 * time.Second), CPU: haft.Millis(8 * time.Second),
@@ -149,7 +149,7 @@ func (l *Live) listen() {
 			_, _ = l.channel.Write(line) // never fails
 			select {
 			case l.lines <- strings.TrimSuffix(string(line), "\n"):
-			default: // nobody counts on more than the buffer holds
+			default: // no case needs more lines than the buffer holds
 			}
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -184,7 +184,7 @@ func (l *Live) Say(line string) error {
 // Wait returns the outcome.
 func (l *Live) Wait() Outcome {
 	<-l.done
-	// Whoever still holds the other end has fled; it is not waited for.
+	// A process that still holds the other end has escaped; do not wait for it.
 	_ = l.pipe.SetReadDeadline(time.Now().Add(200 * time.Millisecond))
 	for range l.lines {
 	}
@@ -207,8 +207,8 @@ func (o Outcome) String() string {
 		o.Exit.Usage.Wall.D().Round(time.Millisecond), cut(o.Stdout), cut(o.Stderr))
 }
 
-// judge runs one case and says what became of it. The error explains a verdict
-// of Broken, Skipped or Stated.
+// judge runs one case and returns its verdict. The error explains a verdict of Broken,
+// Skipped or Stated.
 func (b *Bench) judge(ctx context.Context, c Case) (Verdict, error) {
 	ctx, cancel := context.WithTimeout(ctx, caseTime+2*c.Lasts)
 	defer cancel()
@@ -224,7 +224,7 @@ func (b *Bench) judge(ctx context.Context, c Case) (Verdict, error) {
 	err := b.try(ctx, c)
 	for tries := 1; err != nil && c.Timed && tries < 10 && ctx.Err() == nil; tries++ {
 		if again := b.try(ctx, c); ctx.Err() == nil || again == nil {
-			err = again // else it failed because its time was up, which explains nothing
+			err = again // otherwise it failed at its deadline, which explains nothing
 		}
 	}
 	if err = errors.Join(err, b.host.unchanged()); err != nil {
@@ -249,8 +249,8 @@ func (b *Bench) try(ctx context.Context, c Case) error {
 	return left(live.token)
 }
 
-// stated checks that what is lacking is said, and that a run that demands it is
-// refused.
+// stated checks that the provider reports the missing controls, and refuses a run that
+// requires them.
 func (b *Bench) stated(ctx context.Context, lack []haft.Control) error {
 	for _, c := range lack {
 		if !slices.ContainsFunc(b.iso.Missing, func(g haft.Gap) bool { return g.Control == c && g.Reason != "" }) {

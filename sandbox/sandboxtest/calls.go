@@ -23,13 +23,13 @@ func numbers() string {
 	return b.String()
 }
 
-// A deed is a system call that must be denied, with arguments that succeed or
-// get as far as possible where nobody denies it, and do no harm.
+// A deed is a system call that must be denied. Without a filter, its arguments succeed or
+// get as far as possible, and do no harm.
 type deed struct{ name, source, story string }
 
-// deeds is the list. The arguments matter: a call that fails for them, and not
-// for a rule, proves nothing. Where the kernel asks for a capability first, wrong
-// arguments are safe.
+// deeds is the list. A call that fails because of its arguments, and not because of a
+// rule, proves nothing. Where the kernel checks a capability first, the arguments may be
+// wrong.
 func deeds() []deed {
 	return []deed{
 		{"unshare_user", `call('unshare', 0x10000000)`,

@@ -1,21 +1,20 @@
-// Package sandboxtest is the conformance suite for sandboxes: honest and hostile programs with
-// the end that each of them must come to.
+// Package sandboxtest is the conformance suite for sandboxes: honest and hostile programs,
+// each with the end that it must have.
 //
-// Every provider runs every [Case]. A case names the controls that its promise
-// rests on. If a provider has them, the promise must hold: the verdict is [Held]
-// or [Broken]. If it lacks one, the program is not run, since it would run
-// against the host; instead the provider must say that the control is missing,
-// and refuse a run that demands it: the verdict is [Stated]. So a provider can
-// be weak, but it cannot be weak in silence.
+// Every provider runs every [Case]. A case names the controls that it needs. If a
+// provider has them, the verdict is [Held] or [Broken]. If it lacks one, the program is
+// not run, because it would attack the host. Instead the provider must report the control
+// as missing, and refuse a run that requires it: the verdict is [Stated]. So a provider
+// may be weak, but it has to say so.
 //
 // [Run] runs the suite as a test, [RunForked] for sandboxes from a template, and
 // [RunEgress] for those that have one way out. [Grade] is the same on a user's own machine, with
 // a mark. [Require] makes skips loud, and [Fake] stands in for a provider in the
 // tests of others.
 //
-// The programs are interpreted, in sh and Python, so that nothing has to be
-// compiled. Each is as harmless as it can be while still telling: a program that
-// finds itself unconfined says so and does no damage.
+// The programs are in sh and Python, so that nothing has to be compiled. Each does as
+// little harm as possible: a program that finds that it is not confined reports that and
+// does no damage.
 package sandboxtest
 
 import (
@@ -66,13 +65,13 @@ type Case struct {
 	// Alone is for cases that look at the whole host.
 	Alone bool
 	// Timed is for cases that measure time. They run alone, and again if they
-	// fail, nine times at most: a loaded machine may make anybody late, but a
-	// provider that is late by design is late every time.
+	// fail, nine times at most: on a loaded machine any provider may be late, but
+	// one that is late by design is late every time.
 	Timed bool
 	// Lasts is the time that the case takes by design, if that is long.
 	Lasts time.Duration
-	// Settled is for cases about the command, the mounts or the network, which
-	// are not asked for in a run from a template: the template has settled them.
+	// Settled is for cases about the command, the mounts or the network. They are
+	// left out for runs from a template, which determines these.
 	Settled bool
 }
 
@@ -95,7 +94,7 @@ type Outcome struct {
 	Ended int
 }
 
-// A Verdict is what became of a case.
+// A Verdict is the result of a case.
 type Verdict string
 
 // The verdicts.

@@ -68,8 +68,8 @@ func hits(kinds ...haft.FailureKind) func(Outcome) error {
 	}
 }
 
-// hitsOrPrints wants a limit to be named, or the program to have met it as an
-// error and said so. A program that lives on after ENOSPC has hit nothing fatal.
+// hitsOrPrints wants a limit to be named, or the program to have got an error and printed
+// it: a program may go on after ENOSPC.
 func hitsOrPrints(kind haft.FailureKind, said string) func(Outcome) error {
 	return func(o Outcome) error {
 		if o.Err == nil && o.Exit.Cause == sandbox.CauseExit && strings.Contains(o.Stdout, said) {
@@ -91,8 +91,8 @@ func all(checks ...func(Outcome) error) func(Outcome) error {
 	}
 }
 
-// The ways in which an attempt may be turned down. An errno that tells of bad
-// arguments is not among them: it means that the kernel was reached.
+// The errnos with which an attempt may be refused. Those for bad arguments are not among
+// them: they mean that the call reached the kernel.
 var (
 	deniedCall   = []string{"EPERM", "EACCES", "ENOSYS", "SIG31"}
 	deniedFile   = []string{"ENOENT", "EACCES", "EPERM", "EROFS", "ENOTDIR", "ENXIO", "SIG31"}

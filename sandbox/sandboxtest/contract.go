@@ -14,8 +14,8 @@ import (
 	"haft/sandbox"
 )
 
-// contractCases are about what the caller does: beginning, finishing, giving up,
-// and asking for what cannot be.
+// contractCases are about what the caller does: beginning, finishing, cancelling, and
+// asking for what is impossible.
 func contractCases() []Case {
 	rows := []struct {
 		name, story string
@@ -75,7 +75,7 @@ func contractCases() []Case {
 	return cases
 }
 
-// channelEcho speaks with a program.
+// channelEcho exchanges messages with a program.
 func channelEcho(ctx context.Context, b *Bench) error {
 	live, err := b.Start(ctx, sh(`read -r x <&3; echo "got $x" >&3`), nil)
 	if err != nil {
@@ -138,8 +138,8 @@ func finishBusy(ctx context.Context, b *Bench) error {
 	return errors.Join(caused(sandbox.CauseFinished)(o), left(live.token))
 }
 
-// finishTalking has a program write for ever. Between Ended and the end of the run
-// there is a moment in which it may still do so.
+// finishTalking runs a program that writes for ever. It may still do so for a short time
+// between Ended and the end of the run.
 func finishTalking(ctx context.Context, b *Bench) error {
 	finish := make(chan struct{})
 	var live *Live
@@ -168,7 +168,7 @@ func finishTalking(ctx context.Context, b *Bench) error {
 	return caused(sandbox.CauseFinished)(o)
 }
 
-// finishStuck has a caller who takes output only when the program is gone.
+// finishStuck has a caller that reads output only when the program is gone.
 func finishStuck(ctx context.Context, b *Bench) error {
 	finish := make(chan struct{})
 	var live *Live
@@ -435,7 +435,7 @@ func fullNetwork(ctx context.Context, b *Bench) error {
 	defer l.Close()
 	go func() {
 		if c, err := l.Accept(); err == nil {
-			_, _ = c.Write([]byte("hello")) // the program tells
+			_, _ = c.Write([]byte("hello")) // the program reports failures
 			_ = c.Close()
 		}
 	}()
@@ -456,7 +456,7 @@ func mounted(ctx context.Context, b *Bench) error {
 		if err != nil {
 			return fmt.Errorf("make a directory: %w", err)
 		}
-		// Whoever the program is on the host, it may write here.
+		// Any user of the host may write here, because the program may run as any.
 		if err := errors.Join(os.Chmod(dir, 0o777), os.WriteFile(dir+"/f", []byte("content\n"), 0o644)); err != nil {
 			return fmt.Errorf("fill a directory: %w", err)
 		}

@@ -40,7 +40,7 @@ func (o withEgress) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, e
 	return o.Provider.Run(ctx, spec)
 }
 
-// An echo is egress that says a word and then repeats what it hears.
+// An echo is egress that sends a word and then repeats what it receives.
 type echo struct {
 	word        string
 	total, open atomic.Int64
@@ -64,8 +64,8 @@ func (e *echo) serve(ctx context.Context, conn net.Conn) {
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
 	if _, err := io.WriteString(conn, e.word+"\n"); err == nil {
-		// The program tells whether it went well. The plain interfaces keep the
-		// runtime from splicing, for which it keeps pipes: they would be counted.
+		// The program reports errors. The plain interfaces prevent splicing, for which
+		// the runtime keeps pipes: these would be counted as leaked descriptors.
 		_, _ = io.Copy(struct{ io.Writer }{conn}, struct{ io.Reader }{conn})
 	}
 }
@@ -337,7 +337,7 @@ say('done'); sys.stdout.flush(); os._exit(0)`), more)
 	other := &echo{word: "other"}
 	begun := time.Now()
 	second := b.Run(ctx, egressProgram(`say(out()[2])`), other.egress)
-	took, total := time.Since(begun), e.total.Load() // while nobody leaves
+	took, total := time.Since(begun), e.total.Load() // while all connections are open
 	err = errors.Join(because(prints("other\n")(second), second), live.Say("go"))
 	o := live.Wait()
 	switch {

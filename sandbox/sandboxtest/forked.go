@@ -11,10 +11,9 @@ import (
 	"haft/sandbox"
 )
 
-// RunForked runs the suite against sandboxes that are made from a template. The
-// provider that open returns must be a [sandbox.Forker]. Each program is started
-// by a fork of a Python that has looked whether it was born with more than it
-// should have been.
+// RunForked runs the suite against sandboxes that are made from a template. The provider
+// that open returns must be a [sandbox.Forker]. Each program is started by a fork of a
+// Python that has checked that it inherited nothing that it should not have.
 func RunForked(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	t.Helper()
 	runForked(t, open, func(p sandbox.Provider) sandbox.Provider { return p })
@@ -56,11 +55,11 @@ func runForked(t *testing.T, open func(t *testing.T) sandbox.Provider, change fu
 	}, cases)
 }
 
-// orders is the file that tells a fork what to run.
+// orders is the file that names the command of a fork.
 const orders = ".haft-case"
 
-// boot is the template's program. Python ignores some signals, and what is
-// ignored is inherited: they are set back.
+// boot is the template's program. Python ignores some signals, and children inherit that:
+// it resets them.
 const boot = `
 import json, os, signal
 def main(channel):
@@ -77,13 +76,13 @@ def main(channel):
     os.execve(argv[0], argv, env)
 `
 
-// forked is a provider of templates as one of runs.
+// forked is a provider that runs every command in a fork of a template.
 type forked struct {
 	sandbox.Provider
 	templates map[sandbox.Network]sandbox.Template
 }
 
-// Run hands the command over as a file.
+// Run passes the command to the fork in a file.
 func (f forked) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
 	if err := spec.Check(); err != nil {
 		if spec.Channel != nil {

@@ -24,7 +24,7 @@ type Row struct {
 	Took    haft.Millis `json:"took_ms"`
 }
 
-// A Report is what a machine is worth.
+// A Report is the grade of a machine, with the verdict on every case.
 type Report struct {
 	Isolation haft.Isolation `json:"isolation"`
 	Rows      []Row          `json:"rows"`

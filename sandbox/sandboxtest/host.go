@@ -15,9 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A host is this machine, prepared with things that no program may find: files
-// with a secret, sockets that somebody listens on, and a descriptor that is
-// inherited by whoever is careless.
+// A host is this machine, prepared with things that no program may find: files with a
+// secret, sockets with a listener, and a descriptor that careless providers pass on.
 type host struct {
 	secret   string
 	dir      string
@@ -132,7 +131,7 @@ func (h *host) listen(ctx context.Context) error {
 	return nil
 }
 
-// accept counts and greets whoever comes through.
+// accept counts the connections, and sends the secret to each.
 func (h *host) accept(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -158,7 +157,7 @@ func lanAddress() string {
 	return "127.0.0.2"
 }
 
-// env tells the programs what to look for. They attack what they know.
+// env returns the variables that name the targets of the programs.
 func (h *host) env() []string {
 	exe, err := os.Executable()
 	if err != nil {

@@ -23,8 +23,8 @@ func mountTable() (string, error) {
 	return string(b), nil
 }
 
-// marked returns the processes whose command line bears the token. What a
-// program makes of its environment does not matter to this.
+// marked returns the processes whose command line has the token. A program could remove it
+// from its environment.
 func marked(token string) ([]int, error) {
 	list, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
@@ -95,7 +95,7 @@ func removed(dirs []string) error {
 	return nil
 }
 
-// stillServes takes one of what the kernel counts by user, as the engine does.
+// stillServes takes one of each resource that the kernel counts by user, as the engine does.
 func stillServes() error {
 	watch, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {

@@ -73,8 +73,8 @@ say('done')`),
 	}}
 }
 
-// runIdle runs a program that says when it is prepared. If begins is set, it begins after
-// a while.
+// runIdle runs a program that reports when it is prepared. If begins is set, it begins
+// after a while.
 func runIdle(ctx context.Context, b *Bench, source string, begins bool) (Outcome, error) {
 	begin, prepared := make(chan struct{}), make(chan struct{})
 	live, err := b.Start(ctx, py(source), func(s *sandbox.Spec) {

@@ -12,8 +12,8 @@ import (
 	"haft/sandbox"
 )
 
-// lasting speaks with a program on its standard streams for longer and louder
-// than a run may be by default, and then ends it.
+// lasting exchanges more data with a program on its standard streams, and for longer, than
+// a run allows by default, and then ends it.
 func lasting(ctx context.Context, b *Bench) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -41,7 +41,7 @@ func lasting(ctx context.Context, b *Bench) error {
 		}
 	}
 	cancel()
-	// What the end of a program prints nobody reads.
+	// What the program prints at its end is not read.
 	return errors.Join(say.Close(), output.Close(),
 		want("the cause", string(live.Wait().Exit.Cause), string(sandbox.CauseCancelled)))
 }

@@ -13,7 +13,7 @@ import (
 	"haft/sandbox"
 )
 
-// privilegeCases look at what a program was born with.
+// privilegeCases look at what a program has when it starts.
 func privilegeCases() []Case {
 	return slices.Concat(birthCases(), identityCases(), namespaceCases(), signalCases())
 }
@@ -69,7 +69,7 @@ attempt('pty', pty)`),
 	}}
 }
 
-// identityCases are about who the program is and what it may.
+// identityCases are about the user, the groups and the capabilities of the program.
 func identityCases() []Case {
 	return []Case{{
 		Name: "there_are_no_capabilities", Group: Descriptors, Needs: controls(haft.ControlCaps),
@@ -152,9 +152,8 @@ func namespaceCases() []Case {
 	})
 }
 
-// watch runs a program that waits and calls look for each of its processes, with
-// what the host's kernel says about it. It does not matter what the program can
-// see of itself.
+// watch runs a program that waits, and calls look for each of its processes with the
+// status that the host's /proc shows. What the program can see itself does not matter.
 func watch(ctx context.Context, b *Bench, look func(pid int, status map[string]string) error) error {
 	live, err := b.Start(ctx, sh(`echo ready >&3; read -r x <&3`), nil)
 	if err != nil {
@@ -200,8 +199,8 @@ func statusSays(fields ...string) func(context.Context, *Bench) error {
 }
 
 // signalsAtDefaults looks for signals that are blocked or ignored. The numbers 32
-// and 33 do not count: the C library keeps them to itself, no program can use
-// them, and some versions of make leave them ignored for whatever they start.
+// and 33 do not count: the C library reserves them, no program can use them, and some
+// versions of make start their children with them ignored.
 func signalsAtDefaults(ctx context.Context, b *Bench) error {
 	const ofTheLibrary = 1<<31 | 1<<32
 	return watch(ctx, b, func(_ int, status map[string]string) error {

@@ -96,7 +96,8 @@ while True:
 	}}
 }
 
-// survivorCases try to outlive, outnumber or outrank others.
+// survivorCases try to live longer than the run, to be more than the limit, or to have a
+// higher priority than others.
 func survivorCases() []Case {
 	return []Case{{
 		Name: "daemon_dies_with_the_call", Group: Processes, Any: controls(haft.ControlPIDNS, haft.ControlPIDs),
@@ -161,8 +162,7 @@ attempt('oom', adj)`),
 	}}
 }
 
-// daemon is the beginning of a program that goes on in the background, once it
-// has seen to it that it is on its own.
+// daemon is the beginning of a program that goes on in the background, in its own session.
 const daemon = `
 r, w = os.pipe()
 if os.fork(): os.read(r, 1); os._exit(0)
@@ -267,7 +267,7 @@ func onTime(wall time.Duration) func(Outcome) error {
 	}
 }
 
-// quickly wants Run not to have waited for what was left behind.
+// quickly wants Run not to have waited for processes that were left behind.
 func quickly(o Outcome) error {
 	if o.Took > 2*time.Second {
 		return fmt.Errorf("Run took %v", o.Took)
@@ -322,7 +322,7 @@ func ownGroups(token string) ([]string, error) {
 	return slices.DeleteFunc(theirs, func(d string) bool { return slices.Contains(ours, d) }), nil
 }
 
-// besideBomb calls a program while another does its worst.
+// besideBomb calls a program while another one is a fork bomb.
 func besideBomb(ctx context.Context, b *Bench) error {
 	live, err := b.Start(ctx, py(`tell('ready')
 while True:

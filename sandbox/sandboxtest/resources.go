@@ -98,7 +98,7 @@ func full(o Outcome) error {
 	return hits(haft.FailDisk, haft.FailMemory)(o)
 }
 
-// countCases use up what is counted and not measured.
+// countCases use up what is counted in pieces: inodes, descriptors and the like.
 func countCases() []Case {
 	return []Case{{
 		Name: "tiny_files_hit_inode_limit", Group: Processes, Needs: controls(haft.ControlDisk),

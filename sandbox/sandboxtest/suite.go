@@ -20,7 +20,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	run(t, open, Cases())
 }
 
-// run holds a provider to some cases.
+// run runs some cases against a provider.
 func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 	t.Helper()
 	tmp := openTemp(t)
@@ -42,7 +42,7 @@ func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 			t.Error(err)
 		}
 	})
-	b.Run(t.Context(), sh("exit 0"), nil) // whatever a provider keeps, it has now
+	b.Run(t.Context(), sh("exit 0"), nil) // what a provider allocates once is allocated now
 	t.Cleanup(nothingLeft(t, tmp))
 	slices.SortStableFunc(cases, func(x, y Case) int { return order(x) - order(y) })
 	for _, c := range cases {
