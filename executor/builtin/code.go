@@ -92,7 +92,7 @@ type codeAnswer struct {
 // errCodeTime is the cause of stopping code after the time that its caller gave it.
 var errCodeTime = fmt.Errorf("the time of the code: %w", context.DeadlineExceeded)
 
-// RunCode adds the tool run_code, which has run execute code in a sandbox: Python,
+// RunCode adds the tool run_code, which lets run execute code in a sandbox: Python,
 // JavaScript, TypeScript or Bash. Output, usage, files and isolation of its results
 // are those of the sandbox.
 //
@@ -137,8 +137,8 @@ func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (
 	timed := ctx
 	if in.Timeout > 0 {
 		var cancel context.CancelFunc
-		// A limit of its own would need a cell of its own: those that are ready are
-		// kept by their limits.
+		// The time limit is not in the limits of the cell: idle cells are kept by their
+		// limits, and none would fit.
 		timed, cancel = context.WithTimeoutCause(ctx, time.Duration(in.Timeout*float64(time.Second)), errCodeTime)
 		defer cancel()
 	}

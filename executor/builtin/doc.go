@@ -12,8 +12,8 @@
 //
 // A built-in tool runs inside Haft, in the goroutine that asks for it, and its
 // results say so: provider "builtin", isolation none. What it does is confined by
-// its code alone. Code that others wrote belongs into a cell: [RunCode] hands it to
-// an executor that has some, and its results name the isolation of the cell.
+// its code alone. Code of other people belongs into a cell: [RunCode] passes it to an
+// executor that has cells, and its results name the isolation of the cell.
 //
 // [FetchWebpage] reads pages through a client that decides what may be reached.
 package builtin

@@ -18,14 +18,14 @@ import (
 // errWall is the cause of ending a call that took too long.
 var errWall = errors.New("the wall-clock limit of the call")
 
-// Bounds on what a tool may say.
+// Bounds on the output of a tool.
 const (
 	maxArgs     = 16 << 20
 	maxMessage  = 4 << 10
 	maxProgress = 64 << 10
 )
 
-// An execution is one call on its way.
+// An execution is one running call.
 type execution struct {
 	set    *Set
 	req    executor.Request

@@ -108,7 +108,7 @@ func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
 	return m.Value, nil
 }
 
-// readSource has the harness behind conn read one source.
+// readSource makes the harness behind conn read one source.
 func readSource(ctx context.Context, conn *os.File, source []byte) (*reply, error) {
 	if err := conn.SetDeadline(time.Now().Add(readTime)); err != nil {
 		return nil, fmt.Errorf("read a source: %w", err)

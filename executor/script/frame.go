@@ -260,8 +260,8 @@ func boot(conn io.ReadWriter, code []byte) error {
 	return expect(conn, typeHello)
 }
 
-// warm has the harness make a call for nothing, and not compile it if a source
-// follows that is compiled.
+// warm makes the harness run a dummy call. The harness does not compile it if a source
+// that is compiled follows.
 func warm(conn io.ReadWriter, compiled bool) error {
 	if err := writeFrame(conn, fmt.Appendf(nil, `{"type":"warm","compiled":%t}`, compiled)); err != nil {
 		return err
@@ -269,7 +269,7 @@ func warm(conn io.ReadWriter, compiled bool) error {
 	return expect(conn, typeReady)
 }
 
-// load has the harness import modules. What cannot be imported is left out.
+// load makes the harness import modules. Those that cannot be imported are left out.
 func load(conn io.ReadWriter, path, modules []string) error {
 	frame, err := json.Marshal(struct {
 		Type    string   `json:"type"`
@@ -295,7 +295,7 @@ func answer(r io.Reader, limit int64, reuse bool) (*reply, error) {
 	return last(r, m, reuse)
 }
 
-// last sees to it that a frame is the answer, and that nothing follows.
+// last checks that a frame is the answer, and that nothing follows.
 func last(r io.Reader, m *reply, reuse bool) (*reply, error) {
 	if m.Type != typeResult && m.Type != typeError {
 		return nil, fmt.Errorf("%w: %s is no answer", errFrame, m.Type)

@@ -24,11 +24,11 @@ var nodeEgress string
 // main(channel).
 func pythonHarness() string { return pythonValue + pythonParam + pythonMain }
 
-// drain is how long what a command wrote to its channel may take to arrive after
-// its end is known.
+// drain is how long data that a command wrote to its channel may take to arrive after the
+// end of the command is known.
 const drain = 100 * time.Millisecond
 
-// dying is how long a process whose channel is closed may take to be seen to end,
-// before it counts as one that closed the channel and runs on. A machine under
-// load takes its time to say that a process is gone.
+// dying is how long a process may take to end after its channel was closed. After that it
+// counts as one that closed the channel and runs on. Under load, the end of a process is
+// seen late.
 const dying = 3 * time.Second

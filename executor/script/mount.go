@@ -12,8 +12,8 @@ import (
 // every machine of this distribution has, and one mount is cheaper than forty.
 var systemDirs = []string{"/usr/lib", "/usr/lib64", "/usr/lib32", "/usr/libx32", "/lib", "/lib64", "/nix/store"}
 
-// always is what a program of the system expects besides its libraries: where
-// libraries are, and what time it is where.
+// always is what a program of the system expects besides its libraries: the cache of the
+// linker, and the time zones.
 var always = []string{"/etc/ld.so.cache", "/usr/share/zoneinfo"}
 
 // openssl is what a program with OpenSSL reads before anything else. Node.js does
@@ -25,8 +25,8 @@ var openssl = []string{"/etc/ssl/openssl.cnf", "/etc/pki/tls/openssl.cnf", "/usr
 var network = []string{"/etc/hosts", "/etc/nsswitch.conf", "/etc/ca-certificates", "/usr/share/ca-certificates",
 	"/etc/pki"}
 
-// trust is what a program needs to know the certificates of servers. Names are
-// none of its business where there is egress.
+// trust is what a program needs to check the certificates of servers. With egress it does
+// not resolve names.
 var trust = []string{
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ssl/cert.pem", "/etc/ssl/ca-bundle.pem", "/etc/ca-certificates",
 	"/usr/share/ca-certificates", "/usr/local/share/ca-certificates", "/etc/pki/tls/certs",

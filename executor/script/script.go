@@ -197,7 +197,7 @@ func check(req executor.Request) error {
 	return checkEnv(req.Env)
 }
 
-// A run is one call on its way.
+// A run is one running call.
 type run struct {
 	x              *Executor
 	req            executor.Request

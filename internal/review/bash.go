@@ -21,8 +21,8 @@ func reviewBash(n *notes, source string) {
 	}
 }
 
-// reviewCommand looks at a command line that a program in another language has a
-// shell run. That it does not parse is for the shell to say.
+// reviewCommand looks at a command line that a program in another language passes to a
+// shell. A syntax error is not reported: the shell will.
 func reviewCommand(n *notes, text string, line int) {
 	s := &shellScript{n: n, line: line, depth: 1}
 	_, err := s.read(text)

@@ -8,7 +8,7 @@ import (
 	"github.com/grafana/sobek/token"
 )
 
-// How a constant came about.
+// How a constant was made.
 const (
 	jsWritten = iota // as one literal
 	jsJoined         // from literals
@@ -37,14 +37,14 @@ type resolver struct {
 	tooManyRefs      bool // a name stands for more than is followed
 }
 
-// known keeps what is known of expressions, so that each is looked at once
-// however many are around it.
+// known caches the results for expressions, so that each is evaluated once, however deep
+// it is nested.
 type known struct {
 	constants map[ast.Expression]*jsText // nil if it is not constant
 	refs      map[ast.Expression][]string
 }
 
-// forget drops what is known, because names have got other meanings.
+// forget clears the cache, because names have got other meanings.
 func (r *resolver) forget() {
 	r.known = known{map[ast.Expression]*jsText{}, map[ast.Expression][]string{}}
 }
@@ -68,7 +68,7 @@ func unwrap(e ast.Expression) ast.Expression {
 // globals are the names of the global object.
 var globals = []string{"globalThis", "global", "window", "self", "this", "frames", "top"}
 
-// The bounds on what a name may stand for. What is dangerous is short.
+// The bounds on what a name may stand for. Dangerous paths are short.
 const (
 	maxPath   = 400
 	maxRefs   = 16

@@ -57,7 +57,7 @@ type pythonAnswer struct {
 	} `json:"shell"`
 }
 
-// python has the syntax tree looked at.
+// python reviews the syntax tree.
 func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 	if r.cfg.Python == nil {
 		return &haft.Error{Code: haft.CodeUnavailable,
@@ -83,8 +83,8 @@ func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 	return nil
 }
 
-// decode reads the answer of a script, and reports whether there is one. That the script
-// did not survive the source is a finding.
+// decode reads the answer of a script, and reports whether there is one. A crash of the
+// script is a finding.
 func (n *notes) decode(who string, out []byte, err error, to any) (bool, error) {
 	switch {
 	case errors.Is(err, ErrReaderDied):
@@ -126,8 +126,8 @@ var (
 // noBandit is the note where there is none.
 const noBandit = "bandit is not installed: this source was reviewed by Haft's own rules only"
 
-// bandit has bandit look at the source. It is a second reader: if it is
-// missing or cannot read something, the report says so, and it is no error.
+// bandit runs bandit on the source. It is a second scanner: if it is missing or cannot
+// read something, that is a note in the report and no error.
 func (r *Reviewer) bandit(ctx context.Context, n *notes, source string) error {
 	if r.cfg.Bandit == nil {
 		n.notes = append(n.notes, noBandit)

@@ -56,8 +56,8 @@ type Reviewer struct {
 // New returns a reviewer. It starts nothing.
 func New(cfg Config) *Reviewer { return &Reviewer{cfg: cfg} }
 
-// Review returns what there is to say about a source. An error means that it was
-// not reviewed: nobody may take it for clean.
+// Review returns the findings about a source. An error means that it was not reviewed, and
+// must not be treated as clean.
 func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (Report, error) {
 	if len(source) > MaxSource {
 		return Report{}, &haft.Error{Code: haft.CodeInvalid,
@@ -117,13 +117,13 @@ type mark struct {
 // mebibyte has fewer lines than rules can fill.
 const maxKept = 1 << 20
 
-// stopped reports whether nobody waits for the rest.
+// stopped reports whether the review was cancelled.
 func (n *notes) stopped() bool { return n.ctx.Err() != nil }
 
 // add notes a finding of ours. The rule must be in the table.
 func (n *notes) add(rule string, line int) {
 	r, ok := rules()[rule]
-	if !ok { // a slip of ours, which a person should see rather than nobody
+	if !ok { // a mistake of ours, which must not hide the finding
 		r = Rule{ID: rule, Severity: high, What: "a rule without a name was broken",
 			Instead: "report this to the makers of Haft"}
 	}
@@ -141,8 +141,7 @@ func (n *notes) keep(f haft.Finding) {
 	n.findings = append(n.findings, f)
 }
 
-// report returns what was gathered. Too many findings are cut by severity: a
-// hundred trifles must not hide what matters.
+// report returns the findings. If there are too many, the most severe are kept.
 func (n *notes) report() Report {
 	all := n.findings
 	slices.SortFunc(all, func(a, b haft.Finding) int {

@@ -10,7 +10,7 @@ import (
 	"haft"
 )
 
-// remove is what to do with any secret. Who can read the source can use it.
+// remove is the advice for any secret: everybody who can read the source can use it.
 const remove = "revoke it, and let the tool be given it as a secret"
 
 // secretRules are about what must not be in a source. Formats that are made to be

@@ -96,8 +96,8 @@ var encodedRun = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?:\\x[0-9a-fA-F]{2}){64,}|(?:\\u[0-9a-fA-F]{4}){64,}|[A-Za-z0-9+/=_\-]{512,}`)
 })
 
-// isEncoded reports whether text is encoded data that says nothing of what it is.
-// Pictures and fonts in base64 say it in their first bytes.
+// isEncoded reports whether text is encoded data of an unknown format. Pictures and fonts in
+// base64 are known by their first bytes.
 func isEncoded(text string) bool {
 	if strings.HasPrefix(text, `\`) {
 		return true

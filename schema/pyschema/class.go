@@ -49,7 +49,7 @@ func (b *builder) fields(c *statement, what string) []field {
 	if all, ok := b.lists[c]; ok {
 		return all
 	}
-	b.lists[c] = nil // what a class that derives from itself sees
+	b.lists[c] = nil // for a class that derives from itself
 	var all []field
 	at := map[string]int{}
 	add := func(f field) {
@@ -62,7 +62,7 @@ func (b *builder) fields(c *statement, what string) []field {
 		all = append(all, f)
 	}
 	for i := range c.Bases {
-		base := c.Bases[len(c.Bases)-1-i] // the first base has the last word
+		base := c.Bases[len(c.Bases)-1-i] // the first base overrides the others
 		if what == "typeddict" {
 			base = c.Bases[i]
 		}
@@ -146,8 +146,8 @@ func (b *builder) positions(e *expr, fields []field, in *statement) *schema.Obje
 		"minItems", count(required), "maxItems", count(len(prefix)))
 }
 
-// admits reports whether a value fits a schema, as far as its type and its set
-// of values say. It is there for defaults: one that does not fit is not written.
+// admits reports whether a value has the type and is in the set of values of a schema. A
+// default that does not fit is not written.
 func admits(s *schema.Object, v any) bool {
 	if all := s.Array("anyOf"); all != nil {
 		for _, a := range all {

@@ -12,7 +12,7 @@ type classReader struct {
 	kinds map[*statement]kind
 }
 
-// A kind says what a class is for the one who makes values of it.
+// A kind says which sort of class it is, and so how values of it are written.
 type kind struct {
 	what        string // model, rootmodel, dataclass, typeddict, namedtuple, enum; "" for a plain class
 	enum        string // enum, intenum, strenum, flag
@@ -27,7 +27,7 @@ func (r *classReader) kindOf(c *statement) kind {
 	if k, ok := r.kinds[c]; ok {
 		return k
 	}
-	r.kinds[c] = kind{} // what a class that derives from itself sees
+	r.kinds[c] = kind{} // for a class that derives from itself
 	k := kind{}
 	if r.isDataclass(c) {
 		k.what = "dataclass"
@@ -64,7 +64,7 @@ func (r *classReader) isDataclass(c *statement) bool {
 	return false
 }
 
-// addBase takes in a base class from elsewhere.
+// addBase adds a base class that the source does not declare.
 func (k *kind) addBase(full string, base *expr, c *statement) {
 	switch tag := tagOf(full); tag {
 	case "enum", "intenum", "strenum", "flag":
@@ -84,8 +84,7 @@ func (k *kind) addBase(full string, base *expr, c *statement) {
 	}
 }
 
-// merge merges what a base is into what the class is. What makes a class special
-// wins over what does not.
+// merge merges the kind of a base into that of the class. The more special kind wins.
 func (k *kind) merge(base kind) {
 	order := map[string]int{"": 0, "dataclass": 1, "model": 2, "rootmodel": 3, "typeddict": 4, "namedtuple": 5,
 		"enum": 6}
@@ -115,8 +114,8 @@ func (r *classReader) documentation(c *statement) docText {
 }
 
 // config returns the settings of a model: of its bases, then class Config, then
-// model_config, then the class line. Of several bases the last has the last word,
-// unlike with fields. known keeps what was found out, and ends circles.
+// model_config, then the class line. The last of several bases wins, unlike with fields.
+// known keeps what was found, and ends cycles.
 func (r *classReader) config(c *statement, known map[*statement]map[string]*expr) map[string]*expr {
 	if all, ok := known[c]; ok {
 		return all

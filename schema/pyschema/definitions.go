@@ -24,8 +24,8 @@ func newDefinitions(st *state, share bool) *definitions {
 		done: map[any]string{}, open: map[any]*unfinished{}}
 }
 
-// unfinished is a type that is being built; name is its place in $defs once it
-// was met inside of itself.
+// unfinished is a type that is being built. It gets a name in $defs when it is found to
+// contain itself.
 type unfinished struct{ name string }
 
 // define builds a named type once for every place where it is used. A type that
@@ -80,8 +80,8 @@ func (d *definitions) freeName(name string) string {
 // ref returns a reference into $defs.
 func ref(name string) *schema.Object { return schema.Obj("$ref", "#/$defs/"+name) }
 
-// circular reports whether s is target itself, with nothing in between that
-// a value could be made of.
+// circular reports whether s is only a reference to target, directly or as an alternative:
+// such a type has no values.
 func circular(s *schema.Object, target string) bool {
 	if s.String("$ref") == target {
 		return true
@@ -100,8 +100,8 @@ func (d *definitions) finish(s *schema.Object) *schema.Object {
 	return s
 }
 
-// adopt takes a schema from elsewhere into the document: its $defs become ours,
-// under new names where they clash.
+// adopt adds an imported schema to the document. Its $defs become ours, under new names
+// where the names are taken.
 func (d *definitions) adopt(s *schema.Object) *schema.Object {
 	s = schema.Clone(s).(*schema.Object)
 	defs := s.Object("$defs")

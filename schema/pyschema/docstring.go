@@ -63,7 +63,7 @@ type docParser struct {
 // clean takes the common indentation off a docstring, as inspect.cleandoc does:
 // the first line does not count, tabs are eight columns. Unlike there, lines at
 // the very left do not count in a text that begins indented: they come from a \n
-// that somebody wrote into the docstring.
+// that is written in the docstring.
 func clean(raw string) []string {
 	raw = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(raw)
 	lines := strings.Split(raw, "\n")

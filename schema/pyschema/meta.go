@@ -91,8 +91,8 @@ type constraint struct {
 	value any
 }
 
-// metadata reads the notes of Annotated. Texts describe; what we do not know is
-// for somebody else.
+// metadata reads the notes of Annotated. Texts are descriptions. Unknown notes are for
+// other libraries and are ignored.
 func (r *metaReader) metadata(notes []*expr, in *statement) meta {
 	var m meta
 	for _, n := range notes {
@@ -176,7 +176,7 @@ func (r *metaReader) defaultOf(e *expr, in *statement, m *meta) {
 	r.keywords(e, in, m)
 }
 
-// factoryDefault returns what a default_factory makes, if that is plain to see.
+// factoryDefault returns the value that a default_factory makes, if it is a constant.
 func (ev *evaluator) factoryDefault(e *expr, in *statement) (any, bool) {
 	if e.Kind == "lambda" {
 		return ev.constant(e.Value, in)
@@ -235,7 +235,7 @@ func (r *metaReader) keywords(e *expr, in *statement, m *meta) {
 	}
 }
 
-// alias reads the name of a field in JSON. That for validation wins.
+// alias reads the name of a field in JSON. validation_alias wins over alias.
 func (r *metaReader) alias(kw keyword, e *expr, in *statement, m *meta) {
 	if kw.Name == "alias" && e.keyword("validation_alias") != nil {
 		return

@@ -111,8 +111,8 @@ type module struct {
 	stars     []string              // modules whose names are all imported
 }
 
-// decode reads what the script wrote. The script ran among hostile things, so
-// its answer is not trusted more than the source.
+// decode reads the output of the script. A hostile source may have taken over the script,
+// so its output is trusted no more than the source.
 func decode(out []byte) (*module, error) {
 	var doc struct {
 		Module *struct {

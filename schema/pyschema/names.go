@@ -129,8 +129,8 @@ func tagOf(full string) string {
 	return ""
 }
 
-// tags sorts the names from elsewhere by how they are treated. builtins.any is what people
-// write who mean Any.
+// tags sorts imported and built-in names by how they are treated. builtins.any is often
+// written in place of Any.
 var tags = sync.OnceValue(func() map[string]string {
 	return readNames(`
 str: builtins.str typing.Text typing.AnyStr typing.LiteralString pydantic.StrictStr

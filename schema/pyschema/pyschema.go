@@ -29,7 +29,7 @@ var script string
 // Script returns the script that a [Reader] runs, by CPython 3.9 or newer with
 // the flags -I and -S. It reads source from standard input and writes its
 // description to standard output. It bounds its own memory, time and output; the
-// one who runs it bounds them too.
+// [Reader] bounds them too.
 func Script() string { return script }
 
 // MaxOutput is the most that the script writes, in bytes.
@@ -40,8 +40,8 @@ const MaxOutput = 4 << 20
 // [ErrReaderDied]; any other error means that it could not be run.
 type Reader func(ctx context.Context, source []byte) ([]byte, error)
 
-// ErrReaderDied says that the parser did not survive the source, which is the
-// fault of the source.
+// ErrReaderDied says that the parser crashed or was stopped, which is the fault of the
+// source.
 var ErrReaderDied = errors.New("the reader of Python source died")
 
 // A Resolver finds the schema of a type that the source imports, by looking at

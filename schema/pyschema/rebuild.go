@@ -13,7 +13,7 @@ import (
 const maxDefs = 300
 
 // The keywords that are kept of schemas from modules: those that hold schemas, and
-// others. What else is there, nobody can check.
+// others. Unknown keywords cannot be checked.
 var (
 	holdSchemas = strings.Fields("items additionalProperties contains not propertyNames unevaluatedItems " +
 		"unevaluatedProperties if then else anyOf oneOf allOf prefixItems properties patternProperties " +
@@ -42,8 +42,7 @@ func (r *rebuilder) fail(message string) *schema.Object {
 	return &schema.Object{}
 }
 
-// rebuild returns s with nothing in it that could mean more than it says, with
-// $defs of its own.
+// rebuild returns a copy of s, with its own $defs, that has only keywords which we know.
 func rebuild(s *schema.Object) (*schema.Object, error) {
 	r := rebuilder{defs: cmp.Or(s.Object("$defs"), &schema.Object{})}
 	if r.defs.Len() > maxDefs {
@@ -139,8 +138,8 @@ func (r *rebuilder) start(o *schema.Object) *schema.Object {
 	return r.fail(plainClass(safeName(first)))
 }
 
-// withoutPatterns drops what is not RE2, such as the look-ahead that Pydantic
-// writes for Decimal. The one who wrote the pattern checks it in the call.
+// withoutPatterns drops patterns that are not RE2, such as the look-ahead that Pydantic
+// writes for Decimal. Pydantic itself checks them in the call.
 func withoutPatterns(s *schema.Object) {
 	if p, ok := s.Value("pattern").(string); ok {
 		if _, err := regexp.Compile(p); err != nil {

@@ -175,8 +175,8 @@ func (b *builder) mapping(key, value *expr, in *statement) *schema.Object {
 	return s
 }
 
-// keys bounds the keys of a mapping. Keys of JSON objects are text, so numbers
-// are asked for by their look.
+// keys restricts the keys of a mapping. Keys of JSON objects are text, so numbers are
+// expressed by a pattern.
 func (b *builder) keys(s *schema.Object, key *expr, in *statement) {
 	k := b.typ(key, in)
 	switch {
@@ -339,8 +339,8 @@ func (b *builder) annotation(e *expr, in *statement) *schema.Object {
 	return b.state.describe(b.typeWithMeta(p.typ, in, &m), m.description)
 }
 
-// typeWithMeta returns the schema of a type with all that m says, besides the
-// description and the default.
+// typeWithMeta returns the schema of a type with everything in m but the description and
+// the default.
 func (b *builder) typeWithMeta(e *expr, in *statement, m *meta) *schema.Object {
 	var s *schema.Object
 	if o, ok := m.replaced.(*schema.Object); ok {

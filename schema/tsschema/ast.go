@@ -83,7 +83,7 @@ type defaultValue struct {
 type function struct {
 	name     string // "" where it has none
 	at       int
-	exported []string // the names under which a module gives it out
+	exported []string // the names under which a module exports it
 	async    bool
 	generic  bool
 	method   string // why it cannot be a tool, such as being a generator
@@ -118,7 +118,7 @@ type file struct {
 	aliases       []alias           // export { a as b }
 }
 
-// alias gives a declared name out under another.
+// alias exports a declared name under another one.
 type alias struct {
 	name, as string
 	at       int

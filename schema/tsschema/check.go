@@ -25,11 +25,11 @@ func scan(source []byte) (*javascript.Source, *problem) {
 	return s, nil
 }
 
-// esbuildProblems lets esbuild look at the whole source, function bodies included, and
-// returns what it finds.
+// esbuildProblems lets esbuild parse the whole source, including the bodies of functions,
+// and returns the errors that it reports.
 func esbuildProblems(ctx context.Context, s *javascript.Source, loader api.Loader) ([]problem, error) {
-	// Nobody reads the output. The other way to choose its names takes time by
-	// the cube of how deep functions are nested.
+	// The output is not used. Without MinifyIdentifiers the choice of names takes
+	// time by the cube of how deep functions are nested.
 	r, err := s.Transform(ctx, api.TransformOptions{Loader: loader, MinifyIdentifiers: true})
 	if bad := (*javascript.Problem)(nil); errors.As(err, &bad) {
 		return []problem{{bad.At, bad.Message}}, nil

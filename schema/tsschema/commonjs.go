@@ -2,8 +2,8 @@ package tsschema
 
 import "haft/internal/javascript"
 
-// The names under which a module of the older kind gives things out: the value
-// of module.exports is what an import calls default.
+// wholeModule is the name under which CommonJS exports the value of module.exports, which
+// an import calls default.
 const wholeModule = "default"
 
 // commonTargets reads exports.a = module.exports.b = module.exports = and
@@ -39,8 +39,8 @@ func (r *moduleReader) commonTargets() []string {
 	}
 }
 
-// commonExport reads the value that is given out under names. An object is
-// the module's whole: its functions go out under their keys.
+// commonExport reads the value that is exported under names. The functions of an object
+// that is module.exports are exported under their keys.
 func (r *moduleReader) commonExport(doc *doc, names []string) {
 	switch fn := r.exprs.functionValue(); {
 	case fn != nil:
@@ -59,8 +59,7 @@ func (r *moduleReader) commonExport(doc *doc, names []string) {
 	r.finish()
 }
 
-// commonObject reads { a, b: c, d: () => …, e() { … } }. What it does not know
-// it steps over.
+// commonObject reads { a, b: c, d: () => …, e() { … } }. It skips other members.
 func (r *moduleReader) commonObject() {
 	end := r.c.peek().Match
 	r.c.expect("{")

@@ -293,7 +293,7 @@ func (r *moduleReader) enumDecl(doc *doc) {
 	r.c.i = max(r.c.i, after)
 }
 
-// classDecl remembers a class, to say why it is no type of a parameter.
+// classDecl keeps the name of a class, to explain why it cannot be the type of a parameter.
 func (r *moduleReader) classDecl() {
 	r.c.accept("abstract")
 	r.c.next()

@@ -136,8 +136,8 @@ func (r *zodReader) schema(depth int) *zodType {
 	return t
 }
 
-// zodFormats are the checks of texts that a schema has a word for; "" is for
-// those that it has none for, and which are therefore not shown.
+// zodFormats maps the checks of texts to formats of JSON Schema; "" means that there is no
+// such format, and the check is not shown.
 var zodFormats = map[string]string{"email": "email", "url": "uri", "httpUrl": "uri", "uuid": "uuid", "uuidv4": "uuid",
 	"guid": "uuid", "datetime": "date-time", "date": "date", "time": "time", "duration": "duration", "ipv4": "ipv4",
 	"ipv6": "ipv6", "hostname": "hostname",
