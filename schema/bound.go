@@ -6,9 +6,8 @@ import (
 	"haft/internal/jsontree"
 )
 
-// tooLarge says why a schema is more than we look at, or "". The bounds are those
-// of [Compile]: what cannot be compiled need not be judged or converted, and no
-// walk here has to be quick on more.
+// tooLarge says why a schema is too large, or returns "". The bounds are those of
+// [Compile]: a schema that cannot be compiled need not be judged or converted.
 func tooLarge(root any) string {
 	nodes, objects := 0, 0
 	for at, v := range jsontree.All(root) {

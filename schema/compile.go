@@ -28,11 +28,11 @@ const (
 // linear time. The caller may take the patterns out and compile again.
 var ErrPattern = errors.New("a pattern is not a regular expression that we know")
 
-// documentURL is where the library believes our schemas to be.
+// documentURL is the address that the library is given for our schemas.
 const documentURL = "haft:///schema"
 
-// A Compiled is a schema that values can be held against. It never changes and is
-// safe for concurrent use.
+// A Compiled is a schema that values can be checked against. It never changes and is safe
+// for concurrent use.
 type Compiled struct {
 	root  *jsonschema.Schema
 	facts map[*jsonschema.Schema]*facts
@@ -46,7 +46,7 @@ type Compiled struct {
 	open     bool // it allows any
 }
 
-// facts are what the library forgets about a schema.
+// facts are the parts of a schema that the library does not keep.
 type facts struct {
 	order      []string // of the properties
 	def        any      // the default, if it fits
@@ -128,8 +128,8 @@ func invalid(format string, args ...any) *haft.Error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// noLoader refuses to load: a schema from outside must not make us reach for a
-// file or the network.
+// noLoader refuses to load: a schema from outside must not make us read a file or use the
+// network.
 type noLoader struct{}
 
 // errRemote is why a reference out of the schema is refused.
@@ -197,7 +197,7 @@ func remoteRefs(root any, target string) []haft.Misfit {
 	return found
 }
 
-// recordFacts looks up what the library forgot about s in the tree it came from.
+// recordFacts reads the facts of s from the tree that it came from.
 func (c *Compiled) recordFacts(s *jsonschema.Schema, root any) {
 	tokens, ok := locationTokens(s.Location)
 	if !ok {
@@ -213,8 +213,8 @@ func (c *Compiled) recordFacts(s *jsonschema.Schema, root any) {
 		f.order = props.Keys()
 	}
 	if src.Has("default") {
-		// A default that does not fit is a way of saying "none": null for a
-		// string is the common one. It is not applied.
+		// A default that does not fit means that there is none, such as null for a
+		// string. It is not applied.
 		def := src.Value("default")
 		if p, n, bad := toPlain(def); bad == nil && c.affordable(s, p, n) && s.Validate(p) == nil {
 			f.def, f.hasDefault = def, true

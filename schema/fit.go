@@ -111,8 +111,8 @@ func (c *Compiled) parameters() {
 type fitter struct {
 	c    *Compiled
 	opts FitOptions
-	// steps are what is left of the budget. Beyond it values are left as they
-	// are, and Check has the last word.
+	// steps are what is left of the budget. Beyond it values are left as they are;
+	// Check then decides whether they fit.
 	steps int64
 }
 

@@ -2,8 +2,8 @@ package schema
 
 import "slices"
 
-// A freedom says what may be done to a schema without a change of meaning that
-// its writer would mind.
+// A freedom says how a schema may be changed without a change of meaning that matters to
+// its author.
 type freedom int
 
 const (

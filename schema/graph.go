@@ -54,8 +54,8 @@ type graphBuilder struct {
 	work  int
 }
 
-// propagateEqual takes from the schemas that others refer to what was taken from those:
-// where one must stay equal, so must all that it refers to.
+// propagateEqual extends mustEqual along references: if a schema must stay equal, so must
+// all schemas that it refers to.
 func (b *graphBuilder) propagateEqual() {
 	var todo []string
 	for _, ref := range b.order {
@@ -165,8 +165,8 @@ func cyclic(nodes []string, edges map[string][]string) map[string]bool {
 // maxCompared is the longest list whose members are compared with each other.
 const maxCompared = 500
 
-// distinct removes options that say the same as another. Of two simple options
-// of one type, of which one only adds a format, the one with the format stays.
+// distinct removes options that are equal to another one. Of two simple options of one
+// type that differ only in a format, the one with the format stays.
 func distinct(list []any) []any {
 	if len(list) > maxCompared {
 		return list

@@ -2,9 +2,9 @@ package schema
 
 import "slices"
 
-// vendorSchema copies parameters in a form that OpenAI and Anthropic do not refuse out
-// of hand: an object at the top, without a union, and arrays with items. The
-// result is wider than parameters where the two cannot be the same.
+// vendorSchema copies parameters in a form that OpenAI and Anthropic accept: an object at
+// the top, without a union, and arrays with items. Where that cannot express the
+// parameters, the result accepts more than they do.
 func vendorSchema(parameters *Object) *Object {
 	top := withItems(parameters)
 	if slices.ContainsFunc(notAtRoot, top.Has) || top.Has("$ref") {

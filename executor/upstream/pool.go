@@ -140,7 +140,7 @@ func (p *Pool) resolve(ctx context.Context, who haft.Principal, ref string, vars
 }
 
 // key returns the key of the session for a target. Users share a session unless the
-// server can tell them apart.
+// server can distinguish them.
 func (to target) key(user string) key {
 	s := to.server
 	text, err := json.Marshal(struct {

@@ -280,7 +280,7 @@ func (s *script) member(left ast.Expression, name string, at file.Idx) {
 	}
 }
 
-// makesFunction reports whether left.constructor, which is looked at, may be
+// makesFunction reports whether left.constructor, the current node, may be
 // Function: the constructor of a constructor, or of anything that has no name.
 func (s *script) makesFunction(left ast.Expression) bool {
 	switch left := left.(type) {

@@ -5,12 +5,12 @@ import (
 	"github.com/grafana/sobek/token"
 )
 
-// ancestors are the nodes around the one that is looked at, from the outermost, and
-// that node itself.
+// ancestors are the nodes around the current one, from the outermost, and the current node
+// itself.
 type ancestors []ast.Node
 
-// parent returns the node around the one that is looked at and the part of it that
-// the latter is, without the marks of optional chaining.
+// parent returns the node around the current one, and its child that holds the current
+// one, without the marks of optional chaining.
 func (a ancestors) parent() (parent, child ast.Node) {
 	child = a[len(a)-1]
 	for i := len(a) - 2; i >= 0; i-- {
@@ -24,7 +24,7 @@ func (a ancestors) parent() (parent, child ast.Node) {
 	return nil, child
 }
 
-// enclosingCall returns the call of what is looked at, or nil. A construction and a
+// enclosingCall returns the call of the current node, or nil. A construction and a
 // template with a tag are calls too.
 func (a ancestors) enclosingCall() *ast.CallExpression {
 	switch parent, child := a.parent(); n := parent.(type) {
@@ -45,7 +45,7 @@ func (a ancestors) enclosingCall() *ast.CallExpression {
 	return nil
 }
 
-// assigned returns the value that is assigned to what is looked at, or nil.
+// assigned returns the value that is assigned to the current node, or nil.
 func (a ancestors) assigned() ast.Expression {
 	if parent, child := a.parent(); parent != nil {
 		if n, ok := parent.(*ast.AssignExpression); ok && n.Left == child {
@@ -55,14 +55,14 @@ func (a ancestors) assigned() ast.Expression {
 	return nil
 }
 
-// constructed reports whether what is looked at is called by new.
+// constructed reports whether the current node is called by new.
 func (a ancestors) constructed() bool {
 	parent, _ := a.parent()
 	_, ok := parent.(*ast.NewExpression)
 	return ok
 }
 
-// isHandedOn reports whether process.env, which is looked at, is only handed on to a
+// isHandedOn reports whether process.env, the current node, is only passed to a
 // child, given a name, tested, or looked into for one variable.
 func (a ancestors) isHandedOn() bool {
 	for i := len(a) - 2; i >= 0; i-- {
@@ -94,7 +94,7 @@ func (a ancestors) isHandedOn() bool {
 	return false
 }
 
-// callAround returns the call whose function what is looked at may be, as in
+// callAround returns the call whose function the current node may be, as in
 // (0, eval)(...).
 func (a ancestors) callAround() *ast.CallExpression {
 	if call := a.enclosingCall(); call != nil {

@@ -25,7 +25,7 @@ func (s *script) reference(e ast.Expression, at file.Idx) {
 	}
 }
 
-// path looks at one path that what is looked at may stand for.
+// path looks at one path that the current node may stand for.
 func (s *script) path(ref string, at file.Idx) {
 	call := s.ancestors.enclosingCall()
 	s.escape(ref, at)
@@ -91,7 +91,7 @@ func (s *script) path(ref string, at file.Idx) {
 // guarded are the objects that have dangerous members.
 var guarded = []string{"globalThis", "global", "window", "child_process", "process", "require"}
 
-// isFunction reports whether Function, which is looked at, may be used to make a
+// isFunction reports whether Function, the current node, may be used to make a
 // function of text. Comparing something with it is fine.
 func (s *script) isFunction(member string) bool {
 	switch parent, _ := s.ancestors.parent(); n := parent.(type) {
@@ -183,7 +183,7 @@ func (s *script) load(n *ast.CallExpression) {
 	s.loaded(moduleName(m.text), s.tree.line(at))
 }
 
-// decoders are functions that make a text nobody has read.
+// decoders are functions that make a text which is not in the source.
 var decoders = []string{"atob", "fromCharCode", "fromCodePoint", "unescape", "decodeURIComponent", "inflateSync",
 	"gunzipSync", "base64", "fetch", "get"}
 
@@ -199,7 +199,7 @@ func (s *script) runs(rule string, at file.Idx) {
 	}
 }
 
-// decodes reports whether something below a node makes a text nobody has read.
+// decodes reports whether something below a node makes a text which is not in the source.
 func (s *script) decodes(n ast.Node) bool {
 	found := false
 	switch n := n.(type) {

@@ -9,8 +9,8 @@ import (
 	"github.com/grafana/sobek/token"
 )
 
-// escapeRules say what is noted where a value gets out of sight: handed to a
-// function, put into an object or returned. What is done with it cannot be known.
+// escapeRules are the rules for values that escape: they are passed to a function, stored
+// in an object or returned, and their further use is unknown.
 var escapeRules = map[string]string{
 	"globalThis": "js-computed-global", "global": "js-computed-global", "window": "js-computed-global",
 	"process": "js-computed-global", "require": "js-import-computed", "process.getBuiltinModule": "js-import-computed",
@@ -19,9 +19,9 @@ var escapeRules = map[string]string{
 	"child_process.execFile": "js-shell", "child_process.execFileSync": "js-shell",
 }
 
-// escape notes that the value of a path, which is looked at, gets out of sight.
+// escape adds a finding if the value of a path, at the current node, escapes.
 func (s *script) escape(ref string, at file.Idx) {
-	for _, method := range []string{".call", ".apply"} { // the arguments are others than those that are looked at
+	for _, method := range []string{".call", ".apply"} { // they change the arguments
 		if of, ok := strings.CutSuffix(ref, method); ok && escapeRules[of] != "" {
 			s.found(escapeRules[of], at)
 		}
@@ -36,7 +36,7 @@ func (s *script) escape(ref string, at file.Idx) {
 	}
 }
 
-// escapes reports whether the value of what is looked at gets out of sight.
+// escapes reports whether the value of the current node escapes.
 func (s *script) escapes() bool {
 	for i := len(s.ancestors) - 2; i >= 0; i-- {
 		child := s.ancestors[i+1]

@@ -20,9 +20,8 @@ import (
 )
 
 // A jsTree is the syntax tree of a source in JavaScript or TypeScript. It is read
-// from what esbuild prints for the source, because Node is given the same: types,
-// comments and escapes are gone, and nobody has to guess where a regular
-// expression begins.
+// from what esbuild prints for the source, because Node runs the same: types, comments
+// and escapes are gone, and it is certain where a regular expression begins.
 type jsTree struct {
 	source  *javascript.Source
 	program *ast.Program
