@@ -11,7 +11,7 @@ import (
 	"haft"
 )
 
-// AgentBody is what somebody says of an agent.
+// AgentBody describes an agent to write.
 type AgentBody struct {
 	Tools []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
 	// Env is write-only: answers have the names, and no values.
@@ -164,12 +164,11 @@ func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent)
 	})
 }
 
-// changeTries is how often an agent is changed that others change too, elsewhere.
+// changeTries is how often a change is tried while other processes change the same agent.
 const changeTries = 5
 
-// changeAgent reads, changes and writes an agent, and nobody else's change gets
-// lost in between: it is written only over what was read. The values of its
-// environment are not among that; the service keeps them.
+// changeAgent reads, changes and writes an agent. It writes only over the revision that it
+// read, so that no other change gets lost. The service keeps the values of the environment.
 func (h agentHandlers) changeAgent(ctx context.Context, who Identity, ref string, c Condition,
 	change func(*haft.Agent) error) (*stored[haft.Agent], error) {
 	h.lock.Lock()

@@ -120,7 +120,7 @@ func (e errorWriter) fault(ctx context.Context, err error) *Problem {
 	}
 	p := problemOf(err)
 	switch {
-	case ctx.Err() != nil: // nobody waits for the answer
+	case ctx.Err() != nil: // the client has left
 	case p.Code == haft.CodeInternal:
 		e.log.Error("a request failed", "request", requestID(ctx), "code", p.Code, "err", err)
 	case p.Code == haft.CodeUnavailable:
@@ -185,8 +185,8 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	if agent != "" {
 		ctx = huma.WithValue(ctx, agentKey{}, agent)
 	}
-	// What curl says of every body that it was not told about. There are no cookies,
-	// so that a form on a page of somebody else brings no credential along.
+	// curl sends this type with every body unless it is given another one. There are no
+	// cookies, so that a form on a foreign page sends no credential.
 	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" && ctx.Operation().OperationID != addFile {
 		r.Header.Set("Content-Type", "application/json")
 	}
@@ -201,7 +201,7 @@ func (a *api) finish() ([]byte, error) {
 		return nil, err
 	}
 	schemas := doc.Components.Schemas.Map()
-	// The library describes its own errors, which nobody is sent.
+	// The library describes its own errors, which are never sent.
 	delete(schemas, "ErrorModel")
 	delete(schemas, "ErrorDetail")
 	doc.Components.Parameters = map[string]*huma.Param{agentParam: {Name: agentParam, In: "query",

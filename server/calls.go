@@ -186,7 +186,7 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 		}
 		return answer(res), nil
 	}
-	if b.Wait.until > 0 { // before the call is made, which a caller who is told to wait makes again
+	if b.Wait.until > 0 { // before the call is made: a caller that gets 429 sends it again
 		leave, err := h.streams.count(who.Principal)
 		if err != nil {
 			return nil, err
@@ -338,7 +338,7 @@ func (h callHandlers) batch(ctx context.Context, who Identity, in *batch) (*batc
 	calls := make([]haft.Call, len(in.Body.Calls))
 	for i, b := range in.Body.Calls {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx) // nobody waits for the answer
+			return nil, context.Cause(ctx) // the client has left
 		}
 		p, err := who.As(ctx, h.agents, b.Agent)
 		if err != nil {

@@ -22,7 +22,7 @@ import (
 // reserveHeaders is how long a request on the reserve may take to arrive.
 const reserveHeaders = 2 * time.Second
 
-// errBusy is what those on the reserve are told who are not operators.
+// errBusy answers requests on the reserve that are not from operators.
 var errBusy = &haft.Error{Code: haft.CodeUnavailable, RetryAfter: haft.Millis(2 * time.Second),
 	Message: "this server, or your address, has as many connections in use as it may; try again later"}
 
@@ -96,12 +96,12 @@ func (l *trackingListener) Accept() (net.Conn, error) {
 		}
 		t, out := l.tracker.accept(conn, time.Now())
 		if out != nil {
-			_ = out.Close() // nobody speaks on it who could be told
+			_ = out.Close() // it has no request that could be answered
 		}
 		if t != nil {
 			return t, nil
 		}
-		_ = conn.Close() // the reserve is in use: there is nobody to answer
+		_ = conn.Close() // the reserve is in use: it cannot be answered
 	}
 }
 

@@ -293,7 +293,7 @@ func (h eventHandlers) sse(ctx context.Context, w http.ResponseWriter, r *http.R
 	if _, err := w.Write([]byte("retry: 1000\n\n")); err != nil {
 		return
 	}
-	if err := out.Beat(after); err != nil { // where to come back to if this is cut before the first event
+	if err := out.Beat(after); err != nil { // the cursor to resume from if the stream is cut before the first event
 		return
 	}
 	err := h.follow(ctx, who, in, after, out)
@@ -302,7 +302,7 @@ func (h eventHandlers) sse(ctx context.Context, w http.ResponseWriter, r *http.R
 	}
 	h.logStreamEnd(r, err)
 	if _, err := fmt.Fprintf(w, "event: error\ndata: %s\n\n", encodeStreamError(err)); err == nil {
-		_ = out.Flush() // a reader that is gone cannot be told
+		_ = out.Flush() // fails if the reader is gone
 	}
 }
 

@@ -90,7 +90,7 @@ func requestID(ctx context.Context) string {
 	return id
 }
 
-// What those are told who did not mean us.
+// The answers to requests for another host or from another origin.
 var (
 	errUnknownHost = problem(http.StatusMisdirectedRequest,
 		"this server does not go by that name; the operator can allow it")
@@ -269,8 +269,8 @@ func (p proxies) sourceAddr(r *http.Request) netip.Addr {
 	if !p.has(from) {
 		return from
 	}
-	// The last entry was added by the proxy that we know; what stands before an
-	// address that is no proxy of ours is the word of whoever sent it.
+	// The last entry was added by a trusted proxy. Entries before an address that is no trusted
+	// proxy can be forged by the client.
 	chain := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 	for i := len(chain) - 1; i >= 0; i-- {
 		a, err := netip.ParseAddr(strings.TrimSpace(chain[i]))

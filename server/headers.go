@@ -10,9 +10,8 @@ import (
 	"haft"
 )
 
-// The headers that Haft gives a meaning. Which routes honour them is said by
-// [Config.Headers] and by other APIs; everywhere else they are refused, because whoever
-// sends one counts on it.
+// The headers of Haft. [Config.Headers] and other APIs say which routes honour them. All other
+// routes refuse them, because a client that sends one relies on it.
 const (
 	// AgentHeader names the agent on whose behalf a client of MCP works.
 	AgentHeader = "Haft-Agent"

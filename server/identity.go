@@ -15,11 +15,11 @@ const anyAction haft.Action = "any"
 
 // Authenticator finds out who sent a request. It is safe for concurrent use.
 type Authenticator interface {
-	// Authenticate looks at the headers of r. It may replace r.Body by one that
-	// fails at its end if it is not what was signed; the server reads bodies to
-	// their end before it acts. Source is the address that r came from.
+	// Authenticate checks the headers of r. It may replace r.Body by a reader that fails at its
+	// end if the body is not the signed one; the server reads bodies to their end before it
+	// acts. Source is the address that r came from.
 	//
-	// The error is [haft.CodeUnauthenticated] if nobody is known,
+	// The error is [haft.CodeUnauthenticated] if the sender is not known,
 	// [haft.CodeRateLimited] or [haft.CodeUnavailable].
 	Authenticate(r *http.Request, source netip.Addr) (Identity, error)
 }
@@ -56,5 +56,5 @@ func (id Identity) operator(a haft.Action) error {
 	return id.Rules.Authorize(id.Principal, a, authority.Resource{Server: true})
 }
 
-// operates reports whether the identity is that of somebody who operates the server.
+// operates reports whether the identity is that of an operator of the server.
 func (id Identity) operates() bool { return id.operator(haft.Operate) == nil }

@@ -247,7 +247,7 @@ func (s *Server) checkBounds(r *http.Request, operation string) error {
 		return nil // it has none, or is no JSON and bounded by what reads it
 	}
 	if err := r.Context().Err(); err != nil {
-		return err // nobody waits for the answer
+		return err // the client has left
 	}
 	most := bounds.Default()
 	if operation == rawOperation {

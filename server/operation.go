@@ -52,8 +52,8 @@ type operation struct {
 	status  int          // of the usual answer; 0 means 200, or 204 without a body
 	also    []int        // other statuses with the same body
 	errors  []int        // besides those that every operation has
-	content mediaTypes   // of the usual answer, where its Go type does not tell
-	body    *huma.Schema // of the usual answer as JSON, where its Go type does not tell
+	content mediaTypes   // of the usual answer, where its Go type does not say it
+	body    *huma.Schema // of the usual answer as JSON, where its Go type does not say it
 }
 
 // mediaTypes are the forms of a body.
@@ -155,7 +155,7 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 	for _, other := range op.also {
 		r := *o.Responses[fmt.Sprint(max(op.status, http.StatusOK))]
 		r.Description = http.StatusText(other)
-		if p := o.Responses[strconv.Itoa(other)]; p != nil { // the media type tells the two apart
+		if p := o.Responses[strconv.Itoa(other)]; p != nil { // they differ by their media types
 			r.Content = maps.Clone(r.Content)
 			maps.Copy(r.Content, p.Content)
 		}

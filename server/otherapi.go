@@ -11,11 +11,11 @@ import (
 // from. It decides what it answers, but not who may call it: the server has authenticated
 // the sender and read the body before.
 type API interface {
-	// Action is what the credential of r has to be for; "" means nothing in
-	// particular, where r asks for what is not there.
+	// Action is the action that the credential of r must allow; "" means none, where r has no
+	// route.
 	Action(r *http.Request) haft.Action
-	// Enter answers r. Its body is whole, bounded and, if it was signed, what was
-	// signed.
+	// Serve answers r. Its body was read completely, is bounded and, if it was signed,
+	// verified.
 	Serve(w http.ResponseWriter, r *http.Request, who Identity)
 }
 

@@ -114,11 +114,12 @@ func (h policyHandlers) explain(ctx context.Context, who Identity, in *explain) 
 		return nil, err
 	}
 	if in.Body.User != "" || in.Body.Roles != nil {
-		// What if somebody else called: that shows what others may do.
+		// The decision for another user shows what that user may do.
 		if err := who.Permit(haft.PoliciesRead); err != nil {
 			return nil, err
 		}
-		// What their credential is confined to is not known: that of this one says nothing.
+		// The scope of the other user's credential is not known, and that of this one does not
+		// apply.
 		p.User, p.Roles, p.Scope = cmp.Or(in.Body.User, p.User), in.Body.Roles, nil
 	}
 	decision, err := h.engine.Explain(ctx, in.Body.call(p, ""))

@@ -15,7 +15,7 @@ type Why string
 
 // The reasons.
 const (
-	WhyCredential Why = "credential" // nobody is known who sent it
+	WhyCredential Why = "credential" // the sender is not known
 	WhyScope      Why = "scope"      // the credential is not for it
 	WhyHost       Why = "host"       // it was meant for another name
 	WhyOrigin     Why = "origin"     // a page of another origin sent it

@@ -8,7 +8,7 @@ import (
 	"haft"
 )
 
-// SandboxBody is what somebody says of the sandboxes of a type.
+// SandboxBody describes a sandbox configuration to write.
 type SandboxBody struct {
 	Description string            `json:"description,omitempty" maxLength:"4096"`
 	Limits      haft.Limits       `json:"limits,omitzero" doc:"Those of tools that name none."`

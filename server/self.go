@@ -8,17 +8,16 @@ import (
 	"haft"
 )
 
-// agentParam is the part of a query that names the agent on whose behalf a request
-// is. It does for every request what agent does in some bodies, and needs the same
-// leave. It is no header because those are not part of what is signed: who cuts one
-// out on the way would make more of a request.
+// agentParam is the query parameter that names the agent that a request acts as. It does for
+// every request what agent does in some bodies, and needs the same permission. It is not a
+// header because headers are not signed: removing one on the way would give the request more
+// rights.
 const agentParam = "as"
 
-// maxAgent bounds the name of one.
+// maxAgent bounds the name of an agent.
 const maxAgent = 200
 
-// agentKey is where that agent is in the context of a request, for the address of
-// the next page.
+// agentKey is the context key of that agent, for the address of the next page.
 type agentKey struct{}
 
 // actAs returns the identity of a caller who acts as an agent: it may do nothing that the

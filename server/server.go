@@ -28,46 +28,43 @@ import (
 type Config struct {
 	// Version is that of the program, for the document.
 	Version string
-	// Engine is the pipeline of calls. Nil means that nobody can wait for a call that
-	// was submitted, and that decisions are not explained.
+	// Engine is the pipeline of calls. Nil means that requests cannot wait for submitted calls,
+	// and that decisions are not explained.
 	Engine Engine
-	// Policies keeps documents that say who may do what. Nil means that there are
-	// none here.
+	// Policies stores policies. Nil means that there are none here.
 	Policies Policies
-	// Audit is that of organisations. Nil means that there is none here.
+	// Audit is the audit log of organisations. Nil means that there is none here.
 	Audit Audit
-	// Events knows what happened. Nil means that only [haft.Watcher] does: then
-	// those of one call are looked for among all.
+	// Events are the stored events. Nil means that the events of one call are searched among
+	// those of [haft.Watcher].
 	Events Events
-	// Sandboxes keeps sandbox configurations, MCPServers the servers whose tools are
-	// called, Secrets stored variables, Keys API
-	// keys, Webhooks where events are sent; Meter knows what was used. Nil means
-	// that there are none here.
+	// Sandboxes, MCPServers, Secrets, Keys and Webhooks store resources; Meter sums the usage
+	// of calls. The operations of one that is nil answer 404.
 	Sandboxes  haft.Sandboxes
 	MCPServers haft.MCPServers
 	Secrets    Secrets
 	Keys       Keys
 	Webhooks   haft.Webhooks
 	Meter      haft.Meter
-	// Retainer knows how long calls are kept. Nil means that nobody here does.
+	// Retainer sets how long calls are kept. Nil means that there is none here.
 	Retainer haft.Retainer
 	// Files keeps files. Nil means that there are none.
 	Files Files
-	// Eraser gives and takes what is kept of somebody. Nil means that nobody here does.
+	// Eraser exports and erases the data of an organisation or a user. Nil means that there is
+	// none here.
 	Eraser haft.Eraser
 	// Health says what /readyz answers. Nil means that the server is always ready.
 	Health Health
-	// Metrics serves measures: to who asks from this machine without a proxy, and
-	// to operators.
+	// Metrics serves metrics to clients on this machine that use no proxy, and to operators.
 	Metrics http.Handler
-	// Refusals gets every request that is refused before anything is done for it. Nil
-	// means nobody.
+	// Refusals gets every request that is refused before anything is done for it. It may be
+	// nil.
 	Refusals RefusalLog
-	// Mounts are other APIs, by pattern of [http.ServeMux]. They stand behind the
-	// same guard and know themselves who sends.
+	// Mounts are other APIs, by pattern of [http.ServeMux]. The server checks host, origin and
+	// headers for them; they authenticate requests themselves.
 	Mounts map[string]http.Handler
-	// APIs are other ways to the service, by pattern of [http.ServeMux]. They are
-	// told who sends.
+	// APIs are other APIs of the service, by pattern of [http.ServeMux]. The server
+	// authenticates their requests.
 	APIs map[string]API
 	// Headers are the headers of Haft that Mounts honour, by pattern: see
 	// [AgentHeader]. Others are refused.
@@ -85,7 +82,7 @@ type Config struct {
 	// Origins are those of other pages that may send requests, such as
 	// https://console.example.com.
 	Origins []string
-	// Proxies are addresses whose X-Forwarded-For is believed.
+	// Proxies are addresses whose X-Forwarded-For is trusted.
 	Proxies []netip.Prefix
 	// TLS has the certificates of the server. Nil means none.
 	TLS *tls.Config
@@ -111,7 +108,7 @@ type Config struct {
 	// Heartbeat is how often a silent stream shows that it lives; 0 means 15
 	// seconds.
 	Heartbeat time.Duration
-	// Logger hears of every request, and of our faults. Nil discards.
+	// Logger gets a record of every request and of internal errors. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -132,8 +129,7 @@ type Health interface {
 	Warnings() []string
 }
 
-// Policies keeps documents that say who may do what, of p's organisation or of the
-// whole server.
+// Policies stores the policies of organisations and of the whole server.
 type Policies interface {
 	// Policy returns one, whose text is nil if none was written.
 	Policy(ctx context.Context, p haft.Principal, server bool) (*haft.PolicyText, error)
@@ -142,45 +138,43 @@ type Policies interface {
 	PutPolicy(ctx context.Context, p haft.Principal, server bool, next haft.PolicyText) (*haft.PolicyText, error)
 }
 
-// Secrets keeps variables of organisations and of agents. Nobody reads a value.
+// Secrets stores variables of organisations and of agents. It never returns a value.
 type Secrets interface {
 	Secrets(ctx context.Context, p haft.Principal, agent string) ([]secret.Info, error)
 	BindSecret(ctx context.Context, p haft.Principal, agent, name string, v secret.Value, b *secret.Binding) error
 	RemoveSecret(ctx context.Context, p haft.Principal, agent, name string) error
 }
 
-// Keys keeps API keys. Whoever changes one is given as the authenticator knew
-// them: see [Identity.Credential].
+// Keys stores API keys. The argument by is the caller as the authenticator returned it, see
+// [Identity.Credential].
 type Keys interface {
 	Key(ctx context.Context, by Identity, id string) (auth.Key, error)
 	// Keys lists those whose ids come after the given one, ordered by id.
 	Keys(ctx context.Context, by Identity, after string) iter.Seq2[auth.Key, error]
-	// IssueKey and RotateKey also return the text of the key, which nobody can get
-	// again.
+	// IssueKey and RotateKey also return the text of the key, which cannot be read again.
 	IssueKey(ctx context.Context, by Identity, k auth.Key) (auth.Key, string, error)
 	RotateKey(ctx context.Context, by Identity, id string, overlap time.Duration) (auth.Key, string, error)
 	SetKey(ctx context.Context, by Identity, id string, s auth.KeyState) (auth.Key, error)
 	RemoveKey(ctx context.Context, by Identity, id string) error
 }
 
-// An Audit is what was written of what was done. It reports why p may not have it.
+// An Audit is the audit log. Methods return an error if p may not read it.
 type Audit interface {
-	// ExportAudit writes the audit of p's organisation, or what of it fits a filter,
-	// as JSON lines. It reports before it writes anything why p may not have it.
+	// ExportAudit writes the audit of p's organisation, or the entries that match a filter, as
+	// JSON lines. If p may not read it, it fails before it writes anything.
 	ExportAudit(ctx context.Context, p haft.Principal, f haft.AuditFilter, w io.Writer) error
-	// AuditEntries returns a page of entries that fit f, behind a place: a list for
-	// JSON. Next is where to go on, and nil if that was the last page; one that has
-	// few entries, or none, need not be.
+	// AuditEntries returns a page of the entries that match f, after a place: a list for JSON.
+	// Next is the place to continue from, and nil after the last page. A page with few entries,
+	// or none, need not be the last.
 	AuditEntries(ctx context.Context, p haft.Principal, f haft.AuditFilter, after haft.AuditPlace) (list any,
 		next *haft.AuditPlace, err error)
 	// AuditKeys returns the public keys that prove an export, as PEM.
 	AuditKeys(ctx context.Context, p haft.Principal) ([]byte, error)
 }
 
-// Events are what happened, and what happens to one call. What p may not see is
-// not there.
+// Events are the events of calls. Those that p may not see are left out.
 type Events interface {
-	// Cursor returns that of the last event of all.
+	// Cursor returns the cursor of the last event.
 	Cursor(ctx context.Context) (int64, error)
 	// EventsOf returns up to limit events of a call after the one with that cursor.
 	EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64, limit int) ([]haft.Event, error)
@@ -279,7 +273,7 @@ func setDefault[T int | int64 | time.Duration](v *T, value T) {
 	}
 }
 
-// Handler returns the API for a server of somebody else.
+// Handler returns the API as a handler for another HTTP server.
 func (s *Server) Handler() http.Handler { return s.handler }
 
 // OpenAPI returns the document of the API, as JSON.

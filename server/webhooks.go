@@ -8,7 +8,7 @@ import (
 	"haft"
 )
 
-// WebhookBody is what somebody says of a webhook.
+// WebhookBody describes a webhook to write.
 type WebhookBody struct {
 	URL         string           `json:"url" maxLength:"2000" doc:"Where to send events, with https."`
 	Description string           `json:"description,omitempty" maxLength:"1000"`

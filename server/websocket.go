@@ -15,7 +15,7 @@ import (
 
 // The codes with which WebSockets are closed, from the range for applications.
 const (
-	closeRetry           websocket.StatusCode = 4503 // come back after the last cursor
+	closeRetry           websocket.StatusCode = 4503 // reconnect after the last cursor
 	closeEventsGone      websocket.StatusCode = 4409 // events are no longer kept
 	closeUnauthenticated websocket.StatusCode = 4401 // the credential is not good any more
 	closeDenied          websocket.StatusCode = 4403 // it is not for this any more
@@ -71,13 +71,13 @@ func (h eventHandlers) socket(ctx context.Context, w http.ResponseWriter, r *htt
 	}
 	defer conn.CloseNow() //nolint:errcheck // it is closed on all paths that matter
 	conn.SetReadLimit(4 << 10)
-	// The reading side lives as long as the connection, not the stream or the
-	// credential: their end would cut it before the reader is told why.
+	// The reading side lives as long as the connection. If it ended with the stream or the
+	// credential, the reader would not get the reason.
 	base := r.Context()
 	if l := openRequestOf(base); l != nil {
 		base = l.base
 	}
-	gone := conn.CloseRead(base) // ends when the reader leaves, or sends what nobody asked for
+	gone := conn.CloseRead(base) // ends when the reader leaves or sends a message
 	life, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(gone, func() { cancel(context.Canceled) })()
@@ -96,5 +96,5 @@ func (h eventHandlers) socket(ctx context.Context, w http.ResponseWriter, r *htt
 		return // it does not read: that is why
 	}
 	code := cmp.Or(closeCodes[haft.CodeOf(err)], closeFault)
-	_ = conn.Close(code, haft.MessageOf(err)) // a reader that is gone cannot be told
+	_ = conn.Close(code, haft.MessageOf(err)) // fails if the reader is gone
 }

@@ -122,7 +122,7 @@ func shownTerms(t *haft.Terms) string {
 func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
 	given *mcp.ElicitResult) (*mcp.CallToolResult, error) {
 	if given.Action != "accept" && given.Action != "decline" {
-		return v.resultOf(t, res), nil // put off: somebody else may answer
+		return v.resultOf(t, res), nil // put off: another person may answer
 	}
 	answer := haft.Answer{}
 	if given.Action == "accept" {
@@ -136,7 +136,7 @@ func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
 		} else if code != haft.CodeConflict {
 			return nil, toRPCError(err)
 		}
-		// Somebody else was first; what they said counts.
+		// Another person answered first, and that answer counts.
 	}
 	done, err := v.s.cfg.Wait(ctx, v.who.Principal, res.Call)
 	if ctx.Err() != nil {

@@ -115,7 +115,7 @@ func (v *view) makeCall(ctx context.Context, r *mcp.CallToolRequest, c haft.Call
 	h := notifier{session: r.Session, token: token, last: -1}
 	res, _, err := v.s.cfg.Stream(ctx, c, func(e haft.Event) {
 		if h.err == nil {
-			h.err = h.notify(ctx, e) // nobody hears more; the call goes on
+			h.err = h.notify(ctx, e) // no more notifications are sent; the call goes on
 		}
 	})
 	return res, err
@@ -125,8 +125,8 @@ func (v *view) makeCall(ctx context.Context, r *mcp.CallToolRequest, c haft.Call
 type notifier struct {
 	session *mcp.ServerSession
 	token   any
-	last    float64 // progress that was told; it has to rise
-	err     error   // why the client hears no more
+	last    float64 // progress that was sent; it has to rise
+	err     error   // why no more notifications are sent
 }
 
 // notify sends one event.

@@ -19,7 +19,7 @@ import (
 	"haft/internal/bounds"
 )
 
-// The headers that tell the two wires apart.
+// The headers by which the two generations of the protocol differ.
 const (
 	sessionHeader = "Mcp-Session-Id"
 	versionHeader = "MCP-Protocol-Version"
@@ -56,8 +56,8 @@ func (s *Server) transport(stateless bool) http.Handler {
 	})
 }
 
-// Handler returns the API for HTTP. Who says who sends a request, and why not if it
-// is nobody. The error is an [*haft.Error].
+// Handler returns the API for HTTP. The function who authenticates a request; its error is an
+// [*haft.Error].
 func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller, err := who(w, r)
@@ -97,7 +97,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, v *view) {
 	id, version := r.Header.Get(sessionHeader), r.Header.Get(versionHeader)
 	switch {
 	case id != "" && !v.owns(id):
-		// Also for a session of somebody else: it is not there, for this caller.
+		// Also for a session of another caller, which does not exist for this one.
 		http.Error(w, "session not found", http.StatusNotFound)
 	case id == "" && version != "" && !slices.Contains(sessionVersions(), version):
 		s.stateless.ServeHTTP(w, r)
@@ -221,7 +221,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	// A client that is gone cannot be told.
+	// It fails if the client is gone.
 	_ = e.Encode(map[string]any{"jsonrpc": "2.0", "id": nil, "error": out})
 }
 

@@ -201,7 +201,7 @@ func parseCursor(cursor string) (string, error) {
 	return name, nil
 }
 
-// toolOf is a tool as clients are told of it.
+// toolOf converts a tool to the form that clients get.
 func toolOf(t haft.Tool) *mcp.Tool {
 	out := &mcp.Tool{
 		Name: t.Name, Title: t.Version.Annotations.Title, Description: t.Version.Description,
@@ -231,8 +231,7 @@ func annotations(a haft.Annotations) *mcp.ToolAnnotations {
 // take objects only.
 const wrapped = "result"
 
-// outputSchema is the schema of structured content, or nil if there is none to be
-// told.
+// outputSchema is the schema of structured content, or nil if there is none.
 func outputSchema(returns json.RawMessage) json.RawMessage {
 	if len(returns) == 0 {
 		return nil

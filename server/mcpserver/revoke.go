@@ -60,14 +60,14 @@ func (a *answered) Write(b []byte) (int, error) {
 // Flush implements [http.Flusher], which the SDK asks for.
 func (a *answered) Flush() {
 	a.begun = true
-	_ = http.NewResponseController(a.ResponseWriter).Flush() // a client that is gone cannot be told
+	_ = http.NewResponseController(a.ResponseWriter).Flush() // fails if the client is gone
 }
 
 // Unwrap lets [http.ResponseController] through.
 func (a *answered) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
-// sendReason tells the client why its request was ended: by an answer, or by the last
-// message of a stream.
+// sendReason sends the client the reason why its request was ended: as an answer, or as the
+// last message of a stream.
 func (s *Server) sendReason(w *answered, r *http.Request, v *view) {
 	why := withdrawn(r.Context())
 	if why == nil {
@@ -148,7 +148,7 @@ func (v *view) endRevoked(ctx context.Context) {
 	}
 }
 
-// maxEnded bounds how many ends are remembered that nobody was told of.
+// maxEnded bounds how many ends of sessions are remembered before they are reported.
 const maxEnded = 256
 
 // endReason returns why a session was ended, or nil.

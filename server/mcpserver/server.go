@@ -22,20 +22,19 @@ import (
 type Config struct {
 	// Version is that of the program.
 	Version string
-	// Wait waits for the end of a call that went on in the background. Nil means
-	// that nobody can, and that clients are not asked to agree to calls.
+	// Wait waits for the end of a call that went on in the background. Nil means that clients
+	// are not asked to approve calls.
 	Wait func(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
-	// Stream makes a call and shows its events, one after the other. It says whether
-	// all of them were shown. Nil means that there is neither progress nor output to
-	// be told.
+	// Stream makes a call and shows its events, one after the other. It reports whether all of
+	// them were shown. Nil means that clients get neither progress nor output.
 	Stream func(ctx context.Context, c haft.Call, show func(haft.Event)) (res *haft.Result, all bool, err error)
 	// Lazy is from how many tools on a list has only find_tools and call_tool; 0
 	// means 100, 1 always and less than 0 never.
 	Lazy int
 	// Page is how many tools and resources one page of a list has; 0 means 100.
 	Page int
-	// Poll is how often views with open sessions look for changes that nobody told
-	// of; 0 means 30 seconds.
+	// Poll is how often views with open sessions look for changes that were not reported by
+	// [Server.Changed]; 0 means 30 seconds.
 	Poll time.Duration
 	// Sessions bounds those of all callers; 0 means 4,096. PerCaller bounds those of
 	// one; 0 means 64.
@@ -51,15 +50,15 @@ type Config struct {
 	// [haft.CodeUnauthenticated] or [haft.CodeDenied]: its sessions end when something
 	// was changed. Nil means that it always is.
 	Recheck func(ctx context.Context, p haft.Principal) error
-	// Metadata returns the address of the OAuth metadata of the resource, which
-	// clients without a credential are told. Nil means that there is none.
+	// Metadata returns the address of the OAuth metadata of the resource, which clients without
+	// a credential get. Nil means that there is none.
 	Metadata func(r *http.Request) string
 	// Options and Extend adjust the MCP server of each view before it is used, for
 	// programs that have prompts, resources or tools of their own beside those of
 	// the service.
 	Options func(*mcp.ServerOptions)
 	Extend  func(*mcp.Server)
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets the errors that an operator can act on. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -67,10 +66,10 @@ type Config struct {
 type Caller struct {
 	// Principal is whom calls are made for.
 	Principal haft.Principal
-	// Person sits at the client and answers requests for approval there, as far as
-	// policy allows. Without an organisation there is nobody.
+	// Person is the user at the client, who answers requests for approval there as far as
+	// policy allows. Without an organisation there is no such person.
 	Person haft.Principal
-	// Tags are those of which a tool must have one to be there; empty means all.
+	// Tags filter tools: a tool must have one of them; empty means all tools.
 	Tags []string
 	// Artifacts lets the caller read what calls left behind.
 	Artifacts bool
@@ -102,7 +101,7 @@ type Server struct {
 	opening int // sessions that are being made
 }
 
-// errClosed is what callers hear when the server is gone.
+// errClosed is the error for callers of a closed server.
 var errClosed = &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down"}
 
 // New makes a server. It opens nothing.
@@ -183,8 +182,8 @@ func (s *Server) Changed(org string) {
 	s.mu.Unlock()
 }
 
-// poll looks for changes that nobody told of, such as those of another process,
-// as long as somebody is connected. Preconditions: mu is held.
+// poll looks for changes that were not reported, such as those of another process, as long as a
+// client is connected. Precondition: mu is held.
 func (s *Server) poll() {
 	if s.polling || s.closed {
 		return
@@ -212,7 +211,7 @@ func (s *Server) poll() {
 	})
 }
 
-// usedViews removes views that nobody uses and returns the others.
+// usedViews removes unused views and returns the others.
 func (s *Server) usedViews() []*view {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +225,7 @@ func (s *Server) usedViews() []*view {
 	return used
 }
 
-// dropUnused removes a view that nobody uses. Precondition: mu is held.
+// dropUnused removes a view if it is unused. Precondition: mu is held.
 func (s *Server) dropUnused(v *view) {
 	if v.uses == 0 && v.sessions() == 0 {
 		delete(s.views, v.key)

@@ -31,9 +31,9 @@ type view struct {
 
 	mu    sync.Mutex
 	users map[string]haft.Principal   // who used a session last, by its id
-	ended map[string]error            // why sessions were ended, until their streams are told
+	ended map[string]error            // why sessions were ended, until their streams get it
 	print string                      // of the list that clients know
-	logs  map[*mcp.ServerSession]bool // those that want to hear what tools print
+	logs  map[*mcp.ServerSession]bool // those that want the output of tools
 }
 
 // keyOf identifies a caller: two that may do the same see the same, also with another
@@ -86,7 +86,7 @@ func (s *Server) newView(who Caller, key string) *view {
 	return v
 }
 
-// instructions are what every client is told.
+// instructions are sent to every client.
 const instructions = "Tools of this server run in a sandbox, are checked against a policy and recorded. " +
 	"If a result says that a person has to agree, do not call the tool again: tell the user what it waits for. " +
 	"If there is a tool find_tools, most tools are not listed: search with it and call what it finds with call_tool."
