@@ -49,8 +49,8 @@ type ServiceConfig struct {
 	// NoRedoLog writes no log in front of the embedded store. HAFT_NO_REDO_LOG in the
 	// environment does the same. A log that an earlier process left is still read.
 	NoRedoLog bool
-	// Policy is the policy of the server until one is stored. Nil means that
-	// administrators may call every tool, and nobody else may call any.
+	// Policy is the policy of the server until one is stored. Nil means that only
+	// administrators may call tools.
 	Policy []byte
 	// Allow are ranges of private addresses that fetching tools may reach.
 	Allow []netip.Prefix
@@ -88,8 +88,7 @@ type ServiceConfig struct {
 	Manage service.Config
 }
 
-// defaultPolicy is the policy of a server that has none: administrators may call
-// every tool, and nobody else may call any.
+// defaultPolicy is the policy of a server that has none: only administrators may call tools.
 //
 //go:embed default_policy.yaml
 var defaultPolicy []byte

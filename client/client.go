@@ -17,8 +17,8 @@ import (
 	"haft/internal/auth"
 )
 
-// ErrMaybeDone is wrapped by errors after which nobody can know whether the server
-// did what was asked: the connection ended between request and answer.
+// ErrMaybeDone is wrapped by errors after which it is not known whether the server did what was
+// asked: the connection ended between request and answer.
 var ErrMaybeDone = errors.New("the server may have done it")
 
 // Config has the address of a server and the credential of the client.

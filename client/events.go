@@ -74,7 +74,7 @@ func (t *transport) watch(ctx context.Context, q query, after int64, once bool) 
 				failures, since = 0, time.Now()
 			}
 			failures++
-			// A server may come back after a restart, and takes a reader again that was too slow.
+			// A server may be restarting, and accepts a reader again that was too slow.
 			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > t.cfg.Patience {
 				yield(haft.Event{}, err)
 				return

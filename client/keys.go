@@ -19,8 +19,7 @@ type issued struct {
 	Secret string `json:"secret"`
 }
 
-// Issue makes an API key and returns it with its text, which nobody can get
-// again.
+// Issue makes an API key and returns it with its text, which cannot be read again.
 func (k *Keys) Issue(ctx context.Context, p haft.Principal, key auth.Key) (auth.Key, string, error) {
 	var out issued
 	err := k.api.read(ctx, query{method: http.MethodPost, path: "/v1/keys", as: p, body: struct {

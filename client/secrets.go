@@ -12,7 +12,7 @@ import (
 // Secrets manages the variables that are stored for calls.
 type Secrets struct{ api *transport }
 
-// A Secret describes a stored variable. Nobody gets its value.
+// A Secret describes a stored variable, without its value.
 type Secret struct {
 	Name string `json:"name"`
 	// Fingerprint is the same for the same value, and says nothing about it.

@@ -17,9 +17,9 @@ type Ask struct {
 	Expires haft.Millis `json:"expires_ms,omitempty"`
 }
 
-// MayApprove reports why approver may not answer for requester. The approver must
-// be a person of the same organisation whom every ask accepts. Somebody through
-// whom an agent acts is not asked: the agent would answer.
+// MayApprove reports why approver may not answer for requester. The approver must be a person
+// of the same organisation whom every ask accepts. A user that an agent acts for is refused:
+// the agent would answer.
 func (d Decision) MayApprove(approver, requester haft.Principal) error {
 	no := func(message string) error { return &haft.Error{Code: haft.CodeDenied, Message: message} }
 	switch {

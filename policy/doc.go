@@ -50,7 +50,7 @@
 //	mcp:                          # of the server's document: MCP servers that are commands
 //	  - {orgs: [local], commands: [npx, uvx], mounts: [/srv/shared]}
 //
-// # What is promised
+// # Guarantees
 //
 //   - Nothing is allowed that no rule allows.
 //   - A deny wins over everything, whoever wrote it. Adding a deny, an ask or a

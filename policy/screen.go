@@ -72,8 +72,8 @@ func (s *Screen) run(ctx context.Context, n int) (*filterRun, error) {
 // however deep. Every filter sees the value as it came, so that their order does not
 // matter; what is found in a key cannot be masked and is refused.
 //
-// Patterns see the text itself, without escapes of JSON. They are no defence
-// against somebody who encodes it otherwise.
+// Patterns see the text itself, without escapes of JSON. They do not find text that is encoded
+// in another way.
 func (s *Screen) JSON(ctx context.Context, raw json.RawMessage) (Filtered, error) {
 	if s == nil || len(raw) == 0 {
 		return Filtered{Value: raw}, nil

@@ -184,7 +184,7 @@ func (s *session) printCall(res *haft.Result, shown bool) error {
 	return err
 }
 
-// submit has a call acknowledged, and waits for it as long as it is told to.
+// submit submits a call and waits up to wait for its end.
 func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) error {
 	rec, err := s.Submit(ctx, c)
 	if err != nil {

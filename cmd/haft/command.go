@@ -138,7 +138,7 @@ type flag struct {
 	name, help string
 }
 
-// A commaList is a list of which a flag sets several items, separated by commas.
+// A commaList is a list whose flag takes several items, separated by commas.
 type commaList []string
 
 // declare adds flags to a set. The help of those that env names says which variable sets them.

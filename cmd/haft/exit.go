@@ -35,7 +35,7 @@ var statusExits = map[haft.Status]int{
 	haft.StatusValidation: exitValidation,
 	haft.StatusDenied:     exitDenied,
 	haft.StatusRejected:   exitDenied,
-	haft.StatusPending:    exitDenied, // it did not run: nobody has agreed yet
+	haft.StatusPending:    exitDenied, // it did not run: it is not approved yet
 	haft.StatusQueued:     exitOK,     // it is acknowledged, and runs later
 	haft.StatusRunning:    exitOK,
 	haft.StatusCancelled:  exitCancelled,

@@ -255,7 +255,7 @@ func importServers(ctx context.Context, s *session, file string, only []string) 
 // loginTime is how long a person has.
 const loginTime = 10 * time.Minute
 
-// login prints the link, waits for the browser to come back and ends the login.
+// login prints the link, waits for the redirect of the browser and ends the login.
 func login(ctx context.Context, s *session, name, listen string) error {
 	ctx, cancel := context.WithTimeout(ctx, loginTime)
 	defer cancel()
@@ -288,7 +288,7 @@ func login(ctx context.Context, s *session, name, listen string) error {
 	done := make(chan error, 1)
 	go func() { done <- srv.Serve(ln) }()
 	defer func() {
-		_ = srv.Close() // nobody waits for a page
+		_ = srv.Close() // no page is needed any more
 		<-done
 	}()
 	link, err := s.LoginMCPServer(ctx, s.p, name, "http://"+ln.Addr().String()+"/callback")

@@ -232,8 +232,8 @@ func (s *serveFlags) run(ctx context.Context, p *profile) error {
 	}
 }
 
-// notifyManager tells the service manager how the server is, as sd_notify(3) does, if there is
-// one. A failure is no reason to stop.
+// notifyManager sends the state of the server to the service manager, as sd_notify(3) does, if
+// there is one. A failure is no reason to stop.
 func (s *serveFlags) notifyManager(ctx context.Context, log *slog.Logger, state string) {
 	at := os.Getenv("NOTIFY_SOCKET")
 	if at == "" {

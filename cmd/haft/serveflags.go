@@ -71,7 +71,8 @@ func (s *serveFlags) checkBounds() error {
 	return nil
 }
 
-// oidcFlags say whose tokens are believed besides keys. The environment sets each of them too.
+// oidcFlags name the issuer whose tokens are accepted besides keys. The environment sets each
+// of them too.
 type oidcFlags struct {
 	issuer auth.Issuer
 	roles  []string
@@ -99,8 +100,8 @@ func (o *oidcFlags) flags() []flag {
 	}
 }
 
-// issuers returns those that the flags name: one or none. Whether it can be believed
-// is decided where it is opened.
+// issuers returns the issuers that the flags name: one or none. It is checked when it is
+// opened.
 func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
 	i := o.issuer
 	if i.URL == "" {
@@ -185,11 +186,11 @@ func (s *serveFlags) reload(log *slog.Logger, sys *app.Server) {
 // some supervisors send it to the process and then to its group.
 const sameSignal = 500 * time.Millisecond
 
-// stop ends a server after the first signal: readiness goes down while everything is
-// still answered, so that load balancers send elsewhere; then the listener closes, and
-// calls in flight get the rest of --drain. A second signal ends both waits at once. The
-// caller closes sys, which hands over the calls that have not ended. Again has the signals,
-// also the first: whoever listened only from now on could be killed by the same signal.
+// stop ends a server after the first signal: readiness goes down while everything is still
+// answered, so that load balancers send elsewhere; then the listener closes, and calls in
+// flight get the rest of --drain. A second signal ends both waits at once. The caller closes
+// sys, which hands over the calls that have not ended. The channel again has all signals, also
+// the first: without it the same signal, sent twice, could kill the process.
 func (s *serveFlags) stop(ctx context.Context, log *slog.Logger, sys *app.Server, again chan os.Signal) error {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()

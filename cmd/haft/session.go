@@ -79,7 +79,7 @@ func (p *profile) principal() haft.Principal {
 		}
 	}
 	if len(who.Roles) == 0 {
-		// Whoever can read the directory owns the system.
+		// A user who can read the directory owns the system.
 		who.Roles = []string{haft.RoleAdmin, haft.RoleApprover}
 	}
 	return who

@@ -34,8 +34,8 @@ type failed struct {
 	Misfits []haft.Misfit `json:"misfits,omitempty"`
 }
 
-// asFailed makes JSON of an error. The command runs as the person who reads it,
-// so it is told everything.
+// asFailed makes JSON of an error. It has all details, because the command runs as the person
+// who reads it.
 func asFailed(err error) *failed {
 	f := &failed{Code: haft.CodeOf(err), Message: err.Error()}
 	if _, ok := errors.AsType[*schema.SourceError](err); ok && f.Code == haft.CodeInternal {

@@ -150,7 +150,7 @@ func (h agentHandlers) pathAgent(ctx context.Context, q *request) (*haft.Agent, 
 	return h.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
 }
 
-// agentBody is what somebody says of an agent.
+// agentBody describes an agent to write.
 type agentBody struct {
 	Name      *string            `json:"name"`
 	ToolIDs   *[]string          `json:"tool_ids"`

@@ -36,7 +36,7 @@ type Config struct {
 	Agents sync.Locker
 	// Version is that of the program.
 	Version string
-	// Logger hears of our faults. Nil discards.
+	// Logger gets internal errors. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -102,7 +102,7 @@ func (d *API) Headers(r *http.Request) []string {
 	return nil
 }
 
-// A request is one that somebody known has sent.
+// A request is an authenticated request with its body.
 type request struct {
 	*http.Request
 	who  server.Identity
@@ -121,8 +121,7 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, who server.Identity)
 	r.Pattern = inner.Pattern // for the log
 }
 
-// whoKey is the key under which Enter leaves who sends for serve, which hands it on
-// as a value. Nobody else looks.
+// whoKey is the context key under which Serve passes the identity to serve.
 type whoKey struct{}
 
 // withoutSlash returns r without the slash at the end of its path.
@@ -193,7 +192,7 @@ func write(w http.ResponseWriter, status int, v any) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(v) // a client that is gone cannot be told
+	_ = e.Encode(v) // fails if the client is gone
 }
 
 // fault is the body of an error. Letta's clients show detail; the other fields are for

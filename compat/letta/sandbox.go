@@ -21,7 +21,7 @@ type wireConfig struct {
 	Updated time.Time      `json:"updated_at"`
 }
 
-// A wireSandbox is what one says. Which fields there are depends on the type.
+// A wireSandbox is the content of a configuration. Its fields depend on the type.
 type wireSandbox struct {
 	Dir      *string         `json:"sandbox_dir"`
 	Venv     *bool           `json:"use_venv"`
@@ -33,7 +33,7 @@ type wireSandbox struct {
 	NPM      json.RawMessage `json:"npm_requirements"`
 }
 
-// knownType refuses a type that not both know.
+// knownType refuses a type that Haft or Letta does not have.
 func knownType(t haft.SandboxType) error {
 	switch t {
 	case haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal:
@@ -42,7 +42,7 @@ func knownType(t haft.SandboxType) error {
 	return unprocessable("the type of a sandbox is local, e2b or modal")
 }
 
-// typ is what a configuration is for, by the fields that only one type has.
+// typ returns the type of a configuration, by the fields that only one type has.
 func (w wireSandbox) typ() haft.SandboxType {
 	switch {
 	case w.Dir != nil || w.Venv != nil || w.VenvName != nil:
@@ -55,12 +55,12 @@ func (w wireSandbox) typ() haft.SandboxType {
 	return haft.SandboxLocal
 }
 
-// typed reports whether it says what it is for.
+// typed reports whether the configuration has a field that only one type has.
 func (w wireSandbox) typed() bool {
 	return w.Dir != nil || w.Venv != nil || w.VenvName != nil || isSet(w.NPM) || w.Language != nil || w.Template != nil
 }
 
-// apply puts it over a configuration.
+// apply writes the fields that are set to a configuration.
 func (w wireSandbox) apply(c *haft.SandboxConfig) error {
 	switch {
 	case w.Dir != nil && *w.Dir != "":
@@ -153,7 +153,7 @@ func (h sandboxHandlers) pathConfig(ctx context.Context, q *request) (*haft.Sand
 	return nil, errNoConfig
 }
 
-// configBody is what somebody gives.
+// configBody is a sandbox configuration to write.
 type configBody struct {
 	Config *wireSandbox `json:"config"`
 }

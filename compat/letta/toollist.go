@@ -139,7 +139,7 @@ func (h toolHandlers) baseTools(ctx context.Context, q *request) (any, error) {
 	return tools, nil
 }
 
-// searching is what somebody looks for.
+// searching is a search for tools.
 type searching struct {
 	Query *string  `json:"query"`
 	Mode  *string  `json:"search_mode"`
@@ -148,7 +148,7 @@ type searching struct {
 	Limit *int     `json:"limit"`
 }
 
-// found is one answer to it.
+// found is one result of a search.
 type found struct {
 	Tool   wireTool `json:"tool"`
 	Text   *string  `json:"embedded_text"`

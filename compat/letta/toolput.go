@@ -15,7 +15,7 @@ import (
 // maxReturn is the largest return_char_limit.
 const maxReturn = 1_000_000
 
-// toolCreate is what somebody gives to become a tool.
+// toolCreate describes a tool to add.
 type toolCreate struct {
 	Source           string          `json:"source_code"`
 	SourceType       *string         `json:"source_type"`
@@ -30,7 +30,7 @@ type toolCreate struct {
 	Parallel         *bool           `json:"enable_parallel_execution"`
 }
 
-// toolUpdate is what somebody wants to change. Nil leaves it.
+// toolUpdate describes changes of a tool. Nil fields stay as they are.
 type toolUpdate struct {
 	toolCreate
 	Source   *string         `json:"source_code"`

@@ -50,8 +50,7 @@ func showVariable(org string, config *string, v Variable) sandboxVariable {
 	}
 }
 
-// variableBody is what somebody says of a variable. A description is taken and not
-// kept.
+// variableBody describes a variable to write. A description is accepted and not stored.
 type variableBody struct {
 	Key         *string `json:"key"`
 	Value       *string `json:"value"`
@@ -82,7 +81,7 @@ func (h variableHandlers) putVariable(ctx context.Context, q *request, name, val
 	if err != nil {
 		return nil, err
 	}
-	v := Variable{Name: name} // if somebody else has removed it since
+	v := Variable{Name: name} // if it was removed since
 	if i := slices.IndexFunc(all, func(v Variable) bool { return v.Name == name }); i >= 0 {
 		v = all[i]
 	}

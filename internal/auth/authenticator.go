@@ -26,9 +26,9 @@ type Config struct {
 	// Skew is how far the time of a signed request, or of a token, may be from
 	// ours; 0 means two minutes and ten minutes is the most.
 	Skew time.Duration
-	// Issuers are those whose tokens are believed, and Client fetches their keys.
-	// It is guarded by the caller: addresses of issuers are configured, but what
-	// they point to is the issuers' word.
+	// Issuers are those whose tokens are accepted, and Client fetches their keys. The caller
+	// restricts where Client may connect: addresses of issuers are configured, but the issuers
+	// decide where they point to.
 	Issuers []Issuer
 	Client  *http.Client
 	// Rules say who manages and operates, see package authority.
@@ -40,8 +40,8 @@ type Config struct {
 	Attempts Attempts
 }
 
-// A Credential is what somebody sent to say who they are, and of a signed request
-// what was signed. The zero Credential is refused.
+// A Credential is the credential of a request and, if the request is signed, the signed parts.
+// The zero Credential is refused.
 type Credential struct {
 	// Scheme is [SchemeBearer] or [SchemeSigned], in any case of letters.
 	Scheme string
@@ -100,10 +100,10 @@ func New(cfg Config) (*Authenticator, error) {
 	return a, nil
 }
 
-// Authenticate returns who sent c. If nobody knows, the error is
-// [haft.CodeUnauthenticated] with one text for all reasons, of which [ReasonOf]
-// tells the operator; [haft.CodeRateLimited] if there were too many of these from
-// one address; or [haft.CodeUnavailable] if it cannot be found out.
+// Authenticate returns the identity of c. The error is [haft.CodeUnauthenticated] if the sender
+// is not known, with one text for all reasons ([ReasonOf] returns the reason, for the
+// operator); [haft.CodeRateLimited] if there were too many of these from one address; or
+// [haft.CodeUnavailable] if the credential cannot be checked.
 //
 // Of a signed request the body is still to be checked, see [Identity.Signed].
 func (a *Authenticator) Authenticate(ctx context.Context, c Credential) (Identity, error) {

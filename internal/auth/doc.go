@@ -1,5 +1,5 @@
-// Package auth turns a credential into a [haft.Principal], and nothing else knows
-// how. Credentials are compared here, in constant time.
+// Package auth turns a credential into a [haft.Principal]; no other package does.
+// Credentials are compared here, in constant time.
 //
 // An API makes a [Credential] of what it was sent and asks an [Authenticator],
 // which gives an [Identity]: the principal, and what the credential may do. What
@@ -13,16 +13,15 @@
 //
 // A key is "haft_", an id of 12 characters, "_", and a secret of 40 characters
 // (200 random bits) with a checksum of 7 (CRC-32 of all before it), all of them
-// a-z and 2-7. So scanners know one when they see one ([KeyPattern]), and tell a
-// typing error from a wrong key without asking anybody. The id is public. The
-// secret is shown once, when it is made ([Token]).
+// a-z and 2-7. So scanners recognise a key ([KeyPattern]), and can distinguish a typing
+// error from a wrong key without a request. The id is public. The secret is shown once,
+// when it is made ([Token]).
 //
 // At rest there is HMAC-SHA-256 of the key under a pepper that is not in the
 // database. It is not bcrypt or argon2 because these are slow to make guessing
-// slow, and 200 random bits cannot be guessed at any speed: slowness would cost
-// every request and give anybody who sends wrong keys a way to keep us busy. The
-// pepper is there so that who can write to the database but not read the pepper
-// cannot put in a key of their own.
+// slow, and 200 random bits cannot be guessed at any speed: slowness would cost every
+// request and let clients with wrong keys overload the server. The pepper prevents that an
+// attacker who can write to the database, but not read the pepper, adds a key.
 //
 // # Signed requests
 //
@@ -63,8 +62,8 @@
 //
 // # Tokens of issuers
 //
-// [Issuer] says which issuers are believed, and what of their claims. Their keys
-// are found by discovery and fetched with a client that the caller guards. RS256,
+// [Issuer] says which issuers are accepted, and which of their claims count. Their keys
+// are found by discovery and fetched with a client that the caller restricts. RS256,
 // ES256 and EdDSA are known, and no other algorithm: not "none", none with a shared
 // secret, no encryption or compression. Keys that a token brings along (jwk, jku,
 // x5c, x5u) are never used.
@@ -74,16 +73,16 @@
 // that is not canonical, tokens of other types, answers that are too large. They keep
 // no keys either: [Issuer] says for how long these are good.
 //
-// # What is promised
+// # Guarantees
 //
 //   - A refusal says [haft.CodeUnauthenticated] and one text, whatever the reason.
 //     [ReasonOf] is for the operator. Unknown, wrong, expired and disabled keys
 //     take the same steps: one look at the backend, the same hashes, the same
 //     compares.
-//   - Who fails too often from one address is told to come back later. Who has a
-//     good credential is not, whoever else fails there.
-//   - What a key may do is what its roles give and its scope leaves. Nobody makes
-//     a key that may do more than they may ([Identity.MayIssue]).
+//   - Too many failures from one address are answered with [haft.CodeRateLimited]. Valid
+//     credentials from the same address are still accepted.
+//   - A key may do what its roles allow and its scope includes. A key never may do more
+//     than the credential that it is made with ([Identity.MayIssue]).
 //   - All that is kept of callers has a bound.
 //
 // Not promised: that a stolen bearer token is of no use; that a signed request is

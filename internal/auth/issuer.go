@@ -31,7 +31,7 @@ const (
 	maxRedirects = 5
 )
 
-// An Issuer is one whose tokens are believed, and what of their claims.
+// An Issuer is an issuer of accepted tokens, and says which of its claims count.
 type Issuer struct {
 	// URL is the issuer as it calls itself, exactly, with https.
 	URL string

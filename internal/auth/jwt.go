@@ -12,7 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// A token is a JWT that was read and not believed yet.
+// A token is a JWT that was parsed and not verified yet.
 type token struct {
 	text    string
 	alg     Algorithm

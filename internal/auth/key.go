@@ -94,8 +94,8 @@ func (k Key) check(now time.Time) error {
 	return CheckScope(k.Scope)
 }
 
-// cleanText reports whether s can be a name: it is text, not empty and not long,
-// and would not deceive whoever reads it in a log.
+// cleanText reports whether s can be a name: it is text, not empty and not long, and does not
+// mislead a reader of a log.
 func cleanText(s string) bool {
 	return s != "" && len(s) <= maxName && utf8.ValidString(s) && strings.TrimSpace(s) == s &&
 		!strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) })

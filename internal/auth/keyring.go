@@ -50,16 +50,15 @@ func NewKeyring(keys Keys, pepper []byte, log *slog.Logger) (*Keyring, error) {
 	return &Keyring{keys: keys, vault: v, log: log, touched: make(map[string]time.Time)}, nil
 }
 
-// NewAdminKey makes the first key of an organisation: that of an administrator who
-// also answers requests for approval. It asks nobody's leave.
+// NewAdminKey makes the first key of an organisation: that of an administrator who also answers
+// requests for approval. It checks no permission.
 func (r *Keyring) NewAdminKey(ctx context.Context, org string) (Key, Token, error) {
 	return r.issue(ctx, Key{Org: org, Name: "first administrator", User: "admin",
 		Roles: []string{haft.RoleAdmin, haft.RoleApprover}})
 }
 
-// Issue makes a key and returns it with its text, which nobody can get again. The
-// id, the times and the secrets of k are given by the keyring; an empty
-// organisation means that of by.
+// Issue makes a key and returns it with its text, which cannot be read again. The keyring sets
+// the id, the times and the secrets of k; an empty organisation means that of by.
 func (r *Keyring) Issue(ctx context.Context, by Identity, k Key) (Key, Token, error) {
 	if k.Org == "" {
 		k.Org = by.Principal.Org
@@ -70,7 +69,7 @@ func (r *Keyring) Issue(ctx context.Context, by Identity, k Key) (Key, Token, er
 	return r.issue(ctx, k)
 }
 
-// mayIssue reports why by may not have k, or nobody may.
+// mayIssue reports why by may not issue k.
 func (r *Keyring) mayIssue(by Identity, k Key) error {
 	if r.requireUser.Load() && k.User == "" {
 		return invalid("this server has no keys without a user: name one")
@@ -141,8 +140,8 @@ type KeyState struct {
 	Expires  *time.Time `json:"expires_at,omitempty"`
 }
 
-// Set changes a key. Whoever may write keys may disable one; for all else by must
-// be allowed to issue the key as it then is.
+// Set changes a key. A principal that may write keys may disable one; for all other changes by
+// must be allowed to issue the key as it then is.
 func (r *Keyring) Set(ctx context.Context, by Identity, id string, s KeyState) (Key, error) {
 	k, err := r.own(ctx, by, haft.KeysWrite, id)
 	if err != nil {

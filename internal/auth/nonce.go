@@ -14,9 +14,9 @@ import (
 // Nonces remembers which nonces were used. It is safe for concurrent use. Processes
 // that serve the same keys share one, or a request is good once in each.
 type Nonces interface {
-	// Use reports whether the nonce of a key was not used before, and remembers
-	// it until then. At is when the request was signed. Of several at once with
-	// the same nonce one is told so. What cannot be remembered is an error.
+	// Use reports whether the nonce of a key was not used before, and remembers it until the
+	// time until. At is when the request was signed. Of several concurrent calls with the same
+	// nonce, one gets true. If the nonce cannot be remembered, it returns an error.
 	Use(ctx context.Context, key, nonce string, at, until time.Time) (fresh bool, err error)
 }
 

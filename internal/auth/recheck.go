@@ -14,7 +14,7 @@ import (
 
 // The beginnings of [haft.Principal.Credential].
 const (
-	keyCredential   = "key:"   // key:ID.SECRET, where SECRET tells the secrets of a rotated key apart
+	keyCredential   = "key:"   // key:ID.SECRET, where SECRET distinguishes the secrets of a rotated key
 	tokenCredential = "token:" // token:ISSUER.TOKEN.END, with END in seconds since 1970
 )
 

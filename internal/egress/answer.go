@@ -31,7 +31,7 @@ func notAllowedRequest(d Dest) *Refusal {
 		r.Reason += "; the path can be read in more than one way (dot segments, double or encoded slashes)"
 		path = ""
 	} else if strings.Contains(p, "*") || len(path) > 200 {
-		path = "" // a rule with it would name more, or nobody would write it
+		path = "" // a rule with this path would match more, or is never written
 	}
 	base := d.Method + " " + d.Scheme + "://" + strings.TrimPrefix(r.Network, "tcp://")
 	ask := func(r *Refusal, rule string) {

@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 )
 
-// requestBody is the body of a request on its way out. It asks the program to go
-// on when somebody wants the body, and knows whether all of it was read. Read is
-// called by one goroutine of net/http, the rest by others at any time.
+// requestBody is the body of an outgoing request. It asks the program to send the body when it
+// is first read, and records whether all of it was read. Read is called by one goroutine of
+// net/http, the other methods by others at any time.
 type requestBody struct {
 	body    io.ReadCloser
 	expect  func() error // sends 100 Continue; nil if it need not be sent
@@ -53,7 +53,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// sendContinue tells the program to send the body, unless it already has its answer.
+// sendContinue asks the program to send the body, unless it already has its answer.
 func (b *requestBody) sendContinue() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -222,7 +222,7 @@ func (x *exchange) writeHead(w io.Writer, resp *http.Response, chunked, none boo
 		text = http.StatusText(resp.StatusCode)
 	}
 	fmt.Fprintf(w, "HTTP/1.1 %03d %s\r\n", resp.StatusCode, text)
-	_ = h.Write(w) // a bufio.Writer, whose Flush tells
+	_ = h.Write(w) // a bufio.Writer: Flush returns the error
 	switch {
 	case chunked:
 		fmt.Fprint(w, "Transfer-Encoding: chunked\r\n")

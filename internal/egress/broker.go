@@ -17,7 +17,7 @@ import (
 
 // Bounds of what is brokered.
 const (
-	minSecret = 6       // bytes: a shorter value cannot be told from other text
+	minSecret = 6       // bytes: a shorter value cannot be distinguished from other text
 	minStand  = 16      // bytes of a placeholder
 	maxPrefix = 256     // bytes
 	maxSecret = 8 << 10 // bytes
@@ -61,9 +61,9 @@ type Secret struct {
 // opens TLS for rules that look inside.
 type BrokerConfig struct {
 	Secrets []Secret
-	// Redact wraps what comes back from a host that has a secret, after the
-	// broker has taken out the values that it knows. nil means nothing more is
-	// taken out. It is not given the messages of WebSockets.
+	// Redact wraps the answers of a host that gets a secret, after the broker has removed the
+	// values that it knows. nil means that nothing more is removed. It does not get the
+	// messages of WebSockets.
 	Redact func(io.Reader) io.Reader
 }
 

@@ -63,7 +63,7 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return g.dialAny(ctx, host, addrs, uint16(port))
 }
 
-// resolve returns the addresses of host, all of which may be reached.
+// resolve returns the addresses of host. It fails if one of them may not be reached.
 func (g *Guard) resolve(ctx context.Context, network, name string, port uint16) ([]netip.Addr, error) {
 	host, r := g.refuseHost(name)
 	if r != nil {
@@ -78,7 +78,7 @@ func (g *Guard) resolve(ctx context.Context, network, name string, port uint16) 
 		a = a.Unmap()
 		if r := g.refuseAddr(a); r != nil {
 			r.Host, r.Port = host, port
-			if host != a.String() { // a range of one address would tell it
+			if host != a.String() { // a range of one address would reveal it
 				r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the %s addresses of %s",
 					r.Range, host)
 			}

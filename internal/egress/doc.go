@@ -2,10 +2,9 @@
 //
 // It has four parts, each of use alone:
 //
-//   - A [Guard] knows which addresses and names nobody may reach (private,
-//     loopback, metadata and their disguises). It resolves names itself and
-//     connects to the very address that it checked. Everything in Haft that
-//     fetches for others uses [Guard.Client] or [Guard.DialContext].
+//   - A [Guard] refuses private, loopback and metadata addresses in all their forms. It
+//     resolves names itself and connects to the very address that it checked. Every
+//     request that Haft sends for others uses [Guard.Client] or [Guard.DialContext].
 //   - [Rules] say which destinations one tool may reach. Nothing is allowed that
 //     no rule names.
 //   - A [Proxy] is the only way out of a sandbox: it speaks HTTP, CONNECT and
@@ -26,7 +25,7 @@
 //	  │                │              resolve, check all, connect to│──────────►│
 //	  │◄── answer, real values taken out ───────────────────────────────────────│
 //
-// # What is promised
+// # Guarantees
 //
 //   - Fail closed. A name, an address, a rule or a request that is not understood
 //     is refused. An empty list of rules allows nothing.
@@ -35,10 +34,10 @@
 //   - No fronting. Behind CONNECT, the name in the TLS hello is the name that was
 //     asked for; in plain HTTP the Host is.
 //   - A refusal is a [*Refusal] inside a [*haft.Error] with [haft.CodeDenied]. It
-//     says which rule to ask for and never tells what a name resolved to.
+//     says which rule to ask for and never the addresses of a name.
 //   - No goroutine outlives Serve, ServeConn or the request that it works for.
 //
-// # What is not promised
+// # Not guaranteed
 //
 //   - What an allowed server does with what it is sent. A rule for a host that
 //     anyone can write to is a way out.

@@ -12,10 +12,10 @@ import (
 	"haft"
 )
 
-// insertSecrets puts secrets into a request to d and returns their names. It changes the
-// header and the URL of out. sent is the header as the program sent it, with the part for
-// the proxy. It refuses a placeholder anywhere but at its place and on its way to its
-// host: either the program has an error or somebody misuses it.
+// insertSecrets puts secrets into a request to d and returns their names. It changes the header
+// and the URL of out. sent is the header as the program sent it, with the part for the proxy.
+// It refuses a placeholder at any other place or on the way to another host: that is an error
+// or an abuse of the program.
 func (b *Broker) insertSecrets(ctx context.Context, out *http.Request, sent http.Header, d Dest) ([]string, error) {
 	var put []string
 	for _, s := range b.cfg.Secrets {
@@ -43,7 +43,7 @@ func (b *Broker) insertSecrets(ctx context.Context, out *http.Request, sent http
 		return nil, err
 	}
 	if b.bound(d.Host, d.Port) {
-		// What comes back has to be read, whole and as it is.
+		// The answer has to be read completely, in an encoding that the broker can decode.
 		out.Header.Set("Accept-Encoding", "gzip, identity")
 		for _, h := range []string{"Range", "If-Range", "Sec-Websocket-Extensions"} {
 			out.Header.Del(h)

@@ -60,7 +60,7 @@ type Config struct {
 	TLS *TLS
 }
 
-// ownAge is how long the list of this machine's addresses is believed.
+// ownAge is how long the list of this machine's addresses is used before it is read again.
 const ownAge = 10 * time.Second
 
 // Guard refuses to connect to addresses and names that need permission. It is safe for

@@ -45,8 +45,8 @@ type ProxyConfig struct {
 	Forbid func(host string, port uint16) *Refusal
 	// Limits bound it all.
 	Limits Limits
-	// Record is told of each request and tunnel when it is over, from several
-	// goroutines at once. nil means nobody is.
+	// Record is called with each request and tunnel when it is over, from several goroutines at
+	// once. It may be nil.
 	Record func(Connection)
 	// Paths puts the path of requests into records. Paths may hold personal data
 	// and are left out otherwise.
@@ -57,7 +57,7 @@ type ProxyConfig struct {
 	// Inspect opens all TLS, so that names inside (Host, as in domain fronting)
 	// are checked for every host. It needs a Broker whose CA the programs trust.
 	Inspect bool
-	// Logger is told of faults of the proxy itself; nil means nobody is.
+	// Logger gets internal errors of the proxy; nil discards.
 	Logger *slog.Logger
 }
 
@@ -135,10 +135,9 @@ func NewProxy(cfg ProxyConfig) *Proxy {
 // end with their Serve or ServeConn.
 func (p *Proxy) Close() { p.transport.CloseIdleConnections() }
 
-// Serve serves the connections of l until ctx ends or l is closed, closes l, and
-// waits for them. It takes no connection before there is room for it, so that a
-// flood stays in the queue of the kernel. It returns nil if ctx ended or l was
-// closed.
+// Serve serves the connections of l until ctx ends or l is closed, closes l, and waits for
+// them. It accepts no connection beyond its limit, so that a flood stays in the queue of the
+// kernel. It returns nil if ctx ended or l was closed.
 func (p *Proxy) Serve(ctx context.Context, l net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	var wg sync.WaitGroup
@@ -239,7 +238,7 @@ type client struct {
 	idle     time.Duration
 	up, down atomic.Int64
 	limited  atomic.Bool
-	abort    atomic.Bool // reads come back at once
+	abort    atomic.Bool // reads return at once
 
 	// How much of up and down is in records already.
 	recordedUp, recordedDown int64

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 )
 
-// A span is a range of addresses that nobody may reach unasked.
+// A span is a range of addresses that is refused unless a rule names it.
 type span struct {
 	prefix netip.Prefix
 	name   string
@@ -102,7 +102,7 @@ func embedded(a netip.Addr) (v4 netip.Addr, form string, ok bool) {
 	return netip.Addr{}, "", false
 }
 
-// special returns the range of a that nobody may reach unasked, if it is in one.
+// special returns the span that a is in, if there is one.
 func special(a netip.Addr) (span, bool) {
 	for _, m := range metadata {
 		if a == m {

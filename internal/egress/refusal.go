@@ -16,7 +16,7 @@ const (
 	RulePolicy = "policy"
 	// RuleName: the name belongs to a local network or is a disguised address.
 	RuleName = "name"
-	// RuleRange: the address is in a range that nobody may reach unasked. The
+	// RuleRange: the address is in a range that is refused unless a rule names it. The
 	// Refusal's Range says which.
 	RuleRange = "range"
 	// RuleScheme: neither http nor https, or a step down from https to http.

@@ -66,8 +66,8 @@ type Rule struct {
 	path    string // decoded; "" means all
 }
 
-// Full returns the rule that allows every host and port. It is what an operator
-// means by "full": the guard still refuses what nobody may reach.
+// Full returns the rule that allows every host and port, which operators write as "full". The
+// guard still refuses private addresses and the like.
 func Full() Rule { return Rule{any: true, from: 1, to: 65535} }
 
 // ParseRule reads one rule.

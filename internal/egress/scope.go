@@ -10,18 +10,17 @@ import (
 	"time"
 )
 
-// Scope bounds and records the requests that this process itself sends for somebody: for a
-// built-in tool, or to an MCP server. The [Guard] below it decides which addresses can be
-// reached at all.
+// Scope bounds and records the requests that this process itself sends for a built-in tool or
+// to an MCP server. The [Guard] below it decides which addresses can be reached at all.
 type Scope struct {
 	// Forbid returns why a destination may not be reached, or nil. It is asked before
 	// each request, also of redirects. Nil forbids nothing.
 	Forbid func(host string, port uint16) *Refusal
-	// Record is told of each request when its answer was read or given up, from several
-	// goroutines at once. Nil means that nobody is.
+	// Record is called with each request when its answer was read or given up, from several
+	// goroutines at once. It may be nil.
 	Record func(Connection)
-	// Begun is told of a request when its answer begins, for answers that last. It has
-	// neither status nor size yet. Nil means that nobody is.
+	// Begun is called with a request when its answer begins, for answers that last. The
+	// connection has neither status nor size yet. It may be nil.
 	Begun func(Connection)
 }
 
@@ -112,7 +111,7 @@ func (s *scoped) CloseIdleConnections() {
 type counted struct {
 	io.ReadCloser
 	n   atomic.Int64
-	end func() // may be called twice; nil if nobody is told
+	end func() // may be called twice; nil if nothing is recorded
 }
 
 // Read implements [io.Reader].

@@ -26,8 +26,7 @@ type tunnel struct {
 	br     *bufio.Reader // what the program sends
 	host   string        // as the program said it, then canonical
 	port   uint16
-	// reply tells the program whether there is a tunnel. It returns false if
-	// there is none.
+	// reply answers the program whether there is a tunnel. It returns false if there is none.
 	reply func(err error) bool
 
 	// What the rules allow to be inside.
@@ -108,7 +107,7 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 	}
 	t.http = http
 	if p.cfg.Inspect && p.cfg.Broker == nil {
-		t.opaque = false // nobody could look inside
+		t.opaque = false // it could not be inspected
 	}
 	if b := p.cfg.Broker; b != nil && https {
 		t.inside = b.bound(host, t.port) || !t.plain && (p.cfg.Inspect || !t.opaque)
@@ -193,8 +192,8 @@ func (p *Proxy) relayLate(ctx context.Context, t *tunnel) {
 	p.relayPlain(ctx, t, conn)
 }
 
-// refusePlain ends a tunnel that does not begin with TLS. A program that speaks HTTP is
-// told why.
+// refusePlain ends a tunnel that does not begin with TLS. A program that speaks HTTP gets the
+// reason.
 func (t *tunnel) refusePlain(first byte) {
 	r := notListed(t.dest(TCP))
 	r.Rule = RulePlain
@@ -206,8 +205,8 @@ func (t *tunnel) refusePlain(first byte) {
 	}
 }
 
-// alertDenied is a fatal TLS alert, access_denied, in the clear: all that a
-// program can be told before there are keys.
+// alertDenied is a fatal TLS alert, access_denied, in the clear: the only answer that is
+// possible before there are keys.
 var alertDenied = []byte{0x15, 0x03, 0x01, 0x00, 0x02, 0x02, 49}
 
 // terminateTLS ends the program's TLS here and serves the requests inside.
@@ -238,9 +237,9 @@ var errHello = errors.New("the hello was read")
 // with its last drafts, and ESNI.
 var hidingExtensions = []uint16{0xfe0d, 0xfe0c, 0xfe0b, 0xfe0a, 0xfe09, 0xfe08, 0xffce}
 
-// readHello reads a TLS hello and returns its bytes, if it asks for host and for
-// nobody else. crypto/tls parses it, as strictly as a server does: a second name,
-// a second extension of a kind or a torn record is an error.
+// readHello reads a TLS hello and returns its bytes, if host is the only name that it asks for.
+// crypto/tls parses it, as strictly as a server does: a second name, a second extension of a
+// kind or a torn record is an error.
 func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) ([]byte, error) {
 	rec := &recorder{Conn: c, br: br}
 	var hello *tls.ClientHelloInfo

@@ -33,7 +33,7 @@ func (x *exchange) upgraded(resp *http.Response, clean *cleaner) {
 	}
 	w := bufio.NewWriterSize(x.conn, 4<<10)
 	fmt.Fprintf(w, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n", printable(upgrade))
-	_ = resp.Header.Write(w) // a bufio.Writer, whose Flush tells
+	_ = resp.Header.Write(w) // a bufio.Writer: Flush returns the error
 	fmt.Fprint(w, "\r\n")
 	if err := w.Flush(); err != nil {
 		x.track.Outcome = OutcomeFailed

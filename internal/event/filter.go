@@ -25,7 +25,7 @@ type Filter struct {
 func For(p haft.Principal) Filter {
 	f := Filter{Org: p.Org, User: p.Owner(), Agent: p.Agent}
 	if f.User == "" {
-		f.User = haft.OwnerMark // which nobody is
+		f.User = haft.OwnerMark // which is no user
 	}
 	return f
 }
@@ -41,7 +41,7 @@ func (f Filter) Fits(e haft.Event) bool {
 		(len(f.Types) == 0 || slices.Contains(f.Types, e.Type))
 }
 
-// check reports why nobody may watch with f.
+// check reports why a watch with f is refused.
 func (f Filter) check() error {
 	if f.Org == "" {
 		return &haft.Error{Code: haft.CodeUnauthenticated, Message: "events are watched on behalf of an organisation"}

@@ -43,7 +43,7 @@ type Config struct {
 	WatchersPerOrg int
 	// Patience bounds one call of the log; 0 means 10 seconds.
 	Patience time.Duration
-	// Logger is told of watchers that were dropped; nil means nobody is.
+	// Logger gets a record of each watcher that was dropped; nil discards.
 	Logger *slog.Logger
 }
 

@@ -6,7 +6,7 @@ import (
 	"haft"
 )
 
-// A Log keeps events, so that watchers can come back.
+// A Log keeps events, so that watchers can resume.
 //
 // The hub calls Append and Last from one goroutine at a time, and After from
 // many.
@@ -30,7 +30,7 @@ type Log interface {
 	Last(ctx context.Context, calls []haft.CallID) (cursor int64, seqs map[haft.CallID]int64, err error)
 }
 
-// A PartLog is a [Log] that keeps events together with what they tell of.
+// A PartLog is a [Log] that stores events together with the change that they report.
 type PartLog interface {
 	Log
 	// AppendParts is Append. Each event is kept together with its part, which is what was

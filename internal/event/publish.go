@@ -22,21 +22,20 @@ type batch struct {
 	before  *batch // nil once it is done
 	events  []haft.Event
 	parts   []any         // what each event is kept together with; see [PartLog]
-	look    bool          // somebody wants to know where the log stands
+	look    bool          // the current cursor of the log was asked for
 	err     error         // valid once done is closed
 	lookErr error         // of the look; valid once done is closed
 	done    chan struct{} // closed by the leader
 }
 
-// errLogPanic is what the others of a batch get whose leader did not come back.
+// errLogPanic is the error for the other events of a batch whose leader panicked.
 var errLogPanic = errors.New("the log panicked")
 
-// Publish numbers e, has the log keep it and hands it to those who watch. It
-// returns e with its Seq and Cursor. An error means that nobody got it, and the
-// one who publishes has to deal with that.
+// Publish numbers e, appends it to the log and passes it to the watchers. It returns e with its
+// Seq and Cursor. An error means that no watcher got it, and the publisher has to handle that.
 //
-// The end of ctx does not stop it: what happened is told also when the one who
-// asked for it has left.
+// The end of ctx does not stop it: an event is published even if the client that caused it has
+// left.
 func (h *Hub) Publish(ctx context.Context, e haft.Event) (haft.Event, error) {
 	return h.PublishWith(ctx, e, nil)
 }
@@ -233,10 +232,10 @@ func (h *Hub) learn(ctx context.Context, events []haft.Event) error {
 	return nil
 }
 
-// catchUp hands out what the log kept although Append failed, and what others appended.
-// At the start there is nobody to hand it to.
+// catchUp passes on the events that the log kept although Append failed, and those that others
+// appended. At the start there are no watchers.
 func (h *Hub) catchUp(ctx context.Context, cursor int64) error {
-	most := max(1, h.cfg.Queue/2) // at once, or nobody's queue would be long enough
+	most := max(1, h.cfg.Queue/2) // at once, so that they fit into the queues
 	for h.begun && h.cursor < cursor && !h.skip(cursor) {
 		events, err := h.cfg.Log.After(ctx, Filter{}, h.cursor, most)
 		if errors.Is(err, ErrLost) {

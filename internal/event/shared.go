@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// A SharedLog is a [Log] that hubs of other processes append to as well. Its cursors
-// become visible in their order: nobody who reads on after one misses a smaller one. So
-// the order of the log is the order of events for every watcher of every hub.
+// A SharedLog is a [Log] that hubs of other processes append to as well. Its cursors become
+// visible in their order: a reader that continues after one never misses a smaller one. So the
+// order of the log is the order of events for every watcher of every hub.
 type SharedLog interface {
 	Log
-	// Shared reports whether others can append. If not, the hub is not told of Tip.
+	// Shared reports whether others can append. If not, the hub does not read Tip.
 	Shared() bool
 	// Tip returns the highest Cursor of all that was appended, by whomever.
 	Tip(ctx context.Context) (int64, error)
@@ -36,8 +36,8 @@ func (h *Hub) behind(cursor int64) bool {
 	return h.shared != nil && cursor != h.cursor+1
 }
 
-// skip moves on without reading if nobody watches. It reports whether that is so. What
-// was skipped may be of calls that are known here: their numbers are asked for anew.
+// skip moves on without reading if there are no watchers, and reports whether it did. Skipped
+// events may be of calls that are known here, so that their numbers are read again.
 // Precondition: it is this batch's turn.
 func (h *Hub) skip(cursor int64) bool {
 	h.mu.Lock()

@@ -27,7 +27,7 @@ type watcher struct {
 	err   error // why nothing more will come
 }
 
-// push queues e. It returns false if the watcher is full and was told so.
+// push queues e. It returns false if the queue is full and the watcher was ended with an error.
 func (w *watcher) push(e haft.Event, most int) bool {
 	w.mu.Lock()
 	full := len(w.queue) >= most
@@ -41,7 +41,7 @@ func (w *watcher) push(e haft.Event, most int) bool {
 	return !full
 }
 
-// end tells the watcher that nothing more will come.
+// end ends the watcher after the events that are queued.
 func (w *watcher) end(err error) {
 	w.mu.Lock()
 	w.err = err
@@ -203,7 +203,8 @@ func (h *Hub) replay(ctx context.Context, f Filter, after, from int64,
 	return after, nil
 }
 
-// markEvery is how often a watcher that wants to know is told how far was looked.
+// markEvery is how often a watcher that wants marks gets the cursor up to which events were
+// read.
 const markEvery = 2 * time.Second
 
 // follow yields what is queued until the watch ends.

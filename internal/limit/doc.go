@@ -33,10 +33,10 @@
 //
 // The calls of a tenant that wait and need the same keys are a group: either the
 // first of them can run or none can. A group is ready, in a heap of its tenant by
-// the arrival of its first call, or parked in the wait list of its tenant at one key
+// the arrival of its first call, or waits in the wait list of its tenant at one key
 // that is full. When the key has a free slot, each wait list at it sends its first group
 // back to the ready ones. A turn takes the first that is ready and runs a call of
-// it or parks it again. So a call that needs one key costs the logarithm of the
+// it or moves it to a wait list again. So a call that needs one key costs the logarithm of the
 // groups that wait, however many calls they have; with several keys it can cost
 // that for each group at a key, and with a key that tenants share for each tenant
 // at it.

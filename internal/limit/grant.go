@@ -116,7 +116,7 @@ func (s *scheduler) enter(ask Ask) (*Grant, error) {
 	}
 	t := s.tenant(ask.Tenant) // after need, which may forget tenants without calls
 	g.tenant = t
-	// If there is room now, nobody is passed: see what holds of a scheduler.
+	// If there is a free slot now, no waiting call is passed: see the invariants of scheduler.
 	if s.running < s.most && t.running < s.perTenant && full(g.keys, nil) == nil {
 		s.start(g)
 		return g, nil
@@ -133,8 +133,8 @@ func (s *scheduler) enter(ask Ask) (*Grant, error) {
 	return g, nil
 }
 
-// estimate returns when there may be room in the queue of t: the time that calls
-// took lately, over the slots that t has if all who are here share them.
+// estimate returns when the queue of t may have a free place: the recent duration of calls,
+// divided by the slots that t has if all present tenants share them.
 func (s *scheduler) estimate(t *tenant) time.Duration {
 	share := min(s.perTenant, max(1, s.most/max(1, len(s.tenants))))
 	if t.running > 0 {

@@ -10,7 +10,7 @@ import (
 // order in which they came. Either the first of them can run or none can, so they
 // are looked at and moved as one.
 //
-// It is in one queue: the ready ones of its tenant, or those parked in wait list.
+// It is in one queue: the ready ones of its tenant, or those of waitList.
 type group struct {
 	tenant      *tenant
 	keys        []*key
@@ -37,8 +37,7 @@ type waitList struct {
 	since  uint64 // when it began to wait, or last had a call that ran
 }
 
-// full returns a key of which group c cannot have a slot; nil is a call that no
-// slot is kept for.
+// full returns a key that has no slot for group c; nil is a call that no slot is reserved for.
 func full(keys []*key, c *group) *key {
 	for _, k := range keys {
 		if !k.open(c) {

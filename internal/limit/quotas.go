@@ -33,7 +33,7 @@ type quotas struct {
 type load struct {
 	done chan struct{}
 	err  error
-	// left: who loaded did not wait for the end of it, so somebody else has to.
+	// left: the loader did not wait for the end, so that another caller has to.
 	left bool
 }
 
@@ -41,7 +41,7 @@ type load struct {
 // nothing from any. It returns their states, to be kept.
 //
 // If there is too little, the error is a [haft.CodeRateLimited] whose RetryAfter
-// is exactly when there will be enough, if nobody else takes it. It is 0 if there
+// is exactly when there will be enough, if no other call takes it. It is 0 if there
 // never will be. If the states cannot be loaded, or there are more keys in use
 // than the limiter may remember, it is a [haft.CodeUnavailable].
 func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, error) {
@@ -85,8 +85,8 @@ func (b *quotas) missing(ask Ask) []string {
 	return keys
 }
 
-// fetch loads those of the keys that nobody else is loading, or else waits for
-// one that somebody is. mu is held, but not while it waits.
+// fetch loads the keys that no other call is loading, or else waits for one that is being
+// loaded. mu is held, but not while it waits.
 func (b *quotas) fetch(ctx context.Context, keys []string, at int64) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("wait for the state of a limit: %w", err)
@@ -111,8 +111,7 @@ func (b *quotas) fetch(ctx context.Context, keys []string, at int64) error {
 	return ours.err
 }
 
-// run loads keys and puts them into memory. If Load panics, those who wait are
-// told that it failed.
+// run loads keys and puts them into memory. If Load panics, the waiting calls get an error.
 func (b *quotas) run(ctx context.Context, ours *load, keys []string, at int64) {
 	var states []State
 	defer func() {

@@ -30,7 +30,7 @@ type scheduler struct {
 	running int
 	settled int // run too, and do not count
 	waiting int
-	seq     uint64 // counts what has to be told apart by when it was
+	seq     uint64 // orders events in time
 	// turns are the tenants with ready calls, in order. One that has none any more
 	// or may not run another is passed over when it comes to it.
 	turns roundRobin
@@ -231,7 +231,7 @@ func (s *scheduler) leave(g *Grant) {
 	s.part(g)
 }
 
-// part lets others run in the place of g, and forgets whom nobody needs.
+// part lets others run in the place of g, and removes tenants and keys that are not in use.
 func (s *scheduler) part(g *Grant) {
 	s.dispatch()
 	for _, k := range g.keys {

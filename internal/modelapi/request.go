@@ -25,9 +25,9 @@ type Request struct {
 	Calls []ToolCall
 	// Legacy says that OpenAI's older function_call was used, which has no id.
 	Legacy bool
-	// Others are the places of what also waits for an answer, but is no call of a
-	// function: that of a vendor's own tool which the client runs, such as
-	// computer_call. Whoever offered these tools has to answer.
+	// Others are the places of items that need an answer but are no calls of a function: those
+	// of a vendor's own tool that the client runs, such as computer_call. The program that
+	// offered these tools has to answer.
 	Others []string
 	// TextOnly names files instead of showing them, for models that do not see.
 	// It is not read from the answer.

@@ -20,8 +20,8 @@ func RenderTools(format string, strict bool, tools []haft.Tool) (json.RawMessage
 	return json.Marshal(list)
 }
 
-// Answer reads what a model asks for, has run make the calls that can be made, and
-// writes what the model is told: their results, and why the others were not made.
+// Answer reads the calls that a model asks for, passes those that can be made to run, and
+// writes the answer to the model: their results, and why the others were not made.
 func Answer(body []byte, format string,
 	run func([]haft.Call) ([]*haft.Result, error)) (json.RawMessage, error) {
 	asked, err := Parse(body, schema.Form(format))

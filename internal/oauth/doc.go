@@ -8,15 +8,15 @@
 //	  │── Ask ───────►│                                 │
 //	  │               │── POST, form, client secret ───►│
 //	  │               │◄── access token, expires_in ────│
-//	  │               │    (refresh token: Rotated is told before anybody else)
+//	  │               │    (refresh token: Rotated is called first)
 //	  │◄── Token ─────│
 //
-// # What is promised
+// # Guarantees
 //
-//   - The endpoint is asked over https, through the client that is given: where it
-//     may lead is that client's to decide. Redirects are not followed.
+//   - The endpoint is asked over https, through the given client, which restricts the
+//     addresses. Redirects are not followed.
 //   - Answers are bounded, and nothing of them but a registered error code is in an
 //     error.
-//   - An exchange that has begun is not given up because who asked for it left: a
-//     server may have replaced a refresh token by then, and it would be lost.
+//   - An exchange that has begun is finished even if its caller has left: the server may
+//     have replaced the refresh token by then, and the new one would be lost.
 package oauth

@@ -110,7 +110,7 @@ func (c *Client) entry(key [32]byte) *entry {
 	return e
 }
 
-// prune removes expired entries that nobody uses, and all entries if that is not enough.
+// prune removes expired entries that are not in use, and all entries if that is not enough.
 // Precondition: mu is held.
 func (c *Client) prune() {
 	now := c.cfg.Now()

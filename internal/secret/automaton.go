@@ -52,7 +52,7 @@ const (
 // finds a match, and for states whose number is too large.
 const notInRow = 1<<16 - 1
 
-// fold maps bytes that are not told apart to one. See the package comment.
+// fold maps bytes that are treated as equal to one byte. See the package comment.
 func fold(b byte) byte {
 	switch {
 	case 'A' <= b && b <= 'Z':
@@ -137,8 +137,8 @@ func (a *automaton) expandLevel(patterns []pattern, level, next []patternRange, 
 	return next
 }
 
-// countRows returns how many states of sorted patterns get a row: those of at most
-// maxRowDepth bytes, as far as there is room.
+// countRows returns how many states of sorted patterns get a row: those of at most maxRowDepth
+// bytes, up to the limit of rows.
 func countRows(patterns []pattern, width int) int {
 	count := 1
 	var last []byte
@@ -152,8 +152,8 @@ func countRows(patterns []pattern, width int) int {
 	return min(count, maxRowEntries/width)
 }
 
-// addRow gives state a row, as long as there is room. It begins as that of the state
-// it fails to; children overwrite it.
+// addRow gives state a row, up to the limit of rows. It begins as the row of the state's
+// failure link; children overwrite it.
 func (a *automaton) addRow(state uint32) {
 	width := 1 << a.shift
 	switch {

@@ -37,7 +37,7 @@ func luhn(digits []byte) bool {
 
 // isNational reports whether digits are a national number: a formatted Brazilian CPF, a
 // French NIR or a Polish PESEL. The checks of other countries pass for one number in
-// ten, and their numbers have no format that tells them apart.
+// ten, and their numbers have no format that distinguishes them.
 func isNational(digits []byte, groups []group) bool {
 	switch {
 	case len(digits) == 11 && len(groups) == 4:

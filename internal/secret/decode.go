@@ -55,8 +55,8 @@ func (d *decoder) push(it item) {
 }
 
 // pop takes the first escape, or byte as it is, from the items that wait: the bytes it
-// stands for, and its raw offsets. size is -1 if that cannot be told before more items
-// come; end says that none will.
+// stands for, and its raw offsets. size is -1 if more items are needed to decide; end says
+// that none will come.
 func (d *decoder) pop(end bool) (out [4]byte, size, start, stop int) {
 	used, out, size := d.family.decode(d.wait[:d.n], d.breaks, end)
 	if used == 0 {

@@ -14,7 +14,7 @@ const maxEnvName = 128
 // can run code, so callers may not set them. A name that ends with * stands for all
 // names with that prefix.
 var reserved = []string{
-	// ours: what we tell a tool, and the arguments of a shell script
+	// set by Haft: settings for a tool, and the arguments of a shell script
 	"HAFT_*", "ARG_*",
 	// loaders
 	"LD_*", "DYLD_*", "GCONV_*", "GLIBC_*", "MALLOC_*", "LOCPATH", "NLSPATH", "GETCONF_DIR",

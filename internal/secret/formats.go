@@ -90,7 +90,7 @@ func (s *sets) pem(label string) format {
 	}}
 }
 
-// assignments are NAME=value, or NAME: "value", of which the value is removed.
+// assignments are NAME=value, or NAME: "value"; the value is removed.
 func (s *sets) assignments(name string, low int, openings ...string) (all []format) {
 	for _, open := range openings {
 		all = append(all, format{name: name, open: open, inWord: true, steps: []step{
@@ -103,7 +103,7 @@ func (s *sets) assignments(name string, low int, openings ...string) (all []form
 	return all
 }
 
-// scheme is an Authorization header, of which the credentials are removed.
+// scheme is an Authorization header; its credentials are removed.
 func (s *sets) scheme(name string) format {
 	return format{name: "authorization", open: "authorization", inWord: true, steps: []step{
 		some(s.slashes, 0, 1), some(s.quotes, 0, 1), some(s.gaps, 0, 2), some(s.assigns, 1, 2), some(s.gaps, 0, 2),

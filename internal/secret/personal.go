@@ -322,8 +322,8 @@ func identify(text []byte, groups []group) (kind, n, from int) {
 	return phone(text, groups)
 }
 
-// phone is identify for telephone numbers: international ones with +, or as they are
-// written in North America. Others cannot be told from other numbers.
+// phone is identify for telephone numbers: international ones with +, or as they are written in
+// North America. Other formats cannot be distinguished from other numbers.
 func phone(text []byte, groups []group) (kind, n, from int) {
 	first := groups[0]
 	if n := len(first.sep); n > 0 && first.sep[n-1] == '+' && (n > 1 || first.start == 1) { // not as in 1+2

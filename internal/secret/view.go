@@ -132,8 +132,8 @@ func (s *scanner) anyDiverged(parent int) bool {
 	return false
 }
 
-// decodeView takes view k over what its decoder makes of the bytes that it holds, as
-// far as that can be told. end says that no more will come.
+// decodeView runs view k over the decoded form of the bytes that its decoder holds, as far as
+// they can be decoded yet. end says that no more will come.
 func (s *scanner) decodeView(k int, end bool) {
 	v := &s.views[k]
 	for v.dec.n > 0 {

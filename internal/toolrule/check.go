@@ -24,9 +24,9 @@ const (
 // [haft.CodeInvalid] that names the rule by number, from 1. Has says which tools
 // there are; nil leaves that unchecked.
 //
-// A field that means nothing for its type is refused, because whoever set it
-// thinks that it does. So are rules that contradict each other such that a tool,
-// or what follows it, could never be called.
+// A field that has no meaning for its type is refused, because its author expects an effect. So
+// are rules that contradict each other such that a tool, or what follows it, could never be
+// called.
 func Check(rules []haft.ToolRule, has func(tool string) bool) error {
 	if len(rules) > MaxRules {
 		return wrong("there are %d tool rules, %d is the most", len(rules), MaxRules)

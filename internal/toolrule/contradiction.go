@@ -7,9 +7,9 @@ import (
 	"haft"
 )
 
-// contradictions reports rules of which each is right by itself, and that
-// together can never allow what they are about. It finds what can be seen
-// without trying turns out; [Evaluate] finds the rest when it happens.
+// contradictions reports rules that are valid alone but together can never allow the calls that
+// they are about. It finds the contradictions that need no simulated turns; [Evaluate] finds
+// the others when they happen.
 func contradictions(rules []haft.ToolRule) error {
 	b := read(rules)
 	for _, tool := range slices.Sorted(maps.Keys(b.parents)) {

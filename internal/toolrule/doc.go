@@ -2,9 +2,9 @@
 // pure: a [State] is a function of the rules, of what was called before in the
 // turn and of the tools there are.
 //
-// Whoever sets rules asks [Check] first. Before each call, [Evaluate] says what
-// is allowed, [State.Admit] whether the call is, and [State.Prefilled] gives its
-// arguments. [Prompt] tells the model.
+// Rules are checked by [Check] when they are set. Before each call, [Evaluate] returns
+// what is allowed, [State.Admit] whether the call is, and [State.Prefilled] its arguments.
+// [Prompt] describes the rules for the model.
 //
 //	type                   what it demands                            looks at
 //	run_first              one of these tools before all others       the turn
@@ -33,12 +33,12 @@
 //   - In Letta a parent that failed opens its children. Here it has to succeed.
 //   - In Letta a conditional tool that failed, or whose output cannot be read,
 //     is followed by anything if there is no default. Here by nothing.
-//   - In Letta an exit_loop tool ends the turn only if whoever runs the loop heeds
-//     it, and not while a required tool is missing. Here nothing is allowed after
+//   - In Letta an exit_loop tool ends the turn only if the program that runs the loop
+//     obeys it, and not while a required tool is missing. Here nothing is allowed after
 //     it, and it is not allowed itself while another required tool is missing.
 //   - Letta forgets required tools that the agent does not have. Here they are
 //     missing.
-//   - Letta gives an empty list where no tool is left, unless it is told
+//   - Letta returns an empty list where no tool is left, unless it is configured
 //     otherwise. Here that is an error.
 //   - Letta takes the prefilled arguments of the last of several rules. Here those
 //     of all count, and the last one where two set the same argument.

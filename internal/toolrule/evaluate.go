@@ -23,7 +23,7 @@ type Past struct {
 	Status haft.Status
 }
 
-// mayHaveRun reports whether the call ran, runs, will run, or nobody can know.
+// mayHaveRun reports whether the call ran, runs, will run, or may have run.
 func (p Past) mayHaveRun() bool {
 	switch p.Status {
 	case haft.StatusValidation, haft.StatusDenied, haft.StatusRate, haft.StatusRejected:
@@ -192,7 +192,7 @@ func firsts(rules []haft.ToolRule) []string {
 	return all
 }
 
-// waitsForFirst reports whether there are run_first tools of which none has run.
+// waitsForFirst reports whether there are run_first tools and none of them has run.
 func waitsForFirst(rules []haft.ToolRule, history []Past) bool {
 	all := firsts(rules)
 	return len(all) > 0 && !slices.ContainsFunc(history, func(p Past) bool {

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxCallArgs bounds the arguments of a call, as everywhere in the house.
+// maxCallArgs bounds the arguments of a call, as in all other packages.
 const maxCallArgs = 8 << 20
 
 // prefill are the arguments that rules set for one tool.

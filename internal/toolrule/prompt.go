@@ -14,9 +14,9 @@ import (
 const preface = "These rules say in which order and how often you may call your tools. A call that breaks one is " +
 	"refused."
 
-// Prompt renders the rules for a model, as a block labelled tool_usage_rules. It
-// is empty if there is nothing to say. Rules about what is required and approved
-// are not in it: the model is told when it matters.
+// Prompt renders the rules for a model, as a block labelled tool_usage_rules. It is empty if
+// there are none to render. Rules about required tools and approvals are not in it: the model
+// learns of them when they matter.
 //
 // A rule's own prompt replaces our words. Within it, {{ tool_name }},
 // {{ children | join(', ') }} and {{ max_count_limit }} are replaced, as in

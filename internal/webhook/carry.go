@@ -36,7 +36,7 @@ func (n *Sender) carry(ctx context.Context, w store.Subscription) {
 	if err != nil {
 		n.cfg.Logger.Error("the secret of a webhook cannot be read: nothing is sent", "webhook", w.ID, "org", w.Org,
 			"error", err)
-		<-ctx.Done() // until somebody changes it, or the next process
+		<-ctx.Done() // until it is changed, or the process ends
 		return
 	}
 	r := &round{n: n, secret: secret, hook: w.Webhook}
@@ -65,7 +65,7 @@ func (n *Sender) carry(ctx context.Context, w store.Subscription) {
 	}
 }
 
-// watch returns what tells that something happened in an organisation.
+// watch returns a channel that gets a value when something happened in an organisation.
 func (n *Sender) watch(ctx context.Context, org string) (<-chan struct{}, func()) {
 	wake := make(chan struct{}, 1)
 	if n.cfg.Watch == nil {
@@ -113,7 +113,7 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 		r.hook.Position = events[len(events)-1].Cursor
 		return true, nil
 	}
-	// While this goes on nobody else may begin.
+	// No other process may begin while this goes on.
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	var renewing sync.WaitGroup
@@ -139,8 +139,8 @@ func (r *round) page(ctx context.Context, kept *time.Time) (more bool, err error
 	return len(events) == pageSize || len(wanted) > 0, nil
 }
 
-// lease makes the webhook this process's, and reads how far it is if others may have
-// been at it. It stays stale if it is somebody else's.
+// lease takes the lease of the webhook, and reads its position again if another process may
+// have moved it. The round stays stale if another process has the lease.
 func (r *round) lease(ctx context.Context) error {
 	n := r.n
 	mine, err := n.store.Webhooks.LeaseWebhook(ctx, r.hook.ID, n.cfg.Owner, n.cfg.Lease)

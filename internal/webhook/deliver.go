@@ -149,16 +149,14 @@ func (r *round) failed(ctx context.Context, failure string, gone bool) bool {
 	return true
 }
 
-// note keeps how deliveries go. Its failure is told, and changes nothing.
-// Precondition: r.mu is held.
+// note stores the state of deliveries. A failure is logged only. Precondition: r.mu is held.
 func (r *round) note(ctx context.Context) {
 	if err := r.n.store.Webhooks.MoveWebhook(context.WithoutCancel(ctx), r.n.cfg.Owner, r.hook, nil); err != nil {
 		r.n.cfg.Logger.Warn("how a webhook goes cannot be kept", "webhook", r.hook.ID, "org", r.hook.Org, "error", err)
 	}
 }
 
-// disabled tells that a webhook was disabled: in the log, and in the audit of its
-// organisation.
+// disabled records in the log and in the audit of the organisation that a webhook was disabled.
 func (n *Sender) disabled(ctx context.Context, w haft.Webhook) {
 	n.cfg.Logger.Warn("a webhook is disabled: it failed for too long", "webhook", w.ID, "org", w.Org, "since",
 		w.FailingSince, "failure", w.Failure)

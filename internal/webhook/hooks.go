@@ -21,7 +21,7 @@ const (
 	maxText   = 1000
 )
 
-// newID makes an id that nobody can guess.
+// newID makes an id that cannot be guessed.
 func newID(prefix string) string { return prefix + strings.ToLower(rand.Text()) }
 
 // check reports why a webhook cannot be.

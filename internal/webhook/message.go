@@ -19,7 +19,7 @@ import (
 // secretPrefix marks secrets of webhooks, as Standard Webhooks has it.
 const secretPrefix = "whsec_"
 
-// newSecret makes a secret that nobody can guess.
+// newSecret makes a secret that cannot be guessed.
 func newSecret() (string, error) {
 	key := make([]byte, 32)
 	if _, err := rand.Read(key); err != nil {

@@ -20,15 +20,15 @@ import (
 type Config struct {
 	// Client reaches receivers. It must not follow redirects.
 	Client *http.Client
-	// Manage has something done for who may do an action, and written to the audit;
-	// May reports why somebody may not.
+	// Manage does something for a principal that may do an action, and writes it to the audit.
+	// May reports why a principal may not.
 	Manage func(ctx context.Context, p haft.Principal, a haft.Action, kind string,
 		do func(context.Context) (any, error)) error
 	May func(p haft.Principal, a haft.Action) error
 	// Cursor returns that of the last event of all, from which new webhooks go on.
 	Cursor func(ctx context.Context) (int64, error)
-	// Watch tells of events of this process as they happen. Nil means that the log
-	// is looked at every Poll.
+	// Watch yields events of this process as they happen. Nil means that the log is read every
+	// Poll.
 	Watch func(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error]
 	// Seal and Open encrypt and decrypt the secrets of webhooks at rest, with a
 	// label. Nil keeps them as they are.
@@ -40,7 +40,7 @@ type Config struct {
 	// Insecure allows addresses without TLS.
 	Insecure bool
 
-	// Poll is how often the store is looked at for what nobody told of; 0 means 2
+	// Poll is how often the store is read for events that Watch did not yield; 0 means 2
 	// seconds.
 	Poll time.Duration
 	// Timeout bounds one try; 0 means 10 seconds.
@@ -59,7 +59,7 @@ type Config struct {
 	// Lease is for how long a webhook is this process's where others share its
 	// store; 0 means 30 seconds.
 	Lease time.Duration
-	// Logger hears what an operator could act on. Nil discards.
+	// Logger gets the errors that an operator can act on. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -105,7 +105,7 @@ func Open(ctx context.Context, s *store.Store, cfg Config) (*Sender, error) {
 	}
 	cfg = cfg.filled()
 	if !s.Shared() {
-		cfg.Owner = "here" // there can be no other, and nobody waits for the lease of one that died
+		cfg.Owner = "here" // there can be no other process, so that no lease of a dead one has to expire
 	}
 	n := &Sender{
 		store: s, cfg: cfg, changed: make(chan struct{}, 1),

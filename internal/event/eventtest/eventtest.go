@@ -1,4 +1,4 @@
-// Package eventtest is the law for [event.Log]: what every log must do, as tests.
+// Package eventtest is the conformance suite of [event.Log].
 //
 // A store calls [TestLog] with a function that opens an empty log.
 package eventtest

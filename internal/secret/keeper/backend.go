@@ -66,7 +66,7 @@ type Row struct {
 	// Bound is where the value may go, as [secret.Binding] writes it; "" means that
 	// it is not bound. Data cannot be read with another.
 	Bound string
-	// Fingerprint tells values apart without showing them.
+	// Fingerprint differs for different values and does not reveal them.
 	Fingerprint string
 	Created     time.Time
 	Updated     time.Time

@@ -48,9 +48,8 @@ func (k *Keeper) Unbox(ctx context.Context, box, label []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// Stale reports whether a box is not under the newest data key. Boxes are outside
-// of the backend: whoever keeps them boxes the stale ones again before
-// [Keeper.Forget] drops their keys.
+// Stale reports whether a box is not under the newest data key. Boxes are stored outside of the
+// backend: their owner boxes stale ones again before [Keeper.Forget] drops their keys.
 func (k *Keeper) Stale(box []byte) bool {
 	id, err := boxKey(box)
 	return err != nil || id != k.current().primary
@@ -64,10 +63,9 @@ func boxKey(box []byte) (uint32, error) {
 	return binary.BigEndian.Uint32(box[1:boxPrefix]), nil
 }
 
-// Replacing reports whether the keyset is also under a master key that is newer
-// than this Keeper's first: somebody is replacing the master key. A Keeper that
-// does not have the newer one must not write the keyset, or those who do could
-// not read it.
+// Replacing reports whether the keyset is also under a master key that is newer than this
+// Keeper's first: the master key is being replaced. A Keeper that does not have the newer one
+// must not write the keyset, or Keepers with the newer one could not read it.
 func (k *Keeper) Replacing(ctx context.Context) (bool, error) {
 	keys, err := k.fresh(ctx)
 	if err != nil {

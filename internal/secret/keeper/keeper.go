@@ -207,9 +207,9 @@ func (k *Keeper) put(ctx context.Context, scope Scope, name string, v secret.Val
 	return k.write(ctx, keys, row, v)
 }
 
-// Prepare encrypts values into rows, and keeps nothing: whoever does keeps each over
-// the revision that it has. Rows are those of a scope that are there; for a name
-// that none of them has there is a new one.
+// Prepare encrypts values into rows and stores nothing: the caller writes each row over the
+// revision that it has. Rows are the existing rows of a scope; a name without a row gets a new
+// one.
 func (k *Keeper) Prepare(ctx context.Context, scope Scope, rows []Row, values map[string]secret.Value) ([]Row, error) {
 	keys, err := k.fresh(ctx)
 	if err != nil {
@@ -398,7 +398,7 @@ func (k *Keeper) rewrite(ctx context.Context, want func(Row) (secret.Value, bool
 		if !wanted {
 			return nil
 		}
-		// Somebody who changed or removed it meanwhile wrote what is wanted.
+		// A value that was changed or removed meanwhile needs no more work.
 		switch err := k.write(ctx, keys, r, v); haft.CodeOf(err) {
 		case "":
 			n++

@@ -241,7 +241,7 @@ func damaged(cause error) error {
 		Message: "stored secrets are damaged or were tampered with; nothing was changed", Err: cause}
 }
 
-// fingerprint tells values of one organisation apart.
+// fingerprint returns a text that differs for different values of one organisation.
 func (k *keys) fingerprint(org string, v secret.Value) string {
 	mac := hmac.New(sha256.New, k.print)
 	fmt.Fprintf(mac, "%d:%s:%s", len(org), org, v.Reveal())

@@ -108,7 +108,7 @@ func (t *Tokens) stored(ctx context.Context, org string, b callenv.Bound) (refre
 func (t *Tokens) rotated(ctx context.Context, org string, b callenv.Bound, prev, next secret.Value) error {
 	refresh, client, err := t.stored(ctx, org, b)
 	if err != nil || refresh.IsZero() || !refresh.Equal(prev) {
-		return err // somebody stored another one meanwhile
+		return err // another one was stored meanwhile
 	}
 	value, err := b.To.OAuth.Join(client, next)
 	if err != nil {
