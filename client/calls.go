@@ -32,7 +32,7 @@ type callBody struct {
 	Roles          []string          `json:"roles,omitempty"` // of [Policies.Explain]
 }
 
-// body makes what is sent of a call.
+// body converts a call to the body of a request.
 func body(c haft.Call) (callBody, error) {
 	if c.Parent != "" || c.Chain != "" {
 		return callBody{}, invalid("a call that is part of another is made by the server and not asked for")

@@ -8,7 +8,7 @@
 //	c, err := client.New(client.Config{URL: "https://haft.example.com", Key: key})
 //	…
 //	res, err := c.Call(ctx, haft.Call{Tool: "forecast", Args: args})
-//	key, text, err := c.Keys.Issue(ctx, haft.Principal{}, auth.Key{Name: "ci"})
+//	hook, err := c.Webhooks.Webhook(ctx, haft.Principal{}, id)
 //
 // # Who is asking
 //

@@ -39,7 +39,7 @@ func (k *Keys) List(ctx context.Context, p haft.Principal) iter.Seq2[auth.Key, e
 	return list[auth.Key](ctx, k.api, query{path: "/v1/keys", as: p}, 0)
 }
 
-// Rotate gives a key a new secret and returns its text. The old one is good for
+// Rotate gives a key a new secret and returns its text. The old one is valid for the duration
 // overlap.
 func (k *Keys) Rotate(ctx context.Context, p haft.Principal, id string,
 	overlap haft.Millis) (auth.Key, string, error) {

@@ -29,9 +29,8 @@ func (m *Policies) Get(ctx context.Context, p haft.Principal, server bool) (*haf
 	return m.send(ctx, query{path: policyPath(server), as: p})
 }
 
-// Put replaces the document of the organisation or of the server, if that is
-// what next.If says, and else returns [haft.CodeConflict]. One that is wrong changes
-// nothing.
+// Put replaces the document of the organisation or of the server if its revision is next.If,
+// and otherwise returns [haft.CodeConflict]. An invalid document changes nothing.
 func (m *Policies) Put(ctx context.Context, p haft.Principal, server bool,
 	next haft.PolicyText) (*haft.PolicyText, error) {
 	kept, err := m.send(ctx, query{method: http.MethodPut, path: policyPath(server), as: p, header: match(next.If),

@@ -131,7 +131,7 @@ type setAgent struct {
 	Condition
 	Body struct {
 		Tools *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
-		// Env is merged into what is there.
+		// Env is merged into the stored environment.
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 		Disabled *bool              `json:"disabled,omitempty"`

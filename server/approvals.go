@@ -43,8 +43,8 @@ func (h approvalHandlers) listApprovals(ctx context.Context, who Identity,
 	if err != nil {
 		return nil, err
 	}
-	// The one that the page before ended with may be answered by now, so that it is
-	// not looked for but passed.
+	// The last request of the previous page may be answered by now. So the cursor has its time
+	// and id, and the request itself is not looked up.
 	id, after, err := splitTime(at, in.After)
 	if err != nil {
 		return nil, err

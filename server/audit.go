@@ -34,7 +34,7 @@ func (a *api) audit() {
 		writes(textContent(pemFile)), h.auditKeys)
 }
 
-// The media types of what is not JSON.
+// The media types of answers that are not JSON.
 const (
 	jsonLines = "application/jsonl"
 	pemFile   = "application/pem-certificate-chain" // RFC 8555; there is none for keys alone

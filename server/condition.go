@@ -22,7 +22,8 @@ var errPrecondition = problem(http.StatusPreconditionFailed,
 // quote returns the ETag of a revision.
 func quote(revision string) string { return `"` + revision + `"` }
 
-// tags reads a list of ETags. A weak one (W/) is as good: ours are all strong.
+// tags reads a list of ETags. A weak one (W/) counts as a strong one, since the server has only
+// strong ones.
 func tags(list string) []string {
 	var all []string
 	for one := range strings.SplitSeq(list, ",") {
@@ -31,9 +32,9 @@ func tags(list string) []string {
 	return all
 }
 
-// revision returns what is demanded of what is written over: a revision,
-// [haft.IfNone], or "" if nothing is. Current is the revision that is there now, and
-// "" if nothing is: a condition that fails already is not tried.
+// revision returns the condition for the write: a revision, [haft.IfNone], or "" for none.
+// Current is the present revision, or "" if the resource does not exist. A condition that
+// already fails is an error.
 func (c Condition) revision(current string) (string, error) {
 	if c.IfNoneMatch != "" {
 		if c.IfNoneMatch != "*" || c.IfMatch != "" {

@@ -372,7 +372,7 @@ func (s *Server) reserved(r *http.Request) (bool, func()) {
 	return over, leave
 }
 
-// isProbe reports whether r asks for what anybody may know, at no cost.
+// isProbe reports whether r is a health check, which needs no credential.
 func isProbe(r *http.Request) bool {
 	return r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
 }

@@ -61,8 +61,8 @@ func writeStatus(w http.ResponseWriter, status int, word string) {
 	_, _ = w.Write([]byte(`{"status":"` + word + `"}` + "\n")) // fails if the client is gone
 }
 
-// readyFor is how long a result of the readiness check is used: the check is a real call,
-// and anybody may ask.
+// readyFor is how long a result of the readiness check is used: the check is a real call, and
+// needs no credential.
 const readyFor = time.Second
 
 // readiness has the result of the last check. Only one check runs at a time.

@@ -13,7 +13,7 @@ import (
 // value, so that an operation without an action is refused.
 const anyAction haft.Action = "any"
 
-// Authenticator finds out who sent a request. It is safe for concurrent use.
+// Authenticator authenticates requests. It is safe for concurrent use.
 type Authenticator interface {
 	// Authenticate checks the headers of r. It may replace r.Body by a reader that fails at its
 	// end if the body is not the signed one; the server reads bodies to their end before it
@@ -24,20 +24,20 @@ type Authenticator interface {
 	Authenticate(r *http.Request, source netip.Addr) (Identity, error)
 }
 
-// Identity is who sent a request, and what the credential allows. The zero Identity may do
+// Identity is the sender of a request, and what the credential allows. The zero Identity may do
 // nothing.
 type Identity struct {
 	Principal haft.Principal
 	// Expires is when the credential does: streams end then. Zero means never.
 	Expires time.Time
-	// Rules say who manages and operates. With them and the principal, package
+	// Rules name the roles of managers and operators. With them and the principal, package
 	// authority decides what the identity may do.
 	Rules authority.Rules
 	// ActAs reports why the principal may not act as another agent than its own.
 	// Nil means that it may act as none.
 	ActAs func(agent string) error
-	// Credential is what the authenticator knows besides. [Config.Keys] gets it
-	// back: a key is never more than the credential that it is made with.
+	// Credential is data of the authenticator. [Config.Keys] gets it back: a key never may do
+	// more than the credential that it is made with.
 	Credential any
 }
 

@@ -7,7 +7,7 @@ import (
 	"haft"
 )
 
-// Identify returns who sent a request to one of [Config.Mounts]: the owner of the
+// Identify authenticates a request to one of [Config.Mounts]. It returns the owner of the
 // credential, and the actor, which differs if the query or agent names an agent.
 func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 	agent string) (credential, actor Identity, err error) {

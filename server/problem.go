@@ -139,8 +139,8 @@ func (p *Problem) write(w http.ResponseWriter, id string) {
 	h.Set("Content-Type", problemType)
 	sent := *p
 	sent.Request = id
-	// net/http reads what is left of a body before it answers, and would wait for
-	// one that never comes. A recorder in a test has no deadlines, which may be.
+	// net/http reads the rest of a body before it answers, and would wait for one that never
+	// comes. The call fails for a recorder in a test, which is fine.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(time.Second))
 	w.WriteHeader(p.Status)
 	e := json.NewEncoder(w)
@@ -219,7 +219,7 @@ func misfit(d *huma.ErrorDetail) (haft.Misfit, bool) {
 // doesNotFit is the message for a place whose content may not be repeated.
 const doesNotFit = "does not fit"
 
-// isPlainName reports whether a name can be one of ours and not text that was sent.
+// isPlainName reports whether a name can be one of Haft's and not text of a client.
 func isPlainName(name string) bool {
 	return len(name) <= 40 && !strings.ContainsFunc(name, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && r != '_' && r != '-'

@@ -35,7 +35,7 @@ type Refusal struct {
 	Why Why
 	// Source is where it came from.
 	Source netip.Addr
-	// Principal is who sent it, where that is known.
+	// Principal is the sender, where it is known.
 	Principal haft.Principal
 	// Err is the answer that the sender got, and its cause.
 	Err error
@@ -64,6 +64,6 @@ func (s *Server) connState(c net.Conn, state http.ConnState) {
 	s.cfg.Refusals.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})
 }
 
-// errIncomplete is the error of an incomplete request. It cannot be sent to anybody.
+// errIncomplete is the error of an incomplete request. It is only logged.
 var errIncomplete = &haft.Error{Code: haft.CodeInvalid,
 	Message: "the headers of a request are too large or never came in whole"}

@@ -120,12 +120,12 @@ type Engine interface {
 	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
 }
 
-// Health is the state of what is behind the server.
+// Health is the state of the service.
 type Health interface {
 	// Healthy makes a real call and reports why that does not work.
 	Healthy(ctx context.Context) error
-	// Warnings names the parts that do not work though calls do. /readyz shows the
-	// names to anybody.
+	// Warnings names the parts that do not work though calls do. /readyz shows the names
+	// without authentication.
 	Warnings() []string
 }
 

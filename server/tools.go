@@ -172,7 +172,7 @@ func (h toolHandlers) listTools(ctx context.Context, who Identity, in *listTools
 	if in.Search != "" && in.Cursor != "" {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a search has one page: ask for more with limit"}
 	}
-	// A form of a vendor goes to a model, which cannot call what is disabled.
+	// A form of a vendor is for a model, which cannot call disabled tools.
 	f := haft.ToolFilter{Category: in.Category, Tag: in.Tag, Kind: in.Kind, Search: in.Search, After: after,
 		Limit:    in.Limit + 1,
 		Disabled: in.Disabled && in.Format == "", Enabled: flag(in.Enabled), Recent: in.Sort == "-updated",

@@ -21,9 +21,8 @@ type agentHandlers struct {
 	lock   sync.Locker // [Config.Agents]
 }
 
-// A wireAgent is an agent as Letta's clients know it. Of what Letta keeps of one,
-// the half that is about tools is here; the rest has the values of an agent that has
-// no model and no memory.
+// A wireAgent is an agent in Letta's form. Only the fields about tools have content; the others
+// have the values of an agent without a model and a memory.
 type wireAgent struct {
 	ID          string         `json:"id"`
 	Name        string         `json:"name"`
@@ -125,14 +124,14 @@ func (h agentHandlers) findAgent(ctx context.Context, p haft.Principal, id strin
 	}
 	if !isMade {
 		a, err := h.agents.Agent(ctx, p, ours)
-		if err == nil && string(a.ID) == ours { // and not one that is called so
+		if err == nil && string(a.ID) == ours { // and not an agent with that name
 			return a, nil
 		}
 		if err != nil && !isNotFound(err) {
 			return nil, err
 		}
 	}
-	if isMade { // it was made before ids were made to fit
+	if isMade { // it has an id of an older form
 		for a, err := range h.agents.AgentList(ctx, p, haft.AgentFilter{}) {
 			if err != nil {
 				return nil, err
@@ -173,7 +172,7 @@ func ignoredAgentFields() []string {
 		system tags template template_id timezone`)
 }
 
-// rulesOf reads tool rules. What a client says besides is dropped.
+// rulesOf reads tool rules. Unknown fields are dropped.
 func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 	rules := make([]haft.ToolRule, 0, len(list))
 	for _, raw := range list {
@@ -190,7 +189,7 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 	return rules, nil
 }
 
-// applyBody changes an agent as a body says.
+// applyBody applies a body to an agent.
 func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
 	if b.ToolIDs != nil {
 		a.Tools = nil
@@ -224,7 +223,7 @@ func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent,
 		if set == nil {
 			continue
 		}
-		a.Env = map[string]string{} // it replaces what is there; an empty value keeps one
+		a.Env = map[string]string{} // it replaces the stored environment; an empty value keeps the stored one
 		for k, v := range set {
 			if v != nil {
 				a.Env[k] = *v

@@ -53,8 +53,8 @@ func (h agentHandlers) attachTool(ctx context.Context, q *request, t haft.Tool) 
 	})
 }
 
-// detachTool takes a tool from an agent. One that it does not have is no error, as
-// in Letta.
+// detachTool removes a tool from an agent. It is no error if the agent does not have it, as in
+// Letta.
 func (h agentHandlers) detachTool(ctx context.Context, q *request, t haft.Tool) (any, error) {
 	return h.changeTools(ctx, q, func(a *haft.Agent) error {
 		removeTool(a, t.Name)

@@ -45,7 +45,7 @@ func (d *API) bounded(body []byte) error {
 	}
 	err := bounds.Check(body, bounds.Default(), d.shape)
 	if err == nil || errors.Is(err, bounds.ErrSyntax) {
-		return nil // who decodes it says so, and makes nothing of it before
+		return nil // the decoder reports it
 	}
 	return unprocessable("body %s", haft.MessageOf(err))
 }

@@ -26,8 +26,8 @@ type Config struct {
 	// SourceTool is the name of the tool that runs source which is not kept; empty
 	// means that there is none.
 	SourceTool string
-	// Variables are those of the organisation, Sandboxes its sandbox configurations and
-	// Servers its MCP servers. Routes of what is nil answer 501.
+	// Variables are the variables of the organisation, Sandboxes its sandbox configurations and
+	// Servers its MCP servers. The routes of one that is nil answer 501.
 	Variables Variables
 	Sandboxes haft.Sandboxes
 	Servers   haft.MCPServers
@@ -204,8 +204,8 @@ type fault struct {
 	RetryAfter haft.Millis   `json:"retry_after_ms,omitempty"`
 }
 
-// statusOf maps codes to statuses. Letta answers what is wrong with a tool with 400
-// and what is wrong with a request with 422; the API's own errors choose.
+// statusOf maps codes to statuses. Letta answers an invalid tool with 400 and an invalid
+// request with 422; the latter are [httpError]s here.
 func statusOf(code haft.Code) int {
 	if code == haft.CodeInvalid {
 		return http.StatusBadRequest

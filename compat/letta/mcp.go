@@ -41,8 +41,8 @@ const (
 	transportHTTP  = "streamable_http"
 )
 
-// serverName makes a name that a server can have here of one that it may have in
-// Letta: tools are called server__tool, so that two _ and those at the ends go.
+// serverName converts a name of a server in Letta to one that Haft allows: tools are called
+// server__tool, so that double _ and those at the ends are removed.
 func serverName(s string) string {
 	parts := strings.FieldsFunc(letters(s), func(r rune) bool { return r == '_' })
 	return strings.Join(parts, "_")
@@ -268,7 +268,7 @@ func (h serverHandlers) mergeServer(ctx context.Context, q *request, w wireServe
 			"other name")
 	}
 	next := *old
-	next.If = old.Revision() // what the client leaves out is what was read
+	next.If = old.Revision() // fields that the client leaves out are those that were read
 	if old.Transport == haft.MCPStdio {
 		if w.Command != nil {
 			next.Command = append([]string{*w.Command}, next.Command[min(1, len(next.Command)):]...)
@@ -304,9 +304,8 @@ func (h serverHandlers) deleteServer(ctx context.Context, q *request, s haft.MCP
 	return nothing{}, h.servers.RemoveMCPServer(ctx, q.who.Principal, s.ID, "")
 }
 
-// refreshServer lists the tools of a server again. What is new or says something
-// else than before waits for a person: a server may have been looked at because of
-// what it said then.
+// refreshServer lists the tools of a server again. New and changed tools wait for review: the
+// server was accepted with the tools that it had then.
 func (h serverHandlers) refreshServer(ctx context.Context, q *request, s haft.MCPServer) (any, error) {
 	change, err := h.servers.RefreshMCPServer(ctx, q.who.Principal, s.ID, false)
 	if err != nil {

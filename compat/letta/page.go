@@ -11,7 +11,7 @@ import (
 // An item is one of a list: when it was made, its id, and what it is.
 type item[T any] struct {
 	made  time.Time
-	id    string // Haft's, or Letta's if it can be made of ours only
+	id    string // Haft's, or Letta's if it cannot be converted back
 	value T
 }
 
@@ -20,8 +20,8 @@ func (i item[T]) compare(j item[T]) int {
 	return cmp.Or(i.made.Compare(j.made), cmp.Compare(i.id, j.id))
 }
 
-// cut returns the part of all that a page wants. The function at returns the item of an
-// id that the client knows; it is asked also for items that the list does not hold any more.
+// cut returns one page of all. The function at returns the item of an id that the client sent;
+// it is also called for items that are not in the list any more.
 //
 // A page after the last item is empty: that is how Letta's clients know the end.
 func cut[T any](p page, all []item[T], at func(id string) (item[T], error)) ([]T, error) {

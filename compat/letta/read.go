@@ -171,7 +171,7 @@ func paging(query url.Values, limit int) (page, error) {
 	return p, nil
 }
 
-// letters are what names of ours are made of.
+// letters replaces characters that names in Haft cannot have.
 func letters(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
@@ -181,8 +181,7 @@ func letters(s string) string {
 	}, s)
 }
 
-// ourName makes a name of ours of one that Letta would accept: an agent there may
-// be called "Customer support".
+// ourName converts a name in Letta, such as "Customer support", to one that Haft allows.
 func ourName(s string) string {
 	name := letters(strings.TrimSpace(s))
 	if name != "" && (name[0] >= '0' && name[0] <= '9' || name[0] == '-') {

@@ -182,8 +182,8 @@ func (h sandboxHandlers) defaultE2B(ctx context.Context, q *request) (any, error
 	return h.putConfig(ctx, q, haft.SandboxE2B, nil)
 }
 
-// putConfig changes the configuration of a type, or makes one. Nil changes nothing
-// of one that there is.
+// putConfig changes the configuration of a type, or adds one. Nil does not change an existing
+// one.
 func (h sandboxHandlers) putConfig(ctx context.Context, q *request, typ haft.SandboxType, w *wireSandbox) (any, error) {
 	next := haft.SandboxConfig{Type: typ, If: haft.IfNone}
 	switch old, err := h.sandboxes.SandboxConfig(ctx, q.who.Principal, string(typ)); {
@@ -241,7 +241,7 @@ func (h sandboxHandlers) listConfigs(ctx context.Context, q *request) (any, erro
 		if err != nil {
 			return nil, err
 		}
-		if knownType(c.Type) == nil && (want == "" || want == string(c.Type)) { // Letta knows no others
+		if knownType(c.Type) == nil && (want == "" || want == string(c.Type)) { // Letta has no others
 			all = append(all, item[wireConfig]{c.Created, configID(c), showConfig(c)})
 		}
 	}

@@ -43,13 +43,13 @@ type wireSchema struct {
 	Parameters  json.RawMessage `json:"parameters"`
 }
 
-// A wirePackage is one that a tool needs.
+// A wirePackage is a package that a tool needs.
 type wirePackage struct {
 	Name    string  `json:"name"`
 	Version *string `json:"version"`
 }
 
-// The types of tools that there are here, of those that Letta has.
+// The types of tools in Letta that Haft has.
 const (
 	typeCustom  = "custom"
 	typeBuiltin = "letta_builtin"
@@ -130,7 +130,7 @@ func ownMetadata(t haft.Tool, state string) map[string]any {
 	return map[string]any{"tool_hash": hash[:min(12, len(hash))], "haft": own}
 }
 
-// packages splits what packages are called from which version of them it is.
+// packages splits requirements into names and versions.
 func packages(list []string, separator string) []wirePackage {
 	var all []wirePackage
 	for _, p := range list {
@@ -148,8 +148,8 @@ func packages(list []string, separator string) []wirePackage {
 	return all
 }
 
-// names puts together what packages splits. A version is one, or a range, and
-// nothing else that an installer would understand.
+// names is the reverse of packages. A version is a version or a range, and nothing else that an
+// installer would understand.
 func names(list []wirePackage, separator string) ([]string, error) {
 	all := make([]string, 0, len(list))
 	for _, p := range list {
@@ -184,8 +184,7 @@ func (h toolHandlers) find(ctx context.Context, p haft.Principal, id string) (*h
 		}
 		return t, err
 	}
-	// Built-in tools have ids of another form, and so have those that were
-	// registered before ids were made to fit.
+	// Built-in tools have ids of another form, and so have tools of older versions of Haft.
 	for t, err := range h.tools.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
 		if err != nil {
 			return nil, err

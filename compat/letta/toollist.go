@@ -14,7 +14,7 @@ type filter struct {
 	names, ids     []string
 	search         string
 	types, exclude []string
-	only, without  bool // those that come with the server
+	only, without  bool // built-in tools
 }
 
 // filterOf reads one from a query.

@@ -153,7 +153,7 @@ func (h toolHandlers) createTool(ctx context.Context, q *request, b toolCreate) 
 		return nil, err
 	}
 	if len(b.Tags) > 0 {
-		draft.Tags = b.Tags // none keeps those that are there, as in Letta
+		draft.Tags = b.Tags // no tags keep the stored ones, as in Letta
 	}
 	change, err := h.tools.PutTool(ctx, q.who.Principal, draft)
 	if err != nil {
@@ -262,7 +262,7 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 	return h.changed(ctx, q, change), nil
 }
 
-// redraft makes a draft of a tool and what is to change.
+// redraft makes a draft of a tool and its changes.
 func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (*haft.Draft, error) {
 	v, err := h.newest(ctx, q, t)
 	if err != nil {
@@ -298,14 +298,14 @@ func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b to
 		if !defines(draft.Kind, *b.Source, v.Function) {
 			return nil, errMismatch
 		}
-		// The source says what is not given.
+		// Fields that are not given are read from the source.
 		draft.Source, draft.Description, draft.Parameters, draft.Returns = *b.Source, "", nil, nil
 	}
 	return draft, b.fill(draft)
 }
 
-// checkMetadata refuses metadata that would be lost. What the API said itself may
-// be sent back.
+// checkMetadata refuses metadata that would be lost. Metadata that the API sent itself is
+// accepted.
 func checkMetadata(raw json.RawMessage, t haft.Tool) error {
 	if !isSet(raw) {
 		return nil

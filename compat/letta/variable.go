@@ -14,8 +14,7 @@ type variableHandlers struct {
 	sandboxes sandboxHandlers
 }
 
-// A Variable is one that is stored for all calls of an organisation. Its value is
-// not among what can be known of it.
+// A Variable is stored for all calls of an organisation. Its value cannot be read.
 type Variable struct {
 	Name             string
 	Created, Updated time.Time
@@ -24,13 +23,13 @@ type Variable struct {
 // Variables keeps those of organisations.
 type Variables interface {
 	Variables(ctx context.Context, p haft.Principal) ([]Variable, error)
-	// PutVariable stores a value in the place of the one that is there.
+	// PutVariable stores a value and replaces an existing one.
 	PutVariable(ctx context.Context, p haft.Principal, name, value string) error
 	RemoveVariable(ctx context.Context, p haft.Principal, name string) error
 }
 
-// A sandboxVariable is one as Letta knows it: it belongs to a sandbox
-// configuration. Its value is never shown again.
+// A sandboxVariable is a variable in Letta's form: it belongs to a sandbox configuration. Its
+// value is never shown again.
 type sandboxVariable struct {
 	ID          string    `json:"id"`
 	Key         string    `json:"key"`

@@ -117,8 +117,8 @@ func shownTerms(t *haft.Terms) string {
 	return clip(b.String(), "haft approvals show")
 }
 
-// decide passes the answer of the person on, and waits for what becomes of the call.
-// Who may answer is decided by policy, also now.
+// decide passes the answer of the person on, and waits for the end of the call. Policy decides
+// again whether the person may answer.
 func (v *view) decide(ctx context.Context, t haft.Tool, res *haft.Result,
 	given *mcp.ElicitResult) (*mcp.CallToolResult, error) {
 	if given.Action != "accept" && given.Action != "decline" {
@@ -159,7 +159,7 @@ type state struct {
 // state vouches that the call is one of this caller's that waits.
 func (v *view) state(res *haft.Result) string {
 	raw, err := json.Marshal(state{res.Call, res.Approval})
-	if err != nil { // of our own types: cannot be
+	if err != nil { // cannot happen: the types are ours
 		return ""
 	}
 	return string(raw) + "." + v.mac("state", string(raw))

@@ -13,8 +13,9 @@ import (
 	"haft"
 )
 
-// callTool passes tools/call to the one tool that the SDK knows, with the name of the tool
-// that is meant. Tools that the service does not have are left to the program's own.
+// callTool passes tools/call to the one tool that is registered with the SDK, with the name of
+// the requested tool. A tool that the service does not have is left to the tools of the
+// program.
 func (v *view) callTool(ctx context.Context, method string, r *mcp.CallToolRequest,
 	next mcp.MethodHandler) (mcp.Result, error) {
 	name := r.Params.Name
@@ -49,8 +50,8 @@ func (v *view) has(ctx context.Context, name string) (bool, error) {
 	return err == nil && v.who.Has(*t), err
 }
 
-// run runs a tool of the service. It is the handler of the one tool that the SDK
-// knows.
+// run runs a tool of the service. It is the handler of the one tool that is registered with the
+// SDK.
 func (v *view) run(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	name, _ := ctx.Value(named{}).(string)
 	if r.Params.RequestState != "" {

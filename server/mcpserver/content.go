@@ -13,8 +13,7 @@ import (
 	"haft/internal/modelapi"
 )
 
-// maxInline bounds the files that one result shows, in bytes. What is larger is
-// linked.
+// maxInline bounds the files that one result shows, in bytes. Larger files are linked.
 const maxInline = 4 << 20
 
 // resultOf says what became of a call.

@@ -173,7 +173,7 @@ func structured(out any) (*mcp.CallToolResult, error) {
 	}, nil
 }
 
-// failed is a result that says what is wrong.
+// failed returns a result that reports an error.
 func failed(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, IsError: true}
 }

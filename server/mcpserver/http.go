@@ -51,7 +51,7 @@ func (s *Server) transport(stateless bool) http.Handler {
 	}, &mcp.StreamableHTTPOptions{
 		Stateless: stateless, SessionTimeout: s.cfg.Idle, MaxRequestBodyBytes: s.cfg.MaxMessage,
 		PropagateRequestCancellation: true,
-		// The guard before us knows by which names we are reached.
+		// Package server has checked the host.
 		DisableLocalhostProtection: true,
 	})
 }
@@ -87,7 +87,7 @@ func (s *Server) Handler(who func(http.ResponseWriter, *http.Request) (Caller, e
 		out := &answered{ResponseWriter: w}
 		v.noteUse(r.Header.Get(sessionHeader), caller.Principal)
 		s.serve(out, r, v)
-		v.noteUse(w.Header().Get(sessionHeader), caller.Principal) // one that was made just now
+		v.noteUse(w.Header().Get(sessionHeader), caller.Principal) // a session that this request made
 		s.sendReason(out, r, v)
 	})
 }
@@ -152,7 +152,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 			return nil, &tooLarge{}
 		}
 		if _, ok := errors.AsType[*haft.Error](err); ok {
-			return nil, err // it is not what was signed
+			return nil, err // the body is not the signed one
 		}
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the message cannot be read to its end", Err: err}
 	}

@@ -214,8 +214,8 @@ func toolOf(t haft.Tool) *mcp.Tool {
 	return out
 }
 
-// annotations are what the author of a tool claims. What is not claimed is left to
-// the defaults of MCP, which are the cautious ones.
+// annotations returns the claims of the author of a tool. Others have the defaults of MCP,
+// which are the cautious ones.
 func annotations(a haft.Annotations) *mcp.ToolAnnotations {
 	if a == (haft.Annotations{}) {
 		return nil

@@ -39,7 +39,7 @@ func withdrawn(ctx context.Context) error {
 	return nil
 }
 
-// An answered writer knows whether an answer has begun.
+// An answered writer records whether an answer has begun.
 type answered struct {
 	http.ResponseWriter
 	begun bool

@@ -22,7 +22,7 @@ import (
 type view struct {
 	s   *Server
 	who Caller
-	key string // says who
+	key string // identifies the caller
 	mcp *mcp.Server
 
 	// uses and opening are guarded by the server's mu.
@@ -53,8 +53,8 @@ func keyOf(who Caller) (string, error) {
 	return hex.EncodeToString(sum[:]), nil
 }
 
-// dispatch is the name of the one tool that the SDK knows. It is never listed, and
-// its handler runs every tool of the service. It is no name that a tool can have.
+// dispatch is the name of the one tool that is registered with the SDK. It is never listed, and
+// its handler runs every tool of the service. No tool can have this name.
 const dispatch = "haft/call"
 
 // newView makes the MCP server of a caller.
@@ -97,7 +97,7 @@ func (v *view) announceTools() {
 	v.mcp.AddTool(&mcp.Tool{Name: dispatch, InputSchema: json.RawMessage(`{"type":"object"}`)}, v.run)
 }
 
-// sessions counts those that are open.
+// sessions counts the open sessions.
 func (v *view) sessions() int {
 	n := 0
 	for range v.mcp.Sessions() {
@@ -122,8 +122,7 @@ func (v *view) owns(id string) bool {
 	return len(id) > len(tag) && hmac.Equal([]byte(id[:len(tag)]), []byte(tag))
 }
 
-// named is the key of the name of the tool that is called, in the context of the
-// one tool that the SDK knows.
+// named is the context key of the name of the called tool.
 type named struct{}
 
 // receive handles all that a client asks for.
