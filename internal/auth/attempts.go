@@ -23,9 +23,9 @@ type Attempts struct {
 	Failures int
 	// Every is after which time one more may; 0 means 3 seconds.
 	Every time.Duration
-	// Sources is how many addresses are remembered; 0 means 10,000. Beyond that
-	// the one that failed longest ago is forgotten: secrets cannot be guessed, so
-	// to lock others out would be worse.
+	// Sources is how many addresses are remembered; 0 means 10,000. Beyond that the address
+	// that failed longest ago is forgotten: secrets cannot be guessed, so that locking others
+	// out would be worse.
 	Sources int
 }
 
@@ -38,7 +38,7 @@ type failures struct {
 
 	mu      sync.Mutex
 	sources map[netip.Addr]*list.Element // of *source
-	order   *list.List                   // the one that failed last is in front
+	order   *list.List                   // the address that failed last is in front
 }
 
 // A source has used up its failures at full, less those that Every gave back.

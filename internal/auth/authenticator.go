@@ -19,7 +19,7 @@ const defaultSkew = 2 * time.Minute
 
 // Config has the settings of an [Authenticator]. The zero value refuses everybody.
 type Config struct {
-	// Keyring knows the API keys. Nil means that there are none.
+	// Keyring has the API keys. Nil means that there are none.
 	Keyring *Keyring
 	// Nonces remembers those of signed requests; nil means in memory.
 	Nonces Nonces
@@ -31,7 +31,7 @@ type Config struct {
 	// decide where they point to.
 	Issuers []Issuer
 	Client  *http.Client
-	// Rules say who manages and operates, see package authority.
+	// Rules name the roles of managers and operators, see package authority.
 	Rules authority.Rules
 	// RequireUser refuses keys without a user, and has none issued: what such a key
 	// does belongs to the key and not to a person.
@@ -54,7 +54,7 @@ type Credential struct {
 	Source netip.Addr
 }
 
-// An Authenticator knows who sent a credential. It is safe for concurrent use.
+// An Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
 	keyring  *Keyring
 	nonces   Nonces
@@ -157,10 +157,10 @@ func (k Key) identity(old bool) Identity {
 	return id
 }
 
-// CredentialOf returns the credential of a request that a server received: the one
-// Authorization header, and the request line as it came. A request with several
-// has none that is good. Credentials in addresses and cookies are not looked at:
-// they end up in logs, or are sent by a browser that was not asked.
+// CredentialOf returns the credential of a request that a server received: the Authorization
+// header, and the request line as it came. Several Authorization headers are refused.
+// Credentials in addresses and cookies are ignored: they end up in logs, or a browser sends
+// them without the intention of the user.
 func CredentialOf(r *http.Request, source netip.Addr) Credential {
 	c := Credential{Method: r.Method, Target: r.RequestURI, Source: source}
 	switch values := r.Header.Values("Authorization"); len(values) {

@@ -52,8 +52,8 @@ func (b *Body) Read(p []byte) (int, error) {
 	return n, b.end
 }
 
-// Finish reads what is left and reports whether the whole is what was signed. The
-// body must have a bound already.
+// Finish reads the rest and reports whether the whole body is the signed one. The body must be
+// bounded already.
 func (b *Body) Finish() error {
 	_, err := io.Copy(io.Discard, b)
 	return err

@@ -24,7 +24,7 @@ type Claims struct {
 	Scope string
 }
 
-// claim returns what is at a name or path.
+// claim returns the claim at a name or path.
 func claim(claims map[string]any, name string) (any, bool) {
 	if !strings.HasPrefix(name, "/") {
 		v, ok := claims[name]
@@ -85,7 +85,7 @@ func name(claims map[string]any, at string) (string, bool) {
 	return text, ok && cleanText(text)
 }
 
-// roles returns the roles of ours that those of the token stand for.
+// roles returns the roles that the roles of the token are mapped to.
 func (i *issuer) roles(claims map[string]any) ([]string, bool) {
 	if i.Claims.Roles == "" {
 		return nil, true

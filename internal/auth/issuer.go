@@ -37,7 +37,7 @@ type Issuer struct {
 	URL string
 	// Audience are the names that we have there. A token is for one of them.
 	Audience []string
-	// Algorithms are those that it signs with; empty means all that we know.
+	// Algorithms are those that it signs with; empty means all of [Algorithms].
 	Algorithms []Algorithm
 	// Keys is the address of its keys; empty means that discovery finds it.
 	Keys string
@@ -50,8 +50,7 @@ type Issuer struct {
 	Claims Claims
 	// UserPrefix goes before the user, so that those of two issuers differ.
 	UserPrefix string
-	// Roles says which role of ours one of theirs stands for. Others count for
-	// nothing.
+	// Roles maps roles of the issuer to roles here. Other roles are ignored.
 	Roles map[string]string
 	// Scope confines all its tokens, see [CheckScope]. Nil does not.
 	Scope []string
@@ -61,7 +60,7 @@ type Issuer struct {
 type issuer struct {
 	Issuer
 	client *http.Client
-	// turn is held by the one who fetches.
+	// turn is held by the goroutine that fetches.
 	turn chan struct{}
 
 	mu             sync.Mutex
@@ -69,8 +68,7 @@ type issuer struct {
 	fetched, tried time.Time
 }
 
-// CheckIssuer reports what is wrong with the settings of an issuer, which it does not
-// ask.
+// CheckIssuer reports errors in the settings of an issuer, without a request to it.
 func CheckIssuer(i Issuer) error {
 	_, err := newIssuer(i, http.DefaultClient)
 	return err
@@ -126,8 +124,8 @@ func newIssuer(i Issuer, client *http.Client) (*issuer, error) {
 	return &issuer{Issuer: i, client: &own, turn: make(chan struct{}, 1)}, nil
 }
 
-// onlyHTTPS follows a redirect if it stays with https: who sits on the line of one that
-// does not could lead on to keys of their own.
+// onlyHTTPS follows a redirect if it stays with https: without it, an attacker on the network
+// could redirect to other keys.
 func onlyHTTPS(next *http.Request, past []*http.Request) error {
 	switch {
 	case next.URL.Scheme != "https":
@@ -169,8 +167,8 @@ func (i *issuer) cachedKeys() ([]publicKey, time.Time) {
 	return i.keys, i.fetched
 }
 
-// RefetchKeys has the keys of every issuer fetched again with the next token of it, for
-// an operator who knows that they have changed. It returns the addresses of the issuers.
+// RefetchKeys makes the next token of every issuer fetch the keys of the issuer again, for an
+// operator who knows that they have changed. It returns the addresses of the issuers.
 func (a *Authenticator) RefetchKeys() []string {
 	for _, i := range a.issuers {
 		i.mu.Lock()

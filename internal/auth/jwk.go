@@ -35,15 +35,15 @@ const (
 	minRSA   = 2048
 )
 
-// A publicKey is one that an issuer signs with. It is good for one algorithm, by
-// its own kind and never by what a token says.
+// A publicKey verifies signatures of an issuer. It is used for one algorithm, which its own
+// type decides and never the token.
 type publicKey struct {
 	jose.JSONWebKey
 	alg Algorithm
 }
 
-// parseKeySet reads a JWKS. Keys that we have no use for are passed over, but not
-// a set that cannot be read.
+// parseKeySet reads a JWKS. Keys of other types are skipped; a set that cannot be read is an
+// error.
 func parseKeySet(raw []byte) ([]publicKey, error) {
 	object, err := strictObject(raw)
 	if err != nil {

@@ -22,9 +22,9 @@ type token struct {
 	sum     []byte
 }
 
-// parseToken reads a JWT in the compact form. It refuses headers that ask for something
-// that we do not do (crit, zip, cty, b64, enc). Those that bring along a key, or say
-// where to find one, are never used.
+// parseToken reads a JWT in the compact form. It refuses headers that ask for features that are
+// not supported (crit, zip, cty, b64, enc). Headers that contain a key, or the address of one,
+// are never used.
 func parseToken(text string) (token, Reason) {
 	var t token
 	parts := strings.Split(text, ".")

@@ -18,7 +18,7 @@ const (
 	maxScope = 256
 )
 
-// A Key is what is kept of an API key.
+// A Key is an API key as it is stored.
 type Key struct {
 	ID  string `json:"id"`
 	Org string `json:"org"`
@@ -40,19 +40,17 @@ type Key struct {
 	// LastUsed is known to a minute.
 	LastUsed time.Time `json:"last_used_at,omitzero"`
 	Disabled bool      `json:"disabled,omitempty"`
-	// Rotated is when the secret was last replaced. The one before it is good
-	// until Overlap.
+	// Rotated is when the secret was last replaced. The previous secret is valid until Overlap.
 	Rotated time.Time `json:"rotated_at,omitzero"`
 	Overlap time.Time `json:"overlap_until,omitzero"`
-	// Secret and Previous are what is at rest of the secrets. APIs do not show
-	// them.
+	// Secret and Previous are the stored forms of the secrets. APIs do not show them.
 	Secret   Proof `json:"-"`
 	Previous Proof `json:"-"`
 	// Rev counts the writes of this key, from 1 on.
 	Rev int64 `json:"-"`
 }
 
-// A Proof is what is at rest of one secret. It is useless without the pepper.
+// A Proof is the stored form of one secret. It is useless without the pepper.
 type Proof struct {
 	// Hash is of the key as it is sent.
 	Hash []byte

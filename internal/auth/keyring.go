@@ -24,7 +24,7 @@ const (
 	page       = 100
 )
 
-// A Keyring makes and knows API keys. It is safe for concurrent use.
+// A Keyring makes and checks API keys. It is safe for concurrent use.
 type Keyring struct {
 	keys  Keys
 	vault *vault
@@ -36,9 +36,9 @@ type Keyring struct {
 	touched map[string]time.Time
 }
 
-// NewKeyring returns a keyring over a backend. The pepper has at least 32 bytes,
-// random, and is kept where the backend is not: without it, or with another, no
-// key is good. A nil log discards.
+// NewKeyring returns a keyring over a backend. The pepper has at least 32 random bytes and is
+// stored apart from the backend: without it, or with another, no key is valid. A nil log
+// discards.
 func NewKeyring(keys Keys, pepper []byte, log *slog.Logger) (*Keyring, error) {
 	v, err := newVault(pepper)
 	if err != nil {
@@ -109,9 +109,9 @@ func micros(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Microsecond)
 }
 
-// Rotate gives a key a new secret and returns its text. The old one is good for
-// overlap, at most [MaxOverlap]; one that was still good from the rotation before
-// ends. A key is as much as its secret, so by must be allowed to issue it.
+// Rotate gives a key a new secret and returns its text. The old one is valid for the duration
+// overlap, at most [MaxOverlap]; the secret before it ends at once. By must be allowed to issue
+// the key.
 func (r *Keyring) Rotate(ctx context.Context, by Identity, id string, overlap time.Duration) (Key, Token, error) {
 	if overlap < 0 || overlap > MaxOverlap {
 		return Key{}, Token{}, invalid("an old secret is good for 0 to 30 days")
@@ -270,8 +270,8 @@ func verdict(k Key, known bool, hit [2]int, now time.Time) Reason {
 	return ""
 }
 
-// accept returns the identity of a key, given which of its secrets fits, and notes that
-// the key was used. The check may refuse a key that is good by itself.
+// accept returns the identity of a key, given which of its secrets matched, and records that
+// the key was used. The check may refuse a key that is valid otherwise.
 func (r *Keyring) accept(ctx context.Context, k Key, known bool, hit [2]int,
 	check func(now time.Time) (Reason, error)) (Identity, error) {
 	now := time.Now()

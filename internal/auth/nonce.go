@@ -11,8 +11,8 @@ import (
 	"haft"
 )
 
-// Nonces remembers which nonces were used. It is safe for concurrent use. Processes
-// that serve the same keys share one, or a request is good once in each.
+// Nonces remembers which nonces were used. It is safe for concurrent use. Processes that serve
+// the same keys share one; otherwise each of them accepts the same request once.
 type Nonces interface {
 	// Use reports whether the nonce of a key was not used before, and remembers it until the
 	// time until. At is when the request was signed. Of several concurrent calls with the same
@@ -31,8 +31,7 @@ const (
 // MemoryNonces remembers nonces in memory, 16 bytes of each. One that is full
 // refuses with [haft.CodeRateLimited]: it never forgets a nonce before its time.
 //
-// After a restart it knows nothing, and so takes no request that was signed before
-// it was made.
+// After a restart it is empty, and so refuses requests that were signed before it was made.
 type MemoryNonces struct {
 	perKey, most int
 	began        time.Time

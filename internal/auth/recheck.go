@@ -30,8 +30,8 @@ func (k Key) credentialOf(p Proof) string {
 	return keyCredential + k.ID + "." + shortHash(string(p.Hash))
 }
 
-// credential names a token that is believed. A token without jti is told apart by its
-// signature, of which only a hash is used.
+// credential names a verified token. A token without jti is identified by a hash of its
+// signature.
 func (t token) credential(ends time.Time) string {
 	issuer, _ := textOf(t.claims, "iss")
 	subject, _ := textOf(t.claims, "sub")
@@ -49,14 +49,14 @@ func withdrawn(message string) error {
 	return &haft.Error{Code: haft.CodeUnauthenticated, Message: message}
 }
 
-// Recheck returns what a credential that was good stands for now, without its secret:
-// it is for requests, streams and calls that outlive the moment of their
-// authentication. id is what [Authenticator.Authenticate] returned, or has only the
-// principal of a call that is kept. The result has the roles and the scope of now,
-// never more roles than before. Whether the agent of the principal is still the one that
-// KeyAgent names, by name or id, is for whoever knows agents. The error is [haft.CodeUnauthenticated] and says why
-// if the credential is not good any more, and any other code if that cannot be found
-// out. A principal without a credential, such as the operator at a terminal, is good.
+// Recheck returns the present identity of a credential that was accepted before, without its
+// secret: it is for requests, streams and calls that outlive the moment of their
+// authentication. id is what [Authenticator.Authenticate] returned, or has only the principal of
+// a stored call. The result has the present roles and scope, never more roles than before. The
+// caller checks whether the agent of the principal is still the one that KeyAgent names, by name
+// or id. The error is [haft.CodeUnauthenticated] and says why if the credential is not valid any
+// more, and has any other code if that cannot be checked. A principal without a credential, such
+// as the operator at a terminal, is valid.
 func (a *Authenticator) Recheck(ctx context.Context, id Identity) (Identity, error) {
 	name := id.Principal.Credential
 	switch {
@@ -70,9 +70,9 @@ func (a *Authenticator) Recheck(ctx context.Context, id Identity) (Identity, err
 	return Identity{}, withdrawn("the credential is of a kind that this server does not know")
 }
 
-// NewRechecker returns an authenticator that knows nobody, and that rechecks what was
-// known: for a program that goes on with the calls of a server without being one. It
-// looks at when tokens end, and not at who issued them.
+// NewRechecker returns an authenticator that accepts no credentials and only rechecks accepted
+// ones: for a program that continues the calls of a server without being one. It checks the
+// expiry of tokens, not their issuers.
 func NewRechecker(keys Keys) (*Authenticator, error) {
 	ring, err := NewKeyring(keys, random(), nil) // no secret is ever held against it
 	if err != nil {

@@ -33,7 +33,7 @@ const (
 	ReasonNoUser    Reason = "a key without a user"
 )
 
-// A refusal is the cause of an error that a caller is told nothing of.
+// A refusal is the cause of an error. Callers do not get it.
 type refusal struct {
 	reason Reason
 	key    string
@@ -57,8 +57,8 @@ func refuse(reason Reason, key string) error {
 	}
 }
 
-// noUser is the answer to a good key that names no user where every key must. Its
-// holder has proved to have it and is told what to do.
+// noUser answers a valid key that names no user where every key must. Its holder has proved to
+// have it, so that the error says what to do.
 func noUser(key string) error {
 	return &haft.Error{
 		Code: haft.CodeUnauthenticated,

@@ -39,9 +39,9 @@ func CheckScope(scope []string) error {
 	return nil
 }
 
-// splitScope parts a scope in permissions, which policy looks at, and actions, which
-// package authority does. Both are nil if scope is, and else not. What is neither is
-// dropped: it allows nothing.
+// splitScope splits a scope into permissions, for package policy, and actions, for package
+// authority. Both are nil if scope is, and otherwise not nil. Other entries are dropped: they
+// allow nothing.
 func splitScope(scope []string) (permissions []string, actions []haft.Action) {
 	if scope == nil {
 		return nil, nil
@@ -73,8 +73,8 @@ func covers(scope []string, entry string) bool {
 	return slices.Contains(actions, haft.AllActions) || slices.Contains(actions, haft.Action(entry))
 }
 
-// An Identity is who sent a request, and what the credential may do. The zero
-// Identity is nobody and may do nothing.
+// An Identity is the sender of a request, and what the credential allows. The zero Identity may
+// do nothing.
 type Identity struct {
 	Principal haft.Principal
 	// Key is the id of the API key, if it was one.
@@ -99,8 +99,8 @@ type Identity struct {
 	rules authority.Rules
 }
 
-// Trusted returns the identity of a principal who needs no credential, because
-// the caller is the operator. It is confined to what the principal is.
+// Trusted returns the identity of a principal that needs no credential, because the caller is
+// the operator. It has the permissions of the principal only.
 func Trusted(p haft.Principal) Identity {
 	id := Identity{Principal: p}
 	if p.Scope != nil || p.Actions != nil {
@@ -118,10 +118,9 @@ func (id Identity) May(a haft.Action) error {
 	return id.rules.Authorize(id.Principal, a, authority.Resource{})
 }
 
-// MayIssue reports why k would be more than the credential itself is: a key of
-// another organisation, with a role that the principal does not have and is no
-// administrator to give, with a wider scope, or one that outlives the key that it
-// was made with.
+// MayIssue reports why k would allow more than the credential itself: a key of another
+// organisation, with a role that the principal neither has nor may give as an administrator,
+// with a wider scope, or with a later expiry.
 func (id Identity) MayIssue(k Key) error {
 	if err := id.May(haft.KeysWrite); err != nil {
 		return err

@@ -35,7 +35,7 @@ type signature struct {
 	sum                    []byte
 }
 
-// text returns what is signed, see the package comment.
+// text returns the text to sign, see the package comment.
 func (s signature) text(method, target string) string {
 	return strings.Join([]string{SchemeSigned, s.key, s.time, s.nonce, method, target, s.body}, "\n")
 }
@@ -101,8 +101,8 @@ func isMethod(s string) bool {
 	return s != "" && len(s) <= maxMethod && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
 
-// signed authenticates a signed request. The nonce is used up last, so that nobody but
-// the owner of the key can use one up.
+// signed authenticates a signed request. The nonce is used last, so that only the owner of the
+// key can use one.
 func (a *Authenticator) signed(ctx context.Context, c Credential) (Identity, error) {
 	s, ok := parseSignature(c.Token)
 	if !ok || !isTarget(c.Target) || !isMethod(c.Method) {

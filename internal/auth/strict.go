@@ -15,8 +15,8 @@ var errJSON = errors.New("not one JSON object that can be read in one way only")
 
 // strictObject reads one JSON object that every reader understands in the same way: names
 // come once at every depth (of {"sub":"a","sub":"b"} some readers take the first and some the
-// last), text is UTF-8, and nothing follows the object. The depth is bounded because nobody has
-// signed the text yet. Errors of the decoder are not returned.
+// last), text is UTF-8, and nothing follows the object. The depth is bounded because the text is
+// not verified yet. Errors of the decoder are not returned.
 func strictObject(raw []byte) (map[string]any, error) {
 	v, err := jsontree.Decode(raw, jsontree.Limits{Bytes: len(raw), Depth: maxDepth, AnyNumber: true})
 	if _, ok := v.(*jsontree.Object); err != nil || !ok {
@@ -34,8 +34,8 @@ func decode64(s string) ([]byte, error) {
 	return base64.RawURLEncoding.Strict().DecodeString(s)
 }
 
-// textOf returns the text of that name: "" if it is not there, and not ok if it is
-// something else.
+// textOf returns the text of that name: "" if there is none, and not ok if it is no text or
+// empty.
 func textOf(object map[string]any, name string) (text string, ok bool) {
 	v, there := object[name]
 	if !there {

@@ -35,7 +35,7 @@ type Token struct {
 	reveal func() string
 }
 
-// Reveal returns the text. Whoever calls it answers for where it goes.
+// Reveal returns the text. The caller is responsible for where it goes.
 func (t Token) Reveal() string {
 	if t.reveal == nil {
 		return ""

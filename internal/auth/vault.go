@@ -20,8 +20,8 @@ const signingLabel = "haft request signing 1"
 type vault struct {
 	hashKey []byte
 	seal    cipher.AEAD
-	// absent stands for a secret that is not there, so that its absence takes the
-	// same steps. Nobody knows what it is the hash of.
+	// absent is compared where there is no secret, so that a missing secret takes the same
+	// steps. It is the hash of no known text.
 	absent Proof
 	// step is called with every step that takes time, if it is not nil: a test
 	// counts them.
@@ -67,7 +67,7 @@ func sealContext(org, id string) []byte {
 	return fmt.Appendf(nil, "haft signing key 1 %d %s %s", len(org), org, id)
 }
 
-// proof returns what is kept of a token of that key.
+// proof returns the stored form of a token of that key.
 func (v *vault) proof(org, id string, t Token) Proof {
 	text := t.Reveal()
 	return Proof{

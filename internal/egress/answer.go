@@ -44,8 +44,7 @@ func notAllowedRequest(d Dest) *Refusal {
 	return r
 }
 
-// refusalOf returns the refusal in err, or one that says no more than a caller may know,
-// with the status for it.
+// refusalOf returns the refusal in err, or a general one, with the status for it.
 func refusalOf(err error) (*Refusal, int) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		return r, http.StatusForbidden

@@ -166,7 +166,7 @@ func (x *exchange) reply(resp *http.Response, clean *cleaner) error {
 		clean.header(resp.Trailer)
 		resp.Status = "" // its words are the server's
 		if resp.ContentLength > 0 && x.req.Method != http.MethodHead {
-			resp.ContentLength = -1 // what is taken out may change it
+			resp.ContentLength = -1 // removing values may change it
 		}
 	}
 	none := x.req.Method == http.MethodHead || resp.StatusCode == http.StatusNoContent ||

@@ -15,7 +15,7 @@ import (
 	"haft/internal/secret"
 )
 
-// Bounds of what is brokered.
+// Bounds of secrets.
 const (
 	minSecret = 6       // bytes: a shorter value cannot be distinguished from other text
 	minStand  = 16      // bytes of a placeholder
@@ -47,8 +47,8 @@ type Secret struct {
 	Name string
 	// Placeholder is what the program has instead, which cannot be guessed.
 	Placeholder string
-	// Value returns the real one. It is asked for each request, so that it may
-	// change, and has to be quick: who fetches it keeps it.
+	// Value returns the real value. It is called for each request, so that the value may
+	// change, and has to be quick: an implementation that fetches the value caches it.
 	Value func(ctx context.Context) (string, error)
 	// Hosts are the destinations that it is for, as rules. They allow nothing
 	// that the rules of the proxy do not. A rule without a scheme is for https only.
@@ -107,7 +107,7 @@ func NewBroker(cfg BrokerConfig) (*Broker, error) {
 	return &Broker{cfg: cfg, ca: ca}, nil
 }
 
-// check reports what is wrong with a secret, without its text.
+// check reports errors of a secret, without its text.
 func (s Secret) check() error {
 	set := 0
 	for _, v := range []string{s.Place.Header, s.Place.Query, s.Place.Basic} {

@@ -11,7 +11,7 @@ import (
 	"haft/internal/secret"
 )
 
-// Bounds of what is looked for in answers.
+// Bounds of the values that are searched in answers.
 const (
 	// maxKnown is how many values one broker takes out of answers. Values change
 	// rarely; a call in which they change more often than this is not served on.
@@ -170,19 +170,19 @@ func (l *searchedStream) endMessage() {
 	}
 }
 
-// found reports whether a value was among what was written.
+// found reports whether a value was in the written bytes.
 func (l *searchedStream) found() bool { return l.stream != nil && l.stream.Found() }
 
-// end hands out what was held back.
+// end returns the bytes that were held back.
 func (l *searchedStream) end() {
 	if l.stream != nil {
 		l.stream.Close()
 	}
 }
 
-// cleanReader is a reader without values, however its text is cut into pieces. It
-// holds bytes back only while they may be the beginning of a value, so that what is
-// sent piece by piece arrives so.
+// cleanReader is a reader that removes values, however the text is cut into pieces. It holds
+// bytes back only while they may be the beginning of a value, so that a stream arrives piece by
+// piece.
 type cleanReader struct {
 	searchedStream
 	from io.Reader

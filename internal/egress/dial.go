@@ -104,7 +104,8 @@ func (g *Guard) lookup(ctx context.Context, network, host string) ([]netip.Addr,
 	ctx, cancel := context.WithTimeout(ctx, g.cfg.ResolveTimeout)
 	defer cancel()
 	family := "ip" + network[len("tcp"):]
-	// The dot keeps the system's search list out: what is asked is what was checked.
+	// The final dot disables the search list of the system, so that the checked name is
+	// resolved.
 	addrs, err := g.cfg.Resolver.LookupNetIP(ctx, family, host+".")
 	if err != nil {
 		if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {

@@ -115,8 +115,8 @@ func (g *Guard) CheckAddr(a netip.Addr) error {
 	return nil
 }
 
-// refuseAddr returns why a may not be reached, or nil. Host and Port are left to
-// the caller, who knows what the tool had asked for.
+// refuseAddr returns why a may not be reached, or nil. The caller fills in Host and Port, as
+// the tool asked for them.
 func (g *Guard) refuseAddr(a netip.Addr) *Refusal {
 	if !a.IsValid() || a.Zone() != "" {
 		return &Refusal{Rule: RuleRange, Range: "zone", Addr: a, Reason: "the address has a zone or is not valid"}
@@ -146,7 +146,7 @@ func (g *Guard) refuseAddr(a netip.Addr) *Refusal {
 	return nil
 }
 
-// rangeReason says what is wrong with an address in a range.
+// rangeReason says why an address in a range is refused.
 func rangeReason(name string) string {
 	return "it leads to an address that is not public (" + name + ")"
 }

@@ -30,7 +30,7 @@ var signatures = append([]struct{ begin, format string }{
 	{"\x1f\x8b", "gzip"}, {"BZh", "bzip2"},
 	{"\x78\x01", "zlib"}, {"\x78\x5e", "zlib"}, {"\x78\x9c", "zlib"}, {"\x78\xda", "zlib"},
 	{"PK\x03\x04", "zip"},
-	// Those that cannot be looked into.
+	// Kinds of content that cannot be searched.
 	{"PK\x07\x08", "a split zip"}, {"\x28\xb5\x2f\xfd", "zstd"}, {"\xfd7zXZ\x00", "xz"}, {"\x5d\x00\x00", "lzma"},
 	{"LZIP\x01", "lzip"}, {"7z\xbc\xaf\x27\x1c", "7z"}, {"Rar!\x1a\x07", "rar"},
 	{"\x04\x22\x4d\x18", "lz4"}, {"\x02\x21\x4c\x18", "lz4"}, {"\x89LZO\x00", "lzop"},
@@ -139,7 +139,7 @@ type unsearchable struct {
 // Read implements [io.Reader].
 func (u *unsearchable) Read(p []byte) (int, error) {
 	n, err := u.from.Read(p)
-	if u.broker.sent() { // after the read: the broker knows a value before it is sent
+	if u.broker.sent() { // after the read: the broker registers a value before it sends it
 		return 0, u.why
 	}
 	return n, err

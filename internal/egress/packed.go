@@ -13,8 +13,7 @@ import (
 	"strings"
 )
 
-// maxPending is how much of a compressed body is held back until it is known what is
-// in it.
+// maxPending is how much of a compressed body is held back until its content is known.
 const maxPending = 4 << 20
 
 // body returns the body of an answer in a form in which values can be found, since
@@ -58,7 +57,7 @@ func inflated(r io.Reader) (io.Reader, error) {
 // sniffed returns r, the body of resp, or a reader that looks into it if it is
 // compressed.
 func (c *cleaner) sniffed(r io.Reader, resp *http.Response) (io.Reader, error) {
-	br := bufio.NewReaderSize(r, 2<<10) // what is longer is read past it
+	br := bufio.NewReaderSize(r, 2<<10) // longer reads bypass the buffer
 	kind := format(br)
 	if kind == "" {
 		return c.uncompressed(br, resp)

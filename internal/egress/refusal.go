@@ -41,9 +41,8 @@ const (
 	RuleProtocol = "protocol"
 )
 
-// Refusal says what was refused and what to ask for. Its text is for the tool, the model
-// and the operator. It contains only what they said themselves, never the addresses of a
-// name.
+// Refusal says what was refused and which rule to ask for. Its text is for the tool, the model
+// and the operator. It contains only parts of the request, never the addresses of a name.
 type Refusal struct {
 	Host string `json:"host,omitempty"`
 	Port uint16 `json:"port,omitempty"`

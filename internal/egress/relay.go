@@ -185,7 +185,7 @@ func closeWrite(dst any) bool {
 	return false
 }
 
-// Bounds of what is still read from a program that was refused.
+// Bounds of the data that is still read from a refused program.
 const (
 	lingerBytes = 256 << 10
 	lingerTime  = time.Second

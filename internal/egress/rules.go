@@ -161,7 +161,7 @@ func (r *Rule) setRange(text string) (string, error) {
 	return rest, nil
 }
 
-// setAuthority reads HOST, HOST:PORT, or what is left of a range.
+// setAuthority reads HOST, HOST:PORT, or the rest of a range.
 func (r *Rule) setAuthority(text string) error {
 	host, ports, named := text, "", false
 	if i := strings.LastIndexByte(text, ':'); i >= 0 && i > strings.LastIndexByte(text, ']') {
@@ -359,7 +359,7 @@ func ParseBinding(texts []string) (Rules, error) {
 	return rules.overTLS(), err
 }
 
-// overTLS returns the rules with https for the scheme of those that have none.
+// overTLS returns the rules; those without a scheme get https.
 func (rs Rules) overTLS() Rules {
 	rs = slices.Clone(rs)
 	for i := range rs {
@@ -385,8 +385,7 @@ func (rs Rules) Allows(d Dest) (Rule, bool) {
 	return Rule{}, false
 }
 
-// reaching returns the rules that name the host and the port, whatever they say
-// of what is inside.
+// reaching returns the rules that name the host and the port, whatever their methods and paths.
 func (rs Rules) reaching(host string, port uint16) Rules {
 	var some Rules
 	for _, r := range rs {

@@ -89,8 +89,7 @@ func socksGreet(c *client, br *bufio.Reader) error {
 	return err
 }
 
-// socksRequest reads what is asked for. Names are left as they are: the tunnel
-// decides what a name is.
+// socksRequest reads the destination. Names are not changed: the tunnel checks them.
 func socksRequest(br *bufio.Reader) (host string, port uint16, code byte, err error) {
 	var b [4]byte
 	if _, err := io.ReadFull(br, b[:]); err != nil {

@@ -266,7 +266,7 @@ func readHello(ctx context.Context, c net.Conn, br *bufio.Reader, host string) (
 	return rec.seen, nil
 }
 
-// checkName refuses a hello for anybody but host.
+// checkName refuses a hello for another name than host.
 func checkName(name, host string) *Refusal {
 	_, err := netip.ParseAddr(host)
 	isAddr := err == nil
@@ -283,7 +283,7 @@ func checkName(name, host string) *Refusal {
 	return &Refusal{Host: host, Rule: RuleFronting, Reason: reason}
 }
 
-// recorder is a connection that remembers what was read and sends nothing.
+// recorder is a connection that records the bytes that were read and sends nothing.
 type recorder struct {
 	net.Conn
 	br   *bufio.Reader

@@ -6,8 +6,8 @@ import (
 )
 
 const (
-	// overtake is by how much the clock of one caller may seem to go back because
-	// another came first. What is more is a clock that was set back.
+	// overtake is how far the clock of one caller may seem to go back because another came
+	// first. A larger step means that the clock was set back.
 	overtake = int64(time.Second / time.Microsecond)
 	// tiny is less than any bucket is missed by: sums of floats are not exact.
 	tiny = 1e-9
@@ -24,8 +24,8 @@ const (
 	quotaKind
 )
 
-// An entry is the state of one rate or quota. Times are in microseconds, which is
-// what is kept: so a state that was kept and loaded is the same.
+// An entry is the state of one rate or quota. Times are in microseconds, as in the store, so
+// that a state that was stored and loaded is the same.
 type entry struct {
 	key    string
 	kind   kind
@@ -84,8 +84,8 @@ func (e *entry) spend(r *Rate, now int64) (wait int64) {
 	return wait
 }
 
-// turn begins the window of q, if that is a later one. When the clock was set
-// back, what was used stays used in the window that it is set back to.
+// turn begins the window of q, if that is a later one. When the clock was set back, the used
+// amount stays used in the earlier window.
 func (e *entry) turn(q *Quota, now int64) {
 	start := q.Start.UnixMicro()
 	switch {

@@ -35,8 +35,8 @@ type Grant struct {
 	prev, next *Grant
 }
 
-// Enter waits until the call may run: see the package comment. It returns how long
-// that took. Who gets a grant has to leave.
+// Enter waits until the call may run: see the package comment. It returns how long that took.
+// The caller of Enter has to call [Grant.Leave].
 //
 // If too many calls of the tenant wait already, the error is a
 // [haft.CodeRateLimited] whose RetryAfter is an estimate. If ctx ends first, the
@@ -80,10 +80,10 @@ func (g *Grant) Leave() {
 	}
 }
 
-// Settle says that the call takes long, as one that sleeps or waits for others
-// does: it goes on and keeps the slots of its keys, and another may run in its
-// place. It reports whether that is so: when too many have settled already it
-// keeps its place, so that what runs in all stays bounded.
+// Settle says that the call takes long, because it sleeps or waits for others: it goes on and
+// keeps the slots of its keys, and another call may run in its place. It reports false if too
+// many calls have settled already: then the call keeps its place, so that the number of running
+// calls stays bounded.
 func (g *Grant) Settle() bool {
 	s := g.scheduler
 	s.mu.Lock()

@@ -168,9 +168,8 @@ func (s *scheduler) wake(k *key) {
 	k.waitLists = k.waitLists[:0]
 }
 
-// claim keeps the slots that c needs for it, if none of them is kept for one who
-// came before. The earliest of all is never held up by what is kept for others,
-// so that it will run, and after it the next.
+// claim reserves the slots that c needs, if none of them is reserved for an earlier group.
+// Reserved slots never hold up the earliest group, so that it will run, and after it the next.
 func (s *scheduler) claim(c *group) {
 	if c.due {
 		return

@@ -71,11 +71,10 @@ type Slot struct {
 	Max int
 }
 
-// A State is what is to be kept of a rate or a quota.
+// A State is the stored state of a rate or a quota.
 //
-// Several states of one key may be on their way to where they are kept. The
-// latest has the later At; of two with the same At it has the fewer Tokens or the
-// greater Used.
+// Several states of one key may be on their way to the store. The latest has the later At; of
+// two with the same At it has the fewer Tokens or the greater Used.
 type State struct {
 	Key string
 	// Tokens are in the bucket of a rate.

@@ -29,7 +29,8 @@ type quotas struct {
 	loads   map[string]*load
 }
 
-// A load is under way. The fields but done are for those who waited for it.
+// A load is a running load of states. All fields but done are for the callers that waited for
+// it.
 type load struct {
 	done chan struct{}
 	err  error
@@ -145,7 +146,7 @@ func (b *quotas) await(ctx context.Context, theirs *load) error {
 	}
 }
 
-// keep puts what was loaded into memory.
+// keep puts loaded states into memory.
 func (b *quotas) keep(keys []string, states []State, at int64) error {
 	found := make(map[string]State, len(states))
 	for _, s := range states {

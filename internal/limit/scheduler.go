@@ -31,8 +31,8 @@ type scheduler struct {
 	settled int // run too, and do not count
 	waiting int
 	seq     uint64 // orders events in time
-	// turns are the tenants with ready calls, in order. One that has none any more
-	// or may not run another is passed over when it comes to it.
+	// turns are the tenants with ready calls, in order. A tenant that has none any more, or may
+	// not run another, is skipped at its turn.
 	turns roundRobin
 	// took is how long calls run, on average over the last few.
 	took time.Duration
@@ -61,7 +61,8 @@ type key struct {
 	due       *group      // for which the next free slot is kept
 }
 
-// open reports whether c could have a slot of k; nil is anybody.
+// open reports whether group c could have a slot of k; nil means a call that no slot is
+// reserved for.
 func (k *key) open(c *group) bool {
 	free := k.max - k.used
 	if k.due != nil && k.due != c {
@@ -111,7 +112,7 @@ func (s *scheduler) need(g *Grant, slot Slot) {
 	}
 }
 
-// line gives t a turn, after all who have one.
+// line gives t a turn, after all tenants that have one.
 func (s *scheduler) line(t *tenant) {
 	if !t.queued && len(t.ready) > 0 && t.running < s.perTenant {
 		t.queued = true

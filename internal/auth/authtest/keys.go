@@ -17,8 +17,8 @@ import (
 	"haft/internal/auth"
 )
 
-// TestKeys holds a backend against its contract. open returns one that is empty,
-// and cleans up after itself.
+// TestKeys is the conformance suite of a backend. open returns an empty one, and cleans up
+// after itself.
 func TestKeys(t *testing.T, open func(t *testing.T) auth.Keys) {
 	t.Run("keeps_every_field", func(t *testing.T) { keeps(t, open(t)) })
 	t.Run("tells_no_scope_from_an_empty_one", func(t *testing.T) { scopes(t, open(t)) })
