@@ -2,11 +2,11 @@ package policy
 
 import "haft"
 
-// DefaultApprover is the role that approves where no document says who does.
+// DefaultApprover is the role that approves where no document names one.
 const DefaultApprover = "approver"
 
-// An Ask says that a person must agree, and who may be that person: one with one
-// of the roles, or one of the users. The one who asks never is, unless Self.
+// An Ask says that a person must agree: a person with one of the roles, or one of the users.
+// The requester may not be that person, unless Self.
 type Ask struct {
 	Rule   string   `json:"rule"`
 	Reason string   `json:"reason,omitempty"`

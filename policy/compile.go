@@ -215,7 +215,7 @@ func (c *compiler) permissions(n ast.Node, what string) []Permission {
 	return all
 }
 
-// approval reads who may approve.
+// approval reads the approvers.
 func (c *compiler) approval(n ast.Node) *Ask {
 	a := &Ask{}
 	c.object(n, "approval", map[string]field{

@@ -120,8 +120,8 @@ type decision struct {
 	allow       string // the first rule that allows
 	pin         bool   // a rule that allows lets the caller choose this version
 	namesDigest bool   // a rule that allows has the digest of this version
-	// approval says who approves what the tool itself asks for: the last
-	// document that says anything, which is the organisation's.
+	// approval names the approvers of calls whose tool itself requires approval. The last
+	// document that has it counts, which is the organisation's.
 	approval *Ask
 }
 

@@ -154,8 +154,8 @@ func (f *filter) concerns(req *Request) bool {
 	return req.Current != nil && covered(f.tools, req.current().Tool)
 }
 
-// walk goes through a tree and returns it with what is to be masked replaced. way
-// is where it is, and seen the same for findings.
+// walk goes through a tree and returns it with masked values. way is the place in the tree, and
+// seen the same for findings.
 func (s *filterRun) walk(v any, way, seen []string) any {
 	switch v := v.(type) {
 	case *jsontree.Object:
@@ -179,7 +179,7 @@ func (s *filterRun) walk(v any, way, seen []string) any {
 	case string:
 		return s.filterText(v, way, pointer(seen))
 	case json.Number:
-		// A number that holds what is masked becomes a text.
+		// A number that contains a masked value becomes a text.
 		if masked := s.filterText(v.String(), way, pointer(seen)); masked != v.String() {
 			return masked
 		}

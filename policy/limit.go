@@ -101,7 +101,7 @@ func key(what, ref string, by []dimension, forced bool, req *Request) string {
 		case byOrg:
 			v = req.Principal.Org
 		case byUser:
-			v = req.Principal.Owner() // keys without a user do not share what is counted
+			v = req.Principal.Owner() // keys without a user do not share a counter
 		case byAgent:
 			v = req.Principal.Agent
 		case byTool: // the name may change hands
@@ -118,7 +118,7 @@ type limited[T any] struct {
 	by    []dimension
 }
 
-// by reads what is counted by.
+// by reads the dimensions of a limit.
 func (c *compiler) by(n ast.Node) []dimension {
 	var all []dimension
 	c.list(n, "by", func(v ast.Node) { all = append(all, oneOf(&c.document, v, "by", dimensions())) })

@@ -8,8 +8,8 @@ import (
 	"haft"
 )
 
-// Forbids returns the first of networks that does not let anybody reach a host on a
-// port, by the name of its rule, or "" if all do.
+// Forbids returns the name of the rule of the first network that does not allow a host and
+// port, or "" if all allow it.
 func Forbids(networks []Network, host string, port uint16) (rule string) {
 	to := net.JoinHostPort(host, strconv.Itoa(int(port)))
 	for _, n := range networks {

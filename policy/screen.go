@@ -17,11 +17,11 @@ const MaxScreened = 64 << 20
 // [MaxScreened] bytes.
 var ErrTooMuch = errors.New("there is more text than filters look at")
 
-// A Screen is the filters that concern one request, for all the texts that belong
-// to it. It counts what it has looked at. Use it from one goroutine.
+// A Screen has the filters of one request, for all its texts. It counts the text that it has
+// filtered. Use it from one goroutine.
 //
-// It returns an error if a value cannot be read, if there is too much, or if ctx has
-// ended. Then nothing of what was given to it may go on.
+// It returns an error if a value cannot be read, if there is too much, or if ctx has ended.
+// Then the caller must not use the texts of the request.
 type Screen struct {
 	// Clean is applied to keys of a value before they are named in findings, so
 	// that a secret that is a key is not shown. Nil means that keys are shown as they
@@ -68,9 +68,9 @@ func (s *Screen) run(ctx context.Context, n int) (*filterRun, error) {
 	return &filterRun{ctx: ctx, filters: s.filters, clean: s.Clean}, nil
 }
 
-// JSON holds a JSON value against the filters: all its texts, numbers and keys,
-// however deep. Every filter sees the value as it came, so that their order does not
-// matter; what is found in a key cannot be masked and is refused.
+// JSON applies the filters to a JSON value: to all its texts, numbers and keys, however deep.
+// Every filter sees the original value, so that their order does not matter. A match in a key
+// cannot be masked and is refused.
 //
 // Patterns see the text itself, without escapes of JSON. They do not find text that is encoded
 // in another way.

@@ -52,9 +52,8 @@ func SeverityOf(kind haft.FailureKind) Severity {
 	return s
 }
 
-// Transient reports whether a failure of that kind may pass by itself, so that
-// the same call can succeed later. What is wrong with the arguments, a permission
-// or memory does not pass.
+// Transient reports whether a failure of that kind may pass by itself, so that the same call
+// can succeed later. Wrong arguments, missing permissions and lack of memory do not pass.
 func Transient(kind haft.FailureKind) bool {
 	_, transient, _ := defaults(kind)
 	return transient

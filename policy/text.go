@@ -44,7 +44,7 @@ func (d Decision) String() string {
 	return b.String()
 }
 
-// String says who may approve.
+// String names the approvers.
 func (a Ask) String() string {
 	var parts []string
 	if len(a.Roles) > 0 {

@@ -126,9 +126,8 @@ func (h *Hub) Stats() Stats {
 	return h.stats
 }
 
-// Close refuses what comes, waits for what is being published, and ends every
-// watch with [ErrClosed] after what is queued for it. Closing again changes
-// nothing.
+// Close refuses new events, waits for those that are being published, and ends every watch with
+// [ErrClosed] after its queued events. Closing again changes nothing.
 func (h *Hub) Close() {
 	h.mu.Lock()
 	if !h.closed {
@@ -188,8 +187,8 @@ func errClosed() error {
 	return &haft.Error{Code: haft.CodeUnavailable, Message: "the server is shutting down", Err: ErrClosed}
 }
 
-// background is the context of work that must not stop half-way because the one
-// who happened to do it left.
+// background is the context of work that must not stop half-way because the publisher that does
+// it has left.
 func (h *Hub) background(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), h.cfg.Patience)
 }

@@ -273,7 +273,7 @@ func (h *Hub) refused(events []haft.Event) {
 	h.mu.Unlock()
 }
 
-// handOut puts events into the queues of those who want them.
+// handOut puts events into the queues of the watchers that they match.
 func (h *Hub) handOut(events []haft.Event) {
 	for _, w := range h.deliver(events) {
 		h.cfg.Logger.Warn("a watcher of events was too slow and was dropped",

@@ -57,8 +57,8 @@ func (h *Hub) loseAll() {
 	h.endAllLocked(Lost())
 }
 
-// pollLocked has the events of others looked for as long as anybody watches.
-// Precondition: h.mu is held.
+// pollLocked starts the search for events of other processes, which lasts as long as there are
+// watchers. Precondition: h.mu is held.
 func (h *Hub) pollLocked(ctx context.Context) {
 	if h.shared == nil || h.polling {
 		return

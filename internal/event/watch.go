@@ -56,7 +56,7 @@ func (w *watcher) nudge() {
 	}
 }
 
-// take returns what is queued, and why nothing will follow it, if that is so.
+// take returns the queued events, and why the watch has ended, if it has.
 func (w *watcher) take() ([]haft.Event, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -207,7 +207,7 @@ func (h *Hub) replay(ctx context.Context, f Filter, after, from int64,
 // read.
 const markEvery = 2 * time.Second
 
-// follow yields what is queued until the watch ends.
+// follow yields queued events until the watch ends.
 func follow(ctx context.Context, w *watcher, yield func(haft.Event, error) bool) error {
 	var tick <-chan time.Time
 	if w.filter.Marks {

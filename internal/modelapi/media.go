@@ -30,7 +30,7 @@ type media struct {
 	data       []byte
 }
 
-// image reports whether it is an image. What is not is a PDF document.
+// image reports whether it is an image. Otherwise it is a PDF document.
 func (m media) image() bool { return strings.HasPrefix(m.mime, "image/") }
 
 func (m media) base64() string { return base64.StdEncoding.EncodeToString(m.data) }

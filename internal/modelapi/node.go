@@ -12,8 +12,8 @@ import (
 	"haft/internal/jsontree"
 )
 
-// The bounds of one list and one object. Those of vendors have far fewer; the
-// texts and numbers within what is passed over are not counted.
+// The bounds of one list and one object. Those of vendors have far fewer elements; values in
+// skipped parts are not counted.
 const (
 	maxElements = 10_000
 	maxKeys     = 1_000

@@ -58,8 +58,7 @@ func (c ToolCall) Refused() *haft.Result {
 	return &haft.Result{Tool: c.Name, Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: c.Failure}
 }
 
-// Parse reads what a model answered. An empty form means the one that its shape
-// shows.
+// Parse reads the answer of a model. An empty form means that it is recognised by its shape.
 //
 // Arguments that cannot be read are a Failure of their call and not of the others.
 // An error means that the answer as a whole is not understood: it names the place

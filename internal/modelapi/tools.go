@@ -37,7 +37,7 @@ type Listed struct {
 	Tokens int  `json:"tokens_estimate"`
 }
 
-// A Skipped tool is one that a model does not get to see, and why.
+// A Skipped tool is not sent to a model; it has the reasons.
 type Skipped struct {
 	Name    string   `json:"name"`
 	Reasons []string `json:"reasons"`
@@ -134,7 +134,7 @@ func envelope(form schema.Form, texts []json.RawMessage) (json.RawMessage, error
 	return encode([]declarations{{texts}})
 }
 
-// render writes one tool. Reasons say why it cannot be listed; an error is ours.
+// render writes one tool. Reasons say why it cannot be listed; an error is an internal one.
 func render(form schema.Form, t *haft.Tool, strict bool) (
 	text json.RawMessage, isStrict bool, reasons []string, err error) {
 	sig := &schema.Signature{Name: t.Name, Description: t.Version.Description}

@@ -10,9 +10,9 @@ import (
 const maxEnvName = 128
 
 // reserved are the variables that decide which code a process loads, how a shell
-// or an interpreter reads its input, or where the next program is found. Who sets one
-// can run code, so callers may not set them. A name that ends with * stands for all
-// names with that prefix.
+// or an interpreter reads its input, or where the next program is found. Setting one can
+// run code, so callers may not set them. A name that ends with * stands for all names
+// with that prefix.
 var reserved = []string{
 	// set by Haft: settings for a tool, and the arguments of a shell script
 	"HAFT_*", "ARG_*",

@@ -36,8 +36,7 @@ func (r *Redactor) NewStream(out func([]byte)) *Stream {
 	return s
 }
 
-// Write takes the next bytes. It never fails; what is written after Close is
-// dropped.
+// Write takes the next bytes. It never fails; bytes that are written after Close are dropped.
 func (s *Stream) Write(p []byte) (int, error) {
 	n := len(p)
 	if s.closed {

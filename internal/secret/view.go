@@ -44,8 +44,8 @@ type view struct {
 	state    uint32
 }
 
-// origins knows where in the raw text the last bytes of a view come from. It goes
-// back as far as the state of the automaton does.
+// origins maps the last bytes of a view to their places in the raw text. It goes back as far as
+// the state of the automaton does.
 type origins struct {
 	starts []int             // raw offset of each byte since the view diverged
 	before [Levels - 1][]int // the starts of the views that it diverged from, nearest first

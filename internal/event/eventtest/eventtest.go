@@ -15,8 +15,8 @@ import (
 	"haft/internal/event"
 )
 
-// TestLog holds a log against its contract. open returns one that is empty, and
-// cleans up after itself.
+// TestLog tests a log against its contract. open returns an empty one, and cleans up after
+// itself.
 func TestLog(t *testing.T, open func(t *testing.T) event.Log) {
 	t.Run("keeps_every_field", func(t *testing.T) { keeps(t, open(t)) })
 	t.Run("filters", func(t *testing.T) { filters(t, open(t)) })

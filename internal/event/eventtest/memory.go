@@ -38,7 +38,7 @@ type ring struct {
 	lost   int64        // the highest Cursor that was pushed out
 }
 
-// counted is what is known of one call.
+// counted is the state of one call.
 type counted struct {
 	seq  int64
 	kept int // events of it in the ring

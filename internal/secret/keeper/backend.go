@@ -88,20 +88,19 @@ func (r Row) Format(f fmt.State, _ rune) {
 	fmt.Fprintf(f, "secret %q of %q", r.Name, r.Scope)
 }
 
-// A Backend keeps rows and one keyset. It is safe for concurrent use, also from
-// several processes. What it is given to keep is not secret; that it be lost or
-// changed is noticed, not prevented.
+// A Backend stores rows and one keyset. It is safe for concurrent use, also from several
+// processes. The stored data is encrypted; loss and changes of it are detected, not prevented.
 //
-// Writes are conditional: the revision that is given must be the one that is
-// there, 0 for what is not, or the write fails with [haft.CodeConflict] and
-// changes nothing. A read that finds nothing fails with [haft.CodeNotFound].
+// Writes are conditional: the given revision must be the stored one, or 0 if there is none.
+// Otherwise the write fails with [haft.CodeConflict] and changes nothing. A read that finds
+// nothing fails with [haft.CodeNotFound].
 type Backend interface {
 	// Secret returns one row.
 	Secret(ctx context.Context, scope Scope, name string) (Row, error)
 	// Secrets returns up to limit rows that come after the given one in the order
 	// of scope and name: those of scope, or all if it is nil.
 	Secrets(ctx context.Context, scope *Scope, after Row, limit int) ([]Row, error)
-	// PutSecret writes row, whose Rev is the one that is there.
+	// PutSecret writes row, whose Rev is the stored one.
 	PutSecret(ctx context.Context, row Row) error
 	// RemoveSecret removes the row of a secret.
 	RemoveSecret(ctx context.Context, scope Scope, name string) error

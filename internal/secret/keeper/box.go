@@ -20,8 +20,8 @@ func boxBound(label []byte) []byte {
 	return append(out, label...)
 }
 
-// Box encrypts what is kept elsewhere than in the backend. Only [Keeper.Unbox]
-// with the same label gives it back.
+// Box encrypts data that is stored outside of the backend. Only [Keeper.Unbox] with the same
+// label decrypts it.
 func (k *Keeper) Box(plain, label []byte) ([]byte, error) {
 	keys := k.current()
 	box, err := keys.ciphers[keys.primary].Encrypt(plain, boxBound(label))

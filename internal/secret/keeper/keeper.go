@@ -41,9 +41,9 @@ type Keeper struct {
 	keys *keys
 }
 
-// Open returns the keeper of what is in back. The keyset is encrypted under all of
-// masters, and made if there is none. The first master that opens it is enough.
-// It fails, and changes nothing, if none does.
+// Open returns the keeper of the secrets in back. The keyset is encrypted under all of masters,
+// and made if there is none. One master that decrypts it is enough. Without one, Open fails and
+// changes nothing.
 func Open(ctx context.Context, back Backend, masters ...*Master) (*Keeper, error) {
 	if len(masters) == 0 {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "keeping secrets needs a master key"}
@@ -95,7 +95,7 @@ func (k *Keeper) replace(ctx context.Context, next *keys) error {
 	return nil
 }
 
-// current returns the keys that this process knows.
+// current returns the keys that this process has loaded.
 func (k *Keeper) current() *keys {
 	k.mu.RLock()
 	defer k.mu.RUnlock()
@@ -121,8 +121,7 @@ func (k *Keeper) fresh(ctx context.Context) (*keys, error) {
 	return got, nil
 }
 
-// Put stores a value, in the place of the one that is there, and bound as that
-// was.
+// Put stores a value. It replaces an existing one and keeps its binding.
 func (k *Keeper) Put(ctx context.Context, scope Scope, name string, v secret.Value) error {
 	return k.PutBound(ctx, scope, name, v, nil)
 }
@@ -262,7 +261,7 @@ func (k *Keeper) write(ctx context.Context, keys *keys, row Row, v secret.Value)
 	return nil
 }
 
-// errUnknownKey says that what is to be decrypted is under a key that is not there.
+// errUnknownKey is the error for data that is encrypted with a missing key.
 var errUnknownKey = errors.New("unknown key")
 
 // cipher returns that of a data key, which another process may have added.
@@ -331,8 +330,8 @@ func (k *Keeper) each(ctx context.Context, scope *Scope, do func(Row) error) err
 	}
 }
 
-// Rotate adds a data key. What is stored from now on is encrypted with it; what
-// was stored before stays readable, and [Keeper.Rewrap] brings it over.
+// Rotate adds a data key. Values that are stored from now on are encrypted with it; older ones
+// stay readable, and [Keeper.Rewrap] encrypts them again.
 func (k *Keeper) Rotate(ctx context.Context) error {
 	for range tries {
 		keys, err := k.fresh(ctx)

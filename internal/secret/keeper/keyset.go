@@ -235,7 +235,7 @@ func unwrap(data []byte, rev int64, masters []*Master) (*keys, error) {
 		Err:     fmt.Errorf("kept under master keys %v", ids)}
 }
 
-// damaged is the error for stored data that is not what was stored.
+// damaged is the error for stored data that was changed.
 func damaged(cause error) error {
 	return &haft.Error{Code: haft.CodeUnavailable,
 		Message: "stored secrets are damaged or were tampered with; nothing was changed", Err: cause}
