@@ -35,11 +35,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Host runs the steps of chains.
-type Host interface {
-	Caller
-	Process
-	Secrets
+// A Host is what chains need of the engine that runs their steps.
+type Host struct {
+	Caller  Caller
+	Process Process
+	Secrets Secrets
 }
 
 // A Caller makes the calls of steps.
@@ -68,7 +68,7 @@ type Process interface {
 	Ending() Ending
 	// Elsewhere reports whether an error says that others have what it is about.
 	Elsewhere(ctx context.Context, err error) bool
-	// NoteSealed is told that there is no key here for a chain.
+	// NoteSealed notes that there is no key here for a chain.
 	NoteSealed()
 }
 
@@ -94,7 +94,7 @@ type Chains struct {
 // New returns chains that nobody runs yet.
 func New(host Host, cfg Config) *Chains {
 	ch := &Chains{cfg: cfg, store: cfg.Store, host: host, locks: NewLocks()}
-	ch.work = newChainWork(cfg.Most, host.Go, ch.goOn)
+	ch.work = newChainWork(cfg.Most, host.Process.Go, ch.goOn)
 	return ch
 }
 
@@ -143,8 +143,8 @@ func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*h
 	if err != nil {
 		return nil, err
 	}
-	p = ch.host.Canonical(ctx, p)
-	if err := ch.host.CheckSteps(ctx, p, plan); err != nil {
+	p = ch.host.Caller.Canonical(ctx, p)
+	if err := ch.host.Secrets.CheckSteps(ctx, p, plan); err != nil {
 		return nil, err
 	}
 	if plan.Background {
@@ -158,7 +158,7 @@ func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*h
 		Steps:  program.Steps(),
 		Status: haft.StatusRunning, Created: now, Updated: now,
 	}
-	if err := ch.saveChain(ctx, ch.host.Owner(), c); err != nil {
+	if err := ch.saveChain(ctx, ch.host.Process.Owner(), c); err != nil {
 		if _, lost := ch.store.Chains.Chain(context.WithoutCancel(ctx), p.Org, c.ID); lost != nil {
 			return nil, err
 		} // else only the answer got lost
@@ -213,7 +213,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 	defer unlock()
 	// What is found out during this term is written as of this term: if the process is given
 	// up meanwhile, its steps are with others.
-	ctx, owner, done := ch.host.During(ctx)
+	ctx, owner, done := ch.host.Process.During(ctx)
 	defer done()
 	c, err := ch.openChain(ctx, org, id)
 	if errors.Is(err, ErrSealed) {
@@ -228,7 +228,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 	}
 	for {
 		if c.Status.Final() {
-			ch.host.ForgetChain(id)
+			ch.host.Caller.ForgetChain(id)
 			return c, nil
 		}
 		if done, err := ch.endWithdrawn(ctx, owner, c); done || err != nil {
@@ -246,26 +246,27 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 		}
 		c.Status, c.Error = todo.Status, todo.Failure
 		if todo.Done || len(todo.Ready) == 0 {
-			ch.host.ForgetChain(id)
+			ch.host.Caller.ForgetChain(id)
 			return c, ch.saveChain(context.WithoutCancel(ctx), owner, c)
 		}
-		if end := ch.host.Ending(); end.Leaving || c.Plan.Background && end.HandedOver {
+		if end := ch.host.Process.Ending(); end.Leaving || c.Plan.Background && end.HandedOver {
 			return nil, ch.leaveChain(ctx, owner, c)
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
-			calls[i] = haft.Call{ID: ch.host.NewCallID(), Tool: r.Step.Tool, Args: r.Args, Principal: c.Principal,
+			calls[i] = haft.Call{ID: ch.host.Caller.NewCallID(), Tool: r.Step.Tool, Args: r.Args,
+				Principal: c.Principal,
 				Turn: c.Turn, Chain: c.ID}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
 		if err := ch.saveChain(ctx, owner, c); err != nil {
 			return nil, err
 		}
-		results, err := ch.host.Batch(ctx, calls)
+		results, err := ch.host.Caller.Batch(ctx, calls)
 		if err != nil {
 			return nil, err
 		}
-		if ch.host.Ending().Closed { // steps that have not begun are not recorded, and wait again
+		if ch.host.Process.Ending().Closed { // steps that have not begun are not recorded, and wait again
 			return nil, leavesChain()
 		}
 		for i, r := range todo.Ready {
@@ -298,7 +299,7 @@ func leavesChain() error {
 // endWithdrawn ends a chain whose credential is not good any more: its next steps would
 // be calls that nobody is allowed to make.
 func (ch *Chains) endWithdrawn(ctx context.Context, owner string, c *haft.Chain) (done bool, _ error) {
-	why, err := ch.host.Withdrawn(ctx, c.Principal)
+	why, err := ch.host.Caller.Withdrawn(ctx, c.Principal)
 	if why == "" {
 		return false, err
 	}
@@ -328,7 +329,7 @@ func (ch *Chains) settle(ctx context.Context, c *haft.Chain) error {
 		r, err := ch.store.Calls.Record(ctx, c.Principal.Org, s.Call)
 		switch {
 		case haft.CodeOf(err) == haft.CodeNotFound:
-			ch.host.ForgetUnbegun(s.Call)
+			ch.host.Caller.ForgetUnbegun(s.Call)
 			*s = haft.StepResult{ID: s.ID, State: haft.StepWaiting}
 		case err != nil:
 			return err

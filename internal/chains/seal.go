@@ -84,7 +84,7 @@ func (ch *Chains) openChain(ctx context.Context, org string, id haft.ChainID) (*
 // shownChain returns a chain whose plan may be seen: without arguments whose names
 // mean secrets, and without stored values.
 func (ch *Chains) shownChain(ctx context.Context, c haft.Chain) (haft.Chain, error) {
-	r, err := ch.host.CoverOf(ctx, c.Principal)
+	r, err := ch.host.Secrets.CoverOf(ctx, c.Principal)
 	if err != nil { // nobody can tell what in it is a secret
 		c.Plan = bare(c.Plan)
 		for i := range c.Plan.Steps {
@@ -117,7 +117,7 @@ func (ch *Chains) clean(r *secret.Redactor, raw json.RawMessage) json.RawMessage
 
 // leaveSealedChain is leaveSealed for a chain.
 func (ch *Chains) leaveSealedChain(ctx context.Context, owner string, c *haft.Chain) error {
-	ch.host.NoteSealed()
+	ch.host.Process.NoteSealed()
 	return ch.store.Chains.ReleaseChain(ctx, owner, c.ID)
 }
 

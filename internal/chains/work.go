@@ -144,7 +144,7 @@ func (w *chainWork) close() {
 // Sweep.
 func (ch *Chains) goOn(ctx context.Context, c chainRef) {
 	_, err := ch.advance(ctx, c.org, c.id)
-	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || ch.host.Elsewhere(ctx, err) ||
+	if err == nil || ctx.Err() != nil || haft.CodeOf(err) == haft.CodeConflict || ch.host.Process.Elsewhere(ctx, err) ||
 		errors.Is(err, ErrClosing) {
 		return // it is with another process, or the next engine goes on with it
 	}
@@ -153,7 +153,7 @@ func (ch *Chains) goOn(ctx context.Context, c chainRef) {
 
 // Sweep has open chains of this process taken further that nobody does.
 func (ch *Chains) Sweep(ctx context.Context) error {
-	list, err := ch.store.Chains.IdleChains(ctx, ch.host.Owner())
+	list, err := ch.store.Chains.IdleChains(ctx, ch.host.Process.Owner())
 	if err != nil {
 		return err
 	}

@@ -12,7 +12,8 @@ import (
 // chainHost is what chains know of the engine.
 type chainHost struct{ e *Engine }
 
-var _ chains.Host = chainHost{}
+// host returns it as chains take it.
+func (h chainHost) host() chains.Host { return chains.Host{Caller: h, Process: h, Secrets: h} }
 
 // Batch implements [chains.Caller].
 func (h chainHost) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, error) {

@@ -26,7 +26,7 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 		DeadAfter: e.cfg.DeadAfter, Drop: e.drop, Logger: e.cfg.Logger})
 	log := journal.New(e.store, e.members.Owner, membership.GivenUp, overtaken)
 	e.hub = event.New(event.Config{Log: log, Logger: e.cfg.Logger})
-	e.chains = chains.New(chainHost{e}, chains.Config{Store: e.store, Authority: rules, Most: e.cfg.Backlog,
+	e.chains = chains.New(chainHost{e}.host(), chains.Config{Store: e.store, Authority: rules, Most: e.cfg.Backlog,
 		Names: e.cfg.Names, Sealer: e.cfg.Sealer, Logger: e.cfg.Logger})
 	e.wireStages(parts, rules, log)
 	*e.approvals = approvals{

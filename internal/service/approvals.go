@@ -76,7 +76,7 @@ func (m *ApprovalManager) approvalFor(ctx context.Context, p haft.Principal, id 
 func (m *ApprovalManager) asked(ctx context.Context, p haft.Principal, a haft.Approval) bool {
 	return m.authority.Authorize(authority.Unconfined(p), haft.ApprovalsRead, authority.Owned("approval",
 		a.Requester)) == nil ||
-		m.engine.Answerable(ctx, p, a)
+		m.decisions.Answerable(ctx, p, a)
 }
 
 // maxReason bounds what a person says to a request.
@@ -96,5 +96,5 @@ func (m *ApprovalManager) Decide(ctx context.Context, p haft.Principal, id haft.
 	if err != nil {
 		return nil, err
 	}
-	return m.engine.Answer(ctx, p, a, answer)
+	return m.decisions.Answer(ctx, p, a, answer)
 }

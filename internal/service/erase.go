@@ -58,7 +58,7 @@ func (d *DataManager) Erase(ctx context.Context, p haft.Principal, of haft.Subje
 	if err := d.eraseKept(ctx, of); err != nil {
 		return nil, err
 	}
-	if err := d.engine.AnnounceChange(ctx, of.Org); err != nil {
+	if err := d.changes.AnnounceChange(ctx, of.Org); err != nil {
 		return nil, err
 	}
 	// Rewriting the files keeps every organisation waiting: that is the operator's to decide.
@@ -108,7 +108,7 @@ func (d *DataManager) endCalls(ctx context.Context, of haft.Subject) (int, error
 	open := haft.CallFilter{Org: of.Org, User: of.User, Until: time.Now(),
 		Status: []haft.Status{haft.StatusQueued, haft.StatusRunning, haft.StatusPending}, Limit: 1}
 	for n := 0; ; {
-		m, err := d.engine.CancelAll(ctx, d.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
+		m, err := d.operator.CancelAll(ctx, d.anyManager(of.Org), haft.Principal{Org: of.Org, User: of.User})
 		if err != nil {
 			return n, err
 		}

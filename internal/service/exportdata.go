@@ -127,7 +127,7 @@ func (d *DataManager) exportCalls(ctx context.Context, of haft.Subject, w io.Wri
 				continue
 			}
 			chains[r.Call.Chain] = true
-			c, err := d.engine.Chain(ctx, d.anyManager(of.Org), r.Call.Chain)
+			c, err := d.plans.Chain(ctx, d.anyManager(of.Org), r.Call.Chain)
 			if err == nil {
 				err = haft.WriteExport(w, "chain", c)
 			}

@@ -90,7 +90,7 @@ func (m *FileManager) RemoveFile(ctx context.Context, p haft.Principal, id haft.
 // OpenArtifact returns an artifact of a call that p may see, and a reader of its content.
 func (m *FileManager) OpenArtifact(ctx context.Context, p haft.Principal, id haft.CallID,
 	name string) (*haft.Artifact, io.ReadSeeker, error) {
-	rec, err := m.engine.Seen(ctx, p, id, haft.CallsRead)
+	rec, err := m.work.Seen(ctx, p, id, haft.CallsRead)
 	if err != nil {
 		return nil, nil, err
 	}

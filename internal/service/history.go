@@ -18,7 +18,7 @@ type History struct{ *base }
 
 // Record implements [haft.CallHistory].
 func (h *History) Record(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Record, error) {
-	r, err := h.engine.Seen(ctx, p, id, haft.CallsRead)
+	r, err := h.work.Seen(ctx, p, id, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func tooMany(what string) error {
 
 // Replay implements [haft.CallHistory].
 func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
-	r, err := h.engine.Seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
+	r, err := h.work.Seen(ctx, p, id, haft.CallsWrite, haft.CallsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) 
 		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had
 		c.Turn = "replay_" + rand.Text()
 	}
-	return h.engine.Call(ctx, c)
+	return h.calls.Call(ctx, c)
 }
 
 // Watch implements [haft.Watcher].
@@ -138,18 +138,18 @@ func (h *History) Watch(ctx context.Context, p haft.Principal, f haft.EventFilte
 // WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
 // it answers for who may see them.
 func (h *History) WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error] {
-	return h.engine.WatchFor(ctx, f, after)
+	return h.work.WatchFor(ctx, f, after)
 }
 
 // Cursor returns that of the last event of all: a watch after it gets what happens
 // from now on.
-func (h *History) Cursor(ctx context.Context) (int64, error) { return h.engine.Cursor(ctx) }
+func (h *History) Cursor(ctx context.Context) (int64, error) { return h.work.Cursor(ctx) }
 
 // EventsOf returns up to limit events of a call that p may see, after the one with
 // that cursor.
 func (h *History) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID, after int64,
 	limit int) ([]haft.Event, error) {
-	r, err := h.engine.Seen(ctx, p, id, haft.EventsRead)
+	r, err := h.work.Seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return nil, err
 	}
@@ -160,7 +160,7 @@ func (h *History) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID
 // cursor, as [Engine.Watch] does.
 func (h *History) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID, after int64) iter.Seq2[haft.Event,
 	error] {
-	r, err := h.engine.Seen(ctx, p, id, haft.EventsRead)
+	r, err := h.work.Seen(ctx, p, id, haft.EventsRead)
 	if err != nil {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}

@@ -303,7 +303,7 @@ func (u *ServerManager) MCPChanged(org, id string) {
 	if !u.relists.note(id, false) {
 		return
 	}
-	u.engine.Go(func(ctx context.Context) {
+	u.work.Go(func(ctx context.Context) {
 		s, err := u.store.MCPServers.MCPServer(ctx, org, id)
 		if err == nil && !s.Disabled {
 			_, err = u.relist(ctx, haft.Principal{Org: org, User: "mcp:" + s.Name}, *s, false)
@@ -446,7 +446,7 @@ func (u *ServerManager) checkCommand(ctx context.Context, s *haft.MCPServer) err
 			return err
 		}
 	}
-	rules, err := u.engine.Rules(ctx, s.Org)
+	rules, err := u.decisions.Rules(ctx, s.Org)
 	if err != nil {
 		return err
 	}

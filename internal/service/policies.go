@@ -51,5 +51,5 @@ func (m *PolicyManager) PutPolicy(ctx context.Context, p haft.Principal, server 
 	if err != nil {
 		return nil, err
 	}
-	return kept, m.engine.Log(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
+	return kept, m.changes.Log(ctx, p, org, "policy.put", map[string]any{"server": server, "digest": compiled.Digest()})
 }

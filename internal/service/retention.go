@@ -147,7 +147,7 @@ func (m *RetentionManager) SetRetention(ctx context.Context, p haft.Principal, o
 	if err := m.store.Settings.PutSetting(ctx, retentionSetting(org), string(raw)); err != nil {
 		return nil, err
 	}
-	if err := m.engine.Log(ctx, p, org, "retention.set", map[string]any{"org": org, "retention": r}); err != nil {
+	if err := m.changes.Log(ctx, p, org, "retention.set", map[string]any{"org": org, "retention": r}); err != nil {
 		return nil, err
 	}
 	return m.keptOf(ctx, org)

@@ -49,7 +49,7 @@ func (m *SandboxManager) PutSandboxConfig(ctx context.Context, p haft.Principal,
 		if err := m.registry.CheckSandbox(c); err != nil {
 			return nil, err
 		}
-		if err := m.engine.CheckSandbox(string(c.Type), "/type"); err != nil {
+		if err := m.decisions.CheckSandbox(string(c.Type), "/type"); err != nil {
 			return nil, err
 		}
 		if kept, err = m.store.Sandboxes.PutSandboxConfig(ctx, c); err != nil {

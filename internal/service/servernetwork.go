@@ -20,7 +20,7 @@ import (
 // tools or log in. They are those that match the organisation without a user, for the
 // server by its name or for all of its tools.
 func (u *ServerManager) serverNetworks(ctx context.Context, s haft.MCPServer) ([]policy.Network, error) {
-	rules, err := u.engine.Rules(ctx, s.Org)
+	rules, err := u.decisions.Rules(ctx, s.Org)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (u *ServerManager) CheckServerNetwork(ctx context.Context, s haft.MCPServer
 		}
 		return nil
 	}
-	hosts, err := u.engine.ServerHosts(s)
+	hosts, err := u.decisions.ServerHosts(s)
 	if err != nil {
 		return err
 	}

@@ -95,16 +95,6 @@ type Vault interface {
 		write func(store.OwnSecrets) error) error
 }
 
-// An Engine runs calls.
-type Engine interface {
-	haft.Caller
-	haft.Planner
-	haft.Operator
-	Changes
-	Decisions
-	Work
-}
-
 // Changes is how the engine learns that permissions have changed.
 type Changes interface {
 	// Log writes an entry of the audit that is not about a call, and has the calls of the
@@ -136,7 +126,7 @@ type Work interface {
 	Go(work func(context.Context)) bool
 	// Seen returns the record of a call, if one of the actions lets p have it.
 	Seen(ctx context.Context, p haft.Principal, id haft.CallID, actions ...haft.Action) (*haft.Record, error)
-	// Watch yields events that fit a filter, and Cursor is that of the last event.
+	// WatchFor yields events that fit a filter, and Cursor is that of the last event.
 	WatchFor(ctx context.Context, f event.Filter, after int64) iter.Seq2[haft.Event, error]
 	Cursor(ctx context.Context) (int64, error)
 }
@@ -147,12 +137,19 @@ type base struct {
 	store     *store.Store
 	registry  *registry.Registry
 	authority authority.Rules
-	engine    Engine
+
+	// The parts of the engine that managers use.
+	calls     haft.Caller
+	plans     haft.Planner
+	operator  haft.Operator
+	changes   Changes
+	decisions Decisions
+	work      Work
 }
 
 // log writes an entry of the audit about a change of p's organisation.
 func (b *base) log(ctx context.Context, p haft.Principal, kind string, body any) error {
-	return b.engine.Log(ctx, p, p.Org, kind, body)
+	return b.changes.Log(ctx, p, p.Org, kind, body)
 }
 
 // manage has do run if p may do the action, and writes to the audit that it was done,
@@ -203,13 +200,14 @@ var (
 
 // New returns a service over an engine and its parts. It prunes old calls until the engine
 // is closed.
-func New(e Engine, parts engine.Parts, cfg Config) *API {
+func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 	cfg = cfg.filled()
 	files := parts.Files
 	if files == nil {
 		files = filestore.New(parts.Store, filestore.Config{})
 	}
-	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules, engine: e}
+	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules,
+		calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
 	a := &API{
 		Caller: e, Planner: e, Operator: e, base: b,
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},

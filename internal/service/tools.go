@@ -16,7 +16,7 @@ func (m *ToolManager) PutTool(ctx context.Context, p haft.Principal, d haft.Draf
 	if err := m.authority.May(p, haft.ToolsWrite); err != nil {
 		return nil, err
 	}
-	if err := m.engine.CheckSandbox(d.Settings.Sandbox, "/settings/sandbox"); err != nil {
+	if err := m.decisions.CheckSandbox(d.Settings.Sandbox, "/settings/sandbox"); err != nil {
 		return nil, err
 	}
 	change, err := m.registry.Put(ctx, p, d)
