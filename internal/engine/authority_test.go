@@ -112,10 +112,10 @@ func TestAuthority_an_empty_user_owns_nothing(t *testing.T) {
 func TestWait_is_for_who_may_see_the_call(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
-	running, gate := make(chan struct{}), make(chan struct{})
+	running, release := make(chan struct{}), make(chan struct{})
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
 		close(running)
-		<-gate
+		<-release
 		return ok(r, `"hunter2"`), nil
 	})
 	rec, err := w.Submit(t.Context(), haft.Call{Tool: "work", Args: json.RawMessage(`{}`), Principal: user("o", "ann")})
@@ -134,7 +134,7 @@ func TestWait_is_for_who_may_see_the_call(t *testing.T) {
 			t.Errorf("%s: %+v, %v", name, res, err)
 		}
 	}
-	close(gate)
+	close(release)
 	caller := user("o", "ann")
 	caller.Actions = []haft.Action{haft.CallsWrite} // is enough for one's own
 	if res, err := w.Wait(t.Context(), caller, rec.Call.ID); err != nil || string(res.Value) != `"hunter2"` {

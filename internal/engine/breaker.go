@@ -23,7 +23,7 @@ func (rn *runner) admit(ex *execution) error {
 	return r
 }
 
-// report tells the circuit of the tool what became of a call.
+// report gives the outcome of a call to the circuit of its tool.
 func (rn *runner) report(ex *execution) {
 	rn.breaker.Report(circuitOf(ex), ex.res == nil || ex.res.Error != nil &&
 		(policy.Transient(ex.res.Error.Kind) || ex.res.Status == haft.StatusLimit ||

@@ -238,10 +238,10 @@ func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind stri
 		return err
 	}
 	if pm.store.Shared() {
-		if told := pm.store.Settings.MarkChange(ctx, org); told != nil {
+		if failed := pm.store.Settings.MarkChange(ctx, org); failed != nil {
 			err = errors.Join(err, &haft.Error{Code: haft.CodeUnavailable,
 				Message: "the change is made, and other servers of the database could not be told: do it again",
-				Err:     told})
+				Err:     failed})
 		}
 	}
 	pm.permissionsChanged(org)

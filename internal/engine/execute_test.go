@@ -135,10 +135,10 @@ func TestCritical_failure_blocks_the_caller(t *testing.T) {
 func TestIdempotency(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
-	gate := make(chan struct{})
+	release := make(chan struct{})
 	var n atomic.Int64
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
-		<-gate
+		<-release
 		n.Add(1)
 		return ok(r, `{"n":`+string(r.Args)+`}`), nil
 	})
@@ -155,7 +155,7 @@ func TestIdempotency(t *testing.T) {
 			ids[i] = res.Call
 		})
 	}
-	close(gate)
+	close(release)
 	wg.Wait()
 	for _, id := range ids {
 		if id != ids[0] {

@@ -15,15 +15,15 @@ import (
 	"haft/internal/secret"
 )
 
-// openGate is a gate that keeps what was last opened.
-type openGate struct {
+// openGuard is an egress guard that keeps what was last opened.
+type openGuard struct {
 	mu  sync.Mutex
 	way route.Request
 }
 
-func (*openGate) Host(entry string) (string, error) { return entry, nil }
+func (*openGuard) Host(entry string) (string, error) { return entry, nil }
 
-func (g *openGate) Open(_ context.Context, w route.Request) (*route.Route, error) {
+func (g *openGuard) Open(_ context.Context, w route.Request) (*route.Route, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.way = w
@@ -31,7 +31,7 @@ func (g *openGate) Open(_ context.Context, w route.Request) (*route.Route, error
 }
 
 // forbids asks what the running call may not reach.
-func (g *openGate) forbids(host string) string {
+func (g *openGuard) forbids(host string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.way.Forbids(host, 443)
@@ -146,7 +146,7 @@ func TestGranted_is_taken_back(t *testing.T) {
 		"the new version has less":      {[]string{"a.example"}, version("b.example"), "which does not name a.example"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newSlowWorld(t, &openGate{})
+			w := newSlowWorld(t, &openGuard{})
 			check(t, sandbox("a.example")(w.world, nil))
 			v1 := w.tool("o", "slow", func(d *haft.Draft) { d.Settings.Network = c.network })
 			id := w.begin("slow")
@@ -170,7 +170,7 @@ func TestGranted_is_taken_back(t *testing.T) {
 // TestGranted_connections_follow_the_rules: a call that may run on is held to the rules
 // of now at its next connection.
 func TestGranted_connections_follow_the_rules(t *testing.T) {
-	g := &openGate{}
+	g := &openGuard{}
 	w := newSlowWorld(t, g)
 	w.tool("o", "slow", func(d *haft.Draft) { d.Settings.Network = []string{"a.example"} })
 	id := w.begin("slow")

@@ -67,7 +67,7 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 	return res, nil
 }
 
-// endTrace tells the observer.
+// endTrace ends the span of the observer.
 func (w *recorder) endTrace(ex *execution, res *haft.Result, err error) {
 	if ex.trace != nil {
 		ex.trace.End(res, err)

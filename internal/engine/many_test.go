@@ -18,7 +18,7 @@ func TestBatch(t *testing.T) {
 	w.tool("o", "par", func(d *haft.Draft) { d.Settings.Parallel = true })
 	w.tool("o", "seq", nil)
 	var at, most atomic.Int64
-	gate := make(chan struct{})
+	release := make(chan struct{})
 	var waiting atomic.Int64
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
 		n := at.Add(1)
@@ -26,9 +26,9 @@ func TestBatch(t *testing.T) {
 		most.Store(max(most.Load(), n))
 		if r.Tool == "par" { // all three must be here before any may go
 			if waiting.Add(1) == 3 {
-				close(gate)
+				close(release)
 			}
-			<-gate
+			<-release
 		} else if n != 1 {
 			t.Errorf("a sequential call ran beside %d others", n-1)
 		}

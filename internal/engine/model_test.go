@@ -453,7 +453,7 @@ func (m *model) check() {
 
 // checkEvents holds the events against the records: every end is told once.
 func (m *model) checkEvents() {
-	told := map[haft.CallID]int{}
+	ends := map[haft.CallID]int{}
 	for after := int64(0); ; {
 		list, err := m.watch.Events.EventsAfter(m.tb.Context(), event.Filter{Org: "o"}, after, store.MaxPage)
 		if err != nil {
@@ -461,7 +461,7 @@ func (m *model) checkEvents() {
 		}
 		for _, e := range list {
 			if after = e.Cursor; e.Type == haft.EventCompleted {
-				told[e.Call]++
+				ends[e.Call]++
 			}
 		}
 		if len(list) == 0 {
@@ -469,8 +469,8 @@ func (m *model) checkEvents() {
 		}
 	}
 	for id := range m.finals {
-		if told[id] != 1 {
-			m.t.Errorf("the end of call %s is told %d times", id, told[id])
+		if ends[id] != 1 {
+			m.t.Errorf("the end of call %s is told %d times", id, ends[id])
 		}
 	}
 }

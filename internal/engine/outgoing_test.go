@@ -111,12 +111,12 @@ func (s *spans) End(res *haft.Result, err error) {
 	}
 }
 
-// gate is a way out whose connections are filled with marks.
-type gate struct{ mark *string }
+// fakeGuard is an egress guard whose connections are filled with marks.
+type fakeGuard struct{ mark *string }
 
-func (g gate) Host(entry string) (string, error) { return entry, nil }
+func (g fakeGuard) Host(entry string) (string, error) { return entry, nil }
 
-func (g gate) Open(context.Context, route.Request) (*route.Route, error) {
+func (g fakeGuard) Open(context.Context, route.Request) (*route.Route, error) {
 	return &route.Route{Session: session(g)}, nil
 }
 
@@ -163,8 +163,9 @@ func watchAll(t *testing.T, rules string) *everything {
 	x.world = open(t, s, rules, engine.Config{
 		Logger: slog.New(slog.NewTextHandler(x.log, &slog.HandlerOptions{Level: slog.LevelDebug})), Observer: x.seen,
 		AuditArgs: true,
-		Vault:     &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}}, Egress: gate{x.mark},
-		Sealer: rot{}, OnFailure: hooks,
+		Vault:     &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}},
+		Egress:    fakeGuard{x.mark},
+		Sealer:    rot{}, OnFailure: hooks,
 		Recoveries: []engine.Recovery{{Tool: "recovered",
 			Recover: func(context.Context, haft.Call, *haft.Result) *haft.Result {
 				res := &haft.Result{}

@@ -35,15 +35,15 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 		return func() {}, nil
 	}
 	began := time.Now()
-	var told time.Time
+	var last time.Time
 	progress := func(line string) {
-		if told.IsZero() {
+		if last.IsZero() {
 			ex.grant.Settle() // it waits for others, and needs no processor
 		}
-		if time.Since(told) < progressEvery || ctx.Err() != nil {
+		if time.Since(last) < progressEvery || ctx.Err() != nil {
 			return
 		}
-		told = time.Now()
+		last = time.Now()
 		data := map[string]any{"phase": "packages", "message": line}
 		if err := rn.recorder.publish(ctx, ex, haft.EventProgress, data, nil); err != nil {
 			rn.redaction.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)

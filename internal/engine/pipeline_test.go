@@ -237,7 +237,7 @@ func TestCall_redacts_everything_that_leaves(t *testing.T) {
 	}
 }
 
-func TestCall_masks_and_tells(t *testing.T) {
+func TestCall_masks_and_reports(t *testing.T) {
 	w := setup(t, allowAll+`
 filters:
   - {id: keys, on: both, pattern: 'K-[0-9]+', action: mask}

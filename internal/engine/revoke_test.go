@@ -187,7 +187,7 @@ func second[T any](_ T, err error) error { return err }
 // kinds are the ways in which a call can be on its way. Each begins calls and returns
 // those that have to end, and a function that returns what the caller was told, or nil
 // if nobody waits.
-func kinds() map[string]func(r *revoking) (ids []haft.CallID, told func() []*haft.Result) {
+func kinds() map[string]func(r *revoking) (ids []haft.CallID, results func() []*haft.Result) {
 	answers := func(r *revoking, begun int, make func(ctx context.Context) []*haft.Result) func() []*haft.Result {
 		out := make1(func() []*haft.Result { return make(r.t.Context()) })
 		r.begun(begun)
@@ -309,11 +309,11 @@ func TestWithdrawn_calls_end_and_say_why(t *testing.T) {
 			t.Run(change+"/"+kind, func(t *testing.T) {
 				t.Parallel()
 				r := newRevoking(t)
-				ids, told := begin(r)
+				ids, resultsOf := begin(r)
 				runs := r.script.count()
 				check(t, w.change(r))
-				if told != nil {
-					results := told()
+				if resultsOf != nil {
+					results := resultsOf()
 					if len(results) == 0 {
 						t.Fatal("nobody was told within 10 seconds")
 					}
@@ -322,7 +322,7 @@ func TestWithdrawn_calls_end_and_say_why(t *testing.T) {
 					}
 				}
 				for _, id := range ids {
-					if told == nil {
+					if resultsOf == nil {
 						r.ended(r.end(admin("o"), id), w.why)
 					}
 				}
@@ -390,7 +390,7 @@ func TestWithdrawn_in_spite_of_an_error(t *testing.T) {
 	r := newRevoking(t)
 	r.p.Credential = "key:broken"
 	running, _ := kinds()["submitted"](r)
-	parked, _ := kinds()["waiting for approval"](r)
+	waiting, _ := kinds()["waiting for approval"](r)
 	r.p.Credential = "key:m"
 	others := [][]haft.CallID{}
 	for _, kind := range []string{"submitted", "waiting for approval"} {
@@ -403,7 +403,7 @@ func TestWithdrawn_in_spite_of_an_error(t *testing.T) {
 		r.ended(r.end(admin("o"), ids[0]), "no-more")
 	}
 	r.credentials.set(func(c *credentials) { c.broken = "" })
-	for _, id := range append(running, parked...) { // it is tried again
+	for _, id := range append(running, waiting...) { // it is tried again
 		r.ended(r.end(admin("o"), id), "no-more")
 	}
 }

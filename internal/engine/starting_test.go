@@ -51,7 +51,7 @@ func TestStarting_calls_follow_the_rules_of_now(t *testing.T) {
 	} {
 		for stage := range strings.FieldsSeq(c.stages) {
 			t.Run(name+" after "+stage, func(t *testing.T) {
-				g, b := &openGate{}, &between{stage: stage}
+				g, b := &openGuard{}, &between{stage: stage}
 				w := setup(t, allowAll, engine.Config{Egress: g, Observer: b})
 				w.tool("o", "quick", func(d *haft.Draft) { d.Settings.Network = []string{"a.example"} })
 				forbids := ""

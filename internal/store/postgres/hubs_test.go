@@ -18,7 +18,7 @@ import (
 // Two servers share a database, and each has a hub. Whoever watches one of them, from
 // whatever cursor, and changes between them, gets the events of both: each once, and all
 // in the same order.
-func TestHubs_of_two_servers_tell_the_same(t *testing.T) {
+func TestHubs_of_two_servers_publish_the_same(t *testing.T) {
 	const writers, each, restless = 6, 40, 4
 	url := storetest.Postgres(t)
 	var hubs []*event.Hub

@@ -68,7 +68,7 @@ func zero(f *os.File, from, to int64) error {
 // would fail who writes to the database then.
 func fill(dir *os.Root, name string) error {
 	if info, err := dir.Stat(name); errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() < Size {
-		if err := room(dir, 2*Size); err != nil {
+		if err := diskSpace(dir, 2*Size); err != nil {
 			return err
 		}
 	}

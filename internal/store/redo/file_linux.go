@@ -32,8 +32,8 @@ func openFile(dir *os.Root, name string) (file, error) {
 	return &ring{f: f}, nil
 }
 
-// room reports that a disk has less than n bytes left for us.
-func room(dir *os.Root, n int64) error {
+// diskSpace reports that a disk has less than n bytes left for us.
+func diskSpace(dir *os.Root, n int64) error {
 	d, err := dir.Open(".")
 	if err != nil {
 		return err

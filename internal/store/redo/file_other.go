@@ -22,8 +22,8 @@ func openFile(dir *os.Root, name string) (file, error) {
 	return &ring{f: f}, nil
 }
 
-// room is not asked for here.
-func room(*os.Root, int64) error { return nil }
+// diskSpace is not asked for here.
+func diskSpace(*os.Root, int64) error { return nil }
 
 func (r *ring) writeAt(blocks []byte, at int64) error {
 	if _, err := r.f.WriteAt(blocks, at); err != nil {

@@ -37,10 +37,10 @@ func (j *jury) Fatalf(format string, args ...any) {
 
 func (j *jury) Fatal(args ...any) { j.Fatalf("%s", fmt.Sprint(args...)) }
 
-// hear holds a store against one law and returns the complaints.
-func hear(t *testing.T, name string, s *store.Store) []string {
+// complaintsOf runs one case against a store and returns the complaints.
+func complaintsOf(t *testing.T, name string, s *store.Store) []string {
 	t.Helper()
-	for _, l := range laws() {
+	for _, l := range cases() {
 		if l.name != name {
 			continue
 		}
@@ -50,7 +50,7 @@ func hear(t *testing.T, name string, s *store.Store) []string {
 		wg.Wait()
 		return j.complaints
 	}
-	t.Fatalf("there is no law %q", name)
+	t.Fatalf("there is no case %q", name)
 	return nil
 }
 
@@ -89,7 +89,7 @@ func lie(t *testing.T, text, trigger string) *store.Store {
 // TestLaw_convicts_liars: the law can fail. Each lie is one that a plausible
 // mistake would tell.
 func TestLaw_convicts_liars(t *testing.T) {
-	for _, tt := range []struct{ law, text, trigger string }{
+	for _, tt := range []struct{ name, text, trigger string }{
 		{"organisations_are_apart", "TEXT COLLATE NOCASE", ""},
 		{"organisations_are_apart", "TEXT COLLATE RTRIM", ""},
 		{"tools_are_paged_and_filtered", "TEXT COLLATE NOCASE", ""},
@@ -120,14 +120,14 @@ func TestLaw_convicts_liars(t *testing.T) {
 		{"processes_are_given_up", "",
 			"AFTER DELETE ON processes BEGIN INSERT INTO processes VALUES (OLD.owner, OLD.beat); END"},
 	} {
-		t.Run(strings.ReplaceAll(tt.law+"/"+tt.text+tt.trigger, " ", "_"), func(t *testing.T) {
-			if complaints := hear(t, tt.law, lie(t, tt.text, tt.trigger)); len(complaints) == 0 {
-				t.Errorf("the law believes the liar")
+		t.Run(strings.ReplaceAll(tt.name+"/"+tt.text+tt.trigger, " ", "_"), func(t *testing.T) {
+			if complaints := complaintsOf(t, tt.name, lie(t, tt.text, tt.trigger)); len(complaints) == 0 {
+				t.Errorf("the case believes the liar")
 			} else {
 				t.Logf("%.200s", complaints[0])
 			}
-			if complaints := hear(t, tt.law, lie(t, "", "")); len(complaints) != 0 {
-				t.Errorf("the law does not believe the honest: %v", complaints)
+			if complaints := complaintsOf(t, tt.name, lie(t, "", "")); len(complaints) != 0 {
+				t.Errorf("the case does not believe the honest: %v", complaints)
 			}
 		})
 	}

@@ -22,15 +22,15 @@ import (
 	"haft/internal/store"
 )
 
-// A law is one thing that a store must do.
-type law struct {
+// A testCase is one thing that a store must do.
+type testCase struct {
 	name  string
 	check func(t testing.TB, s *store.Store)
 }
 
-// laws lists them all.
-func laws() []law {
-	return []law{
+// cases lists them all.
+func cases() []testCase {
+	return []testCase{
 		{"commit_keeps_every_field", commitKeeps},
 		{"commit_keeps_all_or_nothing", commitAllOrNothing},
 		{"commit_seals_until_the_end", commitSeals},
@@ -105,7 +105,7 @@ func laws() []law {
 // Run holds a store against its contract. open returns one that is empty, and
 // cleans up after itself.
 func Run(t *testing.T, open func(t *testing.T) *store.Store) {
-	for _, l := range laws() {
+	for _, l := range cases() {
 		t.Run(l.name, func(t *testing.T) { l.check(t, open(t)) })
 	}
 	t.Run("events_are_a_log", func(t *testing.T) {
