@@ -50,11 +50,11 @@ type CallFile struct {
 	ID FileID `json:"id,omitempty"`
 	// Path is where the tool finds it, relative to its working directory; empty means the
 	// name of the file.
-	Path string `json:"path,omitempty" maxLength:"1024"`
+	Path string `json:"path,omitempty"`
 	// Data is the content if there is no ID; JSON carries it as base64.
 	Data []byte `json:"data,omitempty"`
 	// SHA256 is the digest of the content. Haft sets it.
-	SHA256 string `json:"sha256,omitempty" readOnly:"true"`
+	SHA256 string `json:"sha256,omitempty"`
 }
 
 // Files keeps files. A file of somebody else is not there: [CodeNotFound].

@@ -29,10 +29,8 @@ func (f *Files) AddFile(ctx context.Context, p haft.Principal, n haft.NewFile, f
 		ttl = strconv.FormatInt(max(1, int64(n.TTL.D().Seconds())), 10)
 	}
 	return get[haft.File](ctx, f.api, query{method: http.MethodPost, path: "/v1/files", as: p, raw: notNil(first),
-		values: params("name", n.Name, "ttl", ttl), header: http.Header{
-			"Content-Type":  {octets(n.ContentType)},
-			"Upload-Length": {strconv.FormatInt(n.Size, 10)},
-		}})
+		values: params("name", n.Name, "ttl", ttl, "size", strconv.FormatInt(n.Size, 10)),
+		header: http.Header{"Content-Type": {octets(n.ContentType)}}})
 }
 
 // octets returns a content type, or that of bytes.
@@ -70,10 +68,8 @@ func (f *Files) AppendFile(ctx context.Context, p haft.Principal, id haft.FileID
 func (f *Files) appendOnce(ctx context.Context, p haft.Principal, id haft.FileID, offset int64,
 	part []byte) (*haft.File, error) {
 	return get[haft.File](ctx, f.api, query{method: http.MethodPatch, path: "/v1/files",
-		item: &item{kind: "file", id: string(id)}, as: p, raw: notNil(part), header: http.Header{
-			"Content-Type":  {"application/offset+octet-stream"},
-			"Upload-Offset": {strconv.FormatInt(offset, 10)},
-		}})
+		item: &item{kind: "file", id: string(id)}, as: p, raw: notNil(part),
+		values: params("offset", strconv.FormatInt(offset, 10)), header: http.Header{"Content-Type": {octets("")}}})
 }
 
 // File describes a file.

@@ -10,6 +10,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,14 +42,14 @@ func (a *api) files() {
 	g := a.group("files", haft.FilesRead, haft.FilesWrite).needs(f.files != nil, "files")
 	register(g.op("POST /v1/files", addFile, "Add a file").
 		about("The body is the content, or a form (multipart/form-data) with one file. A file that is larger than a "+
-			"request may be is sent in parts: Upload-Length has its size, the body the first part or nothing, and "+
-			"PATCH adds the other parts. The file is removed when it expires.").
+			"request may be is sent in parts: `size` has its size, the body the first part or nothing, and PATCH "+
+			"adds the other parts. The file is removed when it expires.").
 		answers(http.StatusCreated).conflicts(), f.add)
 	register(g.op("GET /v1/files", "list-files", "List files, newest first"), f.list)
 	register(g.op("GET /v1/files/{id}", "show-file", "Show what is known of a file").
 		about("`uploaded` is where the next part begins."), f.show)
 	register(g.op("PATCH /v1/files/{id}", "append-file", "Add a part to a file").
-		about("409 means that Upload-Offset is not what the file has: `uploaded` of the file says what it is.").
+		about("409 means that the file does not end at `offset` so far: `uploaded` of the file says where it does.").
 		conflicts(), f.append)
 	register(g.op("GET /v1/files/{id}/content", "read-file", "Read the content of a file").
 		about("Range requests are answered.").writes(anyContent()), f.content)
@@ -60,20 +61,39 @@ func (a *api) files() {
 
 // anyContent describes an answer of bytes.
 func anyContent() mediaTypes {
-	return mediaTypes{"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}
+	types := mediaTypes{}
+	for _, kind := range passiveTypes() {
+		types[kind] = &huma.MediaType{Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}
+	}
+	return types
+}
+
+// FileBody is a file of a call: a [haft.CallFile] without the digest, which a client cannot set.
+type FileBody struct {
+	ID   haft.FileID `json:"id,omitempty" maxLength:"200" doc:"A file that was added."`
+	Path string      `json:"path,omitempty" maxLength:"255" doc:"Where the tool finds it; the name of the file if it is left out."`
+	Data []byte      `json:"data,omitempty" maxLength:"4194304" doc:"The content as base64, instead of an id."`
+}
+
+// callFiles returns the files of a call.
+func callFiles(list []FileBody) []haft.CallFile {
+	files := make([]haft.CallFile, len(list))
+	for i, f := range list {
+		files[i] = haft.CallFile{ID: f.ID, Path: f.Path, Data: f.Data}
+	}
+	return files
 }
 
 type newFile struct {
 	Name        string `query:"name" maxLength:"255" doc:"The name of the file; that of the form if it is left out."`
 	TTL         int64  `query:"ttl" minimum:"1" maximum:"31536000" doc:"After how many seconds the file expires."`
-	Length      int64  `header:"Upload-Length" minimum:"0" doc:"The size of the whole content, if it is sent in parts."`
+	Size        int64  `query:"size" minimum:"0" doc:"The size of the whole content, if it is sent in parts."`
 	ContentType string `header:"Content-Type" maxLength:"255"`
 	RawBody     []byte `contentType:"application/octet-stream"`
 }
 
 type fileAnswer struct {
 	Location string `header:"Location"`
-	Offset   int64  `header:"Upload-Offset" doc:"How many bytes have arrived."`
 	Body     haft.File
 }
 
@@ -81,7 +101,7 @@ func fileAnswered(f *haft.File, err error) (*fileAnswer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileAnswer{"/v1/files/" + string(f.ID), f.Uploaded, *f}, nil
+	return &fileAnswer{"/v1/files/" + string(f.ID), *f}, nil
 }
 
 func (f files) add(ctx context.Context, who Identity, in *newFile) (*fileAnswer, error) {
@@ -103,8 +123,8 @@ func (f files) add(ctx context.Context, who Identity, in *newFile) (*fileAnswer,
 	if strings.HasPrefix(n.ContentType, "application/octet-stream") {
 		n.ContentType = ""
 	}
-	if n.Size = int64(len(content)); in.Length > 0 {
-		n.Size = in.Length
+	if n.Size = int64(len(content)); in.Size > 0 {
+		n.Size = in.Size
 	}
 	return fileAnswered(f.files.AddFile(ctx, who.Principal, n, content))
 }
@@ -136,8 +156,8 @@ type FileRef struct {
 
 type filePart struct {
 	FileRef
-	Offset  int64  `header:"Upload-Offset" required:"true" minimum:"0" doc:"How many bytes the file has already."`
-	RawBody []byte `contentType:"application/offset+octet-stream"`
+	Offset  int64  `query:"offset" required:"true" minimum:"0" doc:"How many bytes the file has already."`
+	RawBody []byte `contentType:"application/octet-stream"`
 }
 
 func (f files) append(ctx context.Context, who Identity, in *filePart) (*fileAnswer, error) {
@@ -206,13 +226,15 @@ func serveContent(name, contentType, digest string, content io.ReadSeeker) *huma
 // passive returns a content type that no browser runs as a program of this origin.
 func passive(contentType string) string {
 	kind, _, err := mime.ParseMediaType(contentType)
-	switch {
-	case err != nil:
-	case kind == "image/png", kind == "image/jpeg", kind == "image/gif", kind == "image/webp",
-		kind == "application/pdf", kind == "application/json", kind == "application/zip", kind == "text/csv",
-		kind == "text/markdown", kind == "text/plain",
-		strings.HasPrefix(kind, "audio/"), strings.HasPrefix(kind, "video/"):
+	if err == nil && slices.Contains(passiveTypes(), kind) {
 		return contentType
 	}
 	return "application/octet-stream"
+}
+
+// passiveTypes are the types that content is served with. Others become bytes.
+func passiveTypes() []string {
+	return []string{"application/json", "application/octet-stream", "application/pdf", "application/zip", "audio/mpeg",
+		"audio/wav", "image/gif", "image/jpeg", "image/png", "image/webp", "text/csv", "text/markdown", "text/plain",
+		"video/mp4", "video/webm"}
 }

@@ -46,6 +46,14 @@ func routes() []route {
 		{op: "GET /v1/calls/{id}", path: "/v1/calls/$DONE", who: user, ok: 200, foreign: 404, low: 404},
 		{op: "POST /v1/calls/{id}/cancel", path: "/v1/calls/$DONE/cancel", who: user, ok: 204, foreign: 404, low: 404},
 		{op: "POST /v1/calls/{id}/replay", path: "/v1/calls/$DONE/replay", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "GET /v1/calls/{id}/artifacts/{name}", path: "/v1/calls/$DONE/artifacts/none", who: user, ok: 404,
+			foreign: 404, low: 404},
+		{op: "POST /v1/files", path: "/v1/files?name=f.txt", body: "content", who: user, ok: 201},
+		{op: "GET /v1/files", who: user, ok: 200},
+		{op: "GET /v1/files/{id}", path: "/v1/files/$FILE", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "PATCH /v1/files/{id}", path: "/v1/files/$FILE?offset=3", body: "x", who: user, ok: 409, foreign: 404, low: 404},
+		{op: "GET /v1/files/{id}/content", path: "/v1/files/$FILE/content", who: user, ok: 200, foreign: 404, low: 404},
+		{op: "DELETE /v1/files/{id}", path: "/v1/files/$FILE", who: user, ok: 204, foreign: 404, low: 404},
 		{op: "POST /v1/tool_calls", body: `{"choices":[]}`, who: user, ok: 200, bad: `{"choices`, badStatus: 400},
 		{op: "POST /v1/chains", body: `{"steps":[{"id":"a","tool":"f"}]}`, who: user, ok: 200,
 			bad: `{"steps":[{"id":"a"}]}`},
@@ -158,12 +166,13 @@ func fill(w *world) *strings.Replacer {
 	var gone haft.SandboxConfig
 	w.must(201, admin, "POST", "/v1/sandbox_configs", `{"type":"modal"}`).into(w.t, &gone)
 	w.must(204, admin, "PUT", "/v1/secrets/ONCE", `{"value":"x"}`)
-	var key, hook struct{ ID string }
+	var key, hook, file struct{ ID string }
+	w.must(201, user, "POST", "/v1/files?name=f.json", `{"a":1}`).into(w.t, &file)
 	w.must(201, admin, "POST", "/v1/keys", `{"user":"ann"}`).into(w.t, &key)
 	w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/","disabled":true}`).into(w.t, &hook)
 	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
 		hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL",
-		string(pending.Approval), "$CHAIN", string(chain.ID))
+		string(pending.Approval), "$CHAIN", string(chain.ID), "$FILE", file.ID)
 }
 
 // tryScopes tries a route with every scope but its own, and as an agent, and returns
@@ -304,7 +313,7 @@ func TestRoutes_other_tenants_learn_nothing(t *testing.T) {
 		foreign := path
 		there := w.ask(stranger, method, path, r.body)
 		// The same address with an id that never was.
-		for old, never := range map[string]string{"/f": "/q", "/old": "/qqq", "/smith": "/qqqqq"} {
+		for old, never := range map[string]string{"/tools/f": "/tools/q", "/old": "/qqq", "/smith": "/qqqqq"} {
 			path = strings.Replace(path, old, never, 1)
 		}
 		kind := strings.Index(path[len("/v1/"):], "/") + len("/v1/")

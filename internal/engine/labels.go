@@ -32,6 +32,9 @@ func (ex *execution) labels() []label {
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		all = append(all, label{"env", name})
 	}
+	for _, f := range c.Files {
+		all = append(all, label{"path of a file", f.Path}, label{"id of a file", string(f.ID)})
+	}
 	return all
 }
 

@@ -431,6 +431,8 @@ func TestOutgoing_labels(t *testing.T) {
 					v.SetString(mark)
 				case v.Kind() == reflect.Map:
 					v.Set(reflect.ValueOf(map[string]string{"A" + strings.ReplaceAll(mark, "-", "_"): mark}))
+				case v.Type() == reflect.TypeFor[[]haft.CallFile]():
+					v.Set(reflect.ValueOf([]haft.CallFile{{Path: mark, Data: []byte("x")}}))
 				default:
 					t.Fatalf("the test does not know how to fill a %s", v.Type())
 				}

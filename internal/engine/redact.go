@@ -87,9 +87,6 @@ func (rd *redaction) keep(ex *execution) {
 	}
 	ex.rec.Call.Args = args
 	ex.rec.Call.Env = ex.env.Clean(ex.rec.Call.Env)
-	for i := range ex.rec.Call.Files {
-		ex.rec.Call.Files[i].Path = ex.env.Redactor.Text(ex.rec.Call.Files[i].Path)
-	}
 	ex.rec.Call.Tool = ex.named().Tool
 	if ex.agent == nil {
 		ex.rec.Call.Principal.Agent = ex.env.Redactor.Text(ex.rec.Call.Principal.Agent)

@@ -38,6 +38,7 @@ func VisitResult(res *haft.Result, c Cleaner) {
 	for i := range res.Artifacts {
 		a := &res.Artifacts[i]
 		a.Name, a.ContentType = c.Text("artifact", a.Name), c.Text("artifact", a.ContentType)
+		a.File = haft.FileID(c.Text("artifact", string(a.File)))
 		if len(a.Data) > 0 { // else the size is of what was not kept
 			a.Data = c.Bytes("artifact", a.Data)
 			a.Size = int64(len(a.Data))
