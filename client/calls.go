@@ -22,6 +22,7 @@ type callBody struct {
 	Args           json.RawMessage   `json:"args,omitempty"`
 	Agent          string            `json:"agent,omitempty"`
 	Env            map[string]string `json:"env,omitempty"`
+	Files          []haft.CallFile   `json:"files,omitempty"`
 	IdempotencyKey string            `json:"idempotency_key,omitempty"`
 	Turn           string            `json:"turn,omitempty"`
 	Sandbox        string            `json:"sandbox,omitempty"`
@@ -41,7 +42,7 @@ func body(c haft.Call) (callBody, error) {
 		return callBody{}, invalid("the arguments are not JSON")
 	}
 	return callBody{
-		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
+		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files, IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
 		Sandbox: c.Sandbox, Limits: c.Limits, Deadline: c.Deadline,
 	}, nil
 }

@@ -70,8 +70,10 @@ type Request struct {
 	// Secrets are the bound secrets of the call with their values. They are for tools of
 	// MCP servers only, whose executor puts each into requests to its hosts itself.
 	Secrets []secret.Named
-	// Files are put into the tool's directory.
-	Files []sandbox.File
+	// Files are put into the tool's directory. Modules lets the tool import them: they are of
+	// whoever wrote the source, and not of whoever calls.
+	Files   []sandbox.File
+	Modules bool
 	// Layers are the installed packages that the tool sees.
 	Layers []Layer
 	// Limits that are zero get their defaults.

@@ -292,7 +292,8 @@ func (d *decision) apply(l *layer, r *rule) {
 func (d *decision) result() Decision {
 	out := d.Decision
 	deny := func(rule, reason string) Decision {
-		return Decision{Effect: Deny, Rule: rule, Reason: reason, Problems: out.Problems, Considered: out.Considered}
+		return Decision{Effect: Deny, Rule: rule, Reason: reason, Problems: out.Problems, Considered: out.Considered,
+			Redact: out.Redact}
 	}
 	switch {
 	case len(d.denies) > 0:

@@ -143,7 +143,8 @@ func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 	return haft.Call{
 		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey,
 		Deadline: b.Deadline,
-		Env:      b.Env, Files: callFiles(b.Files), Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn, Trace: traceparent(trace),
+		Env:      b.Env, Files: callFiles(b.Files), Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn,
+		Trace: traceparent(trace),
 	}
 }
 

@@ -292,7 +292,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	}
 	for _, f := range req.Files {
 		m.Files = append(m.Files, file{Name: f.Name, Mode: uint32(f.Mode.Perm()), Data: f.Data})
-		m.Modules = m.Modules || strings.HasSuffix(f.Name, ".py")
+		m.Modules = m.Modules || req.Modules && strings.HasSuffix(f.Name, ".py")
 	}
 	if len(req.CA) > 0 {
 		m.Files = append(m.Files, file{Name: caFile, Data: req.CA, After: systemRoots(), Trust: true})

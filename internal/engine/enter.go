@@ -80,6 +80,9 @@ func (en *entrance) callSince(ctx context.Context, c haft.Call, seen int64) (*ha
 func (en *entrance) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
 	c.Principal = en.authorizer.canonical(ctx, c.Principal)
 	if len(c.Files) > 0 {
+		if err := en.authority.May(c.Principal, haft.CallsWrite); err != nil {
+			return nil, "", err
+		}
 		if c.Files, err = en.files.Bind(ctx, en.authority, c.Principal, c.Files); err != nil {
 			return nil, "", err
 		}

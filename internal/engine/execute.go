@@ -74,9 +74,11 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if err := rn.admit(ex); err != nil {
 		return err
 	}
-	if err := rn.loadFiles(ctx, ex, &req); err != nil {
+	drop, err := rn.loadFiles(ctx, ex, &req)
+	if err != nil {
 		return err
 	}
+	defer drop()
 	if err := rn.egress.openEgress(ctx, ex, &req); err != nil {
 		return err
 	}
@@ -278,17 +280,28 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	return req
 }
 
-// loadFiles adds the files of the call to its request. Only scripts have a directory for them.
-func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (err error) {
+// loadFiles adds the files of the call to its request. Only scripts have a directory for them. They
+// are in memory until the function that it returns is called: until the run has ended, which may
+// need them again.
+func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
 	if len(ex.call.Files) == 0 {
-		return nil
+		return func() {}, nil
 	}
 	if req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
 			"JavaScript, TypeScript and Bash do"}
 	}
-	req.Files, err = rn.files.Load(ctx, req.Org, ex.call.Files)
-	return err
+	if ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil {
+		return nil, refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryNever,
+			"a filter of the policy looks at what this tool is given, and it cannot look into files")
+	}
+	if drop, err = rn.files.Reserve(ctx); err != nil {
+		return nil, err
+	}
+	if req.Files, err = rn.files.Load(ctx, rn.authority, ex.call.Principal, ex.call.Files); err != nil {
+		drop()
+	}
+	return drop, err
 }
 
 // isolation is the least that the run must be given.

@@ -225,6 +225,9 @@ func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.
 	copied.Error = nil
 	// those who see the other call have its own
 	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts)
+	for i := range copied.Artifacts {
+		copied.Artifacts[i].File = "" // this call keeps what passes its own filters
+	}
 	ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s",
 		ex.tool.Tool.Name, res.Error.Kind, name, other.Call))
 	return &copied

@@ -42,6 +42,7 @@ func (l *limiter) limit(ctx context.Context, ex *execution) error {
 	if l.cfg.Heavy(ex.tool.Tool) {
 		queue = l.limits
 	}
+	ex.dropTrees() // it may wait for long
 	for {
 		grant, waited, err := queue.Enter(ctx, ask)
 		ex.timeline.Queue += haft.Millis(waited)

@@ -30,14 +30,14 @@ func (au *authorizer) validate(ctx context.Context, ex *execution) error {
 	if err := out.Err(); err != nil {
 		return refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryChanged, haft.MessageOf(err))
 	}
-	ex.args, ex.tree = args.Text, args.Tree
 	if out.Masked {
 		// What is left may no longer fit, and then it does not run.
 		if args, failure = ex.tool.FitRead(schema.ReadArguments(out.Value)); failure != nil {
 			return &refusal{status: haft.StatusValidation, failure: *failure}
 		}
-		ex.args, ex.tree = args.Text, args.Tree
 	}
+	// Not before: the record has arguments that did not pass the filters screened, see keep.
+	ex.args, ex.tree = args.Text, args.Tree
 	return nil
 }
 

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"mime"
 	"slices"
 	"strings"
 
@@ -16,10 +18,10 @@ import (
 // The bounds of the files of one call.
 const (
 	maxCallFiles = 64
-	// maxCallBytes bounds them together: they are sent to the sandbox in one message.
-	maxCallBytes = 32 << 20
-	// keepInRecord is how large an artifact may be that is kept in the record of its call.
-	keepInRecord = 64 << 10
+	// maxCallBytes bounds them together: they are sent to the sandbox in one message, as base64.
+	maxCallBytes = 16 << 20
+	// keepInRecord is how many bytes of artifacts are kept in the record of their call.
+	keepInRecord = 8 << 20
 )
 
 // Bind checks the files of a call that p makes, and returns them with paths and digests. The
@@ -37,7 +39,10 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 		if err != nil {
 			return nil, err
 		}
-		check[i].Name = bound[i].Path
+		if check[i].Name = bound[i].Path; !isData(bound[i].Path) {
+			return nil, invalid(fmt.Sprintf("/files/%d/path", i), "expected a path without a hidden part, node_modules "+
+				"or package.json: programs read their settings and code from those")
+		}
 		if size += n; size > maxCallBytes {
 			return nil, invalid("/files", fmt.Sprintf("expected at most %d bytes together", maxCallBytes))
 		}
@@ -46,6 +51,17 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 		return nil, invalid("/files", haft.MessageOf(err))
 	}
 	return bound, nil
+}
+
+// isData reports whether no program takes a file at that path for its settings or code by itself.
+// The working directory is also the home of the tool, whose secrets are not the caller's.
+func isData(path string) bool {
+	for part := range strings.SplitSeq(path, "/") {
+		if strings.HasPrefix(part, ".") && part != ".." || part == "node_modules" || part == "package.json" {
+			return false
+		}
+	}
+	return true
 }
 
 // bind fills in what the caller left out of one file, and returns its size.
@@ -83,13 +99,17 @@ func (s *Store) bind(ctx context.Context, rules authority.Rules, p haft.Principa
 	return kept.Size, nil
 }
 
-// Load returns the files of a call, which were bound, with their content.
-func (s *Store) Load(ctx context.Context, org string, list []haft.CallFile) ([]sandbox.File, error) {
+// Load returns the files of a call, which were bound, with their content, if p may still read them.
+func (s *Store) Load(ctx context.Context, rules authority.Rules, p haft.Principal,
+	list []haft.CallFile) ([]sandbox.File, error) {
+	if _, err := s.Bind(ctx, rules, p, list); err != nil {
+		return nil, err
+	}
 	files := make([]sandbox.File, len(list))
 	for i, f := range list {
 		data := f.Data
 		if f.ID != "" {
-			kept, err := s.Get(ctx, org, f.ID)
+			kept, err := s.Get(ctx, p.Org, f.ID)
 			if err == nil {
 				data, err = s.Content(ctx, *kept)
 			}
@@ -106,29 +126,51 @@ func (s *Store) Load(ctx context.Context, org string, list []haft.CallFile) ([]s
 	return files, nil
 }
 
-// KeepArtifacts adds the large artifacts of a call as files, names these in res, and returns the
-// result that is kept: without their content. If a file cannot be added the artifact stays as it
-// is, and the error says why.
+// KeepArtifacts adds artifacts that are too large for the record of their call as files, names these
+// in res, and returns the result that is kept: without their content. If a file cannot be added the
+// artifact stays as it is, and the error says why.
 func (s *Store) KeepArtifacts(ctx context.Context, owner haft.Principal, call haft.CallID,
 	res *haft.Result) (*haft.Result, error) {
-	large := func(a haft.Artifact) bool { return len(a.Data) > keepInRecord && a.File == "" }
-	if !slices.ContainsFunc(res.Artifacts, large) {
+	size := 0
+	for _, a := range res.Artifacts {
+		size += len(a.Data)
+	}
+	if size <= keepInRecord {
 		return res, nil
 	}
 	kept := *res
 	kept.Artifacts = slices.Clone(res.Artifacts)
+	var errs []error
 	for i, a := range res.Artifacts {
-		if !large(a) {
+		if len(a.Data) == 0 {
 			continue
 		}
-		f, err := s.Add(ctx, owner, haft.NewFile{Name: baseName(a.Name), ContentType: a.ContentType, Size: a.Size},
-			call, a.Data)
+		n := haft.NewFile{Name: baseName(a.Name), ContentType: a.ContentType, Size: int64(len(a.Data))}
+		if _, _, err := mime.ParseMediaType(n.ContentType); err != nil {
+			n.ContentType = "" // an MCP server may say anything
+		}
+		f, err := s.Add(ctx, owner, n, call, a.Data)
 		if err != nil {
-			return &kept, fmt.Errorf("keep an artifact as a file: %w", err)
+			errs = append(errs, fmt.Errorf("keep an artifact as a file: %w", err))
+			continue
 		}
 		res.Artifacts[i].File, kept.Artifacts[i].File, kept.Artifacts[i].Data = f.ID, f.ID, nil
 	}
-	return &kept, nil
+	return &kept, errors.Join(errs...)
+}
+
+// maxLoaded is how many calls have files in memory at once: a small request can name large files.
+const maxLoaded = 32
+
+// Reserve waits until a call may have its files in memory, and returns what to call when it has them
+// no more.
+func (s *Store) Reserve(ctx context.Context) (release func(), err error) {
+	select {
+	case s.loaded <- struct{}{}:
+		return func() { <-s.loaded }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // WithoutContent returns the files of a call as they are kept and shown: without content that

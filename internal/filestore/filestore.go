@@ -31,6 +31,13 @@ import (
 // partSize is how many bytes a row of file_parts has at most.
 const partSize = 1 << 20
 
+// minPart is how many bytes a part has at least, if it is neither the first nor the last: each part is a
+// row, and the quota counts bytes.
+const minPart = 64 << 10
+
+// uploadTTL is how long a file is kept of which not everything has arrived.
+const uploadTTL = time.Hour
+
 // maxName is how many bytes the name of a file has at most.
 const maxName = 255
 
@@ -50,6 +57,8 @@ type Store struct {
 	db  store.Tables
 	cfg Config
 	now func() time.Time
+	// loaded has a place for each call that has files in memory, see [Store.Reserve].
+	loaded chan struct{}
 }
 
 // New returns a store of files in a database.
@@ -63,7 +72,7 @@ func New(db *store.Store, cfg Config) *Store {
 	set(&cfg.Quota, 4<<30)
 	set(&cfg.Count, 100_000)
 	set((*int64)(&cfg.TTL), int64(7*24*time.Hour))
-	return &Store{db: store.TablesOf(db), cfg: cfg, now: time.Now}
+	return &Store{db: store.TablesOf(db), cfg: cfg, now: time.Now, loaded: make(chan struct{}, maxLoaded)}
 }
 
 // columns are those that scan reads.
@@ -87,10 +96,11 @@ func (s *Store) Add(ctx context.Context, owner haft.Principal, n haft.NewFile, c
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
 	f := haft.File{ID: newID(now), Name: n.Name, ContentType: n.ContentType,
-		Size: n.Size, Call: call, Created: now, Expires: now.Add(s.cfg.TTL),
+		Size: n.Size, Call: call, Created: now, Expires: now.Add(min(uploadTTL, s.cfg.TTL)),
 		Owner: haft.Principal{Org: owner.Org, User: owner.Owner(), Agent: owner.Agent}}
-	if ttl := n.TTL.D(); ttl > 0 && ttl < s.cfg.TTL {
-		f.Expires = now.Add(ttl)
+	ttl := s.cfg.TTL
+	if n.TTL > 0 {
+		ttl = min(ttl, n.TTL.D())
 	}
 	if f.ContentType == "" {
 		f.ContentType = ContentType(f.Name, first)
@@ -100,9 +110,9 @@ func (s *Store) Add(ctx context.Context, owner haft.Principal, n haft.NewFile, c
 			return err
 		}
 		if _, err := t.Exec(ctx, "INSERT INTO files (id, org, usr, agent, call, name, type, size, have, digest, "+
-			"content, hash, created, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, '', $9, NULL, $10, $11)",
+			"content, hash, ttl, created, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, '', $9, NULL, $10, $11, $12)",
 			string(f.ID), f.Owner.Org, f.Owner.User, f.Owner.Agent, string(f.Call), f.Name, f.ContentType, f.Size,
-			string(f.ID), f.Created.UnixMicro(), f.Expires.UnixMicro()); err != nil {
+			string(f.ID), ttl.Microseconds(), f.Created.UnixMicro(), f.Expires.UnixMicro()); err != nil {
 			return err
 		}
 		return s.append(ctx, t, &f, 0, first)
@@ -188,6 +198,9 @@ func (s *Store) append(ctx context.Context, t store.Tx, f *haft.File, offset int
 		return invalid("", fmt.Sprintf("the part is larger than the rest of the file, which is %d bytes",
 			f.Size-f.Uploaded))
 	}
+	if len(part) < minPart && offset > 0 && offset+int64(len(part)) < f.Size {
+		return invalid("", fmt.Sprintf("a part in the middle of a file must have at least %d bytes", minPart))
+	}
 	sum, err := restore(state)
 	if err != nil {
 		return err
@@ -237,10 +250,12 @@ func (s *Store) complete(ctx context.Context, t store.Tx, f *haft.File, digest s
 			return err
 		}
 	}
-	f.SHA256 = digest
-	_, err = t.Exec(ctx, "UPDATE files SET have = size, digest = $1, content = $2, hash = NULL WHERE id = $3", digest,
-		content, string(f.ID))
-	return err
+	if _, err = t.Exec(ctx, "UPDATE files SET have = size, digest = $1, content = $2, hash = NULL, "+
+		"expires = created + ttl WHERE id = $3", digest, content, string(f.ID)); err != nil {
+		return err
+	}
+	return t.Each(ctx, func(r store.Scanner) (err error) { *f, err = scan(r); return err }, "SELECT "+columns+
+		" FROM files WHERE id = $1", string(f.ID))
 }
 
 // ContentType returns what content looks like. The name decides between kinds of text only.

@@ -144,6 +144,11 @@ func (r *reader) Seek(offset int64, whence int) (int64, error) {
 	if offset < 0 {
 		return 0, errors.New("seek before the beginning of a file")
 	}
-	r.at, r.part = offset, nil
+	if skip := offset - r.at; skip >= 0 && skip < int64(len(r.part)) {
+		r.part = r.part[skip:]
+	} else {
+		r.part = nil
+	}
+	r.at = offset
 	return offset, nil
 }

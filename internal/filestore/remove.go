@@ -58,23 +58,33 @@ func (s *Store) remove(ctx context.Context, t store.Tx, f haft.File) error {
 }
 
 // sweepFiles is how many files one call of a sweep removes at most.
-const sweepFiles = 500
+const sweepFiles = 200
 
-// Sweep removes files that have expired, and artifacts of calls that were removed. It returns
-// how many it removed.
-func (s *Store) Sweep(ctx context.Context) (int, error) {
-	now := s.now()
-	expired, err := s.list(ctx, "expires <= $1 ORDER BY expires LIMIT $2", now.UnixMicro(), sweepFiles)
-	if err != nil {
-		return 0, err
+// sweepFor is how long one sweep goes on.
+const sweepFor = 2 * time.Second
+
+// Sweep removes files that have expired, and artifacts of calls that were removed. It returns how many
+// it removed. What it has no time for is left to the next one.
+func (s *Store) Sweep(ctx context.Context) (removed int, err error) {
+	for began := time.Now(); time.Since(began) < sweepFor; {
+		now := s.now()
+		expired, err := s.list(ctx, "expires <= $1 ORDER BY expires LIMIT $2", now.UnixMicro(), sweepFiles)
+		if err != nil {
+			return removed, err
+		}
+		// A call that ended a moment ago may not be in the database yet.
+		orphans, err := s.list(ctx, "call <> '' AND created < $1 AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id "+
+			"= files.call) LIMIT $2", now.Add(-time.Hour).UnixMicro(), sweepFiles)
+		if err != nil {
+			return removed, err
+		}
+		n, err := s.removeAll(ctx, append(expired, orphans...))
+		removed += n
+		if err != nil || len(expired) < sweepFiles && len(orphans) < sweepFiles {
+			return removed, err
+		}
 	}
-	// A call that ended a moment ago may not be in the database yet.
-	orphans, err := s.list(ctx, "call <> '' AND created < $1 AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = "+
-		"files.call) LIMIT $2", now.Add(-time.Hour).UnixMicro(), sweepFiles)
-	if err != nil {
-		return 0, err
-	}
-	return s.removeAll(ctx, append(expired, orphans...))
+	return removed, nil
 }
 
 // Erase removes the files of an organisation, or of one user if that is not empty.
@@ -84,10 +94,20 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 		if err == nil {
 			_, err = s.removeAll(ctx, found)
 		}
-		if err != nil || len(found) < sweepFiles {
+		if err != nil {
 			return err
 		}
+		if len(found) < sweepFiles {
+			break
+		}
 	}
+	if user != "" {
+		return nil
+	}
+	return s.db.Write(ctx, "erase the quota of files", func(ctx context.Context, t store.Tx) error {
+		_, err := t.Exec(ctx, "DELETE FROM file_quotas WHERE org = $1 AND files = 0", org)
+		return err
+	})
 }
 
 // removeAll removes files that may be gone already, and returns how many were there.

@@ -97,7 +97,7 @@ func (m *FileManager) OpenArtifact(ctx context.Context, p haft.Principal, id haf
 	if rec.Result != nil {
 		for _, a := range rec.Result.Artifacts {
 			if a.Name == name {
-				return m.openArtifact(ctx, p.Org, a)
+				return m.openArtifact(ctx, rec, a)
 			}
 		}
 	}
@@ -106,7 +106,7 @@ func (m *FileManager) OpenArtifact(ctx context.Context, p haft.Principal, id haf
 
 // openArtifact opens the content where it is kept: in the record, or as a file. Whoever may see
 // the call may have it.
-func (m *FileManager) openArtifact(ctx context.Context, org string,
+func (m *FileManager) openArtifact(ctx context.Context, rec *haft.Record,
 	a haft.Artifact) (*haft.Artifact, io.ReadSeeker, error) {
 	gone := &haft.Error{Code: haft.CodeNotFound, Message: "the content of the artifact was not kept"}
 	if a.File == "" {
@@ -115,8 +115,8 @@ func (m *FileManager) openArtifact(ctx context.Context, org string,
 		}
 		return &a, bytes.NewReader(a.Data), nil
 	}
-	f, err := m.files.Get(ctx, org, a.File)
-	if err != nil {
+	f, err := m.files.Get(ctx, rec.Call.Principal.Org, a.File)
+	if err != nil || f.Call != rec.Call.ID {
 		return nil, nil, gone
 	}
 	return &a, m.files.Open(ctx, *f), nil

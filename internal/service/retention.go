@@ -36,10 +36,7 @@ func (m *RetentionManager) prune(ctx context.Context) error {
 	if _, err := m.store.Limits.PruneLimits(ctx, now.Add(-keepLimits)); err != nil {
 		return err
 	}
-	if _, err := m.store.Cache.PruneCached(ctx, now); err != nil {
-		return err
-	}
-	_, err := m.files.Sweep(ctx)
+	_, err := m.store.Cache.PruneCached(ctx, now)
 	return err
 }
 
@@ -268,7 +265,7 @@ func (m *RetentionManager) pruneOld(ctx context.Context, o store.OldCalls, at *s
 	}
 }
 
-// pruneLoop prunes from time to time, until ctx ends: old calls about each minute, and
+// pruneLoop prunes from time to time, until ctx ends: old calls and files about each minute, and
 // everything else about each hour, before the calls that claims name.
 func (m *RetentionManager) pruneLoop(ctx context.Context) {
 	tick := time.NewTicker(m.cfg.PruneEvery)
@@ -283,6 +280,10 @@ func (m *RetentionManager) pruneLoop(ctx context.Context) {
 		hour := round%720 == 719
 		if hour {
 			m.warn(ctx, "prune", m.prune(ctx))
+		}
+		if round%12 == 0 {
+			_, err := m.files.Sweep(ctx)
+			m.warn(ctx, "remove old files", err)
 		}
 		if round%12 == 11 || pass.unfinished() {
 			m.warn(ctx, "prune calls", m.pruneCalls(ctx, pass, hour, pruneFor))

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"strings"
 )
 
 // Open opens a regular file of this machine, and returns its size.
@@ -41,29 +42,24 @@ func NewSaver(dir string) (*Saver, error) {
 	return &Saver{root}, nil
 }
 
-// Save saves content under a name, in the place of a file that is there: whoever reads it finds the
-// old or the new content whole.
+// Save saves content under a name that is not in use yet: what is there stays as it is.
 func (s *Saver) Save(name string, content io.Reader) (err error) {
-	if !fs.ValidPath(name) || name == "." {
-		return wrong(errors.New("a file to save has a name that is no path below the directory"))
+	if !fs.ValidPath(name) || name == "." || strings.HasPrefix(name, ".") || strings.Contains(name, "/.") {
+		return wrong(errors.New("a file to save has a name that is hidden, or no path below the directory"))
 	}
 	if err := s.root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return wrong(fmt.Errorf("save a file: %w", err))
 	}
-	part := name + ".part"
-	if err := s.root.Remove(part); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return wrong(fmt.Errorf("save a file: %w", err))
+	file, err := s.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return wrong(fmt.Errorf("%s is there already: remove it, or save to another directory", name))
 	}
-	file, err := s.root.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return wrong(fmt.Errorf("save a file: %w", err))
 	}
 	_, err = io.Copy(file, content)
-	if err = errors.Join(err, file.Close()); err == nil {
-		err = s.root.Rename(part, name)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("save a file: %w", err), s.root.Remove(part))
+	if err = errors.Join(err, file.Close()); err != nil {
+		return errors.Join(fmt.Errorf("save a file: %w", err), s.root.Remove(name))
 	}
 	return nil
 }

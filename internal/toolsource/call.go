@@ -53,7 +53,8 @@ func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
 	if len(run.Hosts) > 0 {
 		run.Network = sandbox.NetworkEgress
 	}
-	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Files: run.Files, Layers: run.Layers,
+	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Files: run.Files, Modules: true,
+		Layers: run.Layers,
 		Limits: run.Limits, Network: run.Network, Need: r.Need}
 }
 

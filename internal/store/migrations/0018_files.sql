@@ -11,6 +11,7 @@ CREATE TABLE files (
 	digest  {text}  NOT NULL,
 	content {text}  NOT NULL,
 	hash    {bytes},
+	ttl     BIGINT  NOT NULL,
 	created BIGINT  NOT NULL,
 	expires BIGINT  NOT NULL
 );
