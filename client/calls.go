@@ -42,7 +42,8 @@ func body(c haft.Call) (callBody, error) {
 		return callBody{}, invalid("the arguments are not JSON")
 	}
 	return callBody{
-		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files, IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
+		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files,
+		IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
 		Sandbox: c.Sandbox, Limits: c.Limits, Deadline: c.Deadline,
 	}, nil
 }

@@ -143,3 +143,20 @@ func argumentsError(text []byte, inside string, err error) error {
 	e.Err = s
 	return e
 }
+
+// ArgumentsObject returns arguments that came in another form than an object, such as the text of one
+// as models write it, as an object. An object is returned as it is, and nil for what cannot be read.
+func ArgumentsObject(text []byte) []byte {
+	if trimmed := bytes.TrimSpace(text); len(trimmed) == 0 || trimmed[0] == '{' {
+		return text
+	}
+	tree, err := ReadArguments(text)
+	if err != nil {
+		return nil
+	}
+	object, err := Encode(tree)
+	if err != nil {
+		return nil
+	}
+	return object
+}

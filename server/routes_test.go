@@ -25,10 +25,11 @@ type route struct {
 	any          bool   // every credential is for it
 }
 
+const draftF = `{"source_code":"def g(): pass","source_type":"python","function":"g","description":"A tool.","parameters":{"type":"object"},"name":"g"}`
+
 // routes are all operations. $TOOL, $CALL, $DONE, $APPROVAL, $CHAIN and $AGENT are
 // of acme.
 func routes() []route {
-	const draftF = `{"source_code":"def g(): pass","source_type":"python","function":"g","description":"A tool.","parameters":{"type":"object"},"name":"g"}`
 	return []route{
 		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201,
 			bad: `{"source":"` + canary + `"}`},

@@ -27,6 +27,7 @@ haft calls cancel
 	"history": `
 GET /v1/calls
 GET /v1/calls/{id}
+GET /v1/calls/{id}/artifacts/{name}
 GET /v1/calls/{id}/events
 GET /v1/chains/{id}
 GET /v1/events
@@ -34,10 +35,23 @@ GET /v1/usage
 MCP resources/list
 MCP resources/read
 WebSocket /v1/events
+haft calls artifacts
 haft calls events
 haft calls list
 haft calls show
 haft calls stats
+`,
+	"file": `
+DELETE /v1/files/{id}
+GET /v1/files
+GET /v1/files/{id}
+GET /v1/files/{id}/content
+PATCH /v1/files/{id}
+POST /v1/files
+haft file add
+haft file get
+haft file list
+haft file rm
 `,
 	"approve": `
 GET /v1/approvals

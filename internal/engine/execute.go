@@ -295,12 +295,7 @@ func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Re
 		return nil, refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryNever,
 			"a filter of the policy looks at what this tool is given, and it cannot look into files")
 	}
-	if drop, err = rn.files.Reserve(ctx); err != nil {
-		return nil, err
-	}
-	if req.Files, err = rn.files.Load(ctx, rn.authority, ex.call.Principal, ex.call.Files); err != nil {
-		drop()
-	}
+	req.Files, drop, err = rn.files.Load(ctx, rn.authority, ex.call.Principal, ex.call.Files)
 	return drop, err
 }
 

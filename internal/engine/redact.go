@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -66,7 +65,7 @@ func (rd *redaction) keep(ex *execution) {
 	}
 	before := args
 	if ex.args == nil {
-		args = ex.inputScreened(ex.objectOf(args))
+		args = ex.inputScreened(schema.ArgumentsObject(args))
 	}
 	if len(ex.decision.Redact) > 0 {
 		var err error
@@ -98,23 +97,6 @@ func (rd *redaction) keep(ex *execution) {
 	if ex.tool != nil {
 		ex.rec.ToolID, ex.rec.Digest = ex.tool.Tool.ID, ex.tool.Tool.Version.Digest
 	}
-}
-
-// objectOf returns arguments that came as the text of an object, as models write it, as the object:
-// names in a text are not seen. What cannot be read is not kept.
-func (ex *execution) objectOf(args json.RawMessage) json.RawMessage {
-	if text := bytes.TrimSpace(args); len(text) == 0 || text[0] == '{' {
-		return args
-	}
-	tree, err := ex.readArgs()
-	if err != nil {
-		return nil
-	}
-	object, err := schema.Encode(tree)
-	if err != nil {
-		return nil
-	}
-	return object
 }
 
 // inputScreened returns arguments that never passed the input filters as they may be

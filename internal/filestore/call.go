@@ -40,8 +40,8 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 			return nil, err
 		}
 		if check[i].Name = bound[i].Path; !isData(bound[i].Path) {
-			return nil, invalid(fmt.Sprintf("/files/%d/path", i), "expected a path without a hidden part, node_modules "+
-				"or package.json: programs read their settings and code from those")
+			return nil, invalid(fmt.Sprintf("/files/%d/path", i), "expected a path without a hidden part, "+
+				"node_modules or package.json: programs read their settings and code from those")
 		}
 		if size += n; size > maxCallBytes {
 			return nil, invalid("/files", fmt.Sprintf("expected at most %d bytes together", maxCallBytes))
@@ -99,17 +99,35 @@ func (s *Store) bind(ctx context.Context, rules authority.Rules, p haft.Principa
 	return kept.Size, nil
 }
 
+// maxLoaded is how many calls have files in memory at once: a small request can name large files.
+const maxLoaded = 32
+
 // Load returns the files of a call, which were bound, with their content, if p may still read them.
+// It waits until few enough calls have files in memory; drop says that this one has them no more.
 func (s *Store) Load(ctx context.Context, rules authority.Rules, p haft.Principal,
-	list []haft.CallFile) ([]sandbox.File, error) {
+	list []haft.CallFile) (files []sandbox.File, drop func(), err error) {
 	if _, err := s.Bind(ctx, rules, p, list); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
+	select {
+	case s.loaded <- struct{}{}:
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	if files, err = s.load(ctx, p.Org, list); err != nil {
+		<-s.loaded
+		return nil, nil, err
+	}
+	return files, func() { <-s.loaded }, nil
+}
+
+// load reads the content of files.
+func (s *Store) load(ctx context.Context, org string, list []haft.CallFile) ([]sandbox.File, error) {
 	files := make([]sandbox.File, len(list))
 	for i, f := range list {
 		data := f.Data
 		if f.ID != "" {
-			kept, err := s.Get(ctx, p.Org, f.ID)
+			kept, err := s.Get(ctx, org, f.ID)
 			if err == nil {
 				data, err = s.Content(ctx, *kept)
 			}
@@ -157,20 +175,6 @@ func (s *Store) KeepArtifacts(ctx context.Context, owner haft.Principal, call ha
 		res.Artifacts[i].File, kept.Artifacts[i].File, kept.Artifacts[i].Data = f.ID, f.ID, nil
 	}
 	return &kept, errors.Join(errs...)
-}
-
-// maxLoaded is how many calls have files in memory at once: a small request can name large files.
-const maxLoaded = 32
-
-// Reserve waits until a call may have its files in memory, and returns what to call when it has them
-// no more.
-func (s *Store) Reserve(ctx context.Context) (release func(), err error) {
-	select {
-	case s.loaded <- struct{}{}:
-		return func() { <-s.loaded }, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
 }
 
 // WithoutContent returns the files of a call as they are kept and shown: without content that

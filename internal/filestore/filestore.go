@@ -57,7 +57,7 @@ type Store struct {
 	db  store.Tables
 	cfg Config
 	now func() time.Time
-	// loaded has a place for each call that has files in memory, see [Store.Reserve].
+	// loaded has a place for each call that has files in memory, see [Store.Load].
 	loaded chan struct{}
 }
 
@@ -110,7 +110,8 @@ func (s *Store) Add(ctx context.Context, owner haft.Principal, n haft.NewFile, c
 			return err
 		}
 		if _, err := t.Exec(ctx, "INSERT INTO files (id, org, usr, agent, call, name, type, size, have, digest, "+
-			"content, hash, ttl, created, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, '', $9, NULL, $10, $11, $12)",
+			"content, hash, ttl, created, expires) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0, '', $9, NULL, $10, "+
+			"$11, $12)",
 			string(f.ID), f.Owner.Org, f.Owner.User, f.Owner.Agent, string(f.Call), f.Name, f.ContentType, f.Size,
 			string(f.ID), ttl.Microseconds(), f.Created.UnixMicro(), f.Expires.UnixMicro()); err != nil {
 			return err

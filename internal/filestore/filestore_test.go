@@ -230,24 +230,25 @@ func TestStore_bind(t *testing.T) {
 		list []haft.CallFile
 		code haft.Code
 	}{
-		"own":                   {ann, []haft.CallFile{{ID: f.ID}}, ""},
-		"of another user":       {bob, []haft.CallFile{{ID: f.ID}}, haft.CodeInvalid},
-		"of another tenant":     {evil, []haft.CallFile{{ID: f.ID}}, haft.CodeInvalid},
-		"without files:read":    {confined, []haft.CallFile{{ID: f.ID}}, haft.CodeDenied},
-		"inline without scope":  {confined, []haft.CallFile{{Path: "a", Data: []byte("x")}}, ""},
-		"that never was":        {ann, []haft.CallFile{{ID: "file_none"}}, haft.CodeInvalid},
-		"that is not complete":  {ann, []haft.CallFile{{ID: part.ID}}, haft.CodeInvalid},
-		"with both":             {ann, []haft.CallFile{{ID: f.ID, Data: []byte("x")}}, haft.CodeInvalid},
-		"without a name":        {ann, []haft.CallFile{{Data: []byte("x")}}, haft.CodeInvalid},
-		"outside":               {ann, []haft.CallFile{{ID: f.ID, Path: "../x"}}, haft.CodeInvalid},
-		"absolute":              {ann, []haft.CallFile{{ID: f.ID, Path: "/etc/passwd"}}, haft.CodeInvalid},
-		"NUL":                   {ann, []haft.CallFile{{ID: f.ID, Path: "a\x00b"}}, haft.CodeInvalid},
-		"twice":                 {ann, []haft.CallFile{{ID: f.ID}, {ID: f.ID}}, haft.CodeInvalid},
-		"in place of directory": {ann, []haft.CallFile{{ID: f.ID, Path: "a"}, {ID: f.ID, Path: "a/b"}}, haft.CodeInvalid},
-		"too many":              {ann, make([]haft.CallFile, 65), haft.CodeInvalid},
-		"code of Node":          {ann, []haft.CallFile{{ID: f.ID, Path: "node_modules/x/index.js"}}, haft.CodeInvalid},
-		"settings of programs":  {ann, []haft.CallFile{{ID: f.ID, Path: "a/.curlrc"}}, haft.CodeInvalid},
-		"settings of Node":      {ann, []haft.CallFile{{ID: f.ID, Path: "package.json"}}, haft.CodeInvalid},
+		"own":                  {ann, []haft.CallFile{{ID: f.ID}}, ""},
+		"of another user":      {bob, []haft.CallFile{{ID: f.ID}}, haft.CodeInvalid},
+		"of another tenant":    {evil, []haft.CallFile{{ID: f.ID}}, haft.CodeInvalid},
+		"without files:read":   {confined, []haft.CallFile{{ID: f.ID}}, haft.CodeDenied},
+		"inline without scope": {confined, []haft.CallFile{{Path: "a", Data: []byte("x")}}, ""},
+		"that never was":       {ann, []haft.CallFile{{ID: "file_none"}}, haft.CodeInvalid},
+		"that is not complete": {ann, []haft.CallFile{{ID: part.ID}}, haft.CodeInvalid},
+		"with both":            {ann, []haft.CallFile{{ID: f.ID, Data: []byte("x")}}, haft.CodeInvalid},
+		"without a name":       {ann, []haft.CallFile{{Data: []byte("x")}}, haft.CodeInvalid},
+		"outside":              {ann, []haft.CallFile{{ID: f.ID, Path: "../x"}}, haft.CodeInvalid},
+		"absolute":             {ann, []haft.CallFile{{ID: f.ID, Path: "/etc/passwd"}}, haft.CodeInvalid},
+		"NUL":                  {ann, []haft.CallFile{{ID: f.ID, Path: "a\x00b"}}, haft.CodeInvalid},
+		"twice":                {ann, []haft.CallFile{{ID: f.ID}, {ID: f.ID}}, haft.CodeInvalid},
+		"in place of directory": {ann, []haft.CallFile{{ID: f.ID, Path: "a"}, {ID: f.ID, Path: "a/b"}},
+			haft.CodeInvalid},
+		"too many":             {ann, make([]haft.CallFile, 65), haft.CodeInvalid},
+		"code of Node":         {ann, []haft.CallFile{{ID: f.ID, Path: "node_modules/x/index.js"}}, haft.CodeInvalid},
+		"settings of programs": {ann, []haft.CallFile{{ID: f.ID, Path: "a/.curlrc"}}, haft.CodeInvalid},
+		"settings of Node":     {ann, []haft.CallFile{{ID: f.ID, Path: "package.json"}}, haft.CodeInvalid},
 		"too large": {ann, []haft.CallFile{{Path: "a", Data: make([]byte, 16<<20)}, {Path: "b", Data: []byte("x")}},
 			haft.CodeInvalid},
 	}
@@ -258,8 +259,9 @@ func TestStore_bind(t *testing.T) {
 				t.Fatalf("%v, want %q", err, test.code)
 			}
 			if err == nil {
-				files, err := s.Load(t.Context(), authority.Rules{}, test.p, bound)
+				files, drop, err := s.Load(t.Context(), authority.Rules{}, test.p, bound)
 				check(t, err)
+				drop()
 				if files[0].Name != bound[0].Path || len(files[0].Data) == 0 {
 					t.Errorf("%+v", files[0])
 				}
