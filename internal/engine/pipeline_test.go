@@ -254,6 +254,56 @@ filters:
 	}
 }
 
+// TestCall_keeps_no_clear_text: what a filter masks, a rule redacts or a name marks as secret is in no
+// record, whatever the call ends with and in whatever form its arguments came.
+func TestCall_keeps_no_clear_text(t *testing.T) {
+	tests := map[string]struct{ rules, args string }{
+		"masked, and then it does not fit": {`
+filters:
+  - {id: keys, on: input, pattern: 'K-[0-9]+', action: mask}
+`, `{"path":"K-123"}`},
+		"text of an object": {``, `"{\"password\":\"K-123\",\"path\":\"no\"}"`},
+		"denied, and redacted": {`
+rules:
+  - {id: hide, effect: allow, redact: [/x]}
+  - {id: never, effect: deny, when: 'has(args.x)'}
+`, `{"x":"K-123"}`},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			w := setup(t, allowAll+test.rules, engine.Config{})
+			w.tool("o", "work", func(d *haft.Draft) {
+				d.Parameters = json.RawMessage(`{"type":"object","properties":{"password":{"type":"string"},` +
+					`"path":{"type":"string","pattern":"^K-[0-9]+$"},"x":{"type":"string"}}}`)
+			})
+			res := w.call(user("o", "ann"), "work", test.args)
+			if res.Status == haft.StatusSuccess {
+				t.Fatal("it ran")
+			}
+			r, err := w.Record(t.Context(), user("o", "ann"), res.Call)
+			check(t, err)
+			if raw, err := json.Marshal(r); err != nil || strings.Contains(string(raw), "K-123") {
+				t.Errorf("the record has it: %s, %v", raw, err)
+			}
+		})
+	}
+}
+
+// TestCall_files_and_filters: a filter cannot look into files, so a tool that one looks after takes none.
+func TestCall_files_and_filters(t *testing.T) {
+	files := []haft.CallFile{{Path: "a.txt", Data: []byte("K-123")}}
+	for rules, status := range map[string]haft.Status{"": haft.StatusSuccess, `
+filters:
+  - {id: keys, on: input, pattern: 'K-[0-9]+', action: refuse}
+`: haft.StatusDenied} {
+		w := setup(t, allowAll+rules, engine.Config{})
+		w.tool("o", "work", nil)
+		res, err := w.Call(t.Context(), haft.Call{Tool: "work", Principal: user("o", "ann"), Files: files})
+		check(t, err)
+		want(t, res, status)
+	}
+}
+
 func TestExplain(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
