@@ -71,6 +71,8 @@ type keyState struct {
 	unused   *time.Timer
 	soon     bool // a refill is scheduled
 	dropped  bool
+	// noRefills is when idle cells are made again, after one that did not become idle.
+	noRefills time.Time
 }
 
 // setDefault sets a field that is not positive to its default.
@@ -220,7 +222,8 @@ func (p *Pool) refillSoon(s *keyState) {
 
 // refill starts to make the idle cells that a key lacks. Preconditions: mu is held.
 func (p *Pool) refill(s *keyState) {
-	if p.closed || s.dropped || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil {
+	if p.closed || s.dropped || s.plan.Warm == nil || s.plan.Reuse || s.broken != nil ||
+		time.Now().Before(s.noRefills) {
 		return
 	}
 	want := s.demand.want(p.cfg.Least, p.cfg.Most)
@@ -320,7 +323,19 @@ func (p *Pool) make(ctx context.Context, s *keyState, plan Plan, inAdvance bool)
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("start a cell: %w", context.Cause(ctx))
 	}
+	if errors.Is(err, errNotIdle) {
+		// It came up: a call may have one. Only idle ones are not made for a while.
+		p.stopRefills(s)
+		return nil, err
+	}
 	return nil, p.fail(s, c, err)
+}
+
+// stopRefills makes no idle cells of a key for the longest backoff.
+func (p *Pool) stopRefills(s *keyState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s.noRefills = time.Now().Add(maxBackoff)
 }
 
 // errNotIdle says that a cell was ended because it did not become idle.
