@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, TypedDict
 
+from ._files import FilesLike
 from ._models import Limits
 from ._request import new_key
 
@@ -28,6 +29,9 @@ class CallOptions(TypedDict, total=False):
     sandbox: str | None
     limits: Limits | None
     deadline: datetime | None
+    #: What the tool finds in its working directory: a path, an open file, a :class:`~haft.File`
+    #: or its id, several of them, or ``{"name": content}``, which may also be bytes.
+    files: FilesLike | None
     #: Seconds to wait for the server; those of the client if it is left out.
     timeout: float | None
 
@@ -46,11 +50,13 @@ class NewCall:
     sandbox: str | None = None
     limits: Limits | None = None
     deadline: datetime | None = None
+    #: What the tool finds in its working directory, as in :class:`CallOptions`.
+    files: FilesLike | None = field(default=None, repr=False)
 
 
 def call_body(tool: str, args: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """The body that asks for a call."""
     body = {"tool": tool, "args": {} if args is None else args}
-    body.update((k, v) for k, v in options.items() if v is not None and k != "timeout")
+    body.update((k, v) for k, v in options.items() if v is not None and k not in ("timeout", "files"))
     body.setdefault("idempotency_key", new_key())
     return body

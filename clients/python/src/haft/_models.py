@@ -7,9 +7,12 @@ know are passed over, so that a newer server does not break it; times are aware
 
 from __future__ import annotations
 
+import inspect
+import os
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 Status: TypeAlias = Literal[
     "success",
@@ -84,10 +87,81 @@ class Failure:
 class Artifact:
     """A file that a tool left for its caller."""
 
+    #: May have slashes. It is what the tool said: never open it as a path, use :meth:`save`.
     name: str
     content_type: str
     size: int
-    data: bytes | None = None
+    #: The content, if it came with the result.
+    data: bytes | None = field(default=None, repr=False)
+    #: The file that has the content, if it did not.
+    file_id: str | None = None
+    #: Fetches the content. It is no field: a copy does not have it.
+    _content: ClassVar[Any] = None
+
+    def read(self) -> bytes:
+        """The content. With an :class:`~haft.AsyncClient` use :meth:`aread`."""
+        return cast(bytes, self._of(False).read())
+
+    def save(self, to: str | os.PathLike[str]) -> Path:
+        """Write the content to a new file and return its path.
+
+        ``to`` is the file, or a directory that is there: then it gets the name of the
+        artifact, which cannot lead out of the directory. What is there already, a link
+        also, is left alone: that is a :class:`FileExistsError`. With an
+        :class:`~haft.AsyncClient` use :meth:`asave`.
+        """
+        return cast(Path, self._of(False).save(to))
+
+    async def aread(self) -> bytes:
+        """As :meth:`read`, of a result of an :class:`~haft.AsyncClient`."""
+        return cast(bytes, await self._of(True).read())
+
+    async def asave(self, to: str | os.PathLike[str]) -> Path:
+        """As :meth:`save`, of a result of an :class:`~haft.AsyncClient`."""
+        return cast(Path, await self._of(True).save(to))
+
+    def _of(self, awaited: bool) -> Any:
+        from ._errors import InvalidError
+
+        if self._content is None or inspect.iscoroutinefunction(self._content.read) is not awaited:
+            raise InvalidError(
+                "read and save are for results of a Client, aread and asave for those of an AsyncClient, and "
+                "none for copies"
+            )
+        return self._content
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_content"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallFile:
+    """A file that a call gives to its tool: the id of one that was added, or content."""
+
+    id: str | None = None
+    #: Where the tool finds it, relative to its working directory; the name of the file if it is left out.
+    path: str | None = None
+    data: bytes | None = field(default=None, repr=False)
+    #: The digest of the content. The server sets it.
+    sha256: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class File:
+    """Content that was added, or that a call left. It never changes."""
+
+    id: str
+    name: str
+    content_type: str
+    size: int
+    #: How many bytes have arrived. The file can be used when all have.
+    uploaded: int
+    #: In hexadecimal, once all has arrived.
+    sha256: str | None = None
+    #: The call that left it.
+    call_id: str | None = None
+    created_at: datetime
+    expires_at: datetime
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,6 +348,8 @@ class Call:
     principal: Principal
     idempotency_key: str | None = None
     deadline: datetime | None = None
+    #: The files that the tool found, without their content.
+    files: list[CallFile] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict, repr=False)
     sandbox: str | None = None
     limits: Limits | None = None
@@ -561,6 +637,8 @@ class Terms:
     sandbox: str | None = None
     min_isolation: Level | None = None
     limits: Limits | None = None
+    #: The files that the tool finds, by path and digest.
+    files: list[CallFile] = field(default_factory=list)
     server: TermsServer | None = None
     #: The digest of the terms, with the values of the variables.
     binds: str

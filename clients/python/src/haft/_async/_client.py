@@ -17,6 +17,7 @@ from .._models import CallFormat, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import AsyncCalls, AsyncChains
+from ._files import AsyncFiles
 from ._resources import (
     AsyncAgents,
     AsyncApprovals,
@@ -98,6 +99,8 @@ class AsyncClient:
         self.tools = AsyncTools(self._transport)
         #: Calls of tools.
         self.calls = AsyncCalls(self._transport, self._call_timeout)
+        #: Files for tools, and what calls left.
+        self.files = AsyncFiles(self._transport)
         #: Calls whose arguments refer to earlier results.
         self.chains = AsyncChains(self._transport, self._call_timeout)
         #: Calls that wait for a person.

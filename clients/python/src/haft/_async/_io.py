@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import anyio
+import anyio.to_thread
 
 Lock = anyio.Lock
 sleep = anyio.sleep
 closing = contextlib.aclosing
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call what reads or writes files of this machine beside the event loop."""
+    return await anyio.to_thread.run_sync(lambda: function(*args, **kwargs))

@@ -14,6 +14,7 @@ from .._errors import HaftError, TimeoutError, UnavailableError
 from .._models import Event
 from .._request import Query, Retry, Target
 from .._sse import Follower, Reader
+from ._content import attach
 from ._io import closing, sleep
 
 T = TypeVar("T")
@@ -50,7 +51,9 @@ class AsyncTransport:
 
     async def read(self, of: type[T], q: Query) -> T:
         """Send a request and read the answer."""
-        return _json.decode(of, _json.loads((await self.send(q))[0]))
+        value = _json.decode(of, _json.loads((await self.send(q))[0]))
+        attach(self, value)
+        return value
 
     async def send(self, q: Query) -> tuple[bytes, httpx.Headers]:
         """Send a request and return the answer, which is not a refusal."""
@@ -130,6 +133,7 @@ class AsyncTransport:
             raw, _ = await self.send(page)
             items, following = _json.page(of, raw)
             for item in items[:size]:
+                attach(self, item)
                 yield item
             if left is not None:
                 left -= len(items)

@@ -10,10 +10,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from .._errors import TimeoutError, UnavailableError
+from .._files import MAX_INLINE
 from .._inputs import CallOptions, NewCall, call_body
 from .._json import decode, member
 from .._models import Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
 from .._request import Query, given, new_key, part
+from ._content import attach
+from ._files import Files
 from ._io import sleep
 from ._transport import Transport
 
@@ -32,6 +35,7 @@ class Calls:
     def __init__(self, transport: Transport, timeout: float) -> None:
         self._transport = transport
         self._timeout = timeout
+        self._files = Files(transport)
 
     def run(self, tool: str, args: Any = None, **options: Unpack[CallOptions]) -> Result:
         """Call a tool and wait for its result, or until it waits for a person.
@@ -53,6 +57,8 @@ class Calls:
     def _make(self, tool: str, args: Any, options: Mapping[str, Any], wait: bool) -> Result:
         timeout = options.get("timeout")
         body = {**call_body(tool, args, options), "wait": wait}
+        if files := self._files._of_call(options.get("files"), MAX_INLINE):
+            body["files"] = files
         q = Query(
             method="POST",
             path="/v1/calls",
@@ -130,12 +136,22 @@ class Calls:
         """Make several calls, beside each other where their tools allow it. Results are in their order."""
         if not calls:
             return []
-        made = [c if c.idempotency_key else replace(c, idempotency_key=new_key()) for c in calls]
+        left = MAX_INLINE // len(calls)
+        made = [
+            replace(
+                c,
+                idempotency_key=c.idempotency_key or new_key(),
+                files=self._files._of_call(c.files, left) or None,
+            )
+            for c in calls
+        ]
         wait = self._timeout if timeout is None else timeout
         q = Query(method="POST", path="/v1/calls/batch", body={"calls": made}, again=True, timeout=wait)
         results = member(_Results, (self._transport.send(q))[0], "results")
         if len(results) != len(made):
             raise UnavailableError("the server gave another number of results than there were calls")
+        for result in results:
+            attach(self._transport, result)
         return results
 
     def replay(self, call_id: str, *, timeout: float | None = None) -> Result:

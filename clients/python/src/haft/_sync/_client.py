@@ -18,6 +18,7 @@ from .._models import CallFormat, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import Calls, Chains
+from ._files import Files
 from ._resources import (
     Agents,
     Approvals,
@@ -99,6 +100,8 @@ class Client:
         self.tools = Tools(self._transport)
         #: Calls of tools.
         self.calls = Calls(self._transport, self._call_timeout)
+        #: Files for tools, and what calls left.
+        self.files = Files(self._transport)
         #: Calls whose arguments refer to earlier results.
         self.chains = Chains(self._transport, self._call_timeout)
         #: Calls that wait for a person.

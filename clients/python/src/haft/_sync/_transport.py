@@ -15,6 +15,7 @@ from .._errors import HaftError, TimeoutError, UnavailableError
 from .._models import Event
 from .._request import Query, Retry, Target
 from .._sse import Follower, Reader
+from ._content import attach
 from ._io import closing, sleep
 
 T = TypeVar("T")
@@ -51,7 +52,9 @@ class Transport:
 
     def read(self, of: type[T], q: Query) -> T:
         """Send a request and read the answer."""
-        return _json.decode(of, _json.loads((self.send(q))[0]))
+        value = _json.decode(of, _json.loads((self.send(q))[0]))
+        attach(self, value)
+        return value
 
     def send(self, q: Query) -> tuple[bytes, httpx.Headers]:
         """Send a request and return the answer, which is not a refusal."""
@@ -131,6 +134,7 @@ class Transport:
             raw, _ = self.send(page)
             items, following = _json.page(of, raw)
             for item in items[:size]:
+                attach(self, item)
                 yield item
             if left is not None:
                 left -= len(items)
