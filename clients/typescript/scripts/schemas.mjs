@@ -24,6 +24,9 @@ const skipped = /^Page|^EntriesBody$|^Problem$/;
 // The types whose value a caller knows better.
 const generic = { Called: "value", Result: "value" };
 
+// What the client adds to a type.
+const added = { Artifact: "ArtifactContent" };
+
 // The names of enumerations, by their first value.
 const enums = {
   success: "Status",
@@ -94,6 +97,7 @@ function comment(text, indent) {
 /** @returns {string} What is committed as src/schemas.ts. */
 export function schemas(document) {
   let out = "// Written by scripts/schemas.mjs from the OpenAPI document of the server. Do not edit.\n";
+  out += `\nimport type { ${Object.values(added).join(", ")} } from "./files.js";\n`;
   const all = document.components.schemas;
   for (const [name, values] of [...enumerations(all)].sort()) out += `\nexport type ${name} =\n  | ${values.replaceAll(" | ", "\n  | ")};\n`;
   const entries = Object.keys(all).map((name) => [rename(name), name]);
@@ -102,7 +106,7 @@ export function schemas(document) {
     const schema = all[original];
     if (skipped.test(original) || schema.properties === undefined) continue;
     const value = generic[original];
-    out += `\n${comment(schema.description, "")}export interface ${name}${value ? "<V = unknown>" : ""} {\n`;
+    out += `\n${comment(schema.description, "")}export interface ${name}${value ? "<V = unknown>" : ""}${added[original] ? ` extends ${added[original]}` : ""} {\n`;
     for (const [property, of] of Object.entries(schema.properties)) {
       const optional = schema.required?.includes(property) ? "" : "?";
       out += comment(of.description, "  ");

@@ -2,19 +2,31 @@ import { randomUUID } from "node:crypto";
 
 import { CallError, TimeoutError, UnavailableError } from "./errors.js";
 import { type WatchOptions, watch } from "./events.js";
+import { type FilesLike, Files, attach, maxInline } from "./files.js";
 import { type ListOptions, list } from "./page.js";
-import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
+import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, FileBody, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
 import { type RequestOptions, type Transport, part, pause } from "./transport.js";
 
 /**
  * How a call is to be made. An `idempotency_key` that is left out is made up, so that a call
  * whose answer was lost can be asked for again and is run once.
  */
-export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "args" | "wait" | "deadline"> {
+export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "args" | "wait" | "deadline" | "files"> {
   /** When it must have ended. */
   deadline?: Date | string;
+  /**
+   * What the tool finds in its working directory: a path, an open file, a stream, a file of the
+   * server or its id, several of them, or `{name: content}`, which may also be bytes.
+   */
+  files?: FilesLike | null | undefined;
   /** A W3C trace context that the call continues. */
   traceparent?: string;
+}
+
+/** One call of a batch. */
+export interface NewBatchCall extends Omit<BatchCall, "files"> {
+  /** What the tool finds in its working directory, as in {@link CallOptions}. */
+  files?: FilesLike | null | undefined;
 }
 
 export interface CallFilter extends ListOptions {
@@ -55,9 +67,11 @@ const oneWait = 50;
 /** Makes calls, and looks back at them. */
 export class Calls {
   readonly #transport: Transport;
+  readonly #files: Files;
 
   constructor(transport: Transport) {
     this.#transport = transport;
+    this.#files = new Files(transport);
   }
 
   /**
@@ -114,8 +128,8 @@ export class Calls {
   }
 
   /** Lists calls, newest first. */
-  list(filter: CallFilter = {}): AsyncGenerator<CallRecord, void, undefined> {
-    return list(this.#transport, "/v1/calls", filter);
+  async *list(filter: CallFilter = {}): AsyncGenerator<CallRecord, void, undefined> {
+    for await (const record of list<CallRecord>(this.#transport, "/v1/calls", filter)) yield this.#attach(record);
   }
 
   /** Cancels a call. One that has ended stays as it is. */
@@ -130,17 +144,21 @@ export class Calls {
   }
 
   /** Makes several calls, beside each other where their tools allow it. Results are in the order of the calls. */
-  async batch(calls: readonly BatchCall[], options: RequestOptions = {}): Promise<Result[]> {
+  async batch(calls: readonly NewBatchCall[], options: RequestOptions = {}): Promise<Result[]> {
     if (calls.length === 0) return [];
-    const body = { calls: calls.map((call) => ({ idempotency_key: randomUUID(), ...call })) };
+    const all: BatchCall[] = [];
+    for (const { files, ...call } of calls) {
+      all.push({ idempotency_key: randomUUID(), ...call, ...(await this.#given(files, Math.trunc(maxInline / calls.length), options)) });
+    }
+    const body = { calls: all };
     const done = await this.#transport.read<BatchedBody>({ ...options, slow: true, method: "POST", path: "/v1/calls/batch", body, again: true });
     if (done.results?.length !== calls.length) throw new UnavailableError("unavailable", "the server gave another number of results than there were calls");
-    return done.results;
+    return done.results.map((result) => attach(this.#transport, result));
   }
 
   /** Calls the same version with the same arguments again, as a new call. */
   async replay<V = unknown>(id: string, options: RequestOptions = {}): Promise<Result<V>> {
-    return await this.#transport.read({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay`, result: true });
+    return attach(this.#transport, await this.#transport.read<Result<V>>({ ...options, slow: true, method: "POST", path: `/v1/calls${part("call", id)}/replay`, result: true }));
   }
 
   /** Yields the events of a call, from the first on or after the one with that cursor, until it has ended. */
@@ -161,14 +179,24 @@ export class Calls {
   }
 
   async #make<V>(tool: string, args: object, options: CallOptions, wait: boolean | number): Promise<Called<V>> {
-    const { signal, timeoutMs, traceparent, ...rest } = options;
-    const body = { idempotency_key: randomUUID(), ...rest, tool, args, wait };
+    const { signal, timeoutMs, traceparent, files, ...rest } = options;
+    const given = await this.#given(files, maxInline, { signal });
+    const body = { idempotency_key: randomUUID(), ...rest, ...given, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
-    return await this.#transport.read({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, result: true, slow: wait !== false });
+    return attach(this.#transport, await this.#transport.read<Called<V>>({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, result: true, slow: wait !== false }));
   }
 
   async #record(id: string, options: RequestOptions, wait: number | undefined): Promise<CallRecord> {
-    return await this.#transport.read({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } });
+    return this.#attach(await this.#transport.read<CallRecord>({ ...options, path: `/v1/calls${part("call", id)}`, query: { wait } }));
+  }
+
+  #attach(record: CallRecord): CallRecord {
+    if (record.result !== undefined) attach(this.#transport, record.result);
+    return record;
+  }
+
+  async #given(files: FilesLike | null | undefined, left: number, options: RequestOptions): Promise<{ files?: FileBody[] }> {
+    return files === undefined || files === null ? {} : { files: await this.#files.ofCall(files, left, options) };
   }
 }
 
@@ -193,12 +221,17 @@ export class Chains {
 
   /** Runs a plan to its end, or until it waits for a person; with `background` it returns at once. */
   async run(plan: RunPlanBody, options: RequestOptions = {}): Promise<Chain> {
-    return await this.#transport.read({ ...options, slow: true, method: "POST", path: "/v1/chains", body: plan });
+    return this.#attach(await this.#transport.read<Chain>({ ...options, slow: true, method: "POST", path: "/v1/chains", body: plan }));
   }
 
   /** Shows where a chain stands. */
   async show(id: string, options: RequestOptions = {}): Promise<Chain> {
-    return await this.#transport.read({ ...options, path: `/v1/chains${part("chain", id)}` });
+    return this.#attach(await this.#transport.read<Chain>({ ...options, path: `/v1/chains${part("chain", id)}` }));
+  }
+
+  #attach(chain: Chain): Chain {
+    for (const { result } of chain.steps ?? []) if (result !== undefined) attach(this.#transport, result);
+    return chain;
   }
 
   /** Waits until a chain has ended or waits for a person; with `approval`, also for the person. */

@@ -3,6 +3,7 @@ import { readFileSync } from "node:fs";
 import { Calls, Chains } from "./calls.js";
 import { InvalidError } from "./errors.js";
 import { Events } from "./events.js";
+import { Files } from "./files.js";
 import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
 import { MCPServers, Policies, SandboxConfigs } from "./rules.js";
 import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
@@ -70,6 +71,7 @@ export class Haft {
   readonly tools: Tools;
   readonly calls: Calls;
   readonly chains: Chains;
+  readonly files: Files;
   readonly events: Events;
   readonly approvals: Approvals;
   readonly agents: Agents;
@@ -91,6 +93,7 @@ export class Haft {
     this.tools = new Tools(transport);
     this.calls = new Calls(transport);
     this.chains = new Chains(transport);
+    this.files = new Files(transport);
     this.events = new Events(transport);
     this.approvals = new Approvals(transport);
     this.agents = new Agents(transport);

@@ -5,7 +5,7 @@
  * @packageDocumentation
  */
 
-export { type CallFilter, type CallOptions, type Calls, type Chains, type Output, type WaitOptions, valueOf } from "./calls.js";
+export { type CallFilter, type CallOptions, type Calls, type Chains, type NewBatchCall, type Output, type WaitOptions, valueOf } from "./calls.js";
 export {
   CallError,
   ConflictError,
@@ -24,6 +24,7 @@ export {
   UnavailableError,
 } from "./errors.js";
 export type { EventFilter, Events, WatchOptions } from "./events.js";
+export type { ArtifactContent, FileLike, Files, FilesLike, Upload, UploadOptions } from "./files.js";
 export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
 export type { ListOptions } from "./page.js";
 export type { AgentFilter, Agents, ApprovalFilter, Approvals, Audit, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";

@@ -1,5 +1,7 @@
 // Written by scripts/schemas.mjs from the OpenAPI document of the server. Do not edit.
 
+import type { ArtifactContent } from "./files.js";
+
 export type ApprovalState =
   | "pending"
   | "approved"
@@ -192,9 +194,10 @@ export interface Argument {
   whole?: boolean;
 }
 
-export interface Artifact {
+export interface Artifact extends ArtifactContent {
   content_type: string;
   data?: string;
+  file_id?: string;
   name: string;
   size: number;
 }
@@ -221,6 +224,8 @@ export interface BatchCall {
   digest?: string;
   /** Added to the environment of the run. */
   env?: { [name: string]: string };
+  /** Files that the tool finds in its working directory. */
+  files?: FileBody[] | null;
   /** A second call with the same key and arguments gets the result of the first. */
   idempotency_key?: string;
   limits?: Limits;
@@ -255,12 +260,20 @@ export interface CallEvent {
   type: EventType;
 }
 
+export interface CallFile {
+  data?: string;
+  id?: string;
+  path?: string;
+  sha256?: string;
+}
+
 export interface CallOfRecord {
   args?: unknown;
   chain?: string;
   deadline?: string;
   digest?: string;
   env?: { [name: string]: string };
+  files?: CallFile[] | null;
   id?: string;
   idempotency_key?: string;
   limits?: Limits;
@@ -408,6 +421,8 @@ export interface ExplainBody {
   digest?: string;
   /** Added to the environment of the run. */
   env?: { [name: string]: string };
+  /** Files that the tool finds in its working directory. */
+  files?: FileBody[] | null;
   /** A second call with the same key and arguments gets the result of the first. */
   idempotency_key?: string;
   limits?: Limits;
@@ -431,6 +446,27 @@ export interface Failure {
   severity?: Severity;
   traceback?: string;
   type?: string;
+}
+
+export interface File {
+  call_id?: string;
+  content_type: string;
+  created_at: string;
+  expires_at: string;
+  id: string;
+  name: string;
+  sha256?: string;
+  size: number;
+  uploaded: number;
+}
+
+export interface FileBody {
+  /** The content as base64, instead of an id. */
+  data?: string;
+  /** A file that was added. */
+  id?: string;
+  /** Where the tool finds it; the name of the file if it is left out. */
+  path?: string;
 }
 
 export interface Finding {
@@ -642,6 +678,8 @@ export interface NewCall {
   digest?: string;
   /** Added to the environment of the run. */
   env?: { [name: string]: string };
+  /** Files that the tool finds in its working directory. */
+  files?: FileBody[] | null;
   /** A second call with the same key and arguments gets the result of the first. */
   idempotency_key?: string;
   limits?: Limits;
@@ -913,6 +951,7 @@ export interface Terms {
   credentials_webhook?: boolean;
   digest: string;
   env?: Variable[] | null;
+  files?: CallFile[] | null;
   limits?: Limits;
   lock?: Lock;
   min_isolation?: Level;

@@ -83,14 +83,27 @@ export class Transport {
     return (await this.answer<T>(query)).body;
   }
 
+  /** How many bytes an answer may have. */
+  get maxAnswer(): number {
+    return this.#config.maxAnswer;
+  }
+
+  /** Sends a request and reads the answer as it is. */
+  async bytes(query: Query): Promise<Uint8Array> {
+    return (await this.#answer(query, (response) => this.#bytes(response, this.#config.maxAnswer))).body;
+  }
+
   /** Sends a request and reads the answer with its status and headers. */
   async answer<T>(query: Query): Promise<Answer<T>> {
+    return await this.#answer(query, async (response) => parse<T>(await this.#text(response, this.#config.maxAnswer), response.headers));
+  }
+
+  async #answer<T>(query: Query, read: (response: Response) => Promise<T>): Promise<Answer<T>> {
     const once = async (): Promise<Answer<T>> => {
       const open = await this.#once(query);
       try {
-        const text = await this.#text(open.response, this.#config.maxAnswer);
         const { status, headers } = open.response;
-        return { status, headers, body: parse<T>(text, headers) };
+        return { status, headers, body: await read(open.response) };
       } catch (error) {
         throw error instanceof HaftError ? error : this.#cut(query, error, open.late());
       } finally {
@@ -227,8 +240,8 @@ export class Transport {
   }
 
   /** Reads a body, which is bounded after it is unpacked. */
-  async #text(response: Response, most: number): Promise<string> {
-    if (response.body === null) return "";
+  async #bytes(response: Response, most: number): Promise<Uint8Array> {
+    if (response.body === null) return new Uint8Array();
     const chunks: Uint8Array[] = [];
     let size = 0;
     for await (const chunk of response.body as ReadableStream<Uint8Array>) {
@@ -236,8 +249,14 @@ export class Transport {
       if (size > most) throw foreign(`the answer of the server has more than ${most} bytes`);
       chunks.push(chunk);
     }
+    return Buffer.concat(chunks, size);
+  }
+
+  /** Reads a body that is text. */
+  async #text(response: Response, most: number): Promise<string> {
+    const raw = await this.#bytes(response, most);
     try {
-      return new TextDecoder("utf-8", { fatal: true }).decode(Buffer.concat(chunks, size));
+      return new TextDecoder("utf-8", { fatal: true }).decode(raw);
     } catch (cause) {
       throw foreign("the answer of the server is not text", cause);
     }
