@@ -127,6 +127,9 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 		SkipValidateBody: op.id == rawOperation,
 		Responses:        map[string]*huma.Response{"default": a.problems("Any other problem")},
 	}
+	if op.id == addFile {
+		o.RequestBody = &huma.RequestBody{} // to be changed below
+	}
 	if op.body != nil {
 		o.Responses["200"] = &huma.Response{Content: mediaTypes{"application/json": {Schema: op.body}}}
 	}
@@ -149,6 +152,9 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 		}
 		return out, nil
 	})
+	if op.id == addFile {
+		o.RequestBody.Required = false // a file may be empty; the library wants every body of bytes
+	}
 	if op.content != nil {
 		o.Responses["200"].Content = op.content
 	}

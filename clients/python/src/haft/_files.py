@@ -51,12 +51,13 @@ class Source:
         else:
             self._take(content)
         self._base = self._file.tell()
-        self.size = self._file.seek(0, io.SEEK_END) - self._base
+        self._file.seek(0, io.SEEK_END)
+        self.size = self._file.tell() - self._base
 
     def _take(self, file: IO[bytes]) -> None:
         name = getattr(file, "name", None)
         self.name = os.path.basename(name) if isinstance(name, str) else None  # noqa: PTH119, it may be no path
-        self._own = not file.seekable()
+        self._own = not getattr(file, "seekable", bool)()
         self._file = file
         if self._own:  # a pipe, say: the size has to be known first
             self._file = cast(IO[bytes], tempfile.SpooledTemporaryFile(max_size=PART))  # noqa: SIM115

@@ -74,6 +74,10 @@ def attach(transport: Transport, value: object) -> None:
         if not isinstance(result, Result):
             continue
         for artifact in result.artifacts:
-            path = f"/v1/calls/{quote(result.call_id, safe='')}/artifacts/{quote(artifact.name, safe='')}"
+            path = f"/v1/calls/{_part(result.call_id)}/artifacts/{_part(artifact.name)}"
             content = Content(transport, path, artifact.name, artifact.size, artifact.data)
             object.__setattr__(artifact, "_content", content)
+
+
+def _part(text: str) -> str:
+    return quote(text, safe="", errors="replace")  # of a text that is none of Unicode, nothing is found
