@@ -164,17 +164,18 @@ type reply struct {
 
 // The types of frames.
 const (
-	typeHello  = "hello"
-	typeWarm   = "warm"
-	typeReady  = "ready"
-	typeSource = "source"
-	typeCall   = "call"
-	typeResult = "result"
-	typeError  = "error"
-	typeRead   = "read"
-	typeInvoke = "invoke"
-	typeReturn = "return"
-	typeImport = "import"
+	typeHello   = "hello"
+	typeWarm    = "warm"
+	typeReady   = "ready"
+	typeSource  = "source"
+	typeCall    = "call"
+	typeResult  = "result"
+	typeError   = "error"
+	typeRead    = "read"
+	typeInvoke  = "invoke"
+	typeReturn  = "return"
+	typeImport  = "import"
+	typeSession = "session"
 )
 
 // readReply reads one frame and decodes it.

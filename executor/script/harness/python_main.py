@@ -88,7 +88,7 @@ def _channel(fd):
             pass
 
     os.register_at_fork(after_in_child=forked)
-    return receive, send, finish, await_host
+    return fd, receive, send, finish, await_host
 
 
 class _Source(Exception):
@@ -582,7 +582,7 @@ def main(channel):
     from time import perf_counter as clock
     from _signal import pause
     leave, getpid, me = os._exit, os.getpid, os.getpid()
-    receive, send, finish, await_host = _channel(channel)
+    descriptor, receive, send, finish, await_host = _channel(channel)
     for s in (sys.stdout, sys.stderr):
         if s is not None:
             s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
@@ -615,6 +615,10 @@ def main(channel):
             _import(call)
             send(b'{"type":"ready"}')
             continue
+        if call["type"] == "session":
+            agent = sys.modules["__haft_session__"] = type(sys)("__haft_session__")
+            exec(ahead.get("code") or compile(ahead["source"], ahead["file"], "exec"), agent.__dict__)
+            agent.serve(descriptor, call)
         if call["type"] == "warm":
             _warm(clock, call.get("compiled"))
             send(b'{"type":"ready"}')

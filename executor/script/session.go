@@ -1,0 +1,153 @@
+package script
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// The agent serves a session inside its sandbox, and the kernels run the code of
+// contexts there. The first kernel is a part of the agent's module.
+var (
+	//go:embed harness/session_agent.py
+	sessionAgent string
+	//go:embed harness/session_kernel.py
+	pythonKernel string
+	//go:embed harness/session_kernel.js
+	nodeKernel string
+	//go:embed harness/session_kernel.sh
+	bashKernel string
+)
+
+// sessionImports are what the agent imports. Idle cells have them already.
+var sessionImports = []string{"errno", "selectors", "socket", "stat", "struct", "subprocess", "ast", "inspect"}
+
+// sessionFrame asks the harness to serve a session.
+type sessionFrame struct {
+	Type    string              `json:"type"`
+	Kernels map[string][]string `json:"kernels"`
+	Path    []string            `json:"path,omitempty"`
+	Env     map[string]string   `json:"env,omitempty"`
+}
+
+// OpenSession starts a sandbox that lives until the caller releases it, and an agent in it
+// that answers on Conn, as package internal/session describes. It says what confines it. The request says who it is
+// for, and with which limits, network, environment and layers; neither wall clock nor
+// processor time are limited here.
+//
+// The sandbox has Python, which the agent needs, and Bash and Node.js if they are on this
+// machine.
+func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell.Cell, haft.Isolation, error) {
+	req.Kind, req.Tool, req.Source = haft.KindPython, "session", sessionAgent+pythonKernel
+	if err := check(req); err != nil {
+		return nil, haft.Isolation{}, err
+	}
+	rt, err := x.finder.Find(ctx, req.Kind, x.cfg.Hints[req.Kind])
+	if err != nil {
+		return nil, haft.Isolation{}, err
+	}
+	r := &run{x: x, req: req, limits: sandbox.Lasting(x.Limits(req.Limits)), rt: rt}
+	m := sessionFrame{Type: typeSession, Kernels: map[string][]string{}, Path: r.paths(), Env: egressEnv(req)}
+	others := x.kernels(ctx, m.Kernels)
+	head, err := r.head()
+	if err != nil {
+		return nil, haft.Isolation{}, err
+	}
+	payload, err := json.Marshal(m)
+	if err != nil {
+		return nil, haft.Isolation{}, fmt.Errorf("encode the session: %w", err)
+	}
+	isolation, err := x.provider.Isolation(ctx)
+	if err != nil {
+		return nil, haft.Isolation{}, fmt.Errorf("ask for the isolation of a session: %w", err)
+	}
+	c, err := x.pool.Take(ctx, r.sessionPlan(others, head))
+	if err != nil {
+		return nil, haft.Isolation{}, err
+	}
+	c.ServeEgress(req.ServeEgress)
+	c.Begin(io.Discard, io.Discard)
+	if err := startAgent(c, append(frame(nil, head), frame(nil, payload)...)); err != nil {
+		c.Release(false)
+		return nil, haft.Isolation{}, err
+	}
+	return c, isolation, nil
+}
+
+// startAgent sends the frames that start the agent, and waits until it is ready.
+func startAgent(c *cell.Cell, frames []byte) error {
+	if err := c.Conn.SetDeadline(time.Now().Add(probeTime)); err != nil {
+		return fmt.Errorf("start the agent of a session: %w", err)
+	}
+	if _, err := c.Conn.Write(frames); err != nil {
+		return fmt.Errorf("start the agent of a session: %w", err)
+	}
+	if _, err := readFrame(c.Conn, frameSlack); err != nil {
+		return fmt.Errorf("start the agent of a session: %w", err)
+	}
+	if err := c.Conn.SetDeadline(time.Time{}); err != nil {
+		return fmt.Errorf("start the agent of a session: %w", err)
+	}
+	return nil
+}
+
+// kernels adds the commands of the kernels that can be had here, and returns their
+// runtimes.
+func (x *Executor) kernels(ctx context.Context, commands map[string][]string) []*Runtime {
+	var out []*Runtime
+	for _, k := range []struct {
+		kind haft.Kind
+		args []string
+	}{
+		{haft.KindBash, []string{"--norc", "--noprofile", "-c", bashKernel}},
+		{haft.KindJavaScript, []string{"-e", nodeKernel}},
+	} {
+		// What is missing is missing in the session, which says so when it is asked for.
+		if rt, err := x.finder.Find(ctx, k.kind, x.cfg.Hints[k.kind]); err == nil {
+			commands[string(k.kind)] = append(slices.Clone(rt.Argv), k.args...)
+			out = append(out, rt)
+		}
+	}
+	return out
+}
+
+// sessionPlan says how the cells of sessions are made: as those of calls, with more
+// programs.
+func (r *run) sessionPlan(others []*Runtime, head []byte) cell.Plan {
+	rt := *r.rt
+	needs := hosts(rt.Mounts)
+	for _, o := range others {
+		needs = append(needs, hosts(o.Mounts)...)
+		rt.Digest += o.Digest
+	}
+	rt.Digest = "session" + rt.Digest
+	rt.Mounts = mountsFor(rt.Argv[0], "", needs)
+	r.rt = &rt
+	plan := r.plan()
+	plan.Spec.Collect = false
+	paths := r.paths()
+	plan.Warm = func(conn *os.File) error {
+		if err := warm(conn, true); err != nil {
+			return err
+		}
+		if err := load(conn, paths, sessionImports); err != nil {
+			return err
+		}
+		return post(conn, frame(nil, head))
+	}
+	plan.Spoilt = nil
+	if r.x.cfg.Cold {
+		plan.Warm = nil
+	}
+	return plan
+}

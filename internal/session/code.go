@@ -1,0 +1,309 @@
+package session
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"haft"
+)
+
+// maxAnswer bounds the results of one code.
+const maxAnswer = 32 << 20
+
+// maxContexts bounds the contexts of a session.
+const maxContexts = 16
+
+// A Code is a piece of code that is run in a context of a session.
+type Code struct {
+	// Context names the context; empty means the one of the language. Contexts of
+	// languages are made when they are needed.
+	Context string
+	// Language is python, javascript or bash, for a context that is named by it.
+	Language string
+	Source   string
+	// Env sets variables of the environment, which stay.
+	Env map[string]string
+	// Stdout and Stderr get what it prints as it comes.
+	Stdout, Stderr func([]byte)
+}
+
+// An Outcome is what became of a code, as the session says.
+type Outcome struct {
+	// Results are what the code shows: the value of its last expression, which is Main,
+	// figures, and what it displays.
+	Results []Result `json:"results,omitempty"`
+	// Count is how many codes ran in the context.
+	Count int `json:"count,omitempty"`
+	// Status is that of the last command, in Bash.
+	Status *int       `json:"status,omitempty"`
+	Error  *CodeError `json:"error,omitempty"`
+	// Lost says that the context has ended, and its variables with it.
+	Lost bool `json:"lost,omitempty"`
+}
+
+// A Result is one thing in some forms, such as text, html, png (base64), json and table.
+type Result struct {
+	Main bool                       `json:"main,omitempty"`
+	Cut  bool                       `json:"cut,omitempty"`
+	Data map[string]json.RawMessage `json:"data"`
+}
+
+// A CodeError is an exception.
+type CodeError struct {
+	Name      string `json:"name"`
+	Value     string `json:"value"`
+	Traceback string `json:"traceback"`
+	Line      int    `json:"line,omitempty"`
+}
+
+// A Variable is a name of a context and what it has.
+type Variable struct {
+	Name string `json:"name"`
+	Type string `json:"type"`
+	Text string `json:"text"`
+}
+
+// An answer is one message of a kernel.
+type answer struct {
+	Result    map[string]json.RawMessage `json:"result"`
+	Main      bool                       `json:"main"`
+	Cut       bool                       `json:"cut"`
+	Done      bool                       `json:"done"`
+	Count     int                        `json:"count"`
+	Status    *int                       `json:"status"`
+	Error     *CodeError                 `json:"error"`
+	Variables []Variable                 `json:"variables"`
+}
+
+// A codeContext is an interpreter of the session.
+type codeContext struct {
+	ID       string
+	Language string
+	r        *request
+	turn     chan struct{} // has an element while no code runs
+}
+
+// context returns the context of a code, made if it is that of a language.
+func (s *Session) context(ctx context.Context, code Code) (*codeContext, error) {
+	id := code.Context
+	if id == "" {
+		id = code.Language
+	}
+	s.making.Lock()
+	defer s.making.Unlock()
+	if c := s.contexts[id]; c != nil {
+		return c, nil
+	}
+	if code.Context != "" && code.Context != code.Language {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+	}
+	return s.makeContext(ctx, id, code.Language, "")
+}
+
+// NewContext makes a further context and returns its name.
+func (s *Session) NewContext(ctx context.Context, language, dir string) (string, error) {
+	s.making.Lock()
+	defer s.making.Unlock()
+	s.named++
+	c, err := s.makeContext(ctx, fmt.Sprintf("%s-%d", language, s.named), language, dir)
+	if err != nil {
+		return "", err
+	}
+	return c.ID, nil
+}
+
+// makeContext starts an interpreter. Preconditions: making is held.
+func (s *Session) makeContext(ctx context.Context, id, language, dir string) (*codeContext, error) {
+	if len(s.contexts) >= maxContexts {
+		return nil, &haft.Error{Code: haft.CodeRateLimited,
+			Message: fmt.Sprintf("a session has at most %d contexts; remove one", maxContexts)}
+	}
+	r, err := s.ch.start("context", map[string]any{"language": language, "cwd": dir})
+	if err != nil {
+		return nil, s.why(err)
+	}
+	if _, err := r.await(ctx, "started"); err != nil {
+		r.close()
+		return nil, s.why(err)
+	}
+	c := &codeContext{ID: id, Language: language, r: r, turn: make(chan struct{}, 1)}
+	c.turn <- struct{}{}
+	s.contexts[id] = c
+	return c, nil
+}
+
+// EndContext ends a context with all that it started. The next code that names its
+// language gets a new one.
+func (s *Session) EndContext(id string) error {
+	s.making.Lock()
+	defer s.making.Unlock()
+	c := s.contexts[id]
+	if c == nil {
+		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+	}
+	return s.endContext(c)
+}
+
+// endContext is EndContext. Preconditions: making is held.
+func (s *Session) endContext(c *codeContext) error {
+	delete(s.contexts, c.ID)
+	err := c.r.tell("signal", map[string]any{"signal": int(syscall.SIGKILL)})
+	c.r.close()
+	return err
+}
+
+// Contexts lists the contexts of the session: their languages by name.
+func (s *Session) Contexts() map[string]string {
+	s.making.Lock()
+	defer s.making.Unlock()
+	out := map[string]string{}
+	for id, c := range s.contexts {
+		out[id] = c.Language
+	}
+	return out
+}
+
+// Run runs code. When ctx ends it is interrupted, and if that does not help, its context
+// ends.
+func (s *Session) Run(ctx context.Context, code Code) (*Outcome, error) {
+	out, _, err := s.run(ctx, code, map[string]any{"code": code.Source, "env": code.Env})
+	return out, err
+}
+
+// Variables lists the variables of a context of Python or JavaScript.
+func (s *Session) Variables(ctx context.Context, id string) ([]Variable, error) {
+	_, list, err := s.run(ctx, Code{Context: id}, map[string]any{"variables": true, "code": "set"})
+	return list, err
+}
+
+// run makes a request to the kernel of the context.
+func (s *Session) run(ctx context.Context, code Code, fields map[string]any) (*Outcome, []Variable, error) {
+	defer s.use()()
+	c, err := s.context(ctx, code)
+	if err != nil {
+		return nil, nil, err
+	}
+	select {
+	case <-c.turn:
+		defer func() { c.turn <- struct{}{} }()
+	case <-ctx.Done():
+		return nil, nil, context.Cause(ctx)
+	}
+	fields["context"] = c.r.id
+	r, err := s.ch.start("run", fields)
+	if err != nil {
+		return nil, nil, s.why(err)
+	}
+	defer r.close()
+	run := &running{code: code, r: r}
+	lost, err := run.follow(ctx)
+	if lost {
+		run.out.Lost = true
+		s.making.Lock()
+		if s.contexts[c.ID] == c {
+			err = errors.Join(err, s.endContext(c))
+		}
+		s.making.Unlock()
+	}
+	return &run.out, run.variables, s.why(err)
+}
+
+// running is a code that runs.
+type running struct {
+	code      Code
+	r         *request
+	out       Outcome
+	variables []Variable
+	answer    []byte // that is not whole yet
+	size      int    // of all answers
+}
+
+// follow hands on output and collects answers until the code is done. It reports whether the
+// context is lost.
+func (u *running) follow(ctx context.Context) (lost bool, err error) {
+	waiting := ctx
+	for {
+		it, err := u.r.next(waiting)
+		switch {
+		case err != nil && ctx.Err() != nil && waiting == ctx:
+			if err := u.r.tell("signal", map[string]any{"signal": int(syscall.SIGINT)}); err != nil {
+				return true, err
+			}
+			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
+			defer cancel()
+			waiting = timed
+		case err != nil && ctx.Err() != nil:
+			return true, context.Cause(ctx)
+		case err != nil:
+			return true, err
+		case it.event == nil:
+			if err := u.data(it); err != nil {
+				return true, err
+			}
+		case it.event.Event == "ran":
+			return false, context.Cause(ctx)
+		case it.event.Event == "exited":
+			return true, context.Cause(ctx)
+		case it.event.Event == "refused":
+			err := refusal(it.event)
+			return haft.CodeOf(err) == haft.CodeNotFound, err
+		}
+	}
+}
+
+// data handles output and answers.
+func (u *running) data(it item) error {
+	switch it.stream {
+	case streamOut:
+		if u.code.Stdout != nil {
+			u.code.Stdout(it.data)
+		}
+	case streamErr:
+		if u.code.Stderr != nil {
+			u.code.Stderr(it.data)
+		}
+	case streamAnswer:
+		if u.size += len(it.data); u.size > maxAnswer {
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("the code shows more than %d MiB; write it to files", maxAnswer>>20)}
+		}
+		if !bytes.Equal(it.data, []byte{0}) {
+			u.answer = append(u.answer, it.data...)
+			return nil
+		}
+		return u.take()
+	}
+	return nil
+}
+
+// take handles an answer that is whole.
+func (u *running) take() error {
+	var a answer
+	err := json.Unmarshal(u.answer, &a)
+	u.answer = nil
+	if err != nil {
+		return fmt.Errorf("%w: an answer that is not JSON", errProtocol)
+	}
+	if a.Result != nil {
+		u.out.Results = append(u.out.Results, Result{Main: a.Main, Cut: a.Cut, Data: a.Result})
+	}
+	if a.Done {
+		u.out.Count, u.out.Status, u.out.Error, u.variables = a.Count, a.Status, a.Error, a.Variables
+	}
+	return nil
+}
+
+// Interrupt interrupts what runs in a context.
+func (s *Session) Interrupt(id string) error {
+	s.making.Lock()
+	defer s.making.Unlock()
+	c := s.contexts[id]
+	if c == nil {
+		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+	}
+	return c.r.tell("signal", map[string]any{"signal": int(syscall.SIGINT)})
+}

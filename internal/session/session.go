@@ -1,0 +1,188 @@
+package session
+
+import (
+	"context"
+	"net"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/cell"
+)
+
+// A Session is a sandbox that lives for many commands. It is safe for concurrent use.
+type Session struct {
+	info   haft.Session
+	cell   *cell.Cell
+	ch     *channel
+	ctx    context.Context // ends with the session
+	cancel context.CancelCauseFunc
+	gone   chan struct{} // closed when nothing of it runs any more
+
+	making   sync.Mutex // guards contexts and named, and is held while one is made
+	contexts map[string]*codeContext
+	named    int
+
+	mu    sync.Mutex
+	inUse int
+	used  time.Time
+	idle  *time.Timer // nil once the session has ended
+	ttl   *time.Timer
+
+	egressMu sync.Mutex
+	serves   []*egress
+}
+
+// egress is how the connections of one command leave the session.
+type egress struct {
+	serve func(context.Context, net.Conn)
+}
+
+// newSession makes a session of a cell whose agent is ready.
+func newSession(info haft.Session, c *cell.Cell) *Session {
+	s := &Session{info: info, cell: c, contexts: map[string]*codeContext{}, used: time.Now(), gone: make(chan struct{})}
+	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	s.ch = newChannel(c.Conn, func(err error) { s.end("its agent has ended") })
+	s.idle = time.AfterFunc(info.IdleTimeout.D(), s.idled)
+	s.ttl = time.AfterFunc(time.Until(info.Expires), func() { s.end("its time was over") })
+	go func() {
+		defer close(s.gone)
+		s.ch.serve()
+		<-c.Ended()
+	}()
+	go func() {
+		<-c.Ended()
+		exit, err := c.Exit()
+		s.end(endOf(exit, err))
+	}()
+	return s
+}
+
+// endOf says why a sandbox has ended by itself.
+func endOf(exit sandbox.Exit, err error) string {
+	switch {
+	case err != nil:
+		return "its sandbox could not go on"
+	case exit.Cause == sandbox.CauseLimit:
+		return "it reached its limit " + string(exit.Limit)
+	}
+	return "its agent has ended"
+}
+
+// end ends the session, once.
+func (s *Session) end(why string) {
+	s.mu.Lock()
+	over := s.idle == nil
+	if !over {
+		s.idle.Stop()
+		s.ttl.Stop()
+		s.idle = nil
+	}
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	s.cancel(ended(why))
+	s.cell.Release(false)
+}
+
+// Close ends the session and waits until nothing of it runs.
+func (s *Session) Close(why string) {
+	s.end(why)
+	<-s.gone
+}
+
+// why returns the error of a request, or why the session has ended.
+func (s *Session) why(err error) error {
+	if err != nil && s.ctx.Err() != nil {
+		return context.Cause(s.ctx)
+	}
+	return err
+}
+
+// use notes that the session is in use until end is called.
+func (s *Session) use() (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.inUse++
+	return sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.inUse--
+		if s.used = time.Now(); s.inUse == 0 && s.idle != nil {
+			s.idle.Reset(s.info.IdleTimeout.D())
+		}
+	})
+}
+
+// idled ends the session if it is not in use.
+func (s *Session) idled() {
+	s.mu.Lock()
+	unused := s.inUse == 0 && time.Since(s.used) >= s.info.IdleTimeout.D()
+	if !unused && s.idle != nil {
+		s.idle.Reset(s.info.IdleTimeout.D())
+	}
+	s.mu.Unlock()
+	if unused {
+		s.end("it was not used for " + s.info.IdleTimeout.D().String())
+	}
+}
+
+// Info describes the session.
+func (s *Session) Info() haft.Session {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	info := s.info
+	info.Used, info.Busy = s.used, s.inUse > 0
+	return info
+}
+
+// Extend sets when the session ends at the latest.
+func (s *Session) Extend(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.info.Expires = until
+	if s.idle != nil {
+		s.ttl.Reset(time.Until(until))
+	}
+}
+
+// Ended returns a channel that is closed when the session has ended. Why says the reason
+// then.
+func (s *Session) Ended() <-chan struct{} { return s.ctx.Done() }
+
+// Why returns why the session has ended, or nil.
+func (s *Session) Why() error { return context.Cause(s.ctx) }
+
+// Serve lets connections of the session leave by serve until stop is called: those of the
+// command or call that came last. Without any, connections are closed at once, so that
+// what is left running in a session reaches nothing between calls.
+func (s *Session) Serve(serve func(context.Context, net.Conn)) (stop func()) {
+	if serve == nil {
+		return func() {}
+	}
+	e := &egress{serve}
+	set := func() {
+		var last func(context.Context, net.Conn)
+		if n := len(s.serves); n > 0 {
+			last = s.serves[n-1].serve
+		}
+		s.cell.ServeEgress(last)
+	}
+	s.egressMu.Lock()
+	defer s.egressMu.Unlock()
+	s.serves = append(s.serves, e)
+	set()
+	return func() {
+		s.egressMu.Lock()
+		defer s.egressMu.Unlock()
+		for i, o := range s.serves {
+			if o == e {
+				s.serves = append(s.serves[:i:i], s.serves[i+1:]...)
+				set()
+				return
+			}
+		}
+	}
+}
