@@ -25,6 +25,7 @@ import (
 	"haft/internal/registry"
 	"haft/internal/secret/vault"
 	"haft/internal/service"
+	"haft/internal/session"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -115,6 +116,7 @@ type Service struct {
 	keeper    *checkpoint.Keeper // nil if nothing is signed
 	vault     *vault.Vault
 	locker    *supply.Locker
+	sessions  *session.Manager
 	closers   []func() error
 }
 
@@ -143,6 +145,8 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
+	s.sessions = session.New(session.Config{Open: s.App.executor.OpenSession})
+	s.closers = append(s.closers, func() error { s.sessions.Close(); return nil })
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	tools, err := s.builtins(cfg)
 	if err != nil {
@@ -291,7 +295,8 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	}
 	if err := errors.Join(
 		more(set),
-		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
+		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript,
+			Sessions: s.sessions}),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.sourceTool().Add(set),

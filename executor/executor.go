@@ -101,6 +101,9 @@ type Request struct {
 	// Others are the tools that a call may call in turn. Nil means none. Only
 	// built-in tools get them; some of them pass them on to code.
 	Others Others
+	// Packages opens the packages that the organisation has for code of a kind, until release
+	// is called. Only built-in tools get it; nil means that there are none.
+	Packages func(ctx context.Context, kind haft.Kind) (layers []Layer, release func(), err error)
 	// Progress gets the progress reports of a tool; nil discards them.
 	Progress func(json.RawMessage)
 }

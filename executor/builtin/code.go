@@ -32,6 +32,8 @@ type CodeConfig struct {
 	// TypeScript makes JavaScript of TypeScript, keeping imports and exports, and a
 	// source map. Nil leaves it to Node.js, which has to be new enough for it (22.13).
 	TypeScript func(source string) (code string, sourceMap json.RawMessage, failure *haft.Failure)
+	// Sessions keeps the sessions of code. Nil means that there are none.
+	Sessions Sessions
 }
 
 // Bounds on what run_code takes and shows.
@@ -54,6 +56,12 @@ type codeIn struct {
 	Files    []codeFile `json:"files,omitempty" jsonschema:"files to put into its working directory first"`
 }
 
+// codeInSession are the arguments of run_code, where there are sessions.
+type codeInSession struct {
+	codeIn
+	Session string `json:"session,omitempty" jsonschema:"the name of a session, which is made if there is none: code with the same session goes on with its variables, imports and files until it was not used for a while. Without it each run starts from nothing"`
+}
+
 // codeFile is one file for the code.
 type codeFile struct {
 	Name    string `json:"name" jsonschema:"a relative path, such as data/input.csv"`
@@ -70,6 +78,7 @@ type codeOut struct {
 	Exit   *int        `json:"exit_code,omitempty" jsonschema:"the status that the program ended with, if it chose one"`
 	Error  *codeError  `json:"error,omitempty" jsonschema:"what went wrong"`
 	Files  []string    `json:"files,omitempty" jsonschema:"the files that it left in the directory out"`
+	Shown  []codeShown `json:"results,omitempty" jsonschema:"in a session: what it displayed besides, such as figures and tables"`
 	Notes  []string    `json:"notes,omitempty" jsonschema:"what is missing here and why"`
 }
 
@@ -101,19 +110,25 @@ var errCodeTime = fmt.Errorf("the time of the code: %w", context.DeadlineExceede
 func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg}
 	no := false
-	return AddRaw[codeIn, codeOut](s, Def{
+	return AddRaw[codeInSession, codeOut](s, Def{
 		Name: "run_code", Version: "1", Category: "code",
 		Tags: []string{"code", "python", "javascript", "typescript", "bash"},
 		Description: "Runs a program in a sandbox and returns what it prints, the value of its last expression " +
 			"(Python, JavaScript) and the files that it leaves in the directory out. " +
-			"Each run starts from nothing: variables and files of earlier runs are gone. There is no network unless " +
+			"Each run starts from nothing: variables and files of earlier runs are gone, unless session names where " +
+			"to go on. There is no network unless " +
 			"the operator allows it. " +
 			"If status is not success, error says what to change.",
 		Enums: map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
 		// With a network, code can do anything there: no more is claimed.
 		Annotations: haft.Annotations{Title: "Run code", ReadOnly: &no},
 		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
-	}, r.tool)
+	}, func(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
+		if in.Session != "" {
+			return r.inSession(ctx, req, in)
+		}
+		return r.tool(ctx, req, in.codeIn)
+	})
 }
 
 // codeRunner is the tool.
@@ -133,6 +148,14 @@ func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (
 	}
 	if err != nil {
 		return invalid(err)
+	}
+	if req.Packages != nil {
+		layers, release, err := req.Packages(ctx, inner.Kind)
+		if err != nil {
+			return nil, packagesFailed(err)
+		}
+		defer release()
+		inner.Layers = layers
 	}
 	timed := ctx
 	if in.Timeout > 0 {

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// setupLocal returns run_code over the confined provider, or skips.
-func setupLocal(t testing.TB) (*builtin.Set, haft.Isolation) {
+// openLocal opens the confined provider, or skips.
+func openLocal(t testing.TB) *local.Provider {
 	t.Helper()
 	p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), AllowReduced: true})
 	if err != nil {
@@ -30,6 +30,13 @@ func setupLocal(t testing.TB) (*builtin.Set, haft.Isolation) {
 			t.Error(err)
 		}
 	})
+	return p
+}
+
+// setupLocal returns run_code over the confined provider, or skips.
+func setupLocal(t testing.TB) (*builtin.Set, haft.Isolation) {
+	t.Helper()
+	p := openLocal(t)
 	have, err := p.Isolation(t.Context())
 	if err != nil {
 		t.Fatal(err)

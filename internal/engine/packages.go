@@ -32,23 +32,16 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 			ex.notices = append(ex.notices,
 				"requirements: packages are not installed here; only what the interpreter has is there")
 		}
+		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
+			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
+				code := haft.Version{Kind: kind, Digest: v.Digest}
+				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.config.Needs, rn.packageProgress(ctx, ex))
+			}
+		}
 		return func() {}, nil
 	}
 	began := time.Now()
-	var last time.Time
-	progress := func(line string) {
-		if last.IsZero() {
-			ex.grant.Settle() // it waits for others, and needs no processor
-		}
-		if time.Since(last) < progressEvery || ctx.Err() != nil {
-			return
-		}
-		last = time.Now()
-		data := map[string]any{"phase": "packages", "message": line}
-		if err := rn.recorder.publish(ctx, ex, haft.EventProgress, data, nil); err != nil {
-			rn.redaction.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
-		}
-	}
+	progress := rn.packageProgress(ctx, ex)
 	layers, release, err := rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.config.Needs, progress)
 	ex.timeline.Packages = haft.Millis(time.Since(began))
 	if ctx.Err() != nil && err != nil {
@@ -69,4 +62,22 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 	}
 	req.Layers = layers
 	return release, nil
+}
+
+// packageProgress returns a function that tells what is done to have the packages of a call.
+func (rn *runner) packageProgress(ctx context.Context, ex *execution) func(line string) {
+	var last time.Time
+	return func(line string) {
+		if last.IsZero() {
+			ex.grant.Settle() // it waits for others, and needs no processor
+		}
+		if time.Since(last) < progressEvery || ctx.Err() != nil {
+			return
+		}
+		last = time.Now()
+		data := map[string]any{"phase": "packages", "message": line}
+		if err := rn.recorder.publish(ctx, ex, haft.EventProgress, data, nil); err != nil {
+			rn.redaction.logOf(ex).Warn("progress of a call could not be told", "call", ex.call.ID, "err", err)
+		}
+	}
 }

@@ -6,6 +6,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"syscall"
 
 	"haft"
@@ -25,7 +28,7 @@ type Code struct {
 	// Language is python, javascript or bash, for a context that is named by it.
 	Language string
 	Source   string
-	// Env sets variables of the environment, which stay.
+	// Env has variables of the environment while it runs. In Bash they stay.
 	Env map[string]string
 	// Stdout and Stderr get what it prints as it comes.
 	Stdout, Stderr func([]byte)
@@ -170,6 +173,13 @@ func (s *Session) Contexts() map[string]string {
 // Run runs code. When ctx ends it is interrupted, and if that does not help, its context
 // ends.
 func (s *Session) Run(ctx context.Context, code Code) (*Outcome, error) {
+	if code.Language == "bash" && len(code.Env) > 0 {
+		var set strings.Builder
+		for _, k := range slices.Sorted(maps.Keys(code.Env)) {
+			fmt.Fprintf(&set, "export %s='%s'\n", k, strings.ReplaceAll(code.Env[k], "'", `'\''`))
+		}
+		code.Source = set.String() + code.Source
+	}
 	out, _, err := s.run(ctx, code, map[string]any{"code": code.Source, "env": code.Env})
 	return out, err
 }

@@ -123,7 +123,7 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 	s := newSession(haft.Session{
 		ID: "sess_" + m.boot + strings.ToLower(rand.Text()), Org: p.Org, Owner: owner(p), Name: o.Name, Created: now,
 		Expires: now.Add(ttl), IdleTimeout: haft.Millis(idle), Isolation: isolation,
-	}, c)
+	}, rulesOf(o.Request), c)
 	m.live[s.info.ID] = s
 	context.AfterFunc(s.ctx, func() { m.forget(s) })
 	return s, nil
@@ -249,4 +249,37 @@ func (m *Manager) Close() {
 	m.closed = true
 	m.mu.Unlock()
 	m.Stop("", "the server is stopping")
+}
+
+// Use returns the session of the principal that has this name. If there is none it is made
+// as the request says. One that was made under other rules is refused.
+func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*Session, error) {
+	if name == "" {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "a session needs a name"}
+	}
+	s, err := m.Get(req.Principal, name)
+	if haft.CodeOf(err) == haft.CodeNotFound && !strings.HasPrefix(name, "sess_") {
+		if s, err = m.Open(ctx, Options{Name: name, Request: req}); haft.CodeOf(err) == haft.CodeConflict {
+			s, err = m.Get(req.Principal, name) // another call has made it meanwhile
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.rules != rulesOf(req) {
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation or packages are " +
+			"not what they were when the session was made; end it, or use another name"}
+	}
+	return s, nil
+}
+
+// rulesOf names what confines a session and what it has.
+func rulesOf(req executor.Request) string {
+	limits := req.Limits
+	limits.Wall, limits.CPU = 0, 0 // of a call, and not of its session
+	text := fmt.Sprintf("%+v %s %+v", limits, req.Network, req.Need)
+	for _, l := range req.Layers {
+		text += " " + l.Digest
+	}
+	return text
 }

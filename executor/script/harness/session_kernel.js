@@ -96,7 +96,8 @@
 
   async function run(m) {
     count++;
-    for (const [k, v] of Object.entries(m.env ?? {})) process.env[k] = v;
+    m.before = Object.keys(m.env ?? {}).map((k) => [k, process.env[k]]);
+    Object.assign(process.env, m.env);
     note(m.code);
     try {
       const value = await evaluate(imports(m.code) + "\n", `code ${count}`, m);
@@ -113,6 +114,7 @@
   function finish(m, done) {
     if (current !== m) return;
     current = undefined;
+    for (const [k, v] of m.before ?? []) v === undefined ? delete process.env[k] : process.env[k] = v;
     process.off("SIGINT", interrupted);
     send({ done: true, ...done });
     setImmediate(next);

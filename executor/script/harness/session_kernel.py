@@ -77,8 +77,8 @@ class _Kernel:
             if m.get("variables"):
                 self.send(json.dumps({"done": True, "variables": self.variables()}))
                 continue
-            for k, v in (m.get("env") or {}).items():
-                os.environ[k] = v
+            before = {k: os.environ.get(k) for k in m.get("env") or {}}
+            os.environ.update(m.get("env") or {})
             self.count += 1
             error = None
             try:
@@ -89,6 +89,10 @@ class _Kernel:
                 error = self.failure(e)
             finally:
                 signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for k, v in before.items():
+                os.environ.pop(k, None)
+                if v is not None:
+                    os.environ[k] = v
             for s in (sys.stdout, sys.stderr):
                 try:
                     s.flush()

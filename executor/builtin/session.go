@@ -1,0 +1,325 @@
+package builtin
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/executor"
+	"haft/internal/session"
+	"haft/sandbox"
+)
+
+// Sessions has sandboxes that live for many calls.
+type Sessions interface {
+	// Use returns the session of the request's principal with this name, which is made if
+	// there is none.
+	Use(ctx context.Context, req executor.Request, name string) (*session.Session, error)
+}
+
+// codeShown is one thing that code in a session displayed.
+type codeShown struct {
+	Text  string          `json:"text,omitempty"`
+	JSON  json.RawMessage `json:"json,omitempty" jsonschema:"its data"`
+	Table json.RawMessage `json:"table,omitempty" jsonschema:"its rows, with columns and index"`
+	Files []string        `json:"files,omitempty" jsonschema:"images and documents of it, which are kept for the caller"`
+}
+
+// Bounds on what one code in a session shows in its value. Artifacts have the rest.
+const (
+	maxShown     = 50
+	maxShownText = 4 << 10
+	maxShownData = 64 << 10
+	// maxShownDepth is less than what a value may nest.
+	maxShownDepth = 64
+)
+
+// packagesFailed is the failure of a call whose packages cannot be had.
+func packagesFailed(err error) error {
+	return &failure{haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetryNever,
+		Message: "the packages that the organisation has for code cannot be had: " + haft.MessageOf(err)}}
+}
+
+// inSession is run_code in a session.
+func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
+	began := time.Now()
+	s, code, err := r.prepare(ctx, req, in)
+	if f, ok := errors.AsType[*failure](err); ok && f.Kind == haft.FailSource {
+		return value(&haft.Result{}, codeOut{Status: haft.StatusError,
+			Error: &codeError{Kind: f.Kind, Message: f.Message}})
+	}
+	if err != nil {
+		return invalid(err)
+	}
+	timed := ctx
+	if in.Timeout > 0 {
+		var cancel context.CancelFunc
+		timed, cancel = context.WithTimeoutCause(ctx, time.Duration(in.Timeout*float64(time.Second)), errCodeTime)
+		defer cancel()
+	}
+	defer s.Serve(req.ServeEgress)()
+	run := &sessionRun{s: s, res: &haft.Result{}, limits: req.Limits.Or(haft.DefaultLimits())}
+	code.Stdout, code.Stderr = run.writer(&run.stdout, req.Stdout), run.writer(&run.stderr, req.Stderr)
+	run.before = run.files(ctx)
+	set := time.Now()
+	outcome, err := s.Run(timed, code)
+	res := run.res
+	res.Sandbox.Provider, res.Sandbox.Isolation = "session", s.Info().Isolation
+	res.Timeline.Setup, res.Timeline.Execute = haft.Millis(set.Sub(began)), haft.Millis(time.Since(set))
+	res.Usage = haft.Usage{Wall: haft.Millis(time.Since(set))}
+	res.Stdout, res.Truncated.Stdout = run.stdout.text()
+	res.Stderr, res.Truncated.Stderr = run.stderr.text()
+	switch {
+	case ctx.Err() != nil:
+		return stoppedCode(ctx, res), nil
+	case err != nil && !errors.Is(err, errCodeTime):
+		return invalid(err)
+	}
+	out := run.outcome(outcome, in)
+	run.collect(context.WithoutCancel(ctx), &out)
+	if errors.Is(err, errCodeTime) {
+		out.failed(codeError{Kind: haft.FailTimeout,
+			Message: fmt.Sprintf("it ran longer than the %g seconds it was given, and was interrupted", in.Timeout)})
+	}
+	return value(res, out)
+}
+
+// stoppedCode is the result of a call that was stopped.
+func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
+	kind := haft.FailCancelled
+	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		kind = haft.FailTimeout
+	}
+	executor.Fail(res, haft.Failure{Kind: kind, Message: "the code was interrupted", Retry: haft.RetryChanged})
+	return res
+}
+
+// prepare returns the session, with the files of the call, and the code for it.
+func (r codeRunner) prepare(ctx context.Context, req executor.Request, in codeInSession) (*session.Session, session.Code,
+	error) {
+	files, err := filesOf(in.codeIn)
+	code := session.Code{Language: in.Language, Source: in.Code, Env: req.Env}
+	switch {
+	case err != nil:
+		return nil, code, err
+	case r.cfg.Sessions == nil || r.tools:
+		return nil, code, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
+	case in.Stdin != "":
+		return nil, code, &haft.Error{Code: haft.CodeInvalid, Message: "code in a session has no standard input"}
+	case in.Language == "typescript":
+		code.Language = "javascript"
+		if r.cfg.TypeScript != nil {
+			var f *haft.Failure
+			if code.Source, _, f = r.cfg.TypeScript(in.Code); f != nil {
+				return nil, code, &failure{*f}
+			}
+		}
+	}
+	if req.Packages != nil {
+		for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript} {
+			layers, release, err := req.Packages(ctx, kind)
+			if err != nil {
+				return nil, code, packagesFailed(err)
+			}
+			defer release() // the session holds them itself
+			req.Layers = append(req.Layers, layers...)
+		}
+	}
+	s, err := r.cfg.Sessions.Use(ctx, req, in.Session)
+	if err != nil {
+		return nil, code, err
+	}
+	for _, f := range append(files, req.Files...) {
+		if err := (sandbox.Spec{Argv: []string{"/"}, Files: []sandbox.File{f}}).Check(); err != nil {
+			return nil, code, err
+		}
+		if _, err := s.WriteFile(ctx, f.Name, uint32(f.Mode.Perm()), bytes.NewReader(f.Data)); err != nil {
+			return nil, code, err
+		}
+	}
+	return s, code, nil
+}
+
+// A sessionRun is one code in a session.
+type sessionRun struct {
+	s              *session.Session
+	res            *haft.Result
+	limits         haft.Limits
+	stdout, stderr kept
+	before         map[string]session.Entry // the files of out
+}
+
+// kept is output up to a limit.
+type kept struct {
+	b    []byte
+	lost int64
+}
+
+// text returns what is kept and how much is not.
+func (k *kept) text() (string, int64) { return strings.ToValidUTF8(string(k.b), "\uFFFD"), k.lost }
+
+// writer returns a function that keeps output and hands it on.
+func (r *sessionRun) writer(k *kept, pass func([]byte)) func([]byte) {
+	limit := r.limits.Stdout
+	if k == &r.stderr {
+		limit = r.limits.Stderr
+	}
+	return func(b []byte) {
+		fits := min(int64(len(b)), limit-int64(len(k.b)))
+		k.lost += int64(len(b)) - fits
+		if b = b[:fits]; len(b) > 0 {
+			k.b = append(k.b, b...)
+			if pass != nil {
+				pass(b)
+			}
+		}
+	}
+}
+
+// outDir is where code leaves files for its caller.
+const outDir = "/work/out"
+
+// files lists the files of out by their paths.
+func (r *sessionRun) files(ctx context.Context) map[string]session.Entry {
+	list, _, err := r.s.List(ctx, outDir, 8)
+	if err != nil {
+		return nil // there is none
+	}
+	out := map[string]session.Entry{}
+	for _, e := range list {
+		if e.Type == "file" && strings.HasPrefix(e.Path, outDir+"/") {
+			out[e.Path] = e
+		}
+	}
+	return out
+}
+
+// collect adds the files of out that are new or changed.
+func (r *sessionRun) collect(ctx context.Context, out *codeOut) {
+	for path, e := range r.files(ctx) {
+		if old, ok := r.before[path]; ok && old.Size == e.Size && old.Modified == e.Modified {
+			continue
+		}
+		f, _, err := r.s.ReadFile(ctx, path, 0)
+		var data []byte
+		if err == nil {
+			data, err = io.ReadAll(io.LimitReader(f, r.limits.ArtBytes+1))
+			err = errors.Join(err, f.Close())
+		}
+		name := strings.TrimPrefix(path, outDir+"/")
+		if err != nil || !r.keep(name, data) {
+			r.res.Truncated.Artifacts++
+			continue
+		}
+		out.Files = append(out.Files, name)
+	}
+	if n := r.res.Truncated.Artifacts; n > 0 {
+		out.note("%d files in the directory out are not kept: they are too many, too large or no plain files", n)
+	}
+}
+
+// keep adds an artifact, and reports whether it may be kept. The name is what the session
+// says, and so is checked like one of a file that goes in.
+func (r *sessionRun) keep(name string, data []byte) bool {
+	total := int64(len(data))
+	for _, a := range r.res.Artifacts {
+		total += a.Size
+	}
+	named := sandbox.Spec{Argv: []string{"/"}, Files: []sandbox.File{{Name: name}}}
+	if total > r.limits.ArtBytes || len(r.res.Artifacts) >= r.limits.Artifacts || named.Check() != nil {
+		return false
+	}
+	r.res.Artifacts = append(r.res.Artifacts, haft.Artifact{Name: name, ContentType: http.DetectContentType(data),
+		Size: int64(len(data)), Data: data})
+	return true
+}
+
+// outcome says what became of the code.
+func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
+	out := codeOut{Status: haft.StatusSuccess}
+	out.Stdout = out.shown("stdout", r.res.Stdout, shownStdout, r.res.Truncated.Stdout)
+	out.Stderr = out.shown("stderr", r.res.Stderr, shownStderr, r.res.Truncated.Stderr)
+	for i, res := range o.Results {
+		if i == maxShown {
+			out.note("%d further results are left out", len(o.Results)-i)
+			break
+		}
+		shown := r.show(fmt.Sprintf("result-%d-%d", o.Count, i+1), res)
+		if out.Files = append(out.Files, shown.Files...); res.Main {
+			out.Value = mainValue(shown)
+			if len(shown.Files) == 0 && shown.Table == nil {
+				continue
+			}
+		}
+		out.Shown = append(out.Shown, shown)
+	}
+	switch {
+	case o.Error != nil:
+		out.failed(codeError{Kind: "exception", Type: o.Error.Name, Message: o.Error.Value,
+			Traceback: o.Error.Traceback})
+	case o.Status != nil:
+		out.exited(*o.Status)
+	}
+	if o.Lost {
+		out.note("the %s of the session has ended, and its variables are lost; files are still there", in.Language)
+		if out.Error == nil {
+			out.failed(codeError{Kind: haft.FailExit, Message: "it ended its interpreter"})
+		}
+	}
+	return out
+}
+
+// mainValue is the value of the last expression.
+func mainValue(s codeShown) any {
+	if s.JSON != nil {
+		return s.JSON
+	}
+	return s.Text
+}
+
+// documents are the forms of a result that are kept as files, with the ends of their names.
+// What is not text is base64.
+var documents = []struct {
+	form, end string
+	text      bool
+}{
+	{"png", ".png", false}, {"jpeg", ".jpg", false}, {"pdf", ".pdf", false}, {"svg", ".svg", true},
+	{"html", ".html", true},
+}
+
+// show returns a result in bounds, and keeps its images and documents as artifacts.
+func (r *sessionRun) show(name string, res session.Result) codeShown {
+	text := func(form string) string {
+		var s string
+		_ = json.Unmarshal(res.Data[form], &s) // what is no text is not shown
+		return s
+	}
+	out := codeShown{Text: executor.Shorten(clean(text("text")), maxShownText)}
+	for form, to := range map[string]*json.RawMessage{"json": &out.JSON, "table": &out.Table} {
+		if raw := res.Data[form]; len(raw) <= maxShownData && executor.JSONDepth(raw) < maxShownDepth {
+			*to = raw
+		}
+	}
+	for _, d := range documents {
+		content := text(d.form)
+		data := []byte(content)
+		if !d.text {
+			var err error
+			if data, err = base64.StdEncoding.DecodeString(strings.TrimSpace(content)); err != nil {
+				continue
+			}
+		}
+		if len(data) > 0 && (d.form != "html" || out.Table == nil) && r.keep(name+d.end, data) {
+			out.Files = append(out.Files, name+d.end)
+		}
+	}
+	return out
+}

@@ -1,0 +1,166 @@
+package builtin_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/executor"
+	"haft/executor/builtin"
+	"haft/internal/session"
+	"haft/sandbox"
+)
+
+// newSessions returns a set with run_code that has sessions.
+func newSessions(t testing.TB) *builtin.Set {
+	t.Helper()
+	x := newScript(t, openLocal(t), "local")
+	m := session.New(session.Config{Open: x.OpenSession})
+	t.Cleanup(m.Close)
+	s := builtin.New()
+	if err := builtin.RunCode(s, x, builtin.CodeConfig{TypeScript: typeScript, Sessions: m}); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// sessionCode is a value of run_code.
+type sessionCode struct {
+	Status  haft.Status
+	Value   any
+	Stdout  string
+	Error   *struct{ Kind, Type, Message string }
+	Files   []string
+	Results []struct {
+		Text  string
+		Table json.RawMessage
+		Files []string
+	}
+	Notes []string
+}
+
+// runIn runs code in a session.
+func runIn(t testing.TB, s *builtin.Set, args map[string]any, more func(*executor.Request)) (sessionCode, *haft.Result) {
+	t.Helper()
+	if args["session"] == nil {
+		args["session"] = "s"
+	}
+	res := execute(t, s, "run_code", args, more)
+	var out sessionCode
+	if res.Error != nil {
+		t.Fatalf("%v: %+v", args, *res.Error)
+	}
+	if err := json.Unmarshal(res.Value, &out); err != nil {
+		t.Fatal(err)
+	}
+	return out, res
+}
+
+func TestRunCode_in_a_session(t *testing.T) {
+	need(t, "python")
+	need(t, "javascript")
+	s := newSessions(t)
+	python := func(code string) map[string]any { return map[string]any{"language": "python", "code": code} }
+	if out, _ := runIn(t, s, python("x = {'a': [1]}"), nil); out.Value != nil || out.Status != "success" {
+		t.Errorf("an assignment: %+v", out)
+	}
+	if out, res := runIn(t, s, python("print('hi'); x"), nil); out.Stdout != "hi\n" ||
+		out.Value.(map[string]any)["a"] == nil || res.Sandbox.Isolation.Level == "" {
+		t.Errorf("the next code: %+v, %+v", out, res.Sandbox)
+	}
+	if out, _ := runIn(t, s, python("1/0"), nil); out.Error == nil || out.Error.Type != "ZeroDivisionError" {
+		t.Errorf("an exception: %+v", out)
+	}
+	ts := map[string]any{"language": "typescript", "code": "const n: number = 4; n * 2"}
+	if out, _ := runIn(t, s, ts, nil); out.Value != float64(8) {
+		t.Errorf("TypeScript: %+v", out)
+	}
+	out, res := runIn(t, s, python("import os; os.makedirs('out', exist_ok=True); open('out/r.txt', 'w').write(open('in.txt').read())"),
+		func(r *executor.Request) {
+			r.Files = append(r.Files, sandbox.File{Name: "in.txt", Data: []byte("data")})
+		})
+	if len(out.Files) != 1 || len(res.Artifacts) != 1 || string(res.Artifacts[0].Data) != "data" {
+		t.Errorf("files in and out: %+v, %+v", out, res.Artifacts)
+	}
+	if out, _ := runIn(t, s, python("1"), nil); len(out.Files) != 0 {
+		t.Errorf("a file that was there before is new: %+v", out)
+	}
+	png := python("class P:\n  def _repr_png_(self): return b'\\x89PNG\\r\\n\\x1a\\n'\n  def __repr__(self): return 'P'\ndisplay(P())")
+	if out, res := runIn(t, s, png, nil); len(out.Results) != 1 || len(res.Artifacts) != 1 ||
+		res.Artifacts[0].ContentType != "image/png" {
+		t.Errorf("an image: %+v", out)
+	}
+	if out, _ := runIn(t, s, python("import os; os._exit(3)"), nil); out.Error == nil || len(out.Notes) != 1 {
+		t.Errorf("an interpreter that ends: %+v", out)
+	}
+	if out, _ := runIn(t, s, python("'x' in globals()"), nil); out.Value != false {
+		t.Errorf("after that: %+v", out)
+	}
+	env := func(r *executor.Request) { r.Env = map[string]string{"TOKEN": "t1"} }
+	if out, _ := runIn(t, s, python("import os; os.environ['TOKEN']"), env); out.Value != "t1" {
+		t.Errorf("an environment: %+v", out)
+	}
+	if out, _ := runIn(t, s, python("os.environ.get('TOKEN')"), nil); out.Value != nil {
+		t.Errorf("the environment of the call before: %+v", out)
+	}
+}
+
+func TestRunCode_session_is_refused(t *testing.T) {
+	need(t, "python")
+	s := newSessions(t)
+	runIn(t, s, map[string]any{"language": "python", "code": "secret = 1"}, nil)
+	args := map[string]any{"language": "python", "code": "'secret' in globals()", "session": "s"}
+	other := func(r *executor.Request) { r.Principal.User = "bob" }
+	if out, _ := runIn(t, s, args, other); out.Value != false {
+		t.Errorf("the session of that name of another user: %+v", out)
+	}
+	for name, c := range map[string]struct {
+		args map[string]any
+		more func(*executor.Request)
+	}{
+		"other limits":        {args, func(r *executor.Request) { r.Limits.Memory = 100 << 20 }},
+		"more isolation":      {args, func(r *executor.Request) { r.Need.Level = haft.LevelMachine }},
+		"an id of nobody":     {map[string]any{"language": "python", "code": "1", "session": "sess_x"}, nil},
+		"a name with a slash": {map[string]any{"language": "python", "code": "1", "session": "a/b"}, nil},
+		"input":               {map[string]any{"language": "python", "code": "1", "session": "s", "stdin": "x"}, nil},
+	} {
+		raw, err := json.Marshal(c.args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"}, Kind: haft.KindBuiltin,
+			Tool: "run_code", Args: raw}
+		if c.more != nil {
+			c.more(&req)
+		}
+		if res, err := s.Execute(t.Context(), req); err == nil && res.Status == haft.StatusSuccess {
+			t.Errorf("%s: %s", name, res.Value)
+		}
+	}
+}
+
+func TestRunCode_session_ends_on_time(t *testing.T) {
+	need(t, "python")
+	s := newSessions(t)
+	runIn(t, s, map[string]any{"language": "python", "code": "x = 1"}, nil)
+	out, _ := runIn(t, s, map[string]any{"language": "python", "code": "while True: pass", "timeout_seconds": 0.3}, nil)
+	if out.Error == nil || out.Error.Kind != "timeout" {
+		t.Errorf("code without end: %+v", out)
+	}
+	if out, _ := runIn(t, s, map[string]any{"language": "python", "code": "x"}, nil); out.Value != float64(1) {
+		t.Errorf("after an interrupt: %+v", out)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	raw := json.RawMessage(`{"language":"python","code":"print(1)\nwhile True: pass","session":"s"}`)
+	res, err := s.Execute(ctx, executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"},
+		Kind: haft.KindBuiltin, Tool: "run_code", Args: raw, Stdout: func(b []byte) {
+			if strings.Contains(string(b), "1") {
+				cancel()
+			}
+		}})
+	if err != nil || res.Status != haft.StatusCancelled {
+		t.Errorf("a cancelled call: %+v, %v", res, err)
+	}
+}
