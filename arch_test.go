@@ -123,7 +123,7 @@ var imports = map[string][]string{
 		"internal/toolrule", "internal/value", "policy", "sandbox", "schema"},
 	"internal/service": {"internal/audit", "internal/authority", "internal/callenv", "internal/egress/route",
 		"internal/engine", "internal/event", "internal/filestore", "internal/registry", "internal/secret",
-		"internal/store", "internal/toolrule", "policy"},
+		"internal/session", "internal/store", "internal/toolrule", "policy"},
 	"internal/outgoing":  {"internal/secret", "policy"},
 	"internal/telemetry": {"internal/engine"},
 	"internal/flagvalue": {},

@@ -1,6 +1,9 @@
 package haft
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A Session is a sandbox that lives for many commands. It belongs to the principal who
 // made it, and ends with the server at the latest.
@@ -19,4 +22,14 @@ type Session struct {
 	Used      time.Time `json:"used_at"`
 	Busy      bool      `json:"busy"`
 	Isolation Isolation `json:"isolation"`
+}
+
+// Sessions are the sessions of a server.
+type Sessions interface {
+	// Sessions lists those of the principal, the oldest first; for somebody who sees all
+	// calls of the organisation, all.
+	Sessions(ctx context.Context, p Principal) ([]Session, error)
+	// EndSession ends one, by its id or by the name that its owner gave it, and waits until
+	// nothing of it runs.
+	EndSession(ctx context.Context, p Principal, id string) error
 }

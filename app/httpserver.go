@@ -135,7 +135,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Engine, c.Policies, c.Audit, c.Events = s.Engine, s.Policies, s.Service, s.API
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
-	c.Files = s.API.Files
+	c.Files, c.Sessions = s.API.Files, s.API.Sessions
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
 	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
 	c.Metrics = s.telemetry.Handler()

@@ -25,7 +25,7 @@ import (
 	"haft/internal/registry"
 	"haft/internal/secret/vault"
 	"haft/internal/service"
-	"haft/internal/session"
+	sandboxed "haft/internal/session"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/sqlite"
@@ -116,7 +116,7 @@ type Service struct {
 	keeper    *checkpoint.Keeper // nil if nothing is signed
 	vault     *vault.Vault
 	locker    *supply.Locker
-	sessions  *session.Manager
+	sessions  *sandboxed.Manager
 	closers   []func() error
 }
 
@@ -145,7 +145,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
-	s.sessions = session.New(session.Config{Open: s.App.executor.OpenSession})
+	s.sessions = sandboxed.New(sandboxed.Config{Open: s.App.executor.OpenSession})
 	s.closers = append(s.closers, func() error { s.sessions.Close(); return nil })
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	tools, err := s.builtins(cfg)
@@ -160,6 +160,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
+	ec.Killed = func(reason string) { s.sessions.Stop("", reason) }
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
@@ -192,6 +193,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 // openAPI puts together what manages the parts of calls.
 func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config) {
 	c.Rules = authority.Rules{Managers: ec.Managers, Operators: ec.Operators}
+	c.Sessions = s.sessions
 	c.Owner, c.Egress, c.Ceilings, c.PruneEvery, c.Logger = ec.Owner, ec.Egress, ec.Ceilings, ec.Beat, ec.Logger
 	if c.Vault == nil {
 		c.Vault = s.vault

@@ -62,6 +62,7 @@ type Client struct {
 	Audit      *Audit
 	Data       *Data
 	Files      *Files
+	Sessions   *Sessions
 }
 
 // transport sends requests: it signs and repeats them, and turns refusals into errors.
@@ -123,7 +124,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{api: t, MCPServers: &MCPServers{t}, Sandboxes: &Sandboxes{t}, Policies: &Policies{t},
 		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t},
-		Files: &Files{t}}, nil
+		Files: &Files{t}, Sessions: &Sessions{t}}, nil
 }
 
 // Close closes connections that are not in use.

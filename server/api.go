@@ -28,6 +28,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.tools()
 	a.calls()
 	a.files()
+	a.sessions()
 	a.chains()
 	a.approvals()
 	a.agents()

@@ -30,6 +30,13 @@ const draftF = `{"source_code":"def g(): pass","source_type":"python","function"
 // routes are all operations. $TOOL, $CALL, $DONE, $APPROVAL, $CHAIN and $AGENT are
 // of acme.
 func routes() []route {
+	return append(toolRoutes(),
+		route{op: "GET /v1/sessions", who: user, ok: 200},
+		route{op: "DELETE /v1/sessions/{id}", path: "/v1/sessions/x", who: user, ok: 404})
+}
+
+// toolRoutes are those without sessions.
+func toolRoutes() []route {
 	return []route{
 		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201,
 			bad: `{"source":"` + canary + `"}`},

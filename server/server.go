@@ -50,6 +50,8 @@ type Config struct {
 	Retainer haft.Retainer
 	// Files keeps files. Nil means that there are none.
 	Files Files
+	// Sessions are sandboxes that live for many calls; nil leaves them out.
+	Sessions haft.Sessions
 	// Eraser exports and erases the data of an organisation or a user. Nil means that there is
 	// none here.
 	Eraser haft.Eraser

@@ -147,6 +147,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	}
 	cfg := server.Config{
 		Files:     w.engine.Files,
+		Sessions:  w.engine.Sessions,
 		Sandboxes: w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
 		Eraser:  w.engine.Data,
 		Secrets: w.engine.Variables, Webhooks: hooks,

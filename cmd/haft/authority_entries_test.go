@@ -20,9 +20,11 @@ haft calls replay
 haft tool call
 `,
 	"cancel": `
+DELETE /v1/sessions/{id}
 POST /v1/calls/cancel
 POST /v1/calls/{id}/cancel
 haft calls cancel
+haft session end
 `,
 	"history": `
 GET /v1/calls
@@ -31,6 +33,7 @@ GET /v1/calls/{id}/artifacts/{name}
 GET /v1/calls/{id}/events
 GET /v1/chains/{id}
 GET /v1/events
+GET /v1/sessions
 GET /v1/usage
 MCP resources/list
 MCP resources/read
@@ -40,6 +43,7 @@ haft calls events
 haft calls list
 haft calls show
 haft calls stats
+haft session list
 `,
 	"file": `
 DELETE /v1/files/{id}

@@ -103,8 +103,8 @@ func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
 }
 
 // prepare returns the session, with the files of the call, and the code for it.
-func (r codeRunner) prepare(ctx context.Context, req executor.Request, in codeInSession) (*session.Session, session.Code,
-	error) {
+func (r codeRunner) prepare(ctx context.Context, req executor.Request,
+	in codeInSession) (*session.Session, session.Code, error) {
 	files, err := filesOf(in.codeIn)
 	code := session.Code{Language: in.Language, Source: in.Code, Env: req.Env}
 	switch {

@@ -169,12 +169,20 @@ func (o *operator) Stop(ctx context.Context, p haft.Principal, reason string, ki
 	}
 	o.stopped.Store(note) // first: what cannot be written is stopped all the same
 	if kill {
-		o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
+		o.kill(reason)
 	}
 	if err := o.store.Settings.PutSetting(ctx, stopSetting, string(raw)); err != nil {
 		return err
 	}
 	return o.permissions.Log(ctx, p, "", "operator.stop", map[string]any{"reason": reason, "kill": kill})
+}
+
+// kill ends everything that runs here.
+func (o *operator) kill(reason string) {
+	o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
+	if o.cfg.Killed != nil {
+		o.cfg.Killed(reason)
+	}
 }
 
 // Resume implements [haft.Operator].

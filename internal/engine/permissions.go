@@ -380,7 +380,7 @@ func (o *operator) followStop(ctx context.Context) error {
 		return err
 	}
 	if note := o.stopped.Load(); note != nil && note.Kill && (before == nil || !before.At.Equal(note.At)) {
-		o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
+		o.kill(note.Reason)
 	}
 	return nil
 }

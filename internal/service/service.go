@@ -22,6 +22,7 @@ import (
 	"haft/internal/filestore"
 	"haft/internal/registry"
 	"haft/internal/secret"
+	"haft/internal/session"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	// Retention says how long calls are kept that have ended, where an organisation has
 	// no bounds of its own; zero fields are those of [haft.DefaultRetention].
 	Retention haft.Retention
+	// Sessions has the sandboxes that live for many calls; nil means that there are none.
+	Sessions *session.Manager
 	// PruneEvery is how often a round of pruning may begin; 0 means 4 seconds.
 	PruneEvery time.Duration
 	// Logger is told what an operator could act on. Nil discards.
@@ -184,6 +187,7 @@ type API struct {
 	Retainer  *RetentionManager
 	Data      *DataManager
 	Files     *FileManager
+	Sessions  *SessionManager
 
 	base *base
 }
@@ -213,7 +217,7 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},
 		History: &History{b}, Policies: &PolicyManager{b}, Servers: &ServerManager{base: b},
 		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b, files},
-		Files: &FileManager{b, files},
+		Files: &FileManager{b, files}, Sessions: &SessionManager{b, cfg.Sessions},
 	}
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
 		servers: a.Servers, sandboxes: a.Sandboxes, files: files}

@@ -111,15 +111,15 @@ func (c *channel) start(op string, fields map[string]any) (*request, error) {
 	r.id = c.last
 	c.open[r.id] = r
 	c.mu.Unlock()
-	if err := r.tell(op, fields); err != nil {
+	if err := r.control(op, fields); err != nil {
 		r.close()
 		return nil, err
 	}
 	return r, nil
 }
 
-// tell sends a message about the request.
-func (r *request) tell(op string, fields map[string]any) error {
+// control sends a message about the request.
+func (r *request) control(op string, fields map[string]any) error {
 	m := map[string]any{"id": r.id, "op": op}
 	for k, v := range fields {
 		m[k] = v
@@ -148,7 +148,7 @@ func (r *request) next(ctx context.Context) (item, error) {
 			r.queued -= len(it.data)
 			r.ch.mu.Unlock()
 			if n := len(it.data); n > 0 && it.stream != streamAnswer {
-				if err := r.tell("read_by", map[string]any{"n": n}); err != nil {
+				if err := r.control("read_by", map[string]any{"n": n}); err != nil {
 					return item{}, err
 				}
 			}

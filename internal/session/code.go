@@ -154,7 +154,7 @@ func (s *Session) EndContext(id string) error {
 // endContext is EndContext. Preconditions: making is held.
 func (s *Session) endContext(c *codeContext) error {
 	delete(s.contexts, c.ID)
-	err := c.r.tell("signal", map[string]any{"signal": int(syscall.SIGKILL)})
+	err := c.r.control("signal", map[string]any{"signal": int(syscall.SIGKILL)})
 	c.r.close()
 	return err
 }
@@ -240,7 +240,7 @@ func (u *running) follow(ctx context.Context) (lost bool, err error) {
 		it, err := u.r.next(waiting)
 		switch {
 		case err != nil && ctx.Err() != nil && waiting == ctx:
-			if err := u.r.tell("signal", map[string]any{"signal": int(syscall.SIGINT)}); err != nil {
+			if err := u.r.control("signal", map[string]any{"signal": int(syscall.SIGINT)}); err != nil {
 				return true, err
 			}
 			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
@@ -315,5 +315,5 @@ func (s *Session) Interrupt(id string) error {
 	if c == nil {
 		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
 	}
-	return c.r.tell("signal", map[string]any{"signal": int(syscall.SIGINT)})
+	return c.r.control("signal", map[string]any{"signal": int(syscall.SIGINT)})
 }

@@ -127,16 +127,16 @@ func (p *Process) output(it item) {
 func (p *Process) Write(ctx context.Context, data []byte) error { return p.r.write(ctx, data) }
 
 // CloseInput ends the input of the command.
-func (p *Process) CloseInput() error { return p.r.tell("eof", nil) }
+func (p *Process) CloseInput() error { return p.r.control("eof", nil) }
 
 // Signal sends a signal to the command and what it started in its process group.
 func (p *Process) Signal(n syscall.Signal) error {
-	return p.r.tell("signal", map[string]any{"signal": int(n)})
+	return p.r.control("signal", map[string]any{"signal": int(n)})
 }
 
 // Resize sets the size of the terminal.
 func (p *Process) Resize(size Size) error {
-	return p.r.tell("resize", map[string]any{"rows": size.Rows, "cols": size.Cols})
+	return p.r.control("resize", map[string]any{"rows": size.Rows, "cols": size.Cols})
 }
 
 // Dial connects to a TCP port inside the session.
@@ -192,13 +192,13 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // CloseWrite says that nothing more is written.
-func (c *conn) CloseWrite() error { return c.r.tell("eof", nil) }
+func (c *conn) CloseWrite() error { return c.r.control("eof", nil) }
 
 // Close implements [io.Closer].
 func (c *conn) Close() error {
 	defer c.end()
 	defer c.r.close()
-	err := c.r.tell("signal", map[string]any{"signal": int(syscall.SIGKILL)})
+	err := c.r.control("signal", map[string]any{"signal": int(syscall.SIGKILL)})
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return nil // the session is gone, and the connection with it
 	}

@@ -90,7 +90,7 @@ func (s *Session) WriteFile(ctx context.Context, name string, mode uint32, conte
 			return 0, r.giveUp(fmt.Errorf("read what is to be written: %w", err))
 		}
 	}
-	if err := r.tell("eof", nil); err != nil {
+	if err := r.control("eof", nil); err != nil {
 		return 0, s.why(err)
 	}
 	m, err := r.await(ctx, "done")
@@ -102,7 +102,7 @@ func (s *Session) WriteFile(ctx context.Context, name string, mode uint32, conte
 
 // giveUp ends the request and returns why.
 func (r *request) giveUp(why error) error {
-	return errors.Join(why, r.tell("signal", map[string]any{"signal": int(syscall.SIGKILL)}))
+	return errors.Join(why, r.control("signal", map[string]any{"signal": int(syscall.SIGKILL)}))
 }
 
 // do makes a request that is answered at once.

@@ -209,7 +209,9 @@ func (m *Manager) infos(match func(*Session) bool) []haft.Session {
 			out = append(out, s.Info())
 		}
 	}
-	slices.SortFunc(out, func(a, b haft.Session) int { return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID)) })
+	slices.SortFunc(out, func(a, b haft.Session) int {
+		return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
 	return out
 }
 
@@ -220,6 +222,23 @@ func (m *Manager) Extend(s *Session, ttl time.Duration) error {
 			Message: fmt.Sprintf("a session lives at most %s", m.cfg.MaxTTL)}
 	}
 	s.Extend(time.Now().Add(ttl).UTC())
+	return nil
+}
+
+// End ends a session of the principal, or with all one of its organisation that has this id.
+func (m *Manager) End(p haft.Principal, id string, all bool) error {
+	s, err := m.Get(p, id)
+	if err != nil && all {
+		m.mu.Lock()
+		if o := m.live[id]; o != nil && o.info.Org == p.Org {
+			s, err = o, nil
+		}
+		m.mu.Unlock()
+	}
+	if err != nil {
+		return err
+	}
+	s.Close("it was ended")
 	return nil
 }
 

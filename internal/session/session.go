@@ -42,7 +42,8 @@ type egress struct {
 
 // newSession makes a session of a cell whose agent is ready.
 func newSession(info haft.Session, rules string, c *cell.Cell) *Session {
-	s := &Session{info: info, rules: rules, cell: c, contexts: map[string]*codeContext{}, used: time.Now(), gone: make(chan struct{})}
+	s := &Session{info: info, rules: rules, cell: c, contexts: map[string]*codeContext{}, used: time.Now(),
+		gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.ch = newChannel(c.Conn, func(err error) { s.end("its agent has ended") })
 	s.idle = time.AfterFunc(info.IdleTimeout.D(), s.idled)

@@ -174,13 +174,14 @@ func TestSession_code_is_interrupted(t *testing.T) {
 		lost                            bool
 	}{
 		{"python", "x = 1", "print('go')\nwhile True: pass", "x", false},
-		{"python", "x = 1", "import signal\nsignal.signal(2, signal.SIG_IGN)\nprint('go')\nwhile True: pass", "1", true},
+		{"python", "import signal", "signal.signal(2, signal.SIG_IGN)\nprint('go')\nwhile True: pass", "1", true},
 		{"javascript", "var q = 1", "console.log('go'); while (true) {}", "q", false},
 		{"bash", "w=1", "echo go; sleep 1000", "echo", true},
 	} {
 		code(t, s, c.language, c.before)
 		ctx, cancel := context.WithCancel(t.Context())
-		out, err := s.Run(ctx, session.Code{Language: c.language, Source: c.source, Stdout: func([]byte) { cancel() }})
+		out, err := s.Run(ctx, session.Code{Language: c.language, Source: c.source,
+			Stdout: func([]byte) { cancel() }})
 		if err == nil || out.Lost != c.lost {
 			t.Errorf("%s %q: %+v, %v; want an error, lost %t", c.language, c.source, out, err, c.lost)
 		}
@@ -215,7 +216,8 @@ func TestSession_commands(t *testing.T) {
 	if status, err := p.Wait(t.Context()); status != 0 || err != nil || got.String() != want {
 		t.Errorf("cat: %d, %v, %d bytes; want %d", status, err, got.Len(), len(want))
 	}
-	if _, err := s.Start(t.Context(), session.Command{Argv: []string{"nosuchprogram"}}); haft.CodeOf(err) != haft.CodeNotFound {
+	_, err = s.Start(t.Context(), session.Command{Argv: []string{"nosuchprogram"}})
+	if haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("a program that is not there: %v", err)
 	}
 	// A command that ignores SIGTERM ends.
@@ -233,7 +235,8 @@ func TestSession_commands(t *testing.T) {
 func TestSession_files(t *testing.T) {
 	s := open(t, setup(t, session.Config{}), session.Options{})
 	want := strings.Repeat("x", 3<<20)
-	if n, err := s.WriteFile(t.Context(), "a/b.txt", 0o600, strings.NewReader(want)); err != nil || n != int64(len(want)) {
+	n, err := s.WriteFile(t.Context(), "a/b.txt", 0o600, strings.NewReader(want))
+	if err != nil || n != int64(len(want)) {
 		t.Fatalf("WriteFile = %d, %v", n, err)
 	}
 	r, size, err := s.ReadFile(t.Context(), "/work/a/b.txt", 1)
@@ -261,8 +264,9 @@ func TestSession_files(t *testing.T) {
 		t.Error(err)
 	}
 	for name, err := range map[string]error{
-		"stat of nothing": second(s.Stat(t.Context(), "c")), "read of a directory": third(s.ReadFile(t.Context(), "/work", 0)),
-		"NUL": s.MakeDir(t.Context(), "a\x00b"), "the root": s.MakeDir(t.Context(), "/usr/x"),
+		"stat of nothing":     second(s.Stat(t.Context(), "c")),
+		"read of a directory": third(s.ReadFile(t.Context(), "/work", 0)),
+		"NUL":                 s.MakeDir(t.Context(), "a\x00b"), "the root": s.MakeDir(t.Context(), "/usr/x"),
 	} {
 		if c := haft.CodeOf(err); c == "" || c == haft.CodeInternal {
 			t.Errorf("%s: %v", name, err)
@@ -277,7 +281,8 @@ func TestManager_others_do_not_see_it(t *testing.T) {
 	m := setup(t, session.Config{})
 	s := open(t, m, session.Options{Name: "mine"})
 	for _, p := range []haft.Principal{
-		{Org: "acme", User: "bob"}, {Org: "evil", User: "alice"}, {Org: "acme", User: "alice", Agent: "agent-x"}, {Org: "acme"},
+		{Org: "acme", User: "bob"}, {Org: "evil", User: "alice"}, {Org: "acme", User: "alice", Agent: "agent-x"},
+		{Org: "acme"},
 	} {
 		for _, id := range []string{s.Info().ID, "mine", ""} {
 			if _, err := m.Get(p, id); haft.CodeOf(err) != haft.CodeNotFound {
@@ -335,7 +340,8 @@ func TestManager_bounds(t *testing.T) {
 	}
 	s.Close("it is not needed")
 	open(t, m, session.Options{})
-	if _, err := m.Open(t.Context(), session.Options{TTL: 25 * time.Hour, Request: req}); haft.CodeOf(err) != haft.CodeInvalid {
+	_, err := m.Open(t.Context(), session.Options{TTL: 25 * time.Hour, Request: req})
+	if haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a long life: %v", err)
 	}
 	if n := m.Stop("acme", "stopped"); n != 2 {
