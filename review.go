@@ -33,8 +33,10 @@ type Finding struct {
 	Scanner  string   `json:"scanner"`
 	Rule     string   `json:"rule"`
 	Severity Severity `json:"severity"`
-	Line     int      `json:"line,omitempty"`
-	Message  string   `json:"message"`
+	// File is the path of the [ToolFile] that it is in; empty means the source.
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`
+	Message string `json:"message"`
 }
 
 // Severity says how bad something is and so what has to happen.

@@ -91,6 +91,7 @@ type Draft struct {
 	Name        string       `json:"name,omitempty"`
 	Kind        Kind         `json:"source_type,omitempty"`
 	Source      string       `json:"source_code"`
+	Files       []ToolFile   `json:"files,omitempty"`
 	Function    string       `json:"function,omitempty"`
 	Description string       `json:"description,omitempty"`
 	Category    string       `json:"category,omitempty"`
@@ -124,6 +125,9 @@ type Change struct {
 	// Schema lists how the schema differs from that of the version before, in
 	// words, such as "/city: required now".
 	Schema []string `json:"schema_changes,omitempty"`
+	// Files lists how the files differ from those of the version before, such as
+	// "core/menu.py: changed".
+	Files []string `json:"file_changes,omitempty"`
 	// Warnings are for the one who registers.
 	Warnings []string `json:"warnings,omitempty"`
 }

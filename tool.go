@@ -64,12 +64,15 @@ func (t Tool) Revision() string { return t.Version.Digest + "." + revision(t.Upd
 type Version struct {
 	Number int  `json:"number"`
 	Kind   Kind `json:"kind"`
-	// Digest is over source, function, schemas, requirements, their lock and
+	// Digest is over source, files, function, schemas, requirements, their lock and
 	// settings.
 	Digest      string `json:"digest"`
 	Description string `json:"description"`
 	// Source is the code, empty for built-in and MCP tools.
 	Source string `json:"source_code,omitempty"`
+	// Files lie beside Source when it runs: modules that it imports, and data. They are
+	// ordered by path.
+	Files []ToolFile `json:"files,omitempty"`
 	// Function is the function of Source that is the tool, or what an MCP server
 	// calls it.
 	Function string `json:"function,omitempty"`
@@ -99,6 +102,32 @@ type Version struct {
 	Author  string    `json:"author,omitempty"`
 	Created time.Time `json:"created_at"`
 }
+
+// A ToolFile is a file of a tool besides its source: a module or data.
+type ToolFile struct {
+	// Path is where the tool finds it, relative to its working directory, with slashes.
+	Path string `json:"path"`
+	// Text is the content. A content that is not text is Data instead, which JSON carries as
+	// base64.
+	Text string `json:"content,omitempty"`
+	Data []byte `json:"content_base64,omitempty"`
+}
+
+// Bytes returns the content.
+func (f ToolFile) Bytes() []byte {
+	if len(f.Data) > 0 {
+		return f.Data
+	}
+	return []byte(f.Text)
+}
+
+// The bounds on the files of a tool.
+const (
+	MaxToolFiles     = 64
+	MaxToolFilePath  = 200     // bytes
+	MaxToolFileDepth = 8       // directories and the file itself
+	MaxToolFileBytes = 2 << 20 // of all files together
+)
 
 // An Argument is one thing that a function is given.
 type Argument struct {
@@ -145,6 +174,9 @@ type Settings struct {
 	// Secrets names the variables that the tool cannot do without. A call for
 	// which one of them is neither stored nor given nor fetched is not run.
 	Secrets []string `json:"secrets,omitempty"`
+	// Programs names programs of the host that the tool may run, such as git. They are looked
+	// for in the directories of the system only. Bash tools see those programs anyway.
+	Programs []string `json:"programs,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to the engine.
 	Sandbox string `json:"sandbox,omitempty"`
 	// MinIsolation refuses to run the tool with less.

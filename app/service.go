@@ -155,6 +155,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.Registry = registry.New(s.Store, registry.Config{
 		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
+		HasProgram: hasProgram,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {

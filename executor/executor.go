@@ -70,10 +70,13 @@ type Request struct {
 	// Secrets are the bound secrets of the call with their values. They are for tools of
 	// MCP servers only, whose executor puts each into requests to its hosts itself.
 	Secrets []secret.Named
-	// Files are put into the tool's directory. Modules lets the tool import them: they are of
-	// whoever wrote the source, and not of whoever calls.
-	Files   []sandbox.File
-	Modules bool
+	// Files are put into the tool's directory. They are of whoever calls: the tool cannot import
+	// them, and none takes the place of a file of Modules or lies in a directory of those.
+	Files []sandbox.File
+	// Modules are put there too. They are of whoever wrote the source, which may import them.
+	Modules []sandbox.File
+	// Programs are names of programs of the host that the tool sees.
+	Programs []string
 	// Layers are the installed packages that the tool sees.
 	Layers []Layer
 	// Limits that are zero get their defaults.

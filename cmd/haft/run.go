@@ -26,14 +26,14 @@ import (
 // runFlags are the flags of haft run.
 type runFlags struct {
 	argumentFlags
-	env, files, requirements, ranges []string
-	out                              string
-	timeout                          time.Duration
-	memory                           flagvalue.Size
-	network, sandbox, python         string
-	isolation                        haft.Level
-	output                           haft.OutputType
-	upgrade, loose                   bool
+	env, files, requirements, ranges, programs []string
+	out                                        string
+	timeout                                    time.Duration
+	memory                                     flagvalue.Size
+	network, sandbox, python                   string
+	isolation                                  haft.Level
+	output                                     haft.OutputType
+	upgrade, loose                             bool
 }
 
 // runCommand runs a tool from a file.
@@ -62,6 +62,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 			{&f.network, "network", "none, full for the host's network, or the `HOSTS` that it may reach, such as " +
 				"api.example.com,*.example.org:8443"},
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
+			{&f.programs, "program", "the `NAME` of a program of the host that it may run, such as git; may be given again"},
 			{&f.sandbox, "sandbox", "auto, local or process"},
 			reducedFlag(&p.reduced),
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
@@ -87,6 +88,11 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
+	var names []string
+	for _, file := range r.Files {
+		names = append(names, file.Name)
+	}
+	r.Beside = toolfile.Beside(ref, src.Kind, string(src.Text), names)
 	packages, err := toolfile.Requirements(src, f.requirements)
 	if err != nil {
 		return err
@@ -136,6 +142,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 
 // request reads what the flags say about the call.
 func (f runFlags) request(p *profile) (r app.Run, err error) {
+	r.Programs = f.programs
 	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Memory: int64(f.memory)}
 	if f.timeout <= 0 {
 		return r, usage(errors.New("--timeout must be positive"))

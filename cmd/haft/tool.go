@@ -208,15 +208,24 @@ func printTool(s *session, t *haft.Tool) {
 		"version", v.Number, "digest", v.Digest, "category", t.Category, "tags", strings.Join(t.Tags, ", "),
 		"description", v.Description, "function", v.Function, "parameters", string(v.Parameters),
 		"returns", string(v.Returns), "schema", health, "settings", settingsText(v.Settings),
-		"requirements", strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
+		"files", fileNames(v.Files), "requirements", strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {
 		fmt.Fprintln(s.out)
 		printTable(s.out, v.Review.Findings, listing[haft.Finding]{
-			"LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
-				return []any{f.Line, severityCell(f.Severity), f.Rule, f.Message}
+			"FILE,LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
+				return []any{f.File, f.Line, severityCell(f.Severity), f.Rule, f.Message}
 			}, ""})
 	}
+}
+
+// fileNames lists the files of a tool.
+func fileNames(files []haft.ToolFile) string {
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Path)
+	}
+	return strings.Join(names, ", ")
 }
 
 // severityCell is a severity in its colour.

@@ -57,9 +57,11 @@ func addCommand() command {
 		use: "add FILE[:FUNCTION]|DIR…", short: "Register tools: a new one, or a new version of the one of that name",
 		long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
 Beside weather.py there may be weather.tool.json with settings; flags win over it.
+A DIR with a haft.toml (entry = "tool.py") is one tool, with all files in it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
 is run. A source in which something grave is found waits for haft tool review.`,
 		example: `  haft tool add weather.py --tag weather --timeout 5s
+  haft tool add prices.py --file core --file menu.json
   haft tool add tools/ --watch             register again whenever a file changes
   haft tool add pay.py --requires-approval --rate 10/m`,
 		flags: append(a.flags(),
@@ -70,8 +72,8 @@ is run. A source in which something grave is found waits for haft tool review.`,
 				return usage(errors.New("--watch is for one directory"))
 			case watch && p.json:
 				return usage(errors.New("--watch never ends, and --json prints one document: leave one out"))
-			case a.draft.Name != "" && (len(args) > 1 || toolfile.IsDir(args[0])):
-				return usage(errors.New("--name is for one file"))
+			case (a.draft.Name != "" || len(a.included) > 0) && (len(args) > 1 || toolfile.IsDir(args[0])):
+				return usage(errors.New("--name and --file are for one file"))
 			case watch:
 				return a.watch(ctx, p, args[0])
 			}
@@ -84,6 +86,7 @@ is run. A source in which something grave is found waits for haft tool review.`,
 type adder struct {
 	draft               haft.Draft // with the flags that were given
 	requirements, files []string
+	included            []string // files of the tool
 	done                []added
 }
 
@@ -91,6 +94,8 @@ type adder struct {
 func (a *adder) flags() []flag {
 	return append(draftFlags(&a.draft),
 		flag{&a.requirements, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
+		flag{&a.included, "file", "a `PATH[:NAME]` of a module or data file of the tool, or a directory of them; " +
+			"may be given again"},
 		flag{&a.files, "requirements",
 			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"})
 }
@@ -107,6 +112,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
+		{&s.Programs, "program", "the `NAME` of a program of the host that it may run, such as git; may be given again"},
 		{&s.Roles, "for-role", "a role of which callers must have one; may be given again"},
 		{&s.RequiresApproval, "requires-approval", "a person has to agree to every call"},
 		{&s.Parallel, "parallel", "calls of one batch may run beside each other"},
@@ -156,7 +162,7 @@ func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
 		return err
 	}
 	toolfile.AddRequirements(d, set)
-	return nil
+	return toolfile.AddFiles(d, a.included)
 }
 
 // addAll registers files and directories, prints the outcome of each, and fails if
@@ -195,8 +201,12 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 func (a *adder) addFound(ctx context.Context, s *session, dir string, found []registry.Found) {
 	set, err := toolfile.DirRequirements(dir)
 	for _, f := range found {
-		toolfile.AddRequirements(&f.Draft, set)
-		a.add(ctx, s, filepath.Join(dir, filepath.FromSlash(f.Path)), f.Draft, cmp.Or(f.Err, err))
+		file, needs, err := filepath.Join(dir, filepath.FromSlash(f.Path)), set, err
+		if f.Whole {
+			needs, err = toolfile.DirRequirements(filepath.Dir(file))
+		}
+		toolfile.AddRequirements(&f.Draft, needs)
+		a.add(ctx, s, file, f.Draft, cmp.Or(f.Err, err))
 	}
 }
 
@@ -205,6 +215,9 @@ func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Dra
 	r := added{File: file, err: err}
 	if r.err == nil {
 		r.err = a.apply(s.given, &draft)
+	}
+	if r.err == nil {
+		r.err = toolfile.CheckBeside(file, draft)
 	}
 	if r.err == nil {
 		r.Change, r.err = s.PutTool(ctx, s.p, draft)
@@ -264,6 +277,9 @@ func printAdded(std streams, r added) {
 	fmt.Fprintf(w, "%s version %d, %s, %s\n", t.Name, t.Version.Number, t.Version.Kind, shortDigest(t.Version.Digest))
 	for _, change := range c.Schema {
 		fmt.Fprintln(w, "  "+paint(w, cyan, "schema:"), safe(w, change))
+	}
+	for _, change := range c.Files {
+		fmt.Fprintln(w, "  "+paint(w, cyan, "file:"), safe(w, change))
 	}
 	for _, warning := range c.Warnings {
 		fmt.Fprintln(w, "  "+paint(w, yellow, "warning:"), safe(w, warning))
@@ -325,6 +341,7 @@ func settingsText(s haft.Settings) string {
 	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
 	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
 	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
+	add(len(s.Programs) > 0, "programs %s", strings.Join(s.Programs, " "))
 	add(len(s.Roles) > 0, "for roles %s", strings.Join(s.Roles, " "))
 	add(s.Parallel, "parallel")
 	add(s.Idempotent, "idempotent")

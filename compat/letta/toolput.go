@@ -200,8 +200,8 @@ func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft
 	}
 	needs := draft.Needs
 	draft.Settings, draft.Annotations = v.Settings, v.Annotations
-	if draft.Kind == v.Kind { // packages of another language would be of no use
-		draft.Needs = v.Requirements
+	if draft.Kind == v.Kind { // packages and modules of another language would be of no use
+		draft.Needs, draft.Files = v.Requirements, v.Files
 	}
 	setIf(&draft.Settings.Output.MaxChars, b.ReturnLimit)
 	setIf(&draft.Settings.RequiresApproval, b.RequiresApproval)
@@ -289,7 +289,7 @@ func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b to
 		}
 	}
 	draft := &haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
+		Name: t.Name, Kind: v.Kind, Source: v.Source, Files: v.Files, Function: v.Function, Description: v.Description,
 		Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations, Parameters: v.Parameters,
 		Returns: v.Returns,
 		If:      t.Version.Digest,

@@ -221,7 +221,7 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 	out := executor.Request{
 		Call: req.Call, Tool: req.Tool, Org: req.Org, Principal: req.Principal, Function: "run",
 		Stored: true, // the source is ours, the code is among the arguments
-		Env:    req.Env, Files: files, Modules: true, Limits: req.Limits, Network: req.Network,
+		Env:    req.Env, Modules: files, Limits: req.Limits, Network: req.Network,
 		ServeEgress: req.ServeEgress, CA: req.CA,
 		Need:   req.Need,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,

@@ -93,7 +93,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	files := append([]sandbox.File{
 		{Name: bashScript, Data: []byte(r.req.Source)},
 		{Name: bashArgs, Data: args},
-	}, r.req.Files...)
+	}, allFiles(r.req)...)
 	if len(r.req.CA) > 0 {
 		bundle, err := rootsWith(r.req.CA)
 		if err != nil {

@@ -119,7 +119,8 @@ type call struct {
 	Inject   map[string]json.RawMessage `json:"inject,omitempty"`
 	Env      map[string]string          `json:"env,omitempty"`
 	Files    []file                     `json:"files,omitempty"`
-	Modules  bool                       `json:"modules,omitempty"` // some files can be imported
+	Modules  []string                   `json:"modules,omitempty"` // of Python, that files are
+	Scripts  []nodeModule               `json:"scripts,omitempty"` // files that Node.js can load
 	Path     []string                   `json:"path,omitempty"`    // directories of packages
 	Map      json.RawMessage            `json:"map,omitempty"`     // source map
 	ESM      bool                       `json:"esm,omitempty"`     // the source is a module

@@ -92,16 +92,16 @@ func (r *run) paths() []string {
 	return append(list, r.rt.Paths...)
 }
 
-// layersDigest names the layers and the imports that cells have done, or is "".
-func (r *run) layersDigest() string {
-	if len(r.req.Layers) == 0 {
+// extrasDigest names the layers, the imports that cells have done and the programs, or is "".
+func (r *run) extrasDigest() string {
+	if len(r.req.Layers)+len(r.req.Programs) == 0 {
 		return ""
 	}
 	h := sha256.New()
 	for _, l := range r.req.Layers {
 		fmt.Fprintf(h, "%q %q\n", l.Digest, l.Inside)
 	}
-	fmt.Fprintf(h, "%q\n", r.imports())
+	fmt.Fprintf(h, "%q\n%q\n", r.imports(), r.req.Programs)
 	return "+" + hex.EncodeToString(h.Sum(nil)[:16])
 }
 

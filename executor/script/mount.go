@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"haft"
 	"haft/sandbox"
 )
 
@@ -33,10 +34,13 @@ var trust = []string{
 	"/etc/pki/ca-trust/extracted",
 }
 
-// mounts are those of the runtime, what the network of the call needs, and the
-// layers.
+// mounts are those of the runtime, what the network of the call and its programs need, and
+// the layers.
 func (r *run) mounts() []sandbox.Mount {
 	list := r.hostMounts()
+	if len(r.req.Programs) > 0 && r.req.Kind != haft.KindBash { // which has all of them
+		list = mountsFor(r.rt.Argv[0], "", append(programFiles(r.req.Programs), hosts(list)...))
+	}
 	if len(r.req.Layers) == 0 {
 		return list
 	}

@@ -129,7 +129,7 @@ func (p *preparation) send(r *run) error {
 // callAhead returns the frame of the call, or nil if it has files or is longer than most
 // bytes.
 func (p *preparation) callAhead(r *run, most int) ([]byte, error) {
-	if _, bad := notUTF8(r.req.Source); bad || len(r.req.Files) > 0 || len(r.req.CA) > 0 {
+	if _, bad := notUTF8(r.req.Source); bad || len(r.req.Files)+len(r.req.Modules)+len(r.req.CA) > 0 {
 		return nil, nil
 	}
 	m, failure := r.message()
@@ -186,8 +186,8 @@ func sameCall(a, b *executor.Request) bool {
 		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) &&
 		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
 		maps.Equal(a.Env, b.Env) &&
-		len(b.Files) == 0 && len(b.CA) == 0 && a.Network == b.Network &&
-		a.Modules == b.Modules && a.Need.Level == b.Need.Level &&
+		len(b.Files)+len(b.Modules)+len(b.CA) == 0 && a.Network == b.Network &&
+		slices.Equal(a.Programs, b.Programs) && a.Need.Level == b.Need.Level &&
 		slices.Equal(a.Need.Controls, b.Need.Controls) &&
 		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers,
 		func(x, y executor.Layer) bool { return x.Digest == y.Digest })

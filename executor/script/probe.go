@@ -243,8 +243,7 @@ func (f *Finder) probeBash(ctx context.Context, file string) (*Runtime, error) {
 		return nil, err
 	}
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	system := existing([]string{"/bin", "/usr/bin", "/usr/local/bin", "/etc/alternatives", "/usr/share/awk",
-		"/usr/share/perl", "/usr/share/misc"})
+	system := existing(append(filepath.SplitList(DefaultPath), programData...))
 	return &Runtime{
 		Kind: haft.KindBash, Version: lines[0],
 		Argv:   []string{file, "--noprofile", "--norc"},

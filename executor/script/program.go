@@ -3,9 +3,61 @@ package script
 import (
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
+	"haft"
 	"haft/sandbox"
 )
+
+// programData is what programs of the system read besides their libraries.
+var programData = []string{"/etc/alternatives", "/usr/share/awk", "/usr/share/perl", "/usr/share/misc"}
+
+// SystemProgram finds a program by its name where tools of Bash see programs, and nowhere else.
+// It returns "" if there is none.
+func SystemProgram(name string) string {
+	f := Finder{cfg: FinderConfig{Path: DefaultPath}}
+	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
+		return ""
+	}
+	return f.Program(name)
+}
+
+// programFiles returns what programs need in a sandbox: themselves, under each path that the
+// host has for them, and the libraries and data of the system.
+func programFiles(names []string) []string {
+	list := append(existing(systemDirs), existing(programData)...)
+	for _, n := range names {
+		for _, dir := range filepath.SplitList(DefaultPath) {
+			list = append(list, existing([]string{filepath.Join(dir, n)})...)
+		}
+	}
+	return list
+}
+
+// missingProgram returns a program of the host that a tool did not find, because it does not
+// name it, or "". The text is the last argument of the message of an exception, in quotes, or
+// the program that Node.js could not start.
+func missingProgram(f *haft.Failure, declared []string) string {
+	text := ""
+	switch f.Type {
+	case "FileNotFoundError", "PermissionError":
+		if parts := strings.Split(f.Message, "'"); len(parts) == 3 {
+			text = parts[1]
+		}
+	case "Error":
+		if fields := strings.Fields(f.Message); len(fields) == 3 && strings.HasPrefix(fields[0], "spawn") &&
+			(fields[2] == "ENOENT" || fields[2] == "EACCES") {
+			text = fields[1]
+		}
+	}
+	name := filepath.Base(text)
+	if text != name && !slices.Contains(filepath.SplitList(DefaultPath), filepath.Dir(text)) ||
+		slices.Contains(declared, name) || SystemProgram(name) == "" {
+		return ""
+	}
+	return name
+}
 
 // A ProgramSpec is what a program of the host needs in a sandbox.
 type ProgramSpec struct {

@@ -206,6 +206,11 @@ func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
 		if f.Message == "" {
 			f.Message = f.Type
 		}
+		if name := missingProgram(f, r.req.Programs); name != "" {
+			f.Message += "; a tool sees only programs that its settings name: add " + name +
+				" to its programs, such as with --program " + name
+			f.Retry = haft.RetryNever
+		}
 	}
 }
 

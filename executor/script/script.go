@@ -181,12 +181,20 @@ func check(req executor.Request) error {
 		return invalid("the arguments are not an object")
 	case executor.JSONDepth(req.Args) > maxNesting:
 		return invalid("the arguments nest more than %d deep", maxNesting)
-	case len(req.Files) > maxFiles:
-		return invalid("there are %d files, %d is the most", len(req.Files), maxFiles)
+	case len(req.Files)+len(req.Modules) > maxFiles:
+		return invalid("there are %d files, %d is the most", len(req.Files)+len(req.Modules), maxFiles)
 	}
-	if err := (sandbox.Spec{Argv: []string{"/"}, Files: req.Files, Network: req.Network,
+	if err := (sandbox.Spec{Argv: []string{"/"}, Files: allFiles(req), Network: req.Network,
 		ServeEgress: req.ServeEgress}).Check(); err != nil {
 		return err
+	}
+	if err := checkShadows(req); err != nil {
+		return err
+	}
+	for _, name := range req.Programs {
+		if SystemProgram(name) == "" {
+			return invalid("the tool needs the program %.64s, and the host has none of that name in %s", name, DefaultPath)
+		}
 	}
 	if err := checkCA(req); err != nil {
 		return err
@@ -290,22 +298,22 @@ func (r *run) message() (*call, *haft.Failure) {
 	if len(m.Args) == 0 {
 		m.Args = json.RawMessage("{}")
 	}
-	for _, f := range req.Files {
+	for _, f := range allFiles(req) {
 		m.Files = append(m.Files, file{Name: f.Name, Mode: uint32(f.Mode.Perm()), Data: f.Data})
-		m.Modules = m.Modules || req.Modules && strings.HasSuffix(f.Name, ".py")
 	}
 	if len(req.CA) > 0 {
 		m.Files = append(m.Files, file{Name: caFile, Data: req.CA, After: systemRoots(), Trust: true})
 	}
 	switch req.Kind {
 	case haft.KindPython:
-		m.File = fileName(req.Tool, ".py")
+		m.File, m.Modules = fileName(req.Tool, ".py"), pythonModules(req.Modules)
 	default:
 		m.Source = trimBOM(req.Source)
 		m.File = fileName(req.Tool, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
 		if failure := r.x.toCommonJS(m, req.Kind); failure != nil {
 			return nil, failure
 		}
+		m.Scripts = r.x.nodeModules(req.Modules)
 	}
 	return m, nil
 }
@@ -382,17 +390,20 @@ func (r *run) plan() cell.Plan {
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	plan := cell.Plan{
-		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.layersDigest(), Policy: r.x.policyOf(spec)},
+		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.extrasDigest(), Policy: r.x.policyOf(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
 		Boot: func(conn *os.File) error { return boot(conn, r.rt.code) },
 	}
 	if r.reuse() {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
+		if len(r.req.Modules) > 0 { // an interpreter imports a module only once
+			plan.Key.Tool += "@" + r.req.Digest
+		}
 	}
 	if !r.x.cfg.Cold {
 		plan.Warm, plan.Spoilt = r.warmer(&plan.Key)
-		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.layersDigest(), r.req.Layers); run != nil {
+		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.extrasDigest(), r.req.Layers); run != nil {
 			plan.Run = run
 			plan.Boot = func(conn *os.File) error { return boot(conn, nil) } // the template has it
 		}

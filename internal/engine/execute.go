@@ -266,7 +266,10 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Inject: ex.inject(),
 		Env:    ex.environment(), Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
-		Output: v.Settings.Output.Type, Returns: v.Returns,
+		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
+	}
+	for _, f := range v.Files {
+		req.Modules = append(req.Modules, sandbox.File{Name: f.Path, Data: f.Bytes(), Mode: 0o644})
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {

@@ -33,6 +33,7 @@ const (
 	MaxPackages    = 100
 	maxPackage     = 200 // characters of a requirement
 	maxFunction    = 200
+	MaxPrograms    = 16
 	maxRate        = 1e6
 	maxSlots       = 100_000
 	maxChars       = 50_000_000
@@ -45,6 +46,9 @@ var (
 	// variableName is what a variable of an environment can be called.
 	variableName = sync.OnceValue(
 		func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
+	// programName is what a program of a directory of the system is called.
+	programName = sync.OnceValue(
+		func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.+-]{0,63}$`) })
 )
 
 // checker collects everything that is wrong with a draft.
@@ -112,6 +116,7 @@ func checkDraft(d haft.Draft) error {
 	c.text("/annotations/title", d.Annotations.Title, 200)
 	c.label("/category", d.Category, true)
 	c.tags("/tags", d.Tags)
+	c.files(d.Files, d.Kind)
 	c.packages(d.Needs, d.Kind)
 	for pointer, s := range map[string]json.RawMessage{"/parameters": d.Parameters, "/args_json_schema": d.ArgsSchema,
 		"/returns": d.Returns} {
@@ -149,6 +154,11 @@ func (c *checker) settings(s haft.Settings) {
 	c.each(at+"/secrets", s.Secrets, MaxRoles, "variables", func(at, name string) {
 		if !variableName().MatchString(name) {
 			c.fail(at, "is not the name of a variable")
+		}
+	})
+	c.each(at+"/programs", s.Programs, MaxPrograms, "programs", func(at, name string) {
+		if !programName().MatchString(name) {
+			c.fail(at, "is not the name of a program: a name without directories, such as git")
 		}
 	})
 	c.failIf(at+"/retry", s.Retry.Check())

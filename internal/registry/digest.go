@@ -19,6 +19,7 @@ type digested struct {
 	Kind         haft.Kind         `json:"kind"`
 	Description  string            `json:"description"`
 	Source       string            `json:"source"`
+	Files        []digestedFile    `json:"files,omitempty"`
 	Function     string            `json:"function,omitempty"`
 	Pass         []haft.Argument   `json:"pass,omitempty"`
 	Injected     []string          `json:"injected,omitempty"`
@@ -32,14 +33,25 @@ type digested struct {
 	Origin       string            `json:"origin,omitempty"`
 }
 
+// digestedFile is what a digest covers of a file.
+type digestedFile struct {
+	Path   string `json:"path"`
+	SHA256 []byte `json:"sha256"`
+}
+
 // Digest names a version by its content, as "sha256:" and hex digits: its kind,
-// description, source, function and how that is given its arguments, schemas,
+// description, source, files, function and how that is given its arguments, schemas,
 // requirements and their lock, settings and annotations. Schemas are compared as compact JSON,
 // with their keys in order, since models read them from top to bottom. It is ""
 // for a version that is no JSON, which no store has.
 func Digest(v haft.Version) string {
+	var files []digestedFile
+	for _, f := range v.Files {
+		sum := sha256.Sum256(f.Bytes())
+		files = append(files, digestedFile{f.Path, sum[:]})
+	}
 	text, err := json.Marshal(digested{
-		Kind: v.Kind, Description: v.Description, Source: v.Source, Function: v.Function, Pass: v.Pass,
+		Kind: v.Kind, Description: v.Description, Source: v.Source, Files: files, Function: v.Function, Pass: v.Pass,
 		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements, Lock: v.Lock,
 		Settings: v.Settings, Annotations: v.Annotations, Server: v.Server, Origin: v.Origin,
 	})

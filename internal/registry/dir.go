@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -35,6 +36,8 @@ type Found struct {
 	// Path is that of the source within the directory, with slashes.
 	Path  string
 	Draft haft.Draft
+	// Whole says that the directory of Path is this one tool.
+	Whole bool
 	Err   error
 }
 
@@ -59,7 +62,8 @@ func KindOf(name string) (haft.Kind, bool) {
 // stem returns the path of a source without its ending.
 func stem(name string) string { return strings.TrimSuffix(name, path.Ext(name)) }
 
-// ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is one.
+// ReadDir reads the tools below a directory: every .py, .ts, .js and .sh file is one, and so is
+// a directory with a [ToolDirFile].
 // weather.tool.json beside weather.py is a sidecar: a [haft.Draft] without the source.
 // A shell script or a default export without a name is named after its file.
 //
@@ -73,17 +77,29 @@ func ReadDir(dir string) ([]Found, error) {
 		return nil, dirError(err)
 	}
 	defer func() { _ = root.Close() }() // it is only read
-	files, err := filesOf(root)
+	files, dirs, err := filesOf(root)
 	if err != nil {
 		return nil, err
 	}
 	var found []Found
 	total, used := 0, map[string]bool{}
+	for _, dir := range dirs {
+		entry, d, err := readToolDir(root, dir)
+		f := Found{Path: path.Join(dir, cmp.Or(entry, ToolDirFile)), Draft: d, Whole: true}
+		if err != nil {
+			f.Err = fileError(f.Path, err)
+		}
+		for _, file := range d.Files {
+			total += len(file.Text) + len(file.Data)
+		}
+		total += len(d.Source)
+		found = append(found, f)
+	}
 	for _, name := range files {
 		if _, ok := KindOf(name); !ok {
 			continue
 		}
-		if len(found) == MaxFiles {
+		if len(found) >= MaxFiles {
 			return nil, &haft.Error{Code: haft.CodeInvalid,
 				Message: fmt.Sprintf("there are more than %d tools in the directory", MaxFiles)}
 		}
@@ -91,7 +107,7 @@ func ReadDir(dir string) ([]Found, error) {
 		side, err := sidecar(files, name)
 		if err == nil {
 			used[side] = true
-			f.Draft, err = readDraft(root, name, side)
+			f.Draft, err = readDraft(root, name, "", side)
 		}
 		if err != nil {
 			f.Err = fileError(name, err)
@@ -112,11 +128,11 @@ func ReadDir(dir string) ([]Found, error) {
 	return found, nil
 }
 
-// filesOf returns the files of a directory that may concern us, in order.
-func filesOf(root *os.Root) ([]string, error) {
-	var files []string
+// filesOf returns the files of a directory that may concern us, in order, and the directories
+// that are one tool each.
+func filesOf(root *os.Root) (files, dirs []string, err error) {
 	visited := 0
-	err := fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			if name == "." {
 				return err
@@ -128,6 +144,9 @@ func filesOf(root *os.Root) ([]string, error) {
 				Message: fmt.Sprintf("there are more than %d files in the directory", maxVisited)}
 		}
 		switch {
+		case d.IsDir() && len(dirs) < MaxFiles && isToolDir(root, name):
+			dirs = append(dirs, name)
+			return fs.SkipDir
 		case name == ".":
 		case d.IsDir():
 			if skipDir(d.Name()) || strings.Count(name, "/") >= maxDirLevels {
@@ -139,10 +158,10 @@ func filesOf(root *os.Root) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, dirError(err)
+		return nil, nil, dirError(err)
 	}
 	slices.Sort(files)
-	return files, nil
+	return files, dirs, nil
 }
 
 // regular reports whether a name is that of a file, or of a link to one that does
@@ -193,9 +212,9 @@ func sourcesOf(files []string, side string) []string {
 	})
 }
 
-// readDraft reads a source and its sidecar, which is "" if there is none.
-func readDraft(root *os.Root, name, side string) (haft.Draft, error) {
-	f := File{Name: path.Base(name)}
+// readDraft reads a source and its sidecar, which is "" if there is none. The function may be "".
+func readDraft(root *os.Root, name, function, side string) (haft.Draft, error) {
+	f := File{Name: path.Base(name), Function: function}
 	var err error
 	if side != "" {
 		if f.Sidecar, err = read(root, side, maxSidecar); err != nil {
@@ -289,8 +308,8 @@ func ReadSidecar(text []byte) (haft.Draft, error) {
 	if err := dec.Decode(&d); err != nil {
 		return haft.Draft{}, unreadable(err)
 	}
-	if d.Source != "" || d.New || d.If != "" {
-		return haft.Draft{}, errors.New("source_code, new and if_digest do not belong here")
+	if d.Source != "" || d.Files != nil || d.New || d.If != "" {
+		return haft.Draft{}, errors.New("source_code, files, new and if_digest do not belong here")
 	}
 	return d, nil
 }

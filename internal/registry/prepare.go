@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"strconv"
 
 	"haft"
 )
@@ -31,6 +32,15 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	}
 	if err := checkDraft(d); err != nil {
 		return nil, err
+	}
+	if d.Files = plainFiles(d.Files); len(d.Settings.Programs) > 0 && r.cfg.HasProgram != nil {
+		for i, name := range d.Settings.Programs {
+			if !r.cfg.HasProgram(name) {
+				return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the tool cannot be registered: " +
+					"/settings/programs/" + strconv.Itoa(i) + " is no program in /usr/local/bin, /usr/bin or /bin of " +
+					"the host: install it there, or leave it out"}
+			}
+		}
 	}
 	if d.Name != "" {
 		if err := r.free(d.Name); err != nil {

@@ -37,7 +37,7 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 func DraftOf(t haft.Tool) haft.Draft {
 	v := t.Version
 	return haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Function: v.Function, Description: v.Description,
+		Name: t.Name, Kind: v.Kind, Source: v.Source, Files: v.Files, Function: v.Function, Description: v.Description,
 		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters,
 		Returns: v.Returns,
 	}
@@ -159,7 +159,8 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	d := c.draft
 	v := haft.Version{
-		Kind: d.Kind, Description: sig.Description, Source: d.Source, Function: derived.Function, Pass: derived.Pass,
+		Kind: d.Kind, Description: sig.Description, Source: d.Source, Files: d.Files, Function: derived.Function,
+		Pass:     derived.Pass,
 		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings,
 		Annotations: d.Annotations,
 		Health:      schema.Health(sig.Parameters), Author: person(c.by), Created: now(),
@@ -282,7 +283,7 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 		done.Waiting = put.Version.Number
 	}
 	if last != nil {
-		done.Schema = Changes(*last, put.Version)
+		done.Schema, done.Files = Changes(*last, put.Version), fileChanges(last.Files, put.Version.Files)
 	}
 	return done, nil
 }

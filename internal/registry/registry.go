@@ -67,6 +67,9 @@ type Config struct {
 	// Lock finds the exact packages that a draft and its source name. It returns all
 	// of those requirements, and the lock. Nil locks nothing.
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
+	// HasProgram reports whether the host has a program that tools can name. Nil means that
+	// nobody looks before a call.
+	HasProgram func(name string) bool
 	// Reserved reports names that drafts may not have; nil reserves none but
 	// those of the built-in tools.
 	Reserved func(name string) bool

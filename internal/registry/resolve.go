@@ -90,6 +90,9 @@ func (r *Registry) load(ctx context.Context, k key) (*entry, error) {
 	}
 	e.compiled.Current = current
 	e.cost += int64(len(t.Version.Source) + 16*(len(t.Version.Parameters)+len(t.Version.Returns)))
+	for _, f := range t.Version.Files {
+		e.cost += int64(len(f.Text) + len(f.Data))
+	}
 	return e, nil
 }
 

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -23,6 +24,10 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 		return &haft.Error{Code: haft.CodeUnavailable, Message: message}
 	}
 	findings, err := r.cfg.Review(ctx, c.draft.Kind, c.draft.Source)
+	c.findings = slices.Clone(findings) // it is the reviewer's
+	if err == nil {
+		err = r.reviewFiles(ctx, c)
+	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("review the source: %w", context.Cause(ctx))
@@ -31,11 +36,10 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 	case err != nil:
 		return &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 	}
-	c.findings = slices.Clone(findings) // it is the reviewer's
 	slices.SortStableFunc(c.findings, func(a, b haft.Finding) int {
 		switch {
 		case a.Severity == b.Severity:
-			return a.Line - b.Line
+			return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line)
 		case a.Severity.AtLeast(b.Severity):
 			return -1
 		}
@@ -86,6 +90,9 @@ func inSentences(findings []haft.Finding, more string) []string {
 		text := fmt.Sprintf("%s (%s, %s)", f.Message, f.Rule, f.Severity)
 		if f.Line > 0 {
 			text = fmt.Sprintf("line %d: %s", f.Line, text)
+		}
+		if f.File != "" {
+			text = f.File + ": " + text
 		}
 		list = append(list, text)
 	}

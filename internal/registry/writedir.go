@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"strings"
 
 	"haft"
@@ -39,13 +40,19 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 		// Some systems take "Add" and "add" for one file, and test_it would not be
 		// read. The name is in the sidecar.
 		base := t.Name
-		for n := 2; taken[strings.ToLower(base)] || skipFile(base+end); n++ {
+		for n := 2; taken[strings.ToLower(base)] || skipFile(base+end) || skipDir(base); n++ {
 			base = fmt.Sprintf("tool-%s-%d", t.Name, n)
 		}
 		taken[strings.ToLower(base)] = true
 		side, err := writeSidecar(t)
 		if err != nil {
 			return written, err
+		}
+		if len(t.Version.Files) > 0 {
+			if err := writeToolDir(root, base, base+end, t); err != nil {
+				return written, fileError(base, err)
+			}
+			base += "/" + base
 		}
 		if err := write(root, base+sidecarEnd, side); err != nil {
 			return written, fileError(base+sidecarEnd, err)
@@ -61,7 +68,7 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 // writeSidecar writes the sidecar of a source.
 func writeSidecar(t haft.Tool) ([]byte, error) {
 	d := DraftOf(t)
-	d.Category, d.Tags = t.Category, t.Tags
+	d.Category, d.Tags, d.Files = t.Category, t.Tags, nil
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -78,7 +85,7 @@ func writeSidecar(t haft.Tool) ([]byte, error) {
 
 // write replaces a file as a whole or not at all.
 func write(root *os.Root, name string, text []byte) (err error) {
-	temporary := "." + name + ".new"
+	temporary := path.Join(path.Dir(name), "."+path.Base(name)+".new")
 	if err := root.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

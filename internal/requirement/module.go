@@ -34,6 +34,12 @@ var modules = sync.OnceValue(func() map[string]map[string]string {
 	return lists
 })
 
+// IsStandard reports whether a module comes with Python.
+func IsStandard(module string) bool {
+	_, ok := listed("python modules", module)
+	return ok
+}
+
 // listed returns the value of a module in one of the lists.
 func listed(list, module string) (string, bool) {
 	pkg, ok := modules()[list][module]

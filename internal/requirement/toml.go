@@ -59,6 +59,31 @@ func ReadScript(origin, source string) (s Set, found bool, err error) {
 	return s, true, err
 }
 
+// A ToolDir is what the file of a directory says about the tool that the directory is.
+type ToolDir struct {
+	Entry    string   `toml:"entry"`
+	Function string   `toml:"function"`
+	Files    []string `toml:"files"`
+}
+
+// ReadToolDir reads a haft.toml. It refuses keys that it does not know.
+func ReadToolDir(origin, text string) (d ToolDir, err error) {
+	doc := map[string]any{}
+	if err := readTOML(origin, text, &doc); err != nil {
+		return d, err
+	}
+	for key := range doc {
+		if key != "entry" && key != "function" && key != "files" {
+			return d, refuse("%s: only entry, function and files belong here; settings are in the .tool.json beside "+
+				"the source", origin)
+		}
+	}
+	if _, err := toml.Decode(text, &d); err != nil {
+		return d, refuse("%s: entry and function must be strings, and files a list of strings", origin)
+	}
+	return d, nil
+}
+
 // scriptBlock returns the text of the block named script, and its first line. As
 // PEP 723 says, two of them are an error, and the last line of comments that reads
 // "# ///" ends it.

@@ -56,7 +56,8 @@ type Reviewer struct {
 // New returns a reviewer. It starts nothing.
 func New(cfg Config) *Reviewer { return &Reviewer{cfg: cfg} }
 
-// Review returns the findings about a source. An error means that it was not reviewed, and
+// Review returns the findings about a source. Without a kind it is data, which is searched for
+// secrets and for text that deceives readers. An error means that it was not reviewed, and
 // must not be treated as clean.
 func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (Report, error) {
 	if len(source) > MaxSource {
@@ -93,6 +94,8 @@ func (r *Reviewer) read(ctx context.Context, n *notes, kind haft.Kind, source st
 		return reviewJS(ctx, n, kind, source)
 	case haft.KindBash:
 		reviewBash(n, source)
+		return nil
+	case "": // data
 		return nil
 	}
 	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", kind)}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/netip"
+	"strings"
 	"time"
 
 	"haft"
@@ -26,6 +27,11 @@ type Run struct {
 	Args  []byte
 	Env   map[string]string
 	Files []sandbox.File
+	// Programs are names of programs of the host that the tool sees.
+	Programs []string
+	// Beside says, by their names in the source, what to do about modules that lie beside the
+	// tool and are not among Files.
+	Beside map[string]string
 	// Layers are the packages of the call.
 	Layers  []executor.Layer
 	Limits  haft.Limits
@@ -37,6 +43,17 @@ type Run struct {
 	Ranges []netip.Prefix
 	// Stdout and Stderr get output as it comes; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
+}
+
+// beside returns what to do about the module that could not be imported as the message says, if
+// it lies beside the tool, or "".
+func (run Run) beside(message string) string {
+	for name, advice := range run.Beside {
+		if strings.Contains(message, "No module named '"+name) || strings.Contains(message, "Cannot find module '"+name) {
+			return advice
+		}
+	}
+	return ""
 }
 
 // Expect starts a sandbox for a call of that kind that follows soon, while the source is
@@ -53,9 +70,8 @@ func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
 	if len(run.Hosts) > 0 {
 		run.Network = sandbox.NetworkEgress
 	}
-	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Files: run.Files, Modules: true,
-		Layers: run.Layers,
-		Limits: run.Limits, Network: run.Network, Need: r.Need}
+	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Modules: run.Files,
+		Programs: run.Programs, Layers: run.Layers, Limits: run.Limits, Network: run.Network, Need: r.Need}
 }
 
 // Call takes one call of t through its stages. If the tool fails, the Result says so; an
@@ -82,7 +98,9 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 		return nil, err
 	}
 	if f := res.Error; f != nil && f.Kind == haft.FailException {
-		if m, ok := requirement.MissingModule(f.Type + ": " + f.Message); ok {
+		if advice := run.beside(f.Message); advice != "" {
+			f.Message += "; " + advice
+		} else if m, ok := requirement.MissingModule(f.Type + ": " + f.Message); ok {
 			f.Message += "; " + m.Advice()
 		}
 	}

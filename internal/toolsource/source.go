@@ -89,6 +89,7 @@ func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) 
 	inner := req
 	inner.Kind, inner.Source, inner.Function, inner.Pass, inner.Args = v.Kind, v.Source, v.Function, v.Pass, args
 	inner.Tool, inner.Digest, inner.Output = tool.Tool.Name, v.Digest, v.Settings.Output.Type
+	inner.Programs = v.Settings.Programs
 	inner.Inject = make(map[string]json.RawMessage, len(v.Injected))
 	for _, name := range v.Injected {
 		inner.Inject[name] = json.RawMessage("null") // no agent gives it a value

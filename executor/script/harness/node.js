@@ -347,6 +347,11 @@
       }
       lines.push(
         line.replace(/([^\s()]+):(\d+):(\d+)(?=\)?$)/, (all, file, l, c) => {
+          const helper = scripts.get(file);
+          if (helper) {
+            const at = helper.map ? new SourceMap(helper.map).findEntry(l - 1, c - 1) : {};
+            return helper.name + (at.originalLine === undefined ? ":" + l + ":" + c : ":" + (at.originalLine + 1) + ":" + (at.originalColumn + 1));
+          }
           if (!map || (![frame.file, frame.file + ".mjs"].includes(path.basename(file)) && !file.startsWith("data:text/javascript"))) return all;
           const at = map.findEntry(l - 1, c - 1);
           if (at.originalLine === undefined) return frame.file + ":" + l + ":" + c;
@@ -370,6 +375,32 @@
     }
     if (egress) egress.lead(false);
     process.argv = [process.argv[0], frame.file];
+    if (frame.scripts) own(frame.scripts);
+  }
+
+  // own lets require load the files of the tool as the host has translated them: x.ts also as
+  // ./x and ./x.js.
+  const scripts = new Map();
+  function own(list) {
+    const first = scripts.size === 0;
+    for (const s of list) scripts.set(path.join(process.cwd(), s.name), s);
+    if (!first) return;
+    const loaders = Module._extensions;
+    for (const ext of [".js", ".mjs", ".ts", ".mts", ".cts"]) {
+      const load = loaders[ext] || loaders[".js"];
+      loaders[ext] = (m, file) => (scripts.has(file) ? m._compile(scripts.get(file).source, file) : load(m, file));
+    }
+    const locate = Module._resolveFilename;
+    Module._resolveFilename = function (request, parent, ...rest) {
+      if (/^\.\.?\//.test(request) && parent && parent.filename) {
+        const at = path.resolve(path.dirname(parent.filename), request);
+        if (!scripts.has(at) && /\.[mc]?js$/.test(at)) {
+          const ts = at.slice(0, -2) + "ts";
+          if (scripts.has(ts)) return ts;
+        }
+      }
+      return locate.call(this, request, parent, ...rest);
+    };
   }
 
   function load(frame) {
@@ -442,7 +473,7 @@
 
   // place is where a module is imported from. Only one in a file finds packages.
   function place(frame) {
-    if (!frame.path || frame.path.length === 0) {
+    if (!(frame.path && frame.path.length) && !frame.files) {
       return { url: "data:text/javascript;base64," + base64(BufferOf(frame.source, "utf8"), "base64"), done() {} };
     }
     const file = path.join(process.cwd(), frame.file + ".mjs");

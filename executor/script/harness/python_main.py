@@ -215,10 +215,29 @@ def _prepare(call):
                         w.write(r.read() + b"\n")
                 w.write(binascii.a2b_base64(f["data"]))
     sys.argv = [call["file"]]
-    # Files that were handed in can be imported.
-    cwd = os.getcwd()
-    if call.get("modules") and cwd not in sys.path:
-        sys.path.insert(0, cwd)
+    if call.get("modules") and not any(isinstance(f, _Finder) for f in sys.meta_path):
+        names = frozenset(call["modules"])
+        standard = getattr(sys, "stdlib_module_names", ())
+        # A package that was imported ahead may have the name of a file of the tool.
+        for k in list(sys.modules):
+            top = k.partition(".")[0]
+            if top in names and top not in standard and not top.startswith("__"):
+                del sys.modules[k]
+        sys.meta_path.insert(0, _Finder(names))
+
+
+class _Finder:
+    """Finds the modules that are files of the tool. Other files beside them are of
+    whoever calls, so that the directory is not one to import from."""
+
+    def __init__(self, names):
+        from _frozen_importlib_external import PathFinder
+        self.names, self.dirs, self.find = names, [os.getcwd()], PathFinder.find_spec
+
+    def find_spec(self, name, path=None, target=None):
+        if path is None and name in self.names:
+            return self.find(name, self.dirs)
+        return None
 
 
 def _ready(call):

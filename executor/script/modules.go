@@ -1,0 +1,87 @@
+package script
+
+import (
+	"encoding/json"
+	"path"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/executor"
+	"haft/sandbox"
+)
+
+// allFiles returns the files of the tool and those of the call.
+func allFiles(req executor.Request) []sandbox.File {
+	if len(req.Modules) == 0 {
+		return req.Files
+	}
+	return slices.Concat(req.Modules, req.Files)
+}
+
+// checkShadows reports a file of the caller that the tool could take for a module of its own,
+// or that lies in a directory of its modules: helper.js beside helper/index.js, or core/x.py.
+func checkShadows(req executor.Request) error {
+	if len(req.Modules) == 0 || len(req.Files) == 0 {
+		return nil
+	}
+	own := make(map[string]bool, len(req.Modules))
+	for _, f := range req.Modules {
+		own[topName(f.Name)] = true
+	}
+	for i, f := range req.Files {
+		if own[topName(f.Name)] {
+			return invalid("the file %d of the call has a name that belongs to a file of the tool: choose another path",
+				i+1)
+		}
+	}
+	return nil
+}
+
+// topName is the first part of a path, up to its first dot.
+func topName(name string) string {
+	top, _, _ := strings.Cut(name, "/")
+	top, _, _ = strings.Cut(top, ".")
+	return top
+}
+
+// pythonModules returns the names that Python can import of files.
+func pythonModules(files []sandbox.File) []string {
+	var names []string
+	for _, f := range files {
+		if top, _, _ := strings.Cut(f.Name, "/"); strings.HasSuffix(f.Name, ".py") {
+			if name := strings.TrimSuffix(top, ".py"); !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// nodeModule is a file as Node.js loads it.
+type nodeModule struct {
+	Name   string          `json:"name"`
+	Source string          `json:"source"`
+	Map    json.RawMessage `json:"map,omitempty"`
+}
+
+// nodeModules returns the files that are JavaScript or TypeScript, as CommonJS. A file that
+// cannot be read is left to Node.js, which says what is wrong if the tool loads it.
+func (x *Executor) nodeModules(files []sandbox.File) []nodeModule {
+	var list []nodeModule
+	for _, f := range files {
+		kind := haft.KindJavaScript
+		switch path.Ext(f.Name) {
+		case ".ts", ".mts", ".cts":
+			kind = haft.KindTypeScript
+		case ".js", ".mjs":
+		default:
+			continue
+		}
+		m := &call{File: f.Name, Source: trimBOM(string(f.Data))}
+		if x.toCommonJS(m, kind) == nil && !m.ESM {
+			list = append(list, nodeModule{f.Name, m.Source, m.Map})
+		}
+	}
+	return list
+}
