@@ -15,6 +15,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/builtin"
+	"haft/executor/script"
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/checkpoint"
@@ -155,7 +156,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.Registry = registry.New(s.Store, registry.Config{
 		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
-		HasProgram: hasProgram,
+		HasProgram: script.HasSystemProgram,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {
@@ -169,14 +170,14 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	script := s.App.executor
+	scripts := s.App.executor
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
 		Store: s.Store, Registry: s.Registry,
 		Executors: map[haft.Kind]executor.Executor{
-			haft.KindBuiltin: tools, haft.KindPython: script, haft.KindTypeScript: script,
-			haft.KindJavaScript: script, haft.KindBash: script, haft.KindMCP: pool,
+			haft.KindBuiltin: tools, haft.KindPython: scripts, haft.KindTypeScript: scripts,
+			haft.KindJavaScript: scripts, haft.KindBash: scripts, haft.KindMCP: pool,
 		},
 	}
 	if s.Engine, err = engine.Open(ctx, parts, ec); err != nil {

@@ -5,7 +5,6 @@ import (
 
 	"haft"
 	"haft/executor"
-	"haft/executor/script"
 	"haft/internal/registry"
 	"haft/internal/toolsource"
 	"haft/schema"
@@ -30,9 +29,6 @@ func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.De
 	}
 	return &registry.Derived{Signature: d.Signature, Function: d.Function, Pass: d.Pass, Output: d.Output}, nil
 }
-
-// hasProgram reports whether the host has a program that tools can name.
-func hasProgram(name string) bool { return script.SystemProgram(name) != "" }
 
 // judge asks the policy of an organisation how to treat findings in a tool.
 func (s *Service) judge(t haft.Tool, findings []haft.Finding) registry.Verdict {

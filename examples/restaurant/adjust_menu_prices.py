@@ -1,9 +1,11 @@
-"""A tool that is more than one file and needs a package:
+"""A tool that is more than one file and needs packages:
 
+    haft tool add examples/restaurant
     haft run adjust_menu_prices.py --file core --requirements requirements.txt --arg percentage=10
 """
 
 import cowsay
+from tqdm import tqdm
 
 from core.menu import sample_menu
 from core.utils import format_currency
@@ -21,7 +23,7 @@ def adjust_menu_prices(percentage: float) -> str:
     cowsay.cow("Hello World")
     menu = sample_menu()
     lines = ["Price Adjustments:"]
-    for item in menu.items:
+    for item in tqdm(menu.items, disable=True):
         old = item.price
         menu.update_price(item.name, old * (1 + percentage / 100))
         lines.append(f"{item.name}: {format_currency(old)} -> {format_currency(item.price)}")

@@ -11,16 +11,27 @@ import (
 )
 
 // programData is what programs of the system read besides their libraries.
-var programData = []string{"/etc/alternatives", "/usr/share/awk", "/usr/share/perl", "/usr/share/misc"}
+var programData = []string{"/etc/alternatives", "/usr/share/awk", "/usr/share/perl", "/usr/share/misc",
+	"/usr/share/git-core"}
 
-// SystemProgram finds a program by its name where tools of Bash see programs, and nowhere else.
-// It returns "" if there is none.
-func SystemProgram(name string) string {
-	f := Finder{cfg: FinderConfig{Path: DefaultPath}}
-	if name == "" || strings.ContainsAny(name, "/\x00") || strings.HasPrefix(name, ".") {
-		return ""
+// systemPrograms returns the paths of a program where tools of Bash see programs, and nowhere
+// else: a link that leads to another place counts as none.
+func systemPrograms(name string) []string {
+	var list []string
+	dirs := filepath.SplitList(DefaultPath)
+	for _, dir := range dirs {
+		file := (&Finder{cfg: FinderConfig{Path: dir}}).Program(name)
+		real, err := filepath.EvalSymlinks(file)
+		if file != "" && err == nil && (systemDir(real) != "" || slices.Contains(dirs, filepath.Dir(real))) {
+			list = append(list, file)
+		}
 	}
-	return f.Program(name)
+	return list
+}
+
+// HasSystemProgram reports whether the host has a program that tools can name.
+func HasSystemProgram(name string) bool {
+	return name != "" && !strings.ContainsAny(name, "/\x00") && len(systemPrograms(name)) > 0
 }
 
 // programFiles returns what programs need in a sandbox: themselves, under each path that the
@@ -28,9 +39,7 @@ func SystemProgram(name string) string {
 func programFiles(names []string) []string {
 	list := append(existing(systemDirs), existing(programData)...)
 	for _, n := range names {
-		for _, dir := range filepath.SplitList(DefaultPath) {
-			list = append(list, existing([]string{filepath.Join(dir, n)})...)
-		}
+		list = append(list, systemPrograms(n)...)
 	}
 	return list
 }
@@ -53,7 +62,7 @@ func missingProgram(f *haft.Failure, declared []string) string {
 	}
 	name := filepath.Base(text)
 	if text != name && !slices.Contains(filepath.SplitList(DefaultPath), filepath.Dir(text)) ||
-		slices.Contains(declared, name) || SystemProgram(name) == "" {
+		slices.Contains(declared, name) || !HasSystemProgram(name) {
 		return ""
 	}
 	return name

@@ -192,7 +192,7 @@ func check(req executor.Request) error {
 		return err
 	}
 	for _, name := range req.Programs {
-		if SystemProgram(name) == "" {
+		if !HasSystemProgram(name) {
 			return invalid("the tool needs the program %.64s, and the host has none of that name in %s", name, DefaultPath)
 		}
 	}

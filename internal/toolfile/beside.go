@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/internal/registry"
 	"haft/internal/requirement"
 )
 
@@ -22,6 +23,10 @@ func AddFiles(d *haft.Draft, names []string) error {
 		return err
 	}
 	for _, f := range files {
+		if len(f.Data) > registry.MaxSource {
+			return wrong(fmt.Errorf("the file %s of the tool has %d bytes, %d is the most", f.Name, len(f.Data),
+				registry.MaxSource))
+		}
 		d.Files = append(d.Files, haft.ToolFile{Path: f.Name, Data: f.Data})
 	}
 	return nil
