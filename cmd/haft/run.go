@@ -62,7 +62,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 			{&f.network, "network", "none, full for the host's network, or the `HOSTS` that it may reach, such as " +
 				"api.example.com,*.example.org:8443"},
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
-			{&f.programs, "program", "the `NAME` of a program of the host that it may run, such as git; may be given again"},
+			{&f.programs, "program", programUsage},
 			{&f.sandbox, "sandbox", "auto, local or process"},
 			reducedFlag(&p.reduced),
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
@@ -88,11 +88,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
-	var names []string
-	for _, file := range r.Files {
-		names = append(names, file.Name)
-	}
-	r.Beside = toolfile.Beside(ref, src.Kind, string(src.Text), names)
+	r.Beside = toolfile.Beside(ref, src.Kind, string(src.Text), toolfile.Names(r.Files))
 	packages, err := toolfile.Requirements(src, f.requirements)
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/registry"
+	"haft/internal/toolfile"
 	"haft/schema"
 )
 
@@ -208,7 +209,8 @@ func printTool(s *session, t *haft.Tool) {
 		"version", v.Number, "digest", v.Digest, "category", t.Category, "tags", strings.Join(t.Tags, ", "),
 		"description", v.Description, "function", v.Function, "parameters", string(v.Parameters),
 		"returns", string(v.Returns), "schema", health, "settings", settingsText(v.Settings),
-		"files", fileNames(v.Files), "requirements", strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
+		"files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
+		strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {
 		fmt.Fprintln(s.out)
@@ -217,15 +219,6 @@ func printTool(s *session, t *haft.Tool) {
 				return []any{f.File, f.Line, severityCell(f.Severity), f.Rule, f.Message}
 			}, ""})
 	}
-}
-
-// fileNames lists the files of a tool.
-func fileNames(files []haft.ToolFile) string {
-	var names []string
-	for _, f := range files {
-		names = append(names, f.Path)
-	}
-	return strings.Join(names, ", ")
 }
 
 // severityCell is a severity in its colour.

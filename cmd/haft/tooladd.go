@@ -100,6 +100,8 @@ func (a *adder) flags() []flag {
 			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"})
 }
 
+const programUsage = "the `NAME` of a program of the host that it may run, such as git; may be given again"
+
 // draftFlags are flags that set fields of a draft.
 func draftFlags(d *haft.Draft) []flag {
 	s := &d.Settings
@@ -112,7 +114,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
-		{&s.Programs, "program", "the `NAME` of a program of the host that it may run, such as git; may be given again"},
+		{&s.Programs, "program", programUsage},
 		{&s.Roles, "for-role", "a role of which callers must have one; may be given again"},
 		{&s.RequiresApproval, "requires-approval", "a person has to agree to every call"},
 		{&s.Parallel, "parallel", "calls of one batch may run beside each other"},
@@ -134,7 +136,7 @@ func draftFlags(d *haft.Draft) []flag {
 
 // apply sets the fields of a draft whose flags are on the command line. The others keep what the
 // file and its settings say.
-func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
+func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error {
 	var from, to pflag.FlagSet
 	chosen := a.draft
 	declare(&from, draftFlags(&chosen))
@@ -162,7 +164,7 @@ func (a *adder) apply(given func(string) bool, d *haft.Draft) error {
 		return err
 	}
 	toolfile.AddRequirements(d, set)
-	return toolfile.AddFiles(d, a.included)
+	return toolfile.AddFiles(d, file, a.included)
 }
 
 // addAll registers files and directories, prints the outcome of each, and fails if
@@ -201,12 +203,9 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 func (a *adder) addFound(ctx context.Context, s *session, dir string, found []registry.Found) {
 	set, err := toolfile.DirRequirements(dir)
 	for _, f := range found {
-		file, needs, err := filepath.Join(dir, filepath.FromSlash(f.Path)), set, err
-		if f.Whole {
-			needs, err = toolfile.DirRequirements(filepath.Dir(file))
-		}
-		toolfile.AddRequirements(&f.Draft, needs)
-		a.add(ctx, s, file, f.Draft, cmp.Or(f.Err, err))
+		file := filepath.Join(dir, filepath.FromSlash(f.Path))
+		own := toolfile.AddDirRequirements(&f, file, set)
+		a.add(ctx, s, file, f.Draft, cmp.Or(f.Err, err, own))
 	}
 }
 
@@ -214,10 +213,7 @@ func (a *adder) addFound(ctx context.Context, s *session, dir string, found []re
 func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Draft, err error) {
 	r := added{File: file, err: err}
 	if r.err == nil {
-		r.err = a.apply(s.given, &draft)
-	}
-	if r.err == nil {
-		r.err = toolfile.CheckBeside(file, draft)
+		r.err = a.apply(s.given, file, &draft)
 	}
 	if r.err == nil {
 		r.Change, r.err = s.PutTool(ctx, s.p, draft)

@@ -63,10 +63,12 @@ type nodeModule struct {
 	Name   string          `json:"name"`
 	Source string          `json:"source"`
 	Map    json.RawMessage `json:"map,omitempty"`
+	// Error says why it cannot be loaded.
+	Error string `json:"error,omitempty"`
 }
 
 // nodeModules returns the files that are JavaScript or TypeScript, as CommonJS. A file that
-// cannot be read is left to Node.js, which says what is wrong if the tool loads it.
+// cannot be read is an error only if the tool loads it.
 func (x *Executor) nodeModules(files []sandbox.File) []nodeModule {
 	var list []nodeModule
 	for _, f := range files {
@@ -79,8 +81,15 @@ func (x *Executor) nodeModules(files []sandbox.File) []nodeModule {
 			continue
 		}
 		m := &call{File: f.Name, Source: trimBOM(string(f.Data))}
-		if x.toCommonJS(m, kind) == nil && !m.ESM {
-			list = append(list, nodeModule{f.Name, m.Source, m.Map})
+		failure := x.toCommonJS(m, kind)
+		switch {
+		case failure != nil:
+			list = append(list, nodeModule{Name: f.Name, Error: failure.Message})
+		case m.ESM:
+			list = append(list, nodeModule{Name: f.Name,
+				Error: "only the source of the tool can use await outside of a function"})
+		default:
+			list = append(list, nodeModule{Name: f.Name, Source: m.Source, Map: m.Map})
 		}
 	}
 	return list

@@ -219,8 +219,8 @@ func TestPython_injects_and_hands_in(t *testing.T) {
 			"inspect.getsource(f).splitlines()[0], sys.stdin.read()]",
 		Inject: map[string]json.RawMessage{"agent_state": json.RawMessage(`{"memory":{"human":"h"}}`),
 			"agent_id": json.RawMessage(`"a1"`), "other": json.RawMessage(`1`)},
-		Env: map[string]string{"TOKEN": "t"}, Modules: true,
-		Files: []sandbox.File{{Name: "data/in.txt", Data: []byte("in")}, {Name: "extra.py", Data: []byte("x = 5")}},
+		Env: map[string]string{"TOKEN": "t"}, Modules: []sandbox.File{{Name: "extra.py", Data: []byte("x = 5")}},
+		Files: []sandbox.File{{Name: "data/in.txt", Data: []byte("in")}},
 	})
 	want := `[1,"h","a1","t","in",5,"__haft_tool__","def f(n, agent_state, agent_id):",""]`
 	if string(res.Value) != want {

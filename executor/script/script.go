@@ -193,7 +193,8 @@ func check(req executor.Request) error {
 	}
 	for _, name := range req.Programs {
 		if !HasSystemProgram(name) {
-			return invalid("the tool needs the program %.64s, and the host has none of that name in %s", name, DefaultPath)
+			return invalid("the tool needs the program %.64s, and the host has none of that name in %s", name,
+				DefaultPath)
 		}
 	}
 	if err := checkCA(req); err != nil {

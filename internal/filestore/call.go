@@ -121,6 +121,18 @@ func (s *Store) Load(ctx context.Context, rules authority.Rules, p haft.Principa
 	return files, func() { <-s.loaded }, nil
 }
 
+// OfTool returns the files of a tool as its calls get them.
+func OfTool(list []haft.ToolFile) []sandbox.File {
+	if len(list) == 0 {
+		return nil
+	}
+	files := make([]sandbox.File, len(list))
+	for i, f := range list {
+		files[i] = sandbox.File{Name: f.Path, Data: f.Bytes(), Mode: 0o644}
+	}
+	return files
+}
+
 // load reads the content of files.
 func (s *Store) load(ctx context.Context, org string, list []haft.CallFile) ([]sandbox.File, error) {
 	files := make([]sandbox.File, len(list))

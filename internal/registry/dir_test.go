@@ -81,7 +81,7 @@ func TestReadDir(t *testing.T) {
 		`b.py python name=bee source="b"`,
 		`big.py ! big.py: it has more than 1048576 bytes`,
 		`c.js javascript name= source="c"`,
-		`gone.py ! gone.py: gone.tool.json: source_code, new and if_digest do not belong here`,
+		`gone.py ! gone.py: gone.tool.json: source_code, files, new and if_digest do not belong here`,
 		`in.py python name= source="b"`,
 		`kind.py ! kind.py: kind.tool.json says that it is bash, but its name ends otherwise`,
 		`late.sh bash name=late source="#!/bin/bash\nx\n# tool: late"`,

@@ -14,10 +14,12 @@ import (
 	"haft"
 	"haft/internal/registry"
 	"haft/internal/requirement"
+	"haft/sandbox"
 )
 
-// AddFiles reads the files of PATH[:NAME] and adds them to the files of a draft.
-func AddFiles(d *haft.Draft, names []string) error {
+// AddFiles reads the files of PATH[:NAME] and adds them to the files of the draft of a FILE[:FUNCTION].
+// It reports a module that lies beside the tool and that the draft does not include then.
+func AddFiles(d *haft.Draft, ref string, names []string) error {
 	files, err := ReadFiles(names)
 	if err != nil {
 		return err
@@ -29,7 +31,25 @@ func AddFiles(d *haft.Draft, names []string) error {
 		}
 		d.Files = append(d.Files, haft.ToolFile{Path: f.Name, Data: f.Data})
 	}
-	return nil
+	return checkBeside(ref, *d)
+}
+
+// PathsOf returns the paths of the files of a tool.
+func PathsOf(files []haft.ToolFile) []string {
+	var list []string
+	for _, f := range files {
+		list = append(list, f.Path)
+	}
+	return list
+}
+
+// Names returns the names of files.
+func Names(files []sandbox.File) []string {
+	var list []string
+	for _, f := range files {
+		list = append(list, f.Name)
+	}
+	return list
 }
 
 // The imports of a source that may be of files beside it. A text that only looks like an import
@@ -132,14 +152,10 @@ func isModule(name string, kind haft.Kind) bool {
 	return len(list) > 0
 }
 
-// CheckBeside reports a module that the tool of FILE[:FUNCTION] imports, that lies beside it and
+// checkBeside reports a module that the tool of FILE[:FUNCTION] imports, that lies beside it and
 // that the draft does not include. A package that the draft requires may have the same name.
-func CheckBeside(ref string, d haft.Draft) error {
-	var included []string
-	for _, f := range d.Files {
-		included = append(included, f.Path)
-	}
-	found := Beside(ref, d.Kind, d.Source, included)
+func checkBeside(ref string, d haft.Draft) error {
+	found := Beside(ref, d.Kind, d.Source, PathsOf(d.Files))
 	for _, name := range slices.Sorted(maps.Keys(found)) {
 		if !slices.ContainsFunc(d.Needs.Pip, func(r string) bool {
 			p, err := requirement.ParsePip(r)

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/registry"
 	"haft/internal/requirement"
 )
 
@@ -70,6 +71,16 @@ func DirRequirements(dir string) (requirement.Set, error) {
 		}
 	}
 	return ReadRequirements(files)
+}
+
+// AddDirRequirements gives a tool of a directory the packages that files of the directory name. A
+// tool that is a directory itself has files of its own for them.
+func AddDirRequirements(f *registry.Found, file string, set requirement.Set) (err error) {
+	if f.Whole {
+		set, err = DirRequirements(filepath.Dir(file))
+	}
+	AddRequirements(&f.Draft, set)
+	return err
 }
 
 // AddRequirements gives a draft the packages of a set that are of its language.

@@ -49,7 +49,8 @@ type Run struct {
 // it lies beside the tool, or "".
 func (run Run) beside(message string) string {
 	for name, advice := range run.Beside {
-		if strings.Contains(message, "No module named '"+name) || strings.Contains(message, "Cannot find module '"+name) {
+		if strings.Contains(message, "No module named '"+name) ||
+			strings.Contains(message, "Cannot find module '"+name) {
 			return advice
 		}
 	}

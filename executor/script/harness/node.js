@@ -388,7 +388,12 @@
     const loaders = Module._extensions;
     for (const ext of [".js", ".mjs", ".ts", ".mts", ".cts"]) {
       const load = loaders[ext] || loaders[".js"];
-      loaders[ext] = (m, file) => (scripts.has(file) ? m._compile(scripts.get(file).source, file) : load(m, file));
+      loaders[ext] = (m, file) => {
+        const s = scripts.get(file);
+        if (!s) return load(m, file);
+        if (s.error) throw new SyntaxError(s.name + ": " + s.error);
+        m._compile(s.source, file);
+      };
     }
     const locate = Module._resolveFilename;
     Module._resolveFilename = function (request, parent, ...rest) {
