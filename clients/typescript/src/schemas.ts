@@ -112,6 +112,8 @@ export interface Added {
   created?: boolean;
   created_at: string;
   disabled?: boolean;
+  /** How the files differ from those of the version before. */
+  file_changes?: string[] | null;
   id: string;
   name: string;
   org: string;
@@ -384,6 +386,7 @@ export interface Draft {
   args_json_schema?: unknown;
   category?: string;
   description?: string;
+  files?: ToolFile[] | null;
   function?: string;
   if_digest?: string;
   name?: string;
@@ -470,6 +473,7 @@ export interface FileBody {
 }
 
 export interface Finding {
+  file?: string;
   line?: number;
   message: string;
   rule: string;
@@ -913,6 +917,7 @@ export interface Settings {
   network?: string[] | null;
   output?: OutputSettings;
   parallel?: boolean;
+  programs?: string[] | null;
   rate?: Rate;
   requires_approval?: boolean;
   retry?: Backoff;
@@ -1000,6 +1005,12 @@ export interface Tool {
   version: Version;
 }
 
+export interface ToolFile {
+  content?: string;
+  content_base64?: string;
+  path: string;
+}
+
 export interface ToolRule {
   args?: { [name: string]: unknown };
   child_arg_nodes?: ChildArgs[] | null;
@@ -1069,6 +1080,7 @@ export interface Version {
   created_at: string;
   description: string;
   digest: string;
+  files?: ToolFile[] | null;
   function?: string;
   injected?: string[] | null;
   kind: Kind;

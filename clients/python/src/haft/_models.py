@@ -456,6 +456,8 @@ class Settings:
     network: list[str] = field(default_factory=list)
     #: The stored variables that the tool cannot do without.
     secrets: list[str] = field(default_factory=list)
+    #: The programs of the host that the tool may run, such as git.
+    programs: list[str] = field(default_factory=list)
     #: Where it runs; None leaves the choice to the server.
     sandbox: str | None = None
     #: Refuse to run it with less.
@@ -506,6 +508,8 @@ class Finding:
     scanner: str
     rule: str
     severity: str
+    #: The path of the file of the tool that it is in; None means the source.
+    file: str | None = None
     line: int | None = None
     message: str
 
@@ -530,6 +534,17 @@ class Argument:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolFile:
+    """A file of a tool besides its source: a module or data."""
+
+    path: str
+    #: The content, if it is text.
+    content: str | None = None
+    #: The content, if it is not.
+    content_base64: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Version:
     """One immutable state of a tool."""
 
@@ -538,6 +553,7 @@ class Version:
     digest: str
     description: str
     source_code: str | None = None
+    files: list[ToolFile] = field(default_factory=list)
     function: str | None = None
     server: str | None = None
     origin: str | None = None
@@ -582,6 +598,8 @@ class Added(Tool):
     waiting: int | None = None
     #: How the schema differs from that of the version before.
     schema_changes: list[str] = field(default_factory=list)
+    #: How the files differ from those of the version before.
+    file_changes: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
 from . import _source
-from ._models import Annotations, Limits, Requirements, Settings
+from ._models import Annotations, Limits, Requirements, Settings, ToolFile
 from ._source import Use
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ class Draft:
 
     source_code: str
     source_type: str | None = None
+    #: Modules and data that lie beside the source when it runs.
+    files: list[ToolFile] = field(default_factory=list)
     name: str | None = None
     function: str | None = None
     description: str | None = None
