@@ -215,8 +215,9 @@ func printTool(s *session, t *haft.Tool) {
 	if len(v.Review.Findings) > 0 {
 		fmt.Fprintln(s.out)
 		printTable(s.out, v.Review.Findings, listing[haft.Finding]{
-			"FILE,LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
-				return []any{f.File, f.Line, severityCell(f.Severity), f.Rule, f.Message}
+			"LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
+				line := strings.TrimPrefix(fmt.Sprintf("%s:%d", f.File, f.Line), ":")
+				return []any{line, severityCell(f.Severity), f.Rule, f.Message}
 			}, ""})
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/filestore"
 	"haft/internal/jsontree"
 	"haft/internal/registry"
 	"haft/internal/requirement"
@@ -19,8 +20,8 @@ func missing(ex *execution) (requirement.Missing, bool) {
 		return requirement.Missing{}, false
 	}
 	m, ok := requirement.MissingModule(ex.res.Error.Type + ": " + ex.res.Error.Message)
-	python := ex.tool.Tool.Version.Kind == haft.KindPython
-	return m, ok && (m.Kind == "pip") == python
+	v := ex.tool.Tool.Version
+	return m, ok && (m.Kind == "pip") == (v.Kind == haft.KindPython) && !filestore.HasModule(v.Files, m.Module)
 }
 
 // addMissingPackage answers a run that failed for a package that is not there: with what to add,
@@ -67,8 +68,7 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 	}
 	defer release()
 	if err := rn.recorder.publish(ctx, ex, haft.EventRetry, map[string]any{"try": ex.rec.Tries + 1,
-		"kind":   haft.FailException,
-		"reason": "packages"}, nil); err != nil {
+		"kind": haft.FailException, "reason": "packages"}, nil); err != nil {
 		return err
 	}
 	return rn.runTool(ctx, ex, x, nil, req)
@@ -112,8 +112,7 @@ func (rn *runner) addPackage(ctx context.Context, ex *execution, m requirement.M
 	}
 	v := change.Tool.Version
 	err = rn.permissions.Log(ctx, p, p.Org, "tool.put", map[string]any{"tool": t.Name, "id": t.ID, "digest": v.Digest,
-		"version": v.Number,
-		"waiting": change.Waiting, "added": m.Requirement})
+		"version": v.Number, "waiting": change.Waiting, "added": m.Requirement})
 	if err != nil || change.Waiting > 0 {
 		return nil, err
 	}

@@ -133,6 +133,14 @@ func OfTool(list []haft.ToolFile) []sandbox.File {
 	return files
 }
 
+// HasModule reports whether a module that a tool imports is one of its files: then no package is
+// missing.
+func HasModule(list []haft.ToolFile, module string) bool {
+	return slices.ContainsFunc(list, func(f haft.ToolFile) bool {
+		return f.Path == module+".py" || strings.HasPrefix(f.Path, module+"/")
+	})
+}
+
 // load reads the content of files.
 func (s *Store) load(ctx context.Context, org string, list []haft.CallFile) ([]sandbox.File, error) {
 	files := make([]sandbox.File, len(list))

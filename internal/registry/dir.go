@@ -144,7 +144,7 @@ func filesOf(root *os.Root) (files, dirs []string, err error) {
 				Message: fmt.Sprintf("there are more than %d files in the directory", maxVisited)}
 		}
 		switch {
-		case d.IsDir() && len(dirs) < MaxFiles && isToolDir(root, name):
+		case d.IsDir() && len(dirs) < MaxFiles && isFile(root, path.Join(name, ToolDirFile)):
 			dirs = append(dirs, name)
 			return fs.SkipDir
 		case name == ".":

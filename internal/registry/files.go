@@ -77,6 +77,8 @@ func pathFault(name string) string {
 		return "is hidden: programs read their settings from such files"
 	case slices.Contains(parts, "node_modules"):
 		return "is in node_modules: packages are requirements"
+	case name == ToolDirFile:
+		return "is the name of the file that describes a directory"
 	case parts[0] == "out":
 		return "is where the artifacts of a call are: choose another directory"
 	case slices.Contains(compiledEnds, strings.ToLower(path.Ext(name))):

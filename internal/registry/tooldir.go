@@ -16,9 +16,9 @@ import (
 // ToolDirFile is the file that makes a directory one tool of several files.
 const ToolDirFile = "haft.toml"
 
-// isToolDir reports whether a directory is one tool.
-func isToolDir(root *os.Root, dir string) bool {
-	info, err := root.Lstat(path.Join(dir, ToolDirFile))
+// isFile reports whether a name is that of a regular file.
+func isFile(root *os.Root, name string) bool {
+	info, err := root.Lstat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
@@ -37,11 +37,12 @@ func readToolDir(root *os.Root, dir string) (entry string, d haft.Draft, err err
 	if err != nil {
 		return "", d, err
 	}
-	if _, ok := KindOf(of.Entry); !ok || path.Base(of.Entry) != of.Entry || pathFault(of.Entry) != "" {
+	_, isSource := KindOf(of.Entry)
+	if !isSource || path.Base(of.Entry) != of.Entry || pathFault(of.Entry) != "" || !isFile(sub, of.Entry) {
 		return "", d, fmt.Errorf("%s: entry must name a .py, .ts, .js or .sh file beside it", ToolDirFile)
 	}
 	side := SidecarOf(of.Entry)
-	if _, err := sub.Lstat(side); err != nil {
+	if !isFile(sub, side) {
 		side = ""
 	}
 	if d, err = readDraft(sub, of.Entry, of.Function, side); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	"haft"
@@ -49,10 +50,16 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 			return written, err
 		}
 		if len(t.Version.Files) > 0 {
-			if err := writeToolDir(root, base, base+end, t); err != nil {
+			entry := base
+			for slices.ContainsFunc(t.Version.Files, func(f haft.ToolFile) bool {
+				return stem(f.Path) == entry || f.Path == entry+sidecarEnd
+			}) {
+				entry += "_"
+			}
+			if err := writeToolDir(root, base, entry+end, t); err != nil {
 				return written, fileError(base, err)
 			}
-			base += "/" + base
+			base += "/" + entry
 		}
 		if err := write(root, base+sidecarEnd, side); err != nil {
 			return written, fileError(base+sidecarEnd, err)

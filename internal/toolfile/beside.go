@@ -156,8 +156,11 @@ func isModule(name string, kind haft.Kind) bool {
 // that the draft does not include. A package that the draft requires may have the same name.
 func checkBeside(ref string, d haft.Draft) error {
 	found := Beside(ref, d.Kind, d.Source, PathsOf(d.Files))
+	own, _, _ := requirement.ReadScript("", d.Source) // the registry reports what is wrong with it
+	pip, _ := own.Strings()
+	pip = slices.Concat(pip, d.Needs.Pip)
 	for _, name := range slices.Sorted(maps.Keys(found)) {
-		if !slices.ContainsFunc(d.Needs.Pip, func(r string) bool {
+		if !slices.ContainsFunc(pip, func(r string) bool {
 			p, err := requirement.ParsePip(r)
 			return err == nil && strings.ReplaceAll(p.Name, "-", "_") == strings.ToLower(name)
 		}) {

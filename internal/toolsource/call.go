@@ -49,9 +49,11 @@ type Run struct {
 // it lies beside the tool, or "".
 func (run Run) beside(message string) string {
 	for name, advice := range run.Beside {
-		if strings.Contains(message, "No module named '"+name) ||
-			strings.Contains(message, "Cannot find module '"+name) {
-			return advice
+		for _, end := range []string{"'", "."} {
+			if strings.Contains(message, "No module named '"+name+end) ||
+				strings.Contains(message, "Cannot find module '"+name+end) {
+				return advice
+			}
 		}
 	}
 	return ""
