@@ -83,7 +83,7 @@ func limits() map[string]limit {
 		"Step.if":                       {text: 2000},
 		"Step.tool":                     {text: named},
 		"ToolFile.content":              {text: 1 << 20},
-		"ToolFile.content_base64":       {text: (1<<20 + 2) / 3 * 4},
+		"ToolFile.content_base64":       {text: (1 << 20) / 3 * 4},
 		"ToolFile.path":                 {text: haft.MaxToolFilePath},
 		"ToolRule.args":                 {members: 100, name: 256},
 		"ToolRule.child_arg_nodes":      {items: 100},

@@ -14,7 +14,8 @@ import (
 // fullSettings has a value in every field: see unset.
 func fullSettings() haft.Settings {
 	s := haft.Settings{
-		Network: []string{"api.example.com"}, Secrets: []string{"TOKEN"}, Sandbox: "local",
+		Network: []string{"api.example.com"}, Secrets: []string{"TOKEN"}, Programs: []string{"git"},
+		Sandbox:      "local",
 		MinIsolation: haft.Levels()[1], RequiresApproval: true, Parallel: true,
 		Idempotent: true, Cacheable: true, CacheFor: 1000, Roles: []string{"chief"},
 		Retry: haft.Backoff{Strategy: haft.Constant, Tries: 2, Initial: 100, Max: 1000, Stretch: 2},
