@@ -38,6 +38,7 @@ func (m *Millis) UnmarshalJSON(b []byte) error {
 // tool runs without a bound.
 type Limits struct {
 	Wall      Millis `json:"wall_ms,omitempty"`        // time on the clock
+	Grace     Millis `json:"grace_ms,omitempty"`       // from SIGTERM to SIGKILL, after Wall or a cancellation
 	CPU       Millis `json:"cpu_ms,omitempty"`         // time on a processor
 	Memory    int64  `json:"memory_bytes,omitempty"`   // with tmpfs and shared memory
 	Processes int    `json:"processes,omitempty"`      // processes and threads
@@ -55,7 +56,7 @@ type Limits struct {
 // DefaultLimits are the limits of a call that names none.
 func DefaultLimits() Limits {
 	return Limits{
-		Wall: Millis(30 * time.Second), CPU: Millis(20 * time.Second),
+		Wall: Millis(30 * time.Second), Grace: Millis(50 * time.Millisecond), CPU: Millis(20 * time.Second),
 		Memory: 512 << 20, Processes: 64, OpenFiles: 256,
 		FileSize: 64 << 20, Disk: 128 << 20, Inodes: 8192,
 		Stdout: 1 << 20, Stderr: 1 << 20, Result: 4 << 20,
@@ -67,7 +68,7 @@ func DefaultLimits() Limits {
 // otherwise.
 func LimitCeilings() Limits {
 	return Limits{
-		Wall: Millis(time.Hour), CPU: Millis(time.Hour),
+		Wall: Millis(time.Hour), Grace: Millis(10 * time.Second), CPU: Millis(time.Hour),
 		Memory: 16 << 30, Processes: 4096, OpenFiles: 65536,
 		FileSize: 4 << 30, Disk: 8 << 30, Inodes: 1 << 20,
 		Stdout: 64 << 20, Stderr: 64 << 20, Result: 64 << 20,
@@ -94,6 +95,7 @@ func (l Limits) Within(ceiling Limits) Limits {
 func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
 	return Limits{
 		Wall:      Millis(pick(int64(l.Wall), int64(m.Wall))),
+		Grace:     Millis(pick(int64(l.Grace), int64(m.Grace))),
 		CPU:       Millis(pick(int64(l.CPU), int64(m.CPU))),
 		Memory:    pick(l.Memory, m.Memory),
 		Processes: int(pick(int64(l.Processes), int64(m.Processes))),

@@ -53,8 +53,8 @@ func opened(list, before []string) bool {
 
 // looser reports whether a limit was raised or taken away.
 func (l Limits) looser(before Limits) bool {
-	return more(l.Wall, before.Wall) || more(l.CPU, before.CPU) || more(l.Memory, before.Memory) ||
-		more(l.Processes, before.Processes) ||
+	return more(l.Wall, before.Wall) || more(l.Grace, before.Grace) || more(l.CPU, before.CPU) ||
+		more(l.Memory, before.Memory) || more(l.Processes, before.Processes) ||
 		more(l.OpenFiles, before.OpenFiles) || more(l.FileSize, before.FileSize) || more(l.Disk, before.Disk) ||
 		more(l.Inodes, before.Inodes) ||
 		more(l.Stdout, before.Stdout) || more(l.Stderr, before.Stderr) || more(l.Result, before.Result) ||

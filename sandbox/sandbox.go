@@ -31,9 +31,10 @@ type Provider interface {
 	// [*SetupError] if a step of confinement failed, an [*haft.Error] if the
 	// spec is wrong or asks for isolation that cannot be had here.
 	//
-	// When ctx ends, Run stops the command, first with SIGTERM and, a moment
-	// later, with SIGKILL for everything in the sandbox. The Cause is then
-	// CauseCancelled. When Run returns, nothing of the run is left: no process,
+	// When ctx ends, or Limits.Wall has passed, Run stops the command, first with
+	// SIGTERM and, Limits.Grace later, with SIGKILL for everything in the sandbox.
+	// The Cause is CauseCancelled or CauseTimeout, whatever the command does with
+	// the signal. All other limits still hold, and Finish ends the grace time. When Run returns, nothing of the run is left: no process,
 	// mount, cgroup, file, IPC object or socket.
 	Run(ctx context.Context, spec Spec) (Exit, error)
 

@@ -120,8 +120,8 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 	return c, err
 }
 
-// makeCall makes one call and prints its result. It shows what the tool prints while it runs if a
-// person looks.
+// makeCall makes one call and prints its result. It shows what the tool prints and reports while
+// it runs.
 func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error {
 	c, err := f.read(ctx, s, name)
 	if err != nil {
@@ -132,7 +132,7 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 		return explain(ctx, s, c)
 	case f.async || f.wait > 0:
 		return submit(ctx, s, c, f.wait)
-	case s.json || !isTerminal(s.err) || c.IdempotencyKey != "": // with a key it may be another call's result
+	case s.json || c.IdempotencyKey != "": // with a key it may be another call's result
 		res, err := s.Call(ctx, c)
 		if err == nil {
 			err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
@@ -142,14 +142,9 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 		}
 		return s.printCall(res, false)
 	}
-	res, shown, err := s.Stream(ctx, c, func(e haft.Event) {
-		var d struct {
-			Text string `json:"text"`
-		}
-		if e.Type == haft.EventOutput && json.Unmarshal(e.Data, &d) == nil {
-			fmt.Fprint(s.err, safe(s.err, d.Text))
-		}
-	})
+	view := newProgress(s.err)
+	res, shown, err := s.Stream(ctx, c, view.event)
+	view.line("")
 	if err == nil {
 		err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
 	}

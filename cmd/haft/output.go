@@ -286,8 +286,8 @@ func escape(s string) string {
 	return b.String()
 }
 
-// progress shows a person what an installer does: one line that changes. It is silent if the
-// output is not a terminal.
+// progress shows a person what an installer or a tool does: one line that changes. If the output
+// is not a terminal, it is silent about installers and prints a line for each report of a tool.
 type progress struct {
 	w  io.Writer
 	on bool
@@ -306,6 +306,61 @@ const maxProgress = 70
 func (p *progress) line(text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.replaceLine(text)
+}
+
+// output prints what a tool prints, in place of the line.
+func (p *progress) output(text string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.replaceLine("")
+	fmt.Fprint(p.w, safe(p.w, text))
+}
+
+// event shows what a tool printed or reported.
+func (p *progress) event(e haft.Event) {
+	var d struct{ Text string }
+	switch {
+	case e.Type == haft.EventProgress:
+		p.report(e.Data)
+	case e.Type == haft.EventOutput && json.Unmarshal(e.Data, &d) == nil:
+		p.output(d.Text)
+	}
+}
+
+// report shows how far a tool is. Reports of another form are left out.
+func (p *progress) report(data json.RawMessage) {
+	var r struct {
+		Progress *float64
+		Total    float64
+		Message  string
+		Item     json.RawMessage
+	}
+	if json.Unmarshal(data, &r) != nil || r.Progress == nil {
+		return
+	}
+	const width = 20
+	done, text := *r.Progress, strconv.FormatFloat(*r.Progress, 'g', 6, 64)
+	switch {
+	case r.Item != nil:
+		p.output("item " + text + ": " + oneLine(string(r.Item), 10*maxProgress) + "\n")
+		return
+	case r.Total > 0 && p.on:
+		part := min(max(done/r.Total, 0), 1)
+		n := int(part * width)
+		text = fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", n), strings.Repeat(".", width-n), part*100)
+	case r.Total > 0:
+		text += "/" + strconv.FormatFloat(r.Total, 'g', 6, 64)
+	}
+	if text = strings.TrimSpace(text + " " + r.Message); p.on {
+		p.line(text)
+	} else {
+		p.output("progress: " + oneLine(text, 10*maxProgress) + "\n")
+	}
+}
+
+// replaceLine replaces the line that is shown. Preconditions: mu is held.
+func (p *progress) replaceLine(text string) {
 	if !p.on || text == "" && !p.shown {
 		return
 	}

@@ -29,6 +29,7 @@ type runFlags struct {
 	env, files, requirements, ranges, programs []string
 	out                                        string
 	timeout                                    time.Duration
+	grace                                      haft.Millis
 	memory                                     flagvalue.Size
 	network, sandbox, python                   string
 	isolation                                  haft.Level
@@ -58,6 +59,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 			{&f.upgrade, "upgrade",
 				"find the newest packages that fit the requirements, instead of those of the last time"},
 			{&f.timeout, "timeout", "how long it may take"},
+			{&f.grace, "grace", "how long it has to clean up after SIGTERM, when it is stopped (50ms)"},
 			{&f.memory, "memory", "how much memory it may use, such as 512MiB"},
 			{&f.network, "network", "none, full for the host's network, or the `HOSTS` that it may reach, such as " +
 				"api.example.com,*.example.org:8443"},
@@ -123,10 +125,11 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	if !p.json {
-		r.Stdout = func(b []byte) { fmt.Fprint(p.err, safe(p.err, string(b))) }
-		r.Stderr = r.Stdout
+		r.Stdout = func(b []byte) { shown.output(string(b)) }
+		r.Stderr, r.Progress = r.Stdout, shown.report
 	}
 	res, err := a.Call(ctx, t, r)
+	shown.line("")
 	if err != nil {
 		return err
 	}
@@ -139,7 +142,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 // request reads what the flags say about the call.
 func (f runFlags) request(p *profile) (r app.Run, err error) {
 	r.Programs = f.programs
-	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Memory: int64(f.memory)}
+	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Grace: f.grace, Memory: int64(f.memory)}
 	if f.timeout <= 0 {
 		return r, usage(errors.New("--timeout must be positive"))
 	}

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"haft"
 	"haft/app"
 	"haft/internal/auth"
 	"haft/internal/flagvalue"
@@ -25,7 +26,7 @@ func (s *serveFlags) bounds() []flag {
 	h := &s.cfg.HTTP
 	s.header, h.MaxBody, h.Connections, h.Silent, h.Reserve = 32<<10, 8<<20, 8192, 64, 16
 	h.Streams, h.OrgStreams, h.ReadTimeout, h.WriteTimeout = 256, 2048, 15*time.Second, 30*time.Second
-	s.cfg.Engine.Backlog = 20_000
+	s.cfg.Engine.Backlog, s.cfg.Engine.Ceilings.Grace = 20_000, haft.LimitCeilings().Grace
 	return []flag{
 		{(*flagvalue.Size)(&h.MaxBody), "max-body", "the most bytes that the body of a request has"},
 		{&s.header, "max-header", "the most bytes that the headers of a request have"},
@@ -41,6 +42,8 @@ func (s *serveFlags) bounds() []flag {
 		{&h.OrgStreams, "max-org-streams", "the most streams of events that one organisation has open"},
 		{&s.cfg.Engine.Backlog, "max-backlog", "the most accepted calls of one organisation, and the most chains, " +
 			"that have not ended; ten times as many of all"},
+		{&s.cfg.Engine.Ceilings.Grace, "max-grace",
+			"the most time that a tool has between SIGTERM and SIGKILL when its call is stopped"},
 		{&h.ReadTimeout, "read-timeout", "how long headers, and then the body, may take to arrive"},
 		{&h.WriteTimeout, "write-timeout", "how long each write of an answer may take"},
 	}
@@ -64,6 +67,10 @@ func (s *serveFlags) checkBounds() error {
 		if r.value < r.least || r.value > r.most {
 			return usage(fmt.Errorf("--%s is between %d and %d", r.flag, r.least, r.most))
 		}
+	}
+	if g := s.cfg.Engine.Ceilings.Grace; g < haft.DefaultLimits().Grace || g > haft.LimitCeilings().Grace {
+		return usage(fmt.Errorf("--max-grace is between %s and %s", haft.DefaultLimits().Grace,
+			haft.LimitCeilings().Grace))
 	}
 	if min(h.ReadTimeout, h.WriteTimeout) < time.Second || max(h.ReadTimeout, h.WriteTimeout) > time.Hour {
 		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))

@@ -111,6 +111,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{&d.Category, "category", "a category"},
 		{&d.Tags, "tag", "a tag; may be given again"},
 		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
+		{&s.Limits.Grace, "grace", "how long a run that is stopped has to clean up after SIGTERM (50ms)"},
 		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
@@ -334,6 +335,7 @@ func settingsText(s haft.Settings) string {
 	}
 	add(s.RequiresApproval, "requires approval")
 	add(s.Limits.Wall > 0, "timeout %s", s.Limits.Wall)
+	add(s.Limits.Grace > 0, "grace time %s", s.Limits.Grace)
 	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
 	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
 	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))

@@ -49,15 +49,12 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	c.Begin(&r.stdout, &r.stderr)
 	said := make(chan []byte, 1)
 	go func() {
-		// Whatever cuts it short, what has arrived is what there is.
-		b, _ := io.ReadAll(io.LimitReader(c.Conn, r.limits.Result+1))
-		said <- b
-		// A script that says too much must not wait for us.
-		_, _ = io.Copy(io.Discard, c.Conn)
+		said <- r.bashAnswer(c, r.limits.Result)
 	}()
 	<-c.Ended()
 	// If setting the deadline fails, the channel is closed and reading ends.
 	_ = c.Conn.SetReadDeadline(time.Now().Add(drain))
+	answer := <-said
 	exit, runErr := c.Exit()
 	res.Timeline.Execute = haft.Millis(time.Since(began))
 	r.ended(res, exit)
@@ -67,7 +64,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
 		stopped(ctx, res)
 	case exit.Cause == sandbox.CauseExit && exit.Code == 0:
-		r.bashValue(res, <-said)
+		r.bashValue(res, answer)
 	case exit.Cause == sandbox.CauseExit:
 		fail(res, haft.FailExit, bashStatus(exit.Code, r.stderr.text(false)), haft.RetryChanged)
 	default:
@@ -86,7 +83,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD))
+	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD), bashProgress)
 	for k, v := range egressEnv(r.req) {
 		env = append(env, k+"="+v)
 	}

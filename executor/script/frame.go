@@ -161,22 +161,27 @@ type reply struct {
 	// Tool and Args are a call that the tool makes.
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
+
+	// Progress and Total are of a report.
+	Progress *float64 `json:"progress"`
+	Total    *float64 `json:"total"`
 }
 
 // The types of frames.
 const (
-	typeHello   = "hello"
-	typeWarm    = "warm"
-	typeReady   = "ready"
-	typeSource  = "source"
-	typeCall    = "call"
-	typeResult  = "result"
-	typeError   = "error"
-	typeRead    = "read"
-	typeInvoke  = "invoke"
-	typeReturn  = "return"
-	typeImport  = "import"
-	typeSession = "session"
+	typeHello    = "hello"
+	typeWarm     = "warm"
+	typeReady    = "ready"
+	typeSource   = "source"
+	typeCall     = "call"
+	typeResult   = "result"
+	typeError    = "error"
+	typeRead     = "read"
+	typeInvoke   = "invoke"
+	typeReturn   = "return"
+	typeImport   = "import"
+	typeSession  = "session"
+	typeProgress = "progress"
 )
 
 // readReply reads one frame and decodes it.
@@ -203,6 +208,10 @@ func decodeReply(b []byte) (*reply, error) {
 	case typeInvoke:
 		if m.Tool == "" || len(m.Args) == 0 || m.Args[0] != '{' {
 			return nil, fmt.Errorf("%w: a call without a tool or an object of arguments", errFrame)
+		}
+	case typeProgress:
+		if err := m.checkReport(len(b)); err != nil {
+			return nil, err
 		}
 	case typeResult:
 		if m.Value == nil {

@@ -26,7 +26,8 @@ import (
 // maxInvokes bounds the calls that one call may make.
 const maxInvokes = 256
 
-// exchange sends frames, makes the calls that the tool asks for, and reads the answer.
+// exchange sends frames, passes on reports, makes the calls that the tool asks for, and reads
+// the answer.
 func (r *run) exchange(ctx context.Context, c *cell.Cell, frames []byte, reuse bool) (*reply, error) {
 	limit := r.limits.Result + frameSlack
 	if _, err := c.Conn.Write(frames); err != nil {
@@ -37,19 +38,21 @@ func (r *run) exchange(ctx context.Context, c *cell.Cell, frames []byte, reuse b
 		}
 		return nil, io.EOF
 	}
-	if r.req.Others == nil {
-		return answer(c.Conn, limit, reuse)
-	}
-	for n := 0; ; n++ {
+	for n := 0; ; {
 		m, err := readReply(c.Conn, limit)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if m.Type != typeInvoke {
+		case m.Type == typeProgress:
+			r.reports.add(report{*m.Progress, m.Total, m.Message, m.Value})
+			r.reports.throttle(c)
+		case m.Type != typeInvoke || r.req.Others == nil:
 			return last(c.Conn, m, reuse)
-		}
-		if err := writeFrame(c.Conn, r.invoke(ctx, c, m, n)); err != nil {
-			return nil, io.EOF // it does not wait any more
+		default:
+			if err := writeFrame(c.Conn, r.invoke(ctx, c, m, n)); err != nil {
+				return nil, io.EOF // it does not wait any more
+			}
+			n++
 		}
 	}
 }

@@ -146,6 +146,8 @@ func (x *Executor) execute(ctx context.Context, req executor.Request, p *prepara
 	res.Sandbox.Provider = x.name
 	r.stdout = output{limit: r.limits.Stdout, pass: req.Stdout}
 	r.stderr = output{limit: r.limits.Stderr, pass: req.Stderr}
+	r.reports.pass = req.Progress
+	defer r.reports.close()
 	if err := r.do(ctx, res); err != nil {
 		return nil, err
 	}
@@ -214,6 +216,7 @@ type run struct {
 	rt             *Runtime
 	ahead          *preparation // nil if nothing was prepared
 	stdout, stderr output
+	reports        reports
 	key            cell.Key // of the cell
 	sourceFrame    []byte   // in Python
 }

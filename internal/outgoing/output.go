@@ -152,14 +152,19 @@ type Held struct {
 	size     int
 }
 
-// Add keeps one message, within the bounds.
+// Add keeps one message, within the bounds. The last message takes the place of the one before
+// it if there are too many.
 func (h *Held) Add(data json.RawMessage) {
 	if len(data) > maxPiece || !json.Valid(data) {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if len(h.progress) < maxHeld && h.size+len(data) <= maxHeldBytes {
+	if n := len(h.progress); n > 0 && (n == maxHeld || h.size+len(data) > maxHeldBytes) {
+		h.size -= len(h.progress[n-1])
+		h.progress = h.progress[:n-1]
+	}
+	if h.size+len(data) <= maxHeldBytes {
 		h.progress = append(h.progress, bytes.Clone(data))
 		h.size += len(data)
 	}

@@ -43,6 +43,8 @@ type Run struct {
 	Ranges []netip.Prefix
 	// Stdout and Stderr get output as it comes; nil means that only the Result has it.
 	Stdout, Stderr func([]byte)
+	// Progress gets the reports of the tool; nil discards them.
+	Progress func(json.RawMessage)
 }
 
 // beside returns what to do about the module that could not be imported as the message says, if
@@ -95,7 +97,7 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 	req := r.request(t.Source.Kind, run)
 	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
 	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
-	req.Output, req.Stdout, req.Stderr = t.Output.Type, run.Stdout, run.Stderr
+	req.Output, req.Stdout, req.Stderr, req.Progress = t.Output.Type, run.Stdout, run.Stderr, run.Progress
 	res, err := r.execute(ctx, req, run)
 	if err != nil {
 		return nil, err

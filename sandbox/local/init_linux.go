@@ -177,7 +177,9 @@ func waitForCommand(conn *wire.Conn, req request, pid int) int {
 				meters.start(c.PID, c.Watch)
 				continue
 			}
-			_ = unix.Kill(pid, unix.Signal(c.Signal)) // it may have ended
+			// The command leads a group of its own. A shell runs its trap only when the
+			// program that it waits for has ended. All of them may be gone.
+			_ = unix.Kill(-pid, unix.Signal(c.Signal))
 		}
 	}()
 	for {

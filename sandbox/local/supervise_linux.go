@@ -15,10 +15,6 @@ import (
 	"haft/sandbox/local/internal/cgroup"
 )
 
-// grace is how long a command has between SIGTERM and SIGKILL. With the killing
-// itself it stays below the 100 ms that are promised.
-const grace = 50 * time.Millisecond
-
 // A subject is what a run supervises: the command, and everything it starts.
 type subject struct {
 	// signal sends a signal to the command, kill ends everything.
@@ -199,15 +195,14 @@ func (g *guard) startMeter() bool {
 
 // stop ends the command, for the first reason that there is.
 func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
-	if !g.setCause(cause, limit) {
-		return
-	}
-	if cause == sandbox.CauseLimit {
+	first := g.setCause(cause, limit)
+	switch {
+	case cause == sandbox.CauseLimit: // also in the grace time
 		g.s.kill()
-		return
+	case first:
+		g.s.signal(unix.SIGTERM)
+		g.kill = time.After(g.r.spec.Limits.Grace.D())
 	}
-	g.s.signal(unix.SIGTERM)
-	g.kill = time.After(grace)
 }
 
 // setCause sets why the command is ended, and reports whether there was no cause before.
@@ -266,6 +261,7 @@ func (g *guard) finished() {
 	default:
 	}
 	if !g.setCause(sandbox.CauseFinished, "") {
+		g.s.kill() // the caller has the answer of a handler, and needs no more of the grace time
 		return
 	}
 	r := g.r

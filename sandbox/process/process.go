@@ -23,26 +23,19 @@ import (
 	"haft/sandbox"
 )
 
-// The time between SIGTERM and SIGKILL, and the time after the end of the command in which
-// its output is still read.
-const (
-	defaultGrace = 50 * time.Millisecond
-	drain        = 100 * time.Millisecond
-)
+// drain is the time after the end of the command in which its output is still read.
+const drain = 100 * time.Millisecond
 
 // Config says where and how the provider works. The zero value is useful.
 type Config struct {
 	// Dir is where work directories are made; "" is the system's directory for
 	// temporary files.
 	Dir string
-	// Grace is the time between SIGTERM and SIGKILL; 0 is 50 ms.
-	Grace time.Duration
 }
 
 // Provider implements [sandbox.Provider] with plain processes.
 type Provider struct {
-	dir   string
-	grace time.Duration
+	dir string
 }
 
 // Open checks cfg and returns a provider. It holds nothing open.
@@ -60,11 +53,7 @@ func Open(cfg Config) (*Provider, error) {
 	} else if !st.IsDir() {
 		return nil, fmt.Errorf("open work directory: %s is not a directory", dir)
 	}
-	grace := cfg.Grace
-	if grace <= 0 {
-		grace = defaultGrace
-	}
-	return &Provider{dir: dir, grace: grace}, nil
+	return &Provider{dir: dir}, nil
 }
 
 // Isolation implements [sandbox.Provider]. It names every control as missing.

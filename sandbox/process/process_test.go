@@ -97,11 +97,12 @@ func TestProvider_grace_is_the_time_to_say_goodbye(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var out strings.Builder
-	p := open(t, process.Config{Grace: 5 * time.Second})
+	p := open(t, process.Config{})
 	exit, err := p.Run(ctx, sandbox.Spec{
 		Argv: []string{"/bin/sh", "-c",
 			`trap 'sleep 0.2; echo bye; exit 0' TERM; echo ready; while :; do sleep 0.01; done`},
 		Env: []string{"PATH=/usr/bin:/bin"}, Stdout: onWrite{&out, cancel},
+		Limits: haft.Limits{Grace: haft.Millis(5 * time.Second)},
 	})
 	if err != nil || exit.Cause != sandbox.CauseCancelled || out.String() != "ready\nbye\n" {
 		t.Errorf("Run = %+v, %v, printed %q", exit, err, out.String())

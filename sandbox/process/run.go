@@ -34,7 +34,7 @@ func (p *Provider) run(ctx context.Context, spec sandbox.Spec, w *work) (sandbox
 	if err := r.start(w); err != nil {
 		return sandbox.Exit{}, err
 	}
-	exit := r.wait(ctx, p.grace)
+	exit := r.wait(ctx)
 	if spec.Collect {
 		exit.Artifacts, exit.ArtifactsCut = w.collect(r.limits)
 	}
@@ -131,13 +131,13 @@ func (r *run) feed() {
 }
 
 // wait returns when the command and its group are gone and the output is read.
-func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
+func (r *run) wait(ctx context.Context) sandbox.Exit {
 	done := make(chan struct{})
 	go func() {
 		_ = r.cmd.Wait() // how it ended is in ProcessState
 		close(done)
 	}()
-	cause, clock := r.watch(ctx, done, grace)
+	cause, clock := r.watch(ctx, done)
 	wall := time.Since(clock)
 	r.kill(syscall.SIGKILL) // what it left in its group
 	r.stdout.finish(drain)
@@ -158,7 +158,7 @@ func (r *run) wait(ctx context.Context, grace time.Duration) sandbox.Exit {
 
 // watch waits for the end of the command, and ends it at its limits. It returns the cause,
 // or "" if the command ended by itself, and when the clock began.
-func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Duration) (sandbox.Cause, time.Time) {
+func (r *run) watch(ctx context.Context, done <-chan struct{}) (sandbox.Cause, time.Time) {
 	clock, begin, prepared := r.started, r.spec.Begin, r.spec.Prepared
 	timer := time.NewTimer(r.limits.Wall.D())
 	defer timer.Stop()
@@ -181,26 +181,28 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}, grace time.Durati
 			<-done
 			return sandbox.CauseFinished, clock
 		case <-timer.C:
-			r.terminate(done, grace)
+			r.terminate(done)
 			return sandbox.CauseTimeout, clock
 		case <-ctx.Done():
-			r.terminate(done, grace)
+			r.terminate(done)
 			return sandbox.CauseCancelled, clock
 		}
 	}
 }
 
-// terminate sends SIGTERM and, after the grace time, SIGKILL.
-func (r *run) terminate(done <-chan struct{}, grace time.Duration) {
+// terminate sends SIGTERM and, after the grace time or when the caller has its result, SIGKILL.
+func (r *run) terminate(done <-chan struct{}) {
 	r.kill(syscall.SIGTERM)
-	timer := time.NewTimer(grace)
+	timer := time.NewTimer(r.limits.Grace.D())
 	defer timer.Stop()
 	select {
 	case <-done:
+		return
 	case <-timer.C:
-		r.kill(syscall.SIGKILL)
-		<-done
+	case <-r.spec.Finish:
 	}
+	r.kill(syscall.SIGKILL)
+	<-done
 }
 
 // kill signals the whole group. It is no error if no process is left.

@@ -39,6 +39,12 @@ func contractCases() []Case {
 			"cancelled.", cancelled, true, false},
 		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.",
 			cancelStubborn, true, false},
+		{"grace_is_the_time_to_clean_up", "After SIGTERM a program has Limits.Grace, and its end within that time is " +
+			"still a timeout.", graceUsed, true, false},
+		{"grace_ends", "A program that ignores SIGTERM is killed when Limits.Grace has passed, and that time counts " +
+			"as used.", graceIgnored, true, false},
+		{"limits_hold_in_the_grace_time", "A program that uses too much processor time after SIGTERM is killed at " +
+			"once.", graceBusy, true, false},
 		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore,
 			false, false},
 		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.",
@@ -258,6 +264,33 @@ func cancelWith(ctx context.Context, b *Bench, source, stdout string) error {
 		return fmt.Errorf("it took %v to end: %v", took, o)
 	}
 	return errors.Join(caused(sandbox.CauseCancelled)(o), want("stdout", o.Stdout, stdout), left(live.token))
+}
+
+// timedOut runs a program for 300 ms with a grace time, and checks how and after what time it ended.
+func timedOut(ctx context.Context, b *Bench, source, stdout string, grace, least, most time.Duration) error {
+	const wall = 300 * time.Millisecond
+	o := b.Run(ctx, sh(source), func(s *sandbox.Spec) {
+		s.Limits.Wall, s.Limits.Grace, s.Limits.CPU = haft.Millis(wall), haft.Millis(grace), haft.Millis(time.Second)
+	})
+	if took := o.Exit.Usage.Wall.D(); took < wall+least || took > wall+most {
+		return fmt.Errorf("it took %v to end: %v", took, o)
+	}
+	return errors.Join(caused(sandbox.CauseTimeout)(o), want("stdout", o.Stdout, stdout))
+}
+
+func graceUsed(ctx context.Context, b *Bench) error {
+	return timedOut(ctx, b, `trap 'sleep 0.2; echo bye; exit 0' TERM; while :; do sleep 0.01; done`, "bye\n",
+		20*time.Second, 200*time.Millisecond, 10*time.Second)
+}
+
+func graceIgnored(ctx context.Context, b *Bench) error {
+	return timedOut(ctx, b, `trap '' TERM INT HUP; while :; do sleep 1; done`, "",
+		400*time.Millisecond, 395*time.Millisecond, 5*time.Second)
+}
+
+func graceBusy(ctx context.Context, b *Bench) error {
+	return timedOut(ctx, b, `trap 'while :; do :; done' TERM; while :; do sleep 0.01; done`, "",
+		time.Minute, 0, 30*time.Second)
 }
 
 func cancelledBefore(ctx context.Context, b *Bench) error {

@@ -86,7 +86,6 @@ type function struct {
 	exported []string // the names under which a module exports it
 	async    bool
 	generic  bool
-	method   string // why it cannot be a tool, such as being a generator
 	params   []*param
 	result   *node
 	context  *node // the type that it was given as a whole, or nil

@@ -10,8 +10,7 @@ func (r *exprReader) method() *function {
 		fn.async = true
 		i++
 	}
-	if r.c.textAt(i) == "*" {
-		fn.method = "a generator cannot be a tool: return a list"
+	if r.c.textAt(i) == "*" { // its items are the value
 		i++
 	}
 	if r.c.kindAt(i) != javascript.Ident || r.c.textAt(i+1) != "(" && r.c.textAt(i+1) != "<" {
@@ -29,9 +28,7 @@ func (r *exprReader) function() *function {
 	fn := &function{at: r.c.at()}
 	fn.async = r.c.accept("async")
 	r.c.expect("function")
-	if r.c.accept("*") {
-		fn.method = "a generator cannot be a tool: return a list"
-	}
+	r.c.accept("*") // its items are the value
 	if r.c.peek().Kind == javascript.Ident {
 		fn.name, fn.at = r.c.text(), r.c.at()
 		r.c.next()

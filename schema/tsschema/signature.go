@@ -44,8 +44,6 @@ func (d *derivation) run() *Result {
 	case len(fn.params) > maxParams:
 		d.fail(fn.at, "", "it has more than "+itoa(maxParams)+" parameters")
 		return r
-	case fn.method != "":
-		d.fail(fn.at, "", fn.method)
 	case fn.generic:
 		d.fail(fn.at, "", "it has type parameters: write the types that they come to")
 		return r
@@ -225,6 +223,10 @@ func (t *tag) member(name string) *member {
 	return m
 }
 
+// generators are types of values whose items become a list.
+var generators = map[string]bool{"Generator": true, "AsyncGenerator": true, "IterableIterator": true,
+	"AsyncIterableIterator": true, "AsyncIterable": true}
+
 // returns derives the schema of the value. A value that has no schema is no
 // error: it only stays unchecked.
 func (d *derivation) returns(r *Result) {
@@ -242,6 +244,9 @@ func (d *derivation) returns(r *Result) {
 	}
 	if n == nil {
 		return
+	}
+	if n.op == oName && generators[n.name] && len(n.kids) > 0 {
+		n = &node{op: oName, at: n.at, name: "Array", kids: n.kids[:1]}
 	}
 	b := newBuilder(d.file)
 	o := b.schema(n, 0)

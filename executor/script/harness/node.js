@@ -91,6 +91,66 @@
     }
   }
 
+  // --- reports ---
+
+  const ITEM = 32 << 10, ITEMS = 1000, ITEM_BYTES = 1 << 20, TEXT = 1000;
+
+  // progress reports how far the call is: done of total, and a text.
+  function progress(done, total, text = "") {
+    const frame = { type: "progress", progress: +done, message: str(text) };
+    if (total !== undefined && total !== null) frame.total = +total;
+    if (!isFinite(frame.progress) || !isFinite(frame.total ?? 0)) throw new RangeError("done and total are finite numbers");
+    if (frame.message.length > TEXT) frame.message = "(a text of " + frame.message.length + " characters)";
+    frame.message = clean(frame.message);
+    report(stringify(frame));
+  }
+
+  function report(text) {
+    try {
+      if (!answered) send(text);
+    } catch {} // the tool has closed the channel
+  }
+
+  // An installed package of this name comes first.
+  const api = { progress };
+  const resolveFilename = Module._resolveFilename;
+  Module._resolveFilename = function (id, ...rest) {
+    if (id !== "haft") return resolveFilename.call(this, id, ...rest);
+    try {
+      return resolveFilename.call(this, id, ...rest);
+    } catch {
+      return id;
+    }
+  };
+  Module._cache.haft = Object.assign(new Module("haft", null), { exports: api, loaded: true });
+  Object.defineProperty(globalThis, "haft", { value: api, writable: true, configurable: true });
+  const IMPORT = /^(import .+ from )"haft";$/gm;
+  const URL_OF_API = '"data:text/javascript,export const {progress}=haft;export default haft"';
+
+  // stream reports each item of a generator, and gives the list of them as JSON to done.
+  function stream(values, limit, done, fail) {
+    const parts = [];
+    let size = 2;
+    const add = (value) => {
+      const text = encode(value, limit - size);
+      const n = Buffer.byteLength(text);
+      size += n + 1;
+      push(parts, text);
+      if (parts.length <= ITEMS && n <= ITEM && size <= ITEM_BYTES) {
+        report('{"type":"progress","progress":' + parts.length + ',"value":' + text + "}");
+      }
+    };
+    const finish = () => done("[" + join(parts, ",") + "]");
+    if (typeof values[Symbol.asyncIterator] !== "function") {
+      for (const value of values) add(value);
+      return finish();
+    }
+    const all = (async () => {
+      for await (const value of values) add(value);
+    })();
+    then(then(all, finish), undefined, fail);
+  }
+
   // --- values ---
 
   class Bad {
@@ -478,11 +538,12 @@
 
   // place is where a module is imported from. Only one in a file finds packages.
   function place(frame) {
+    const source = frame.source.replace(IMPORT, "$1" + URL_OF_API + ";");
     if (!(frame.path && frame.path.length) && !frame.files) {
-      return { url: "data:text/javascript;base64," + base64(BufferOf(frame.source, "utf8"), "base64"), done() {} };
+      return { url: "data:text/javascript;base64," + base64(BufferOf(source, "utf8"), "base64"), done() {} };
     }
     const file = path.join(process.cwd(), frame.file + ".mjs");
-    fs.writeFileSync(file, frame.source);
+    fs.writeFileSync(file, source);
     return { url: require("node:url").pathToFileURL(file).href, done: () => fs.rmSync(file, { force: true }) };
   }
 
@@ -491,8 +552,11 @@
     const args = passed(frame);
     const t1 = now();
     const finish = (value) => {
+      if (types.isGeneratorObject(value)) return stream(value, frame.limit, (s) => encoded(s, now()), (e) => raised(e, frame));
       const t2 = now();
-      const s = encode(value, frame.limit);
+      encoded(encode(value, frame.limit), t2);
+    };
+    const encoded = (s, t2) => {
       done('{"type":"result","times":[' + (t1 - t0).toFixed(3) + "," + (t2 - t1).toFixed(3) + "," + (now() - t2).toFixed(3) + '],"value":' + s + "}");
     };
     const value = func(...args);

@@ -35,7 +35,9 @@ except ImportError:
 def _channel(fd):
     """Returns the functions that use the channel: read a frame, write one, end, wait."""
     import fcntl
+    import _signal
     import _socket
+    import _thread
     try:
         # Out of the way of descriptors that the tool will open, and not for the
         # programs that it starts.
@@ -44,7 +46,7 @@ def _channel(fd):
         fd = high
     except OSError:
         os.set_inheritable(fd, False)
-    read, write, close = os.read, os.write, os.close
+    read, write, close, lock = os.read, os.write, os.close, _thread.allocate_lock()
     end = _socket.socket(fileno=fd).shutdown
 
     def receive():
@@ -62,10 +64,18 @@ def _channel(fd):
             n -= len(part)
         return b"".join(parts)
 
-    def send(payload):
-        data = memoryview(len(payload).to_bytes(4, "big") + payload)
-        while data:
-            data = data[write(fd, data):]
+    def send(payload, report=False):
+        # A handler of a signal may report while this thread sends: it waits in vain.
+        if not lock.acquire(True, 1 if report else -1):
+            return
+        try:
+            if report and not _running:
+                return
+            data = memoryview(len(payload).to_bytes(4, "big") + payload)
+            while data:
+                data = data[write(fd, data):]
+        finally:
+            lock.release()
 
     def finish():
         # Shutting down is seen by the host even if a child of the tool still
@@ -82,13 +92,94 @@ def _channel(fd):
             pass
 
     def forked():
+        del _running[:]
         try:
             close(fd)
-        except OSError:
+            if _signal.getsignal(_signal.SIGTERM) is _terminate:
+                _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
+        except (OSError, ValueError):
             pass
 
     os.register_at_fork(after_in_child=forked)
     return fd, receive, send, finish, await_host
+
+
+_running = []  # has something while the function of the tool runs in this process
+_ITEM, _ITEMS, _ITEM_BYTES, _TEXT = 32 << 10, 1000, 1 << 20, 1000
+
+
+def _terminate(*_, leave=os._exit):
+    """The handler of SIGTERM: the finally clauses of the tool run."""
+    if not _running:
+        leave(143)
+    raise SystemExit(143)
+
+
+def progress(done, total=None, text=""):
+    """Reports how far the call is: done of total, and a text."""
+    frame = {"type": "progress", "progress": float(done), "message": _str(text)}
+    if total is not None:
+        frame["total"] = float(total)
+    if len(frame["message"]) > _TEXT:
+        frame["message"] = "(a text of %d characters)" % len(frame["message"])
+    frame["message"] = _clean(frame["message"])
+    if not all(abs(v) < float("inf") for v in (frame["progress"], frame.get("total", 0))):
+        raise ValueError("done and total are finite numbers")
+    if _running:
+        try:
+            _ask[0](_encode(frame, 1 << 13), True)
+        except OSError:
+            pass  # the tool has closed the channel
+
+
+class _Haft:
+    """Finds the module haft for a tool that does not bring one."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None, spec=type(sys.__spec__)):
+        return spec(name, _Haft) if name == "haft" else None
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        module.progress = progress
+
+
+sys.meta_path.append(_Haft)
+
+
+def _items(values, limit):
+    """Reports each item of a generator, and returns the list of them as JSON."""
+    parts, size = [], 2
+
+    def add(value):
+        nonlocal size
+        text = _encode(value, limit - size)
+        size += len(text) + 1
+        parts.append(text)
+        if len(parts) <= _ITEMS and len(text) <= _ITEM and size <= _ITEM_BYTES and _running:
+            _ask[0](b'{"type":"progress","progress":%d,"value":%b}' % (len(parts), text), True)
+
+    async def each():
+        async for value in values:
+            add(value)
+
+    if type(values) is _GENERATORS[0]:
+        for value in values:
+            add(value)
+    else:
+        _await(each())
+    return b"[" + b",".join(parts) + b"]"
+
+
+async def _async_generator():
+    yield
+
+
+_GENERATORS = (type((_ for _ in ())), type(_async_generator()))
 
 
 class _Source(Exception):
@@ -266,9 +357,11 @@ def _run(call, state, clock):
         _settrace(None)
         if hasattr(type(value), "__await__"):
             value = _await(value)
+        text = _items(value, call["limit"]) if type(value) in _GENERATORS else None
         t2 = clock()
         _settle()
-        text = _encode(value, call["limit"])
+        if text is None:
+            text = _encode(value, call["limit"])
         times = "%.3f,%.3f,%.3f" % ((t1 - t0) * 1e3, (t2 - t1) * 1e3, (clock() - t2) * 1e3)
         return b'{"type":"result","times":[' + times.encode("ascii") + b'],"value":' + text + b"}"
     except BaseException as e:
@@ -599,7 +692,7 @@ def _described_apart(source):
 def main(channel):
     """Serves the one call of this process."""
     from time import perf_counter as clock
-    from _signal import pause
+    from _signal import pause, signal, SIGTERM
     leave, getpid, me = os._exit, os.getpid, os.getpid()
     descriptor, receive, send, finish, await_host = _channel(channel)
     for s in (sys.stdout, sys.stderr):
@@ -610,6 +703,7 @@ def main(channel):
     # Without site there is no exit, which scripts use.
     _b.exit = _b.quit = sys.exit
     sys.modules["__main__"] = type(sys)("__main__")
+    signal(SIGTERM, _terminate)
     send(b'{"type":"hello"}')
     state, ahead = {}, {}
     while True:
@@ -647,11 +741,13 @@ def main(channel):
             _ready(call)
             receive()
         try:
+            _running.append(True)
             answer = _run(call, state, clock)
             if getpid() != me:
                 # A process that the tool forked has come back here, without the
                 # channel. Whoever forked it may wait for its end.
                 leave(0 if answer.startswith(b'{"type":"result"') else 1)
+            del _running[:]
             send(answer)
         except OSError:
             # The tool has closed the channel. The host has seen it, and ends us:
