@@ -15,6 +15,7 @@ type output struct {
 	mu      sync.Mutex
 	kept    []byte
 	dropped int64
+	passed  int // of kept
 }
 
 // Write never fails: what is too much is counted and dropped.
@@ -25,11 +26,37 @@ func (o *output) Write(b []byte) (int, error) {
 	o.dropped += int64(len(b)) - fits
 	if fits > 0 {
 		o.kept = append(o.kept, b[:fits]...)
-		if o.pass != nil {
-			o.pass(b[:fits:fits])
-		}
+		o.passOn(completeRunes(o.kept))
 	}
 	return len(b), nil
+}
+
+// passOn passes on what was kept before end. Preconditions: mu is held.
+func (o *output) passOn(end int) {
+	if o.pass != nil && end > o.passed {
+		o.pass(o.kept[o.passed:end:end])
+		o.passed = end
+	}
+}
+
+// finish passes on the rest, which ends within a character.
+func (o *output) finish() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.passOn(len(o.kept))
+}
+
+// completeRunes returns the length of b without an incomplete character at its end.
+func completeRunes(b []byte) int {
+	for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
+		if utf8.RuneStart(b[len(b)-i]) {
+			if !utf8.FullRune(b[len(b)-i:]) {
+				return len(b) - i
+			}
+			break
+		}
+	}
+	return len(b)
 }
 
 // text returns what was kept as valid UTF-8 without NUL. Cut says that the stream
@@ -40,14 +67,7 @@ func (o *output) text(cut bool) string {
 	b := o.kept
 	if cut || o.dropped > 0 {
 		// The cut may be in the middle of a character, which is our doing.
-		for i := 1; i < utf8.UTFMax && i <= len(b); i++ {
-			if utf8.RuneStart(b[len(b)-i]) {
-				if !utf8.FullRune(b[len(b)-i:]) {
-					b = b[:len(b)-i]
-				}
-				break
-			}
-		}
+		b = b[:completeRunes(b)]
 	}
 	return clean(string(b))
 }

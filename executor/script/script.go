@@ -147,10 +147,13 @@ func (x *Executor) execute(ctx context.Context, req executor.Request, p *prepara
 	r.stdout = output{limit: r.limits.Stdout, pass: req.Stdout}
 	r.stderr = output{limit: r.limits.Stderr, pass: req.Stderr}
 	r.reports.pass = req.Progress
-	defer r.reports.close()
-	if err := r.do(ctx, res); err != nil {
+	err := r.do(ctx, res)
+	r.reports.close()
+	if err != nil {
 		return nil, err
 	}
+	r.stdout.finish()
+	r.stderr.finish()
 	r.stateIsolation(ctx, res)
 	res.Truncated.Stdout += r.stdout.over()
 	res.Truncated.Stderr += r.stderr.over()

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"strings"
 	"sync"
+	"time"
+	"unicode/utf8"
 
 	"haft"
 	"haft/internal/secret"
@@ -27,8 +29,18 @@ type Output struct {
 	busy    bool
 	err     error
 	writers sync.WaitGroup
-	streams []*secret.Stream
+	streams []*stream
 }
+
+// A stream is one stream of output.
+type stream struct {
+	mu      sync.Mutex
+	s       *secret.Stream
+	waiting bool // a timer releases what is held back
+}
+
+// releaseAfter is how long text may be held back because a secret might follow.
+const releaseAfter = 20 * time.Millisecond
 
 // piece is output that waits to be published.
 type piece struct {
@@ -45,19 +57,37 @@ func NewOutput(ctx context.Context, r *secret.Redactor,
 
 // Writer returns where one stream of output goes.
 func (o *Output) Writer(name string) func([]byte) {
-	var s *secret.Stream
-	var mu sync.Mutex
+	st := &stream{}
 	return func(b []byte) {
-		mu.Lock()
-		defer mu.Unlock()
-		if s == nil {
-			s = o.redactor.NewStream(func(clean []byte) { o.print(name, clean) })
+		st.mu.Lock()
+		defer st.mu.Unlock()
+		if st.s == nil {
+			st.s = o.redactor.NewLineStream(func(clean []byte) { o.print(name, clean) })
 			o.mu.Lock()
-			o.streams = append(o.streams, s)
+			o.streams = append(o.streams, st)
 			o.mu.Unlock()
 		}
-		_, _ = s.Write(b) // it takes everything, into memory
+		_, _ = st.s.Write(b) // it takes everything, into memory
+		if st.s.Held() && !st.waiting {
+			st.waiting = true
+			time.AfterFunc(releaseAfter, st.release)
+		}
 	}
+}
+
+// release hands out what is held back, as far as it is no secret.
+func (st *stream) release() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.waiting = false
+	st.s.Release()
+}
+
+// close hands out the rest.
+func (st *stream) close() {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	_ = st.s.Close() // it never fails
 }
 
 // Progress queues a message of the tool about its progress, unless it is too large or not JSON.
@@ -71,6 +101,9 @@ func (o *Output) Progress(data json.RawMessage) {
 func (o *Output) print(stream string, b []byte) {
 	for len(b) > 0 {
 		n := min(len(b), maxPiece)
+		for n < len(b) && n > maxPiece-utf8.UTFMax && !utf8.RuneStart(b[n]) {
+			n--
+		}
 		o.add(&piece{stream: stream, text: bytes.Clone(b[:n])})
 		b = b[n:]
 	}
@@ -130,7 +163,7 @@ func (o *Output) Close() error {
 	streams := o.streams
 	o.mu.Unlock()
 	for _, s := range streams {
-		s.Close()
+		s.close()
 	}
 	o.writers.Wait()
 	o.mu.Lock()

@@ -81,3 +81,33 @@ func TestRedactor_undoes_named_entities(t *testing.T) {
 		}
 	}
 }
+
+// Wherever a text pauses, Release hands out no more than three bytes of a value, and nothing
+// that is no secret is lost.
+func TestStream_Release_keeps_values_back(t *testing.T) {
+	const value = "sk-live-Real1234567890"
+	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value), Mask: "MASK"}}})
+	for _, form := range []string{value, strings.ToUpper(value), fmt.Sprintf("%x", value)} {
+		text := "before\n" + form + " after\n"
+		for first := range len(text) {
+			var b strings.Builder
+			s := r.NewLineStream(func(p []byte) { b.Write(p) })
+			for i := range len(text) { // byte by byte from the first pause on
+				if i >= first {
+					_, _ = s.Write([]byte(text[i : i+1]))
+					s.Release()
+				} else if i == 0 {
+					_, _ = s.Write([]byte(text[:first]))
+					s.Release()
+				}
+			}
+			if err := s.Close(); err != nil || !s.Found() {
+				t.Fatalf("pause at %d: %v, found is %t", first, err, s.Found())
+			}
+			rest, whole := strings.CutSuffix(strings.TrimPrefix(b.String(), "before\n"), "MASK after\n")
+			if !whole || len(rest) > 3 || !strings.HasPrefix(form, rest) {
+				t.Fatalf("pause at %d: %q", first, b.String())
+			}
+		}
+	}
+}

@@ -124,6 +124,12 @@ func (s *scanner) safe() int {
 			at = min(at, v.start(d))
 		}
 	}
+	return s.begun(at)
+}
+
+// begun returns where the first key, token or personal datum that may still be found begins,
+// or at, if that is before.
+func (s *scanner) begun(at int) int {
 	for _, a := range s.attempts {
 		at = min(at, a.start)
 	}

@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"unicode/utf8"
@@ -19,6 +20,7 @@ type Stream struct {
 	clean  []byte // what is handed out, to reuse its memory
 	found  bool
 	closed bool
+	lines  bool // hold back a line of which a part has to be held back
 }
 
 // maxPiece bounds how much text a stream searches at once, and so its memory.
@@ -34,6 +36,45 @@ func (r *Redactor) NewStream(out func([]byte)) *Stream {
 		s.scan.plan = r.plan
 	}
 	return s
+}
+
+// maxLine bounds the text that is held back only because its line is.
+const maxLine = 4 << 10
+
+// NewLineStream is NewStream for output that people watch. If the end of a line may be the
+// beginning of a secret, all of the line is held back, so that it is not torn. The caller calls
+// Release when the text has stopped for a moment and Held reports that some is held back.
+func (r *Redactor) NewLineStream(out func([]byte)) *Stream {
+	s := r.NewStream(out)
+	s.lines = true
+	return s
+}
+
+// Held reports whether text is held back.
+func (s *Stream) Held() bool { return s.next < s.base+len(s.buf) }
+
+// Release hands out the text that is held back, as far as it does not end with the beginning of
+// a secret. Fewer than four bytes of a value are no such beginning: every other word has them.
+// If the rest of that value follows, it is removed.
+func (s *Stream) Release() {
+	if s.closed || s.scan.plan == nil {
+		return
+	}
+	hold := s.scan.safe()
+	if s.scan.partial() < minPartial {
+		hold = s.scan.begun(s.base + len(s.buf))
+	}
+	if len(s.scan.spans) > 0 {
+		hold = min(hold, mergeSpans(s.scan.spans)[0].start)
+	}
+	if hold > s.next {
+		part := s.buf[s.next-s.base : hold-s.base]
+		part = part[:completeRunes(part)]
+		s.next += len(part)
+		if len(part) > 0 {
+			s.out(part)
+		}
+	}
 }
 
 // Write takes the next bytes. It never fails; bytes that are written after Close are dropped.
@@ -144,6 +185,9 @@ func (s *Stream) flush(safe int, end bool) {
 		part := s.buf[s.next-s.base : limit-s.base]
 		if !end {
 			part = part[:completeRunes(part)]
+			if s.lines && limit < s.base+len(s.buf) && len(part) < maxLine {
+				part = part[:bytes.LastIndexByte(part, '\n')+1]
+			}
 		}
 		s.clean = append(s.clean, part...)
 		s.next += len(part)

@@ -91,16 +91,26 @@ def _channel(fd):
         except OSError:
             pass
 
+    masks, setmask, term = [], _signal.pthread_sigmask, [_signal.SIGTERM]
+
+    def fork():
+        # Python would lose a signal that comes before the child has its handler.
+        masks.append(setmask(_signal.SIG_BLOCK, term))
+
+    def unmask():
+        setmask(_signal.SIG_SETMASK, masks.pop())
+
     def forked():
         del _running[:]
         try:
             close(fd)
-            if _signal.getsignal(_signal.SIGTERM) is _terminate:
-                _signal.signal(_signal.SIGTERM, _signal.SIG_DFL)
-        except (OSError, ValueError):
+        except OSError:
             pass
+        if _signal.getsignal(term[0]) is _terminate:
+            _signal.signal(term[0], _signal.SIG_DFL)
+        unmask()
 
-    os.register_at_fork(after_in_child=forked)
+    os.register_at_fork(before=fork, after_in_parent=unmask, after_in_child=forked)
     return fd, receive, send, finish, await_host
 
 

@@ -1,0 +1,97 @@
+package outgoing_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"haft"
+	"haft/internal/outgoing"
+	"haft/internal/secret"
+)
+
+// texts returns an output, and the texts that it publishes.
+func texts(t *testing.T) (*outgoing.Output, chan string) {
+	t.Helper()
+	r := secret.NewRedactor(secret.Config{Formats: true,
+		Values: []secret.Named{{Name: "KEY", Value: secret.New("dat4-base-password")}}})
+	got := make(chan string, 1000)
+	return outgoing.NewOutput(t.Context(), r, func(_ context.Context, _ haft.EventType, data any) error {
+		if m, ok := data.(map[string]string); ok {
+			got <- m["text"]
+		} else {
+			got <- string(data.(json.RawMessage))
+		}
+		return nil
+	}), got
+}
+
+// Output is published while the tool runs, in whole lines, also if its end is the beginning of
+// a value or of a key.
+func TestOutput_is_live_and_whole(t *testing.T) {
+	for _, text := range []string{"Loading data\n", "no line break: dat", "mail to joe \n", "50 %", "gh", "ready?\n", "ä€",
+		"one\ntwo\nthree data\n"} {
+		o, got := texts(t)
+		o.Writer("stdout")([]byte(text))
+		for all := ""; all != text; { // without more output, and without Close
+			piece := <-got
+			if all += piece; !strings.HasPrefix(text, all) || all != text && !strings.HasSuffix(all, "\n") {
+				t.Fatalf("%q is published as %q", text, all)
+			}
+		}
+		if err := o.Close(); err != nil || len(got) > 0 {
+			t.Errorf("%q: %d more pieces, %v", text, len(got), err)
+		}
+	}
+}
+
+// The beginning of a value waits for the rest, and what is before it does not.
+func TestOutput_holds_back_the_beginning_of_a_value(t *testing.T) {
+	o, got := texts(t)
+	write := o.Writer("stderr")
+	write([]byte("open dat4-base"))
+	if piece := <-got; piece != "open " {
+		t.Errorf("got %q, want the text before the value", piece)
+	}
+	write([]byte("-password!\n"))
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if rest := <-got; rest != "[redacted:KEY]!\n" {
+		t.Errorf("got %q, want the mask", rest)
+	}
+}
+
+// A long text is cut between characters.
+func TestOutput_cuts_between_characters(t *testing.T) {
+	o, got := texts(t)
+	text := "x" + strings.Repeat("€", 50_000)
+	o.Writer("stdout")([]byte(text))
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	close(got)
+	all := ""
+	for piece := range got {
+		if all += piece; !utf8.ValidString(piece) || strings.Contains(piece, "\uFFFD") {
+			t.Fatalf("a piece of %d bytes is torn", len(piece))
+		}
+	}
+	if all != text {
+		t.Errorf("%d bytes were published, want %d", len(all), len(text))
+	}
+}
+
+// Of more progress than is held back for filters, the last report is not lost.
+func TestHeld_keeps_the_last_report(t *testing.T) {
+	var h outgoing.Held
+	for range 1000 {
+		h.Add(json.RawMessage(`{"progress":1}`))
+	}
+	h.Add(json.RawMessage(`{"progress":2}`))
+	if all := h.Take(); len(all) != 256 || string(all[255]) != `{"progress":2}` {
+		t.Errorf("%d reports are kept, the last is %s", len(all), all[len(all)-1])
+	}
+}
