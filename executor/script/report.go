@@ -97,15 +97,13 @@ func (r *reports) add(p report) {
 	case p.Item != nil && r.items < maxItems && r.bytes+len(p.Item) <= maxItemBytes:
 		r.items, r.bytes = r.items+1, r.bytes+len(p.Item)
 		r.send(p)
-	case wait <= 0:
-		p.Item, r.next = nil, nil
-		r.send(p)
 	default:
-		p.Item = nil
-		if r.next == nil {
+		if p.Item = nil; r.next == nil && wait > 0 {
 			r.timer = time.AfterFunc(wait, r.flush)
 		}
-		r.next = &p
+		if r.next = &p; wait <= 0 {
+			r.sendNext()
+		}
 	}
 }
 
@@ -121,7 +119,15 @@ func (r *reports) send(p report) {
 func (r *reports) flush() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.sendNext()
+}
+
+// sendNext passes on the report that waits, and stops its timer. Preconditions: mu is held.
+func (r *reports) sendNext() {
 	if r.next != nil {
+		if r.timer != nil {
+			r.timer.Stop()
+		}
 		r.send(*r.next)
 		r.next = nil
 	}
@@ -131,11 +137,7 @@ func (r *reports) flush() {
 func (r *reports) close() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.next != nil {
-		r.timer.Stop()
-		r.send(*r.next)
-		r.next = nil
-	}
+	r.sendNext()
 	r.closed = true
 }
 

@@ -553,6 +553,7 @@ export interface Limits {
   cpu_ms?: number;
   disk_bytes?: number;
   file_bytes?: number;
+  grace_ms?: number;
   inodes?: number;
   memory_bytes?: number;
   open_files?: number;

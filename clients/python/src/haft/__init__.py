@@ -122,6 +122,7 @@ from ._models import (
     Version,
     Webhook,
 )
+from ._progress import progress
 from ._request import Retry
 from ._sync._client import Client
 from ._sync._tool import RemoteTool
@@ -236,6 +237,7 @@ __all__ = [
     "Version",
     "Webhook",
     "__version__",
+    "progress",
     "tool",
     "verify_webhook",
 ]

@@ -319,6 +319,8 @@ class Limits:
 
     #: Time on the clock.
     wall_ms: float | None = None
+    #: The time to clean up after SIGTERM, when the run is stopped.
+    grace_ms: float | None = None
     #: Time on a processor.
     cpu_ms: float | None = None
     #: With temporary files in memory.
