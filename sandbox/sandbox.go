@@ -12,6 +12,7 @@ package sandbox
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -34,7 +35,8 @@ type Provider interface {
 	// When ctx ends, or Limits.Wall has passed, Run stops the command, first with
 	// SIGTERM and, Limits.Grace later, with SIGKILL for everything in the sandbox.
 	// The Cause is CauseCancelled or CauseTimeout, whatever the command does with
-	// the signal. All other limits still hold, and Finish ends the grace time. When Run returns, nothing of the run is left: no process,
+	// the signal. All other limits still hold. Finish ends the grace time, and so does
+	// the end of ctx with the cause [ErrNoGrace]. When Run returns, nothing of the run is left: no process,
 	// mount, cgroup, file, IPC object or socket.
 	Run(ctx context.Context, spec Spec) (Exit, error)
 
@@ -42,6 +44,10 @@ type Provider interface {
 	// trying and not by reading versions.
 	Isolation(ctx context.Context) (haft.Isolation, error)
 }
+
+// ErrNoGrace is the cause of a context whose end leaves a command no time to clean up, such as
+// when it may not do any more what it was allowed to do.
+var ErrNoGrace = errors.New("the command has no time to clean up")
 
 // A Spec describes one run. It is not changed by the provider.
 type Spec struct {

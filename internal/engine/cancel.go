@@ -12,6 +12,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/store"
+	"haft/sandbox"
 )
 
 // An operator cancels, stops and resumes calls.
@@ -30,6 +31,9 @@ type operator struct {
 
 // errCancelled is the cause of the end of a call that somebody cancelled.
 var errCancelled = errors.New("the call was cancelled")
+
+// errKilled is the cause of the end of calls that an operator ends with a stop of all.
+var errKilled = fmt.Errorf("%w: %w", errCancelled, sandbox.ErrNoGrace)
 
 // Cancel implements [haft.Caller]. It is for whoever made the call and for managers.
 // Those who answer requests for approval see the call and refuse it by [Engine.Decide],
@@ -179,7 +183,7 @@ func (o *operator) Stop(ctx context.Context, p haft.Principal, reason string, ki
 
 // kill ends everything that runs here.
 func (o *operator) kill(reason string) {
-	o.calls.cancelExecutions(errCancelled, func(haft.Principal) bool { return true })
+	o.calls.cancelExecutions(errKilled, func(haft.Principal) bool { return true })
 	if o.cfg.Killed != nil {
 		o.cfg.Killed(reason)
 	}

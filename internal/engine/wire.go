@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"haft/internal/event"
 	"haft/internal/journal"
 	"haft/internal/membership"
+	"haft/sandbox"
 )
 
 // wire makes the parts of an engine, which have been allocated, known to each other. Each
@@ -102,7 +104,7 @@ func (e *Engine) drop(owner string) int {
 	e.calls.mu.Lock()
 	for _, ex := range e.calls.executions {
 		if ex.owner == owner {
-			ex.cancel(membership.ErrGivenUp)
+			ex.cancel(errors.Join(membership.ErrGivenUp, sandbox.ErrNoGrace))
 			dropped++
 		}
 	}

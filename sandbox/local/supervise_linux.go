@@ -2,6 +2,7 @@ package local
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"slices"
 	"syscall"
@@ -115,7 +116,10 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 		case <-g.wall:
 			g.stop(sandbox.CauseTimeout, haft.FailTimeout)
 		case <-g.done:
-			g.stop(sandbox.CauseCancelled, "")
+			g.done = nil
+			if g.stop(sandbox.CauseCancelled, ""); errors.Is(context.Cause(ctx), sandbox.ErrNoGrace) {
+				s.kill()
+			}
 		case <-g.kill:
 			g.endExitDelay()
 			s.kill()
@@ -211,7 +215,7 @@ func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 		return false
 	}
 	g.a.stop, g.a.limit = cause, limit
-	g.wall, g.done, g.begin, g.ready = nil, nil, nil, nil
+	g.wall, g.begin, g.ready = nil, nil, nil
 	return true
 }
 

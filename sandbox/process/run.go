@@ -181,28 +181,35 @@ func (r *run) watch(ctx context.Context, done <-chan struct{}) (sandbox.Cause, t
 			<-done
 			return sandbox.CauseFinished, clock
 		case <-timer.C:
-			r.terminate(done)
+			r.terminate(ctx, done)
 			return sandbox.CauseTimeout, clock
 		case <-ctx.Done():
-			r.terminate(done)
+			r.terminate(ctx, done)
 			return sandbox.CauseCancelled, clock
 		}
 	}
 }
 
 // terminate sends SIGTERM and, after the grace time or when the caller has its result, SIGKILL.
-func (r *run) terminate(done <-chan struct{}) {
+func (r *run) terminate(ctx context.Context, done <-chan struct{}) {
 	r.kill(syscall.SIGTERM)
 	timer := time.NewTimer(r.limits.Grace.D())
 	defer timer.Stop()
-	select {
-	case <-done:
+	for cancelled := ctx.Done(); ; {
+		select {
+		case <-done:
+			return
+		case <-cancelled:
+			if cancelled = nil; !errors.Is(context.Cause(ctx), sandbox.ErrNoGrace) {
+				continue
+			}
+		case <-timer.C:
+		case <-r.spec.Finish:
+		}
+		r.kill(syscall.SIGKILL)
+		<-done
 		return
-	case <-timer.C:
-	case <-r.spec.Finish:
 	}
-	r.kill(syscall.SIGKILL)
-	<-done
 }
 
 // kill signals the whole group. It is no error if no process is left.

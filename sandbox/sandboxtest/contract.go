@@ -45,6 +45,8 @@ func contractCases() []Case {
 			"as used.", graceIgnored, true, false},
 		{"limits_hold_in_the_grace_time", "A program that uses too much processor time after SIGTERM is killed at " +
 			"once.", graceBusy, true, false},
+		{"no_grace_is_no_time_at_all", "When the context ends with ErrNoGrace, also in the grace time, the program is " +
+			"killed at once.", graceWithdrawn, true, false},
 		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore,
 			false, false},
 		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.",
@@ -248,9 +250,29 @@ func cancelStubborn(ctx context.Context, b *Bench) error {
 
 // cancelWith cancels a program when it is ready.
 func cancelWith(ctx context.Context, b *Bench, source, stdout string) error {
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
-	live, err := b.Start(inner, sh(source), nil)
+	return endWith(ctx, b, source, stdout, sandbox.CauseCancelled, context.Canceled, nil)
+}
+
+// graceWithdrawn ends a program with a long grace time, before and after its timeout.
+func graceWithdrawn(ctx context.Context, b *Bench) error {
+	limits := func(wall time.Duration) func(*sandbox.Spec) {
+		return func(s *sandbox.Spec) {
+			s.Limits.Wall, s.Limits.Grace = haft.Millis(wall), haft.Millis(time.Minute)
+		}
+	}
+	return errors.Join(
+		endWith(ctx, b, `trap '' TERM; echo ready >&3; while :; do sleep 1; done`, "", sandbox.CauseCancelled,
+			sandbox.ErrNoGrace, limits(time.Minute)),
+		endWith(ctx, b, `trap 'echo ready >&3; sleep 60' TERM; while :; do sleep 0.01; done`, "", sandbox.CauseTimeout,
+			sandbox.ErrNoGrace, limits(300*time.Millisecond)))
+}
+
+// endWith ends the context of a program when it is ready.
+func endWith(ctx context.Context, b *Bench, source, stdout string, end sandbox.Cause, cause error,
+	change func(*sandbox.Spec)) error {
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	live, err := b.Start(inner, sh(source), change)
 	if err != nil {
 		return err
 	}
@@ -258,12 +280,12 @@ func cancelWith(ctx context.Context, b *Bench, source, stdout string) error {
 		return err
 	}
 	at := time.Now()
-	cancel()
+	cancel(cause)
 	o := live.Wait()
 	if took := time.Since(at); took > 500*time.Millisecond {
 		return fmt.Errorf("it took %v to end: %v", took, o)
 	}
-	return errors.Join(caused(sandbox.CauseCancelled)(o), want("stdout", o.Stdout, stdout), left(live.token))
+	return errors.Join(caused(end)(o), want("stdout", o.Stdout, stdout), left(live.token))
 }
 
 // timedOut runs a program for 300 ms with a grace time, and checks how and after what time it ended.

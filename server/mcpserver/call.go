@@ -166,6 +166,8 @@ func progressOf(data json.RawMessage, last float64) *mcp.ProgressNotificationPar
 		Progress *float64 `json:"progress"`
 		Total    float64  `json:"total"`
 		Message  string   `json:"message"`
+		// Item is one of a generator.
+		Item json.RawMessage `json:"item"`
 	}
 	var text string
 	switch {
@@ -173,7 +175,7 @@ func progressOf(data json.RawMessage, last float64) *mcp.ProgressNotificationPar
 	case json.Unmarshal(data, &text) == nil:
 		p.Progress, p.Message = last+1, text
 	case json.Unmarshal(data, &o) == nil && o.Progress != nil:
-		p.Progress, p.Total, p.Message = *o.Progress, o.Total, o.Message
+		p.Progress, p.Total, p.Message = *o.Progress, o.Total, cmp.Or(o.Message, string(o.Item))
 	default:
 		p.Progress, p.Message = last+1, string(data)
 		if o.Message != "" {
