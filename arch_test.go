@@ -127,6 +127,7 @@ var imports = map[string][]string{
 	"internal/outgoing":  {"internal/secret", "policy"},
 	"internal/telemetry": {"internal/engine"},
 	"internal/flagvalue": {},
+	"internal/terminal":  {},
 	"internal/toolfile": {"app", "internal/jsontree", "internal/registry", "internal/requirement", "sandbox",
 		"schema"},
 	"internal/doctor":  {"app"},

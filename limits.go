@@ -91,6 +91,15 @@ func (l Limits) Within(ceiling Limits) Limits {
 	return l.merge(ceiling, func(a, b int64) int64 { return min(a, b) })
 }
 
+// Shown returns l as a request for approval shows and binds it: without a grace time that is the
+// default, so that approvals of before there was one hold.
+func (l Limits) Shown() Limits {
+	if l.Grace == DefaultLimits().Grace {
+		l.Grace = 0
+	}
+	return l
+}
+
 // merge combines the fields of l and m one by one.
 func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
 	return Limits{

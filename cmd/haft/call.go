@@ -13,6 +13,7 @@ import (
 	"haft/internal/backend"
 	"haft/internal/engine"
 	"haft/internal/flagvalue"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 	"haft/policy"
 )
@@ -142,9 +143,9 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 		}
 		return s.printCall(res, false)
 	}
-	view := newProgress(s.err)
-	res, shown, err := s.Stream(ctx, c, view.event)
-	view.line("")
+	view := terminal.NewProgress(s.err)
+	res, shown, err := s.Stream(ctx, c, view.Event)
+	view.Line("")
 	if err == nil {
 		err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/flagvalue"
+	"haft/internal/terminal"
 )
 
 // noSuchCall is what to do about a call that does not exist.
@@ -270,7 +271,7 @@ func showEvents(ctx context.Context, s *session, id haft.CallID, follow bool) er
 			return err
 		}
 		fmt.Fprintf(s.out, "%d  %s  %s  %s\n", e.Seq, e.Time.Local().Format(eventTime),
-			paint(s.out, cyan, string(e.Type)), oneLine(string(e.Data), 2*maxCell))
+			paint(s.out, cyan, string(e.Type)), terminal.OneLine(string(e.Data), 2*maxCell))
 		if e.Type == haft.EventCompleted {
 			break
 		}

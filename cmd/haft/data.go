@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/datadir"
+	"haft/internal/terminal"
 )
 
 // backupCommand copies a data directory.
@@ -168,7 +169,7 @@ func (r restoreFlags) confirm(p *profile, loss datadir.Loss) (bool, error) {
 	if err := printLoss(p, loss); err != nil || r.yes {
 		return r.yes, err
 	}
-	if !isTerminal(p.in) {
+	if !terminal.Is(p.in) {
 		return false, usage(errors.New("nobody can be asked here: look at what is lost, and give --yes"))
 	}
 	fmt.Fprint(p.err, "Go on without that? Type yes: ")

@@ -15,6 +15,7 @@ import (
 	"haft/internal/layer"
 	"haft/internal/requirement"
 	"haft/internal/supply"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 )
 
@@ -220,9 +221,9 @@ func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade 
 		return err
 	}
 	defer a.Close()
-	shown := newProgress(p.err)
-	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, shown.line)
-	shown.line("")
+	shown := terminal.NewProgress(p.err)
+	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, shown.Line)
+	shown.Line("")
 	if err != nil {
 		return err
 	}

@@ -8,14 +8,11 @@ import (
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
-	"golang.org/x/term"
-
 	"haft"
+	"haft/internal/terminal"
 )
 
 // printJSON writes v as one JSON object on one line.
@@ -125,7 +122,7 @@ func (t *table) row(values ...any) {
 	line := make([]cell, len(values))
 	for i, v := range values {
 		line[i] = cellOf(v)
-		line[i].text = oneLine(line[i].text, maxCell)
+		line[i].text = terminal.OneLine(line[i].text, maxCell)
 	}
 	t.rows = append(t.rows, line)
 }
@@ -153,15 +150,6 @@ func (t *table) print(empty string) {
 	}
 }
 
-// oneLine makes one line of a text, without control characters and of at most so many characters.
-func oneLine(text string, most int) string {
-	text = escape(strings.Join(strings.Fields(text), " "))
-	if utf8.RuneCountInString(text) <= most {
-		return text
-	}
-	return string([]rune(text)[:most-1]) + "…"
-}
-
 // printFacts writes names and values, which alternate, in two columns. It leaves out values
 // without a text.
 func printFacts(w io.Writer, facts ...any) {
@@ -174,7 +162,7 @@ func printFacts(w io.Writer, facts ...any) {
 		if c.text == "" {
 			continue
 		}
-		c.text = escape(c.text)
+		c.text = terminal.Escape(c.text)
 		fmt.Fprintf(w, "%s  %s\n", paint(w, dim, fmt.Sprintf("%-*s", width, facts[i])), c.paint(w))
 	}
 }
@@ -248,15 +236,9 @@ const (
 	cyan   colour = 36
 )
 
-// isTerminal reports whether a stream is a terminal, so that a person looks at it.
-func isTerminal(stream any) bool {
-	f, ok := stream.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
-}
-
 // paint colours s where w is a terminal and NO_COLOR is not set.
 func paint(w io.Writer, c colour, s string) string {
-	if !isTerminal(w) || os.Getenv("NO_COLOR") != "" {
+	if !terminal.Is(w) || os.Getenv("NO_COLOR") != "" {
 		return s
 	}
 	return "\x1b[" + strconv.Itoa(int(c)) + "m" + s + "\x1b[0m"
@@ -266,110 +248,8 @@ func paint(w io.Writer, c colour, s string) string {
 // could move the cursor, set the title or reverse the reading order, become
 // visible escapes. A file gets the text unchanged.
 func safe(w io.Writer, s string) string {
-	if !isTerminal(w) {
+	if !terminal.Is(w) {
 		return s
 	}
-	return escape(s)
-}
-
-// escape makes control and formatting characters visible, except line breaks
-// and tabs.
-func escape(s string) string {
-	var b strings.Builder
-	for _, r := range s {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Cf, r)) {
-			b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
-			continue
-		}
-		b.WriteRune(r)
-	}
-	return b.String()
-}
-
-// progress shows a person what an installer or a tool does: one line that changes. If the output
-// is not a terminal, it is silent about installers and prints a line for each report of a tool.
-type progress struct {
-	w  io.Writer
-	on bool
-
-	mu    sync.Mutex
-	shown bool
-}
-
-// newProgress returns one for w.
-func newProgress(w io.Writer) *progress { return &progress{w: w, on: isTerminal(w)} }
-
-// maxProgress is how many characters of a line are shown.
-const maxProgress = 70
-
-// line replaces the line that is shown; "" removes it.
-func (p *progress) line(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.replaceLine(text)
-}
-
-// output prints what a tool prints, in place of the line.
-func (p *progress) output(text string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.replaceLine("")
-	fmt.Fprint(p.w, safe(p.w, text))
-}
-
-// event shows what a tool printed or reported.
-func (p *progress) event(e haft.Event) {
-	var d struct{ Text string }
-	switch {
-	case e.Type == haft.EventProgress:
-		p.report(e.Data)
-	case e.Type == haft.EventOutput && json.Unmarshal(e.Data, &d) == nil:
-		p.output(d.Text)
-	}
-}
-
-// report shows how far a tool is. Reports of another form are left out.
-func (p *progress) report(data json.RawMessage) {
-	var r struct {
-		Progress *float64
-		Total    float64
-		Message  string
-		Item     json.RawMessage
-	}
-	if json.Unmarshal(data, &r) != nil || r.Progress == nil {
-		return
-	}
-	const width = 20
-	done, text := *r.Progress, strconv.FormatFloat(*r.Progress, 'g', 6, 64)
-	switch {
-	case r.Item != nil:
-		p.output("item " + text + ": " + oneLine(string(r.Item), 10*maxProgress) + "\n")
-		return
-	case r.Total > 0 && p.on:
-		part := min(max(done/r.Total, 0), 1)
-		n := int(part * width)
-		text = fmt.Sprintf("[%s%s] %3.0f%%", strings.Repeat("#", n), strings.Repeat(".", width-n), part*100)
-	case r.Total > 0:
-		text += "/" + strconv.FormatFloat(r.Total, 'g', 6, 64)
-	}
-	if text = strings.TrimSpace(text + " " + r.Message); p.on {
-		p.line(text)
-	} else {
-		p.output("progress: " + oneLine(text, 10*maxProgress) + "\n")
-	}
-}
-
-// replaceLine replaces the line that is shown. Preconditions: mu is held.
-func (p *progress) replaceLine(text string) {
-	if !p.on || text == "" && !p.shown {
-		return
-	}
-	p.shown = text != ""
-	text = strings.ReplaceAll(escape(text), "\n", " ")
-	if r := []rune(text); len(r) > maxProgress {
-		text = string(r[:maxProgress]) + "…"
-	}
-	if fmt.Fprint(p.w, "\r\x1b[K"); text != "" {
-		fmt.Fprint(p.w, paint(p.w, dim, text))
-	}
+	return terminal.Escape(s)
 }

@@ -17,6 +17,7 @@ import (
 	"haft/internal/egress"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 	"haft/internal/toolsource"
 	"haft/sandbox"
@@ -104,9 +105,9 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	defer a.Close()
-	shown := newProgress(p.err)
-	layers, release, err := a.Supply.Provide(ctx, packages, src.Text, f.upgrade, shown.line)
-	shown.line("")
+	shown := terminal.NewProgress(p.err)
+	layers, release, err := a.Supply.Provide(ctx, packages, src.Text, f.upgrade, shown.Line)
+	shown.Line("")
 	if err != nil {
 		return err
 	}
@@ -125,11 +126,11 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	if !p.json {
-		r.Stdout = func(b []byte) { shown.output(string(b)) }
-		r.Stderr, r.Progress = r.Stdout, shown.report
+		r.Stdout = func(b []byte) { shown.Output(string(b)) }
+		r.Stderr, r.Progress = r.Stdout, shown.Report
 	}
 	res, err := a.Call(ctx, t, r)
-	shown.line("")
+	shown.Line("")
 	if err != nil {
 		return err
 	}

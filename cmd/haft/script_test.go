@@ -16,6 +16,7 @@ import (
 
 	"haft"
 	"haft/internal/store/storetest"
+	"haft/internal/terminal"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
 )
@@ -196,7 +197,7 @@ func TestExits_cover_every_status_and_code(t *testing.T) {
 }
 
 func TestEscape_makes_control_characters_visible(t *testing.T) {
-	got := escape("a\x1b]0;title\x07b\u202ec\nd\te\u200b")
+	got := terminal.Escape("a\x1b]0;title\x07b\u202ec\nd\te\u200b")
 	want := `a\x1b]0;title\ab\u202ec` + "\nd\te" + `\u200b`
 	if got != want {
 		t.Errorf("escape gives %q, want %q", got, want)

@@ -14,6 +14,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 )
 
@@ -169,7 +170,7 @@ func (b *secretFlags) read(s *session) (none secret.Value, err error) {
 			"history of the shell; use standard input or --value-file")
 	case b.file != "":
 		text, err = toolfile.ReadBounded(b.file, keeper.MaxValue+2)
-	case isTerminal(s.in):
+	case terminal.Is(s.in):
 		fmt.Fprint(s.err, "the value (it is not shown): ")
 		text, err = term.ReadPassword(int(in.Fd()))
 		fmt.Fprintln(s.err)

@@ -20,6 +20,7 @@ import (
 	"haft/app"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 )
 
@@ -72,7 +73,7 @@ func (s *serveFlags) flags(p *profile) []flag {
 	s.addr, s.logFormat, s.level, s.cfg.Operators = "127.0.0.1:7717", "text", "info", "local"
 	c := &s.cfg
 	s.drain, c.Engine.DeadAfter, c.Wait = 30*time.Second, 20*time.Second, defaultLockWait
-	if !isTerminal(p.out) { // a person at a terminal sends no requests through a load balancer
+	if !terminal.Is(p.out) { // a person at a terminal sends no requests through a load balancer
 		s.readyWait = 5 * time.Second
 	}
 	c.Auth.RequireUser, c.NoRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
@@ -257,7 +258,7 @@ func (s *serveFlags) greet(ctx context.Context, p *profile, sys *app.Server, at 
 	}
 	fmt.Fprintf(p.out, "listening on %s://%s\n", scheme, at)
 	switch {
-	case sys.Auth.FirstFile != "" && isTerminal(p.out):
+	case sys.Auth.FirstFile != "" && terminal.Is(p.out):
 		fmt.Fprintf(p.out, "first key: %s (shown once; also in %s)\n", sys.Auth.First.Reveal(), sys.Auth.FirstFile)
 	case sys.Auth.FirstFile != "":
 		// Output that is not looked at is kept somewhere.

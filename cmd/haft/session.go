@@ -17,6 +17,7 @@ import (
 	"haft/internal/backend"
 	"haft/internal/checkpoint"
 	"haft/internal/supply"
+	"haft/internal/terminal"
 	"haft/internal/toolfile"
 )
 
@@ -137,7 +138,7 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 	}
 	cfg := app.ServiceConfig{
 		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced},
-		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: newProgress(p.err).line,
+		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: terminal.NewProgress(p.err).Line,
 	}
 	cfg.Engine.Brief = true
 	svc, err := app.OpenService(ctx, cfg)

@@ -83,7 +83,8 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	if err != nil {
 		return sandbox.Spec{}, err
 	}
-	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD), bashProgress)
+	env := append(baseEnv(r.req.Network), "HAFT_ARGS=/work/"+bashArgs, "HAFT_RESULT="+strconv.Itoa(resultFD),
+		bashProgress)
 	for k, v := range egressEnv(r.req) {
 		env = append(env, k+"="+v)
 	}

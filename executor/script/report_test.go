@@ -33,19 +33,20 @@ var reportCases = []struct {
 	{name: "python", kind: haft.KindPython, source: "import haft\ndef f():\n  haft.progress(1, 4, 'a\\x00\"ä')\n" +
 		"  haft.progress(2)\n  haft.progress(4.5, 9)\n  return 1", value: `1`,
 		want: []string{`{"progress":1,"total":4,"message":"a�\"ä"}`, `{"progress":4.5,"total":9}`}},
-	{name: "python_long_text", kind: haft.KindPython, source: "from haft import progress\ndef f(): progress(1, text='x' * 5000)",
-		value: `null`, want: []string{`{"progress":1,"message":"(a text of 5000 characters)"}`}},
-	{name: "python_not_a_number", kind: haft.KindPython, source: "import haft\ndef f():\n  for x in ('x', float('nan')):\n" +
-		"    try: haft.progress(x)\n    except ValueError: print('no')", value: `null`},
+	{name: "python_long_text", kind: haft.KindPython, source: "from haft import progress\ndef f():\n" +
+		"  progress(1, text='x' * 5000)", value: `null`,
+		want: []string{`{"progress":1,"message":"(a text of 5000 characters)"}`}},
+	{name: "python_not_a_number", kind: haft.KindPython, source: "import haft\ndef f():\n" +
+		"  for x in ('x', float('nan')):\n    try: haft.progress(x)\n    except ValueError: print('no')", value: `null`},
 	{name: "python_threads", kind: haft.KindPython, source: "import haft, threading\ndef f():\n" +
-		"  def g():\n    for i in range(200): haft.progress(i)\n  all = [threading.Thread(target=g) for _ in range(4)]\n" +
-		"  [t.start() for t in all]; [t.join() for t in all]\n  haft.progress(7, 7)", value: `null`,
+		"  def g():\n    for i in range(200): haft.progress(i)\n  all = " +
+		"[threading.Thread(target=g) for _ in range(4)]\n  [t.start() for t in all]; [t.join() for t in all]\n  haft.progress(7, 7)", value: `null`,
 		last: `{"progress":7,"total":7}`},
 	{name: "python_thread_that_stays", kind: haft.KindPython, source: "import haft, threading\ndef f():\n" +
 		"  def g():\n    while True: haft.progress(1)\n  threading.Thread(target=g, daemon=True).start()\n  return 5",
 		value: `5`, last: `{"progress":1}`},
-	{name: "python_child", kind: haft.KindPython, source: "import haft, os\ndef f():\n  pid = os.fork()\n  if not pid:\n" +
-		"    haft.progress(1); os._exit(7)\n  return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])", value: `7`},
+	{name: "python_child", kind: haft.KindPython, source: "import haft, os\ndef f():\n  pid = os.fork()\n" +
+		"  if not pid:\n    haft.progress(1); os._exit(7)\n  return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])", value: `7`},
 	{name: "python_generator", kind: haft.KindPython, source: "def f():\n  yield 1\n  yield None\n  yield {'a': [2.5]}",
 		value: `[1,null,{"a":[2.5]}]`, want: []string{`{"progress":1,"item":1}`, `{"progress":2,"item":null}`,
 			`{"progress":3,"item":{"a":[2.5]}}`}},
@@ -65,17 +66,18 @@ var reportCases = []struct {
 		want: []string{`{"progress":1}`}},
 	{name: "javascript_global", kind: haft.KindJavaScript, source: "exports.f = () => haft.progress(3)", value: `null`,
 		want: []string{`{"progress":3}`}},
-	{name: "javascript_generator", kind: haft.KindJavaScript, source: "exports.f = function* () { yield 1; yield null }",
-		value: `[1,null]`, want: []string{`{"progress":1,"item":1}`, `{"progress":2,"item":null}`}},
+	{name: "javascript_generator", kind: haft.KindJavaScript, value: `[1,null]`,
+		source: "exports.f = function* () { yield 1; yield null }", want: []string{`{"progress":1,"item":1}`, `{"progress":2,"item":null}`}},
 	{name: "typescript_async_generator", kind: haft.KindTypeScript, source: "export async function* f() { yield 1; " +
-		"await null; yield 'ä' }", value: `[1,"ä"]`, want: []string{`{"progress":1,"item":1}`, `{"progress":2,"item":"ä"}`}},
+		"await null; yield 'ä' }", value: `[1,"ä"]`,
+		want: []string{`{"progress":1,"item":1}`, `{"progress":2,"item":"ä"}`}},
 	{name: "bash", kind: haft.KindBash, source: "haft-progress 1 3 two  words\n(haft-progress 2 3 $'a\\nb\\036c')\n" +
 		"printf '{\"a\":' >&$HAFT_RESULT\nbash -c 'haft-progress 3 3'\necho '1}' >&$HAFT_RESULT\n", value: `{"a":1}`,
 		want: []string{`{"progress":1,"total":3,"message":"two words"}`, `{"progress":3,"total":3}`}},
 	{name: "bash_nonsense", kind: haft.KindBash, source: "haft-progress\nhaft-progress x y z\nhaft-progress inf\n" +
 		"printf '\\036\\n\\036' >&$HAFT_RESULT\necho done", value: `"done"`},
-	{name: "bash_long_text", kind: haft.KindBash, source: "haft-progress 1 2 $(printf 'x%.0s' {1..9000})\necho 1 >&$HAFT_RESULT",
-		value: `1`, want: []string{`{"progress":1,"total":2,"message":"(a text that is too long)"}`}},
+	{name: "bash_long_text", kind: haft.KindBash,
+		source: "haft-progress 1 2 $(printf 'x%.0s' {1..9000})\necho 1 >&$HAFT_RESULT", value: `1`, want: []string{`{"progress":1,"total":2,"message":"(a text that is too long)"}`}},
 }
 
 func TestReports(t *testing.T) {
@@ -107,20 +109,21 @@ func TestReports(t *testing.T) {
 
 // Reports are bounded, whatever the tool does, and a tool that writes nonsense fails.
 func TestReports_of_an_attacker(t *testing.T) {
-	const send = "import os\ndef send(b): os.write(100, len(b).to_bytes(4, 'big') + b)\n"
+	const send = "import os\ndef send(b):\n  b = b'{\"type\":\"progress\"' + b + b'}'\n" +
+		"  os.write(100, len(b).to_bytes(4, 'big') + b)\n"
 	for name, c := range map[string]struct {
 		source string
 		kind   haft.FailureKind // "" means success
 	}{
-		"flood": {source: "import haft, time\ndef f():\n  end = time.time() + 0.5\n  n = 0\n  while time.time() < end:\n" +
-			"    haft.progress(n); n += 1\n  haft.progress(-1)"},
-		"items":     {source: send + "def f():\n  for i in range(5000): send(b'{\"type\":\"progress\",\"progress\":1,\"value\":\"xxx\"}')"},
-		"no number": {source: send + "def f(): send(b'{\"type\":\"progress\"}')", kind: haft.FailProtocol},
-		"a text":    {source: send + "def f(): send(b'{\"type\":\"progress\",\"progress\":\"1\"}')", kind: haft.FailProtocol},
-		"infinite":  {source: send + "def f(): send(b'{\"type\":\"progress\",\"progress\":1e999}')", kind: haft.FailProtocol},
-		"large": {source: send + "def f(): send(b'{\"type\":\"progress\",\"progress\":1,\"message\":\"' + b'x' * 9000 + b'\"}')",
+		"flood": {source: "import haft, time\ndef f():\n  end = time.time() + 0.5\n  n = 0\n" +
+			"  while time.time() < end:\n    haft.progress(n); n += 1\n  haft.progress(-1)"},
+		"items":     {source: send + "def f():\n  for i in range(5000): send(b',\"progress\":1,\"value\":1')"},
+		"no number": {source: send + "def f(): send(b'')", kind: haft.FailProtocol},
+		"a text":    {source: send + "def f(): send(b',\"progress\":\"1\"')", kind: haft.FailProtocol},
+		"infinite":  {source: send + "def f(): send(b',\"progress\":1e999')", kind: haft.FailProtocol},
+		"large": {source: send + "def f(): send(b',\"progress\":1,\"message\":\"' + b'x' * 9000 + b'\"')",
 			kind: haft.FailProtocol},
-		"large item": {source: send + "def f(): send(b'{\"type\":\"progress\",\"progress\":1,\"value\":\"' + b'x' * 40000 + b'\"}')",
+		"large item": {source: send + "def f(): send(b',\"progress\":1,\"value\":\"' + b'x' * 40000 + b'\"')",
 			kind: haft.FailProtocol},
 		"half a frame": {source: send + "def f(): os.write(100, b'\\x00\\x00')", kind: haft.FailProtocol},
 		"endless":      {source: "def f():\n  while True: yield 'x' * 100000", kind: haft.FailResult},
@@ -158,7 +161,8 @@ func kindOf(res *haft.Result) haft.FailureKind {
 func TestOutput_is_passed_on_in_whole_characters(t *testing.T) {
 	var got []string
 	res := execute(t, setup(t, haft.KindPython, script.Config{}), executor.Request{Kind: haft.KindPython,
-		Source: "import os, time\ndef f():\n  for b in '€ä'.encode() + b'\\xe2': os.write(1, bytes([b])); time.sleep(0.01)",
+		Source: "import os, time\ndef f():\n  for b in '€ä'.encode() + b'\\xe2':\n    os.write(1, bytes([b]))\n" +
+			"    time.sleep(0.01)",
 		Stdout: func(b []byte) { got = append(got, string(b)) }})
 	if all := strings.Join(got, "|"); strings.Trim(strings.ReplaceAll(all, "€|ä", "€ä"), "|") != "€ä|\xe2" {
 		t.Errorf("got %q, result %q", all, res.Stdout)
@@ -171,11 +175,12 @@ func TestStopped_tools_clean_up(t *testing.T) {
 		kind   haft.Kind
 		source string
 	}{
-		"python": {haft.KindPython, "import time\ndef f():\n  try: time.sleep(60)\n  finally:\n    time.sleep(0.1)\n    print('bye')"},
+		"python": {haft.KindPython, "import time\ndef f():\n  try: time.sleep(60)\n  finally:\n    time.sleep(0.1)\n" +
+			"    print('bye')"},
 		"python with": {haft.KindPython, "import contextlib, time\n@contextlib.contextmanager\ndef m():\n" +
 			"  try: yield\n  finally: print('bye')\ndef f():\n  with m(): time.sleep(60)"},
-		"python async": {haft.KindPython, "import asyncio\nasync def f():\n  try: await asyncio.sleep(60)\n  finally:\n" +
-			"    await asyncio.sleep(0.1)\n    print('bye')"},
+		"python async": {haft.KindPython, "import asyncio\nasync def f():\n  try: await asyncio.sleep(60)\n" +
+			"  finally:\n    await asyncio.sleep(0.1)\n    print('bye')"},
 		"python generator": {haft.KindPython, "import time\ndef f():\n  try:\n    yield 1\n    time.sleep(60)\n" +
 			"  finally: print('bye')"},
 		"python value": {haft.KindPython, "import time\ndef f():\n  try: time.sleep(60)\n  except SystemExit:\n" +

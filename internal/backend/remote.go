@@ -57,18 +57,32 @@ func (r *Remote) Stream(ctx context.Context, c haft.Call, show func(haft.Event))
 	if rec.Result != nil {
 		return rec.Result, false, nil
 	}
-	shown := false
-	for e, err := range r.Client.WatchCall(ctx, c.Principal, rec.Call.ID, 0) {
-		if err != nil {
-			break // the result says all
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	done := make(chan bool, 1)
+	go func() {
+		shown := false
+		defer func() { done <- shown }()
+		for e, err := range r.Client.WatchCall(watching, c.Principal, rec.Call.ID, 0) {
+			if err != nil {
+				return // the result says all
+			}
+			show(e)
+			// After these nothing is printed before a person agrees.
+			if shown = e.Type == haft.EventCompleted || e.Type == haft.EventApproval; shown {
+				return
+			}
 		}
-		show(e)
-		// After these nothing is printed before a person agrees.
-		if shown = e.Type == haft.EventCompleted || e.Type == haft.EventApproval; shown {
-			break
-		}
+	}()
+	// A server that stops ends its streams, but answers a request that waits already.
+	res, err := r.Wait(ctx, c.Principal, rec.Call.ID)
+	timer := time.AfterFunc(lastEvent, stop)
+	defer timer.Stop()
+	if err != nil {
+		stop()
 	}
-	if ctx.Err() != nil {
+	shown := <-done
+	if err != nil && ctx.Err() != nil {
 		// The call was submitted, and would run on.
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -76,10 +90,13 @@ func (r *Remote) Stream(ctx context.Context, c haft.Call, show func(haft.Event))
 		if err := r.Cancel(ctx, c.Principal, rec.Call.ID); err != nil {
 			return nil, shown, err
 		}
+		res, err = r.Wait(ctx, c.Principal, rec.Call.ID)
 	}
-	res, err := r.Wait(ctx, c.Principal, rec.Call.ID)
 	return res, shown, err
 }
+
+// lastEvent is how long to wait for the last event of a call that has its result.
+const lastEvent = 2 * time.Second
 
 // WatchCall implements [Follower].
 func (r *Remote) WatchCall(ctx context.Context, p haft.Principal, id haft.CallID) iter.Seq2[haft.Event, error] {

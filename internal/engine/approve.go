@@ -40,8 +40,7 @@ func (au *authorizer) approve(ctx context.Context, ex *execution) error {
 	ex.approval = &haft.Approval{
 		ID: haft.ApprovalID(newID("a_")), Call: ex.call.ID, Tool: ex.tool.Tool.Name, State: haft.ApprovalPending,
 		Binds: au.bindsTerms(ex, terms), Args: ex.rec.Call.Args, Terms: shown, Requester: ex.call.Principal,
-		Rule:    ex.decision.Rule,
-		Created: now, Expires: now.Add(expires),
+		Rule: ex.decision.Rule, Created: now, Expires: now.Add(expires),
 	}
 	ex.res = ex.blank(haft.StatusPending)
 	ex.res.Approval = ex.approval.ID

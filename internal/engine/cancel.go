@@ -11,6 +11,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/membership"
 	"haft/internal/store"
 	"haft/sandbox"
 )
@@ -32,8 +33,13 @@ type operator struct {
 // errCancelled is the cause of the end of a call that somebody cancelled.
 var errCancelled = errors.New("the call was cancelled")
 
-// errKilled is the cause of the end of calls that an operator ends with a stop of all.
+// errKilled and errGivenUp are causes of the end of calls that are ended at once: because an
+// operator stops all, or because another process takes over.
 var errKilled = fmt.Errorf("%w: %w", errCancelled, sandbox.ErrNoGrace)
+var errGivenUp = fmt.Errorf("%w: %w", membership.ErrGivenUp, sandbox.ErrNoGrace)
+
+// Unwrap says that a tool without permission is ended at once.
+func (w *withdrawal) Unwrap() error { return sandbox.ErrNoGrace }
 
 // Cancel implements [haft.Caller]. It is for whoever made the call and for managers.
 // Those who answer requests for approval see the call and refuse it by [Engine.Decide],

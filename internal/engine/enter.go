@@ -108,8 +108,7 @@ func (en *entrance) admit(ctx context.Context, ex *execution) (first haft.CallID
 	}
 	if err := en.redaction.checkEarly(ctx, ex); err != nil {
 		return "", en.pipeline.refuseLabel(ctx, &execution{call: haft.Call{ID: c.ID, Principal: c.Principal},
-			env: callenv.Env{Redactor: en.redaction.env.Plain()}},
-			err)
+			env: callenv.Env{Redactor: en.redaction.env.Plain()}}, err)
 	}
 	return en.claim(ctx, ex)
 }

@@ -179,8 +179,7 @@ func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result
 		"expires": ex.approval.Expires}
 	part := &store.Batch{
 		Records: []haft.Record{ex.rec}, Approvals: []haft.Approval{*ex.approval}, Limits: ex.taken,
-		Keys:  ex.keysHeld(),
-		Audit: []audit.Entry{pl.recorder.entry(ex, "approval.requested", body)},
+		Keys: ex.keysHeld(), Audit: []audit.Entry{pl.recorder.entry(ex, "approval.requested", body)},
 	}
 	data := map[string]any{"approval_id": ex.approval.ID, "args": ex.approval.Args, "expires_at": ex.approval.Expires,
 		"rule": ex.approval.Rule, "terms": ex.approval.Terms}

@@ -50,8 +50,7 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 	}
 	if err != nil {
 		rn.redaction.logOf(ex).Warn("the packages of a tool could not be had", "call", ex.call.ID, "tool",
-			ex.tool.Tool.Name,
-			"err", err)
+			ex.tool.Tool.Name, "err", err)
 		retry := haft.RetryNever
 		if haft.CodeOf(err) == haft.CodeUnavailable {
 			retry = haft.RetrySame

@@ -207,8 +207,7 @@ func (pl *pipeline) runStages(ctx context.Context, ex *execution) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			pl.redaction.logOf(ex).Error("a stage panicked", "stage", name, "call", ex.call.ID, "panic",
-				fmt.Sprint(p), "stack",
-				string(debug.Stack()))
+				fmt.Sprint(p), "stack", string(debug.Stack()))
 			err = fmt.Errorf("stage %s: %w", name, errPanic)
 		}
 	}()

@@ -7,10 +7,8 @@ import (
 	"errors"
 	"time"
 
-	"haft/internal/jsontree"
-
 	"haft"
-	"haft/sandbox"
+	"haft/internal/jsontree"
 )
 
 // The rule of this file: what a permission allowed ends when the permission is
@@ -29,9 +27,6 @@ const withdrawnPrefix = "the permission for the call was withdrawn: "
 
 // Error says what the caller is told.
 func (w *withdrawal) Error() string { return withdrawnPrefix + w.why }
-
-// Unwrap says that the tool is ended at once.
-func (w *withdrawal) Unwrap() error { return sandbox.ErrNoGrace }
 
 // principalNow returns what the credential of p stands for now, and when it ends.
 func (au *authorizer) principalNow(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time,

@@ -23,11 +23,9 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
 		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
-		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex), Limits: au.runLimits(ex),
-		Network: ex.wants(), Webhook: au.cfg.Credentials != nil, Files: filestore.WithoutContent(ex.call.Files),
-	}
-	if t.Limits.Grace == haft.DefaultLimits().Grace {
-		t.Limits.Grace = 0 // so that approvals of before there was a grace time hold
+		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
+		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
+		Files: filestore.WithoutContent(ex.call.Files),
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)

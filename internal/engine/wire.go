@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"time"
 
@@ -14,7 +13,6 @@ import (
 	"haft/internal/event"
 	"haft/internal/journal"
 	"haft/internal/membership"
-	"haft/sandbox"
 )
 
 // wire makes the parts of an engine, which have been allocated, known to each other. Each
@@ -104,7 +102,7 @@ func (e *Engine) drop(owner string) int {
 	e.calls.mu.Lock()
 	for _, ex := range e.calls.executions {
 		if ex.owner == owner {
-			ex.cancel(errors.Join(membership.ErrGivenUp, sandbox.ErrNoGrace))
+			ex.cancel(errGivenUp)
 			dropped++
 		}
 	}

@@ -31,8 +31,8 @@ func texts(t *testing.T) (*outgoing.Output, chan string) {
 // Output is published while the tool runs, in whole lines, also if its end is the beginning of
 // a value or of a key.
 func TestOutput_is_live_and_whole(t *testing.T) {
-	for _, text := range []string{"Loading data\n", "no line break: dat", "mail to joe \n", "50 %", "gh", "ready?\n", "ä€",
-		"one\ntwo\nthree data\n"} {
+	for _, text := range []string{"Loading data\n", "no line break: dat", "mail to joe \n", "50 %", "gh", "ready?\n",
+		"ä€", "one\ntwo\nthree data\n"} {
 		o, got := texts(t)
 		o.Writer("stdout")([]byte(text))
 		for all := ""; all != text; { // without more output, and without Close

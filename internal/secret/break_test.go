@@ -86,7 +86,8 @@ func TestRedactor_undoes_named_entities(t *testing.T) {
 // that is no secret is lost.
 func TestStream_Release_keeps_values_back(t *testing.T) {
 	const value = "sk-live-Real1234567890"
-	r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value), Mask: "MASK"}}})
+	r := secret.NewRedactor(
+		secret.Config{Values: []secret.Named{{Name: "KEY", Value: secret.New(value), Mask: "MASK"}}})
 	for _, form := range []string{value, strings.ToUpper(value), fmt.Sprintf("%x", value)} {
 		text := "before\n" + form + " after\n"
 		for first := range len(text) {

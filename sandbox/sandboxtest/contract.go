@@ -35,18 +35,11 @@ func contractCases() []Case {
 		{"finish_is_not_needed", "A program that ends before Finish has ended by itself.", finishUnused, false, false},
 		{"ended_comes_before_return_with_everything",
 			"Ended is called once, with the same exit that Run returns, artifacts included.", endedOnce, false, false},
-		{"cancel_stops_the_program", "When the context ends the program gets SIGTERM first, and the cause is " +
-			"cancelled.", cancelled, true, false},
-		{"cancel_kills_what_ignores_it", "When the context ends a program that ignores SIGTERM is killed soon after.",
-			cancelStubborn, true, false},
-		{"grace_is_the_time_to_clean_up", "After SIGTERM a program has Limits.Grace, and its end within that time is " +
-			"still a timeout.", graceUsed, true, false},
-		{"grace_ends", "A program that ignores SIGTERM is killed when Limits.Grace has passed, and that time counts " +
-			"as used.", graceIgnored, true, false},
-		{"limits_hold_in_the_grace_time", "A program that uses too much processor time after SIGTERM is killed at " +
-			"once.", graceBusy, true, false},
-		{"no_grace_is_no_time_at_all", "When the context ends with ErrNoGrace, also in the grace time, the program is " +
-			"killed at once.", graceWithdrawn, true, false},
+		{"cancel_stops_the_program", "When the context ends, or Limits.Wall has passed, the program gets SIGTERM " +
+			"first. It has Limits.Grace to clean up, and the cause is cancelled or timeout all the same.",
+			stopped, true, false},
+		{"cancel_kills_what_ignores_it", "A program that ignores SIGTERM is killed after Limits.Grace, which counts " +
+			"as used; at once if it uses too much processor time, or with ErrNoGrace.", stubborn, true, false},
 		{"cancelled_before_start_does_not_run", "A context that has ended already starts nothing.", cancelledBefore,
 			false, false},
 		{"missing_command_is_an_error", "A command that does not exist is an error and not an exit code.",
@@ -238,6 +231,14 @@ func endedOnce(ctx context.Context, b *Bench) error {
 		return fmt.Errorf("the function Ended got %+v, Run returned %+v", e, o.Exit)
 	}
 	return nil
+}
+
+func stopped(ctx context.Context, b *Bench) error {
+	return errors.Join(cancelled(ctx, b), graceUsed(ctx, b))
+}
+
+func stubborn(ctx context.Context, b *Bench) error {
+	return errors.Join(cancelStubborn(ctx, b), graceIgnored(ctx, b), graceBusy(ctx, b), graceWithdrawn(ctx, b))
 }
 
 func cancelled(ctx context.Context, b *Bench) error {
