@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"haft"
 	"haft/executor"
@@ -51,7 +50,8 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 		return nil
 	}
 	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
-	if !atLoad(ex, m) && !next.Tool.Version.Settings.Idempotent {
+	if v := ex.tool.Tool.Version; !m.AtLoad(v.Kind, v.Source, ex.res.Error.Traceback) &&
+		!next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
 	if !rn.authorizer.decideAgain(ctx, ex, next) {
@@ -103,7 +103,7 @@ func (rn *runner) addPackage(ctx context.Context, ex *execution, m requirement.M
 	case haft.CodeOf(err) == haft.CodeConflict:
 		// Another call may have been quicker.
 		now, again := rn.registry.Resolve(ctx, p.Org, string(t.ID), "")
-		if again == nil && now.Tool.Version.Digest != t.Version.Digest && names(now.Tool.Version.Requirements, m) {
+		if again == nil && now.Tool.Version.Digest != t.Version.Digest && m.In(now.Tool.Version.Requirements) {
 			return now, nil
 		}
 		return nil, err
@@ -117,38 +117,4 @@ func (rn *runner) addPackage(ctx context.Context, ex *execution, m requirement.M
 		return nil, err
 	}
 	return rn.registry.Resolve(ctx, p.Org, string(t.ID), v.Digest)
-}
-
-// names reports whether requirements name the package that is missing.
-func names(n haft.Requirements, m requirement.Missing) bool {
-	return slices.ContainsFunc(append(slices.Clone(n.Pip), n.NPM...), func(s string) bool {
-		return s == m.Requirement || strings.HasPrefix(s, m.Requirement) &&
-			strings.ContainsAny(s[len(m.Requirement):][:1], "=<>!~@[ ;")
-	})
-}
-
-// atLoad reports whether the import failed while the source was being loaded, before
-// the tool's function was called.
-func atLoad(ex *execution, m requirement.Missing) bool {
-	v, trace := ex.tool.Tool.Version, ex.res.Error.Traceback
-	if v.Kind == haft.KindPython {
-		first := true
-		for line := range strings.Lines(trace) {
-			if !strings.HasPrefix(line, "  File ") {
-				continue
-			}
-			if first && !strings.HasSuffix(strings.TrimSpace(line), ", in <module>") {
-				return false
-			}
-			first = false
-		}
-		return !first
-	}
-	for line := range strings.Lines(v.Source) {
-		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) ||
-			strings.Contains(line, "'"+m.Module)) {
-			return true
-		}
-	}
-	return false
 }

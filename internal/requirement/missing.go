@@ -2,8 +2,11 @@ package requirement
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
+
+	"haft"
 )
 
 // Missing is a module that could not be imported, and what would provide it.
@@ -125,4 +128,38 @@ func (m Missing) Advice() string {
 		return "add the requirement " + m.Requirement + " to the tool"
 	}
 	return "if the package that has it is called " + m.Requirement + ", add that as a requirement of the tool"
+}
+
+// In reports whether requirements name the package.
+func (m Missing) In(n haft.Requirements) bool {
+	return slices.ContainsFunc(append(slices.Clone(n.Pip), n.NPM...), func(s string) bool {
+		return s == m.Requirement || strings.HasPrefix(s, m.Requirement) &&
+			strings.ContainsAny(s[len(m.Requirement):][:1], "=<>!~@[ ;")
+	})
+}
+
+// AtLoad reports whether the import failed while the source was being loaded, before
+// the tool's function was called: by the traceback, and where that says nothing, by the
+// source.
+func (m Missing) AtLoad(kind haft.Kind, source, traceback string) bool {
+	if kind == haft.KindPython {
+		first := true
+		for line := range strings.Lines(traceback) {
+			if !strings.HasPrefix(line, "  File ") {
+				continue
+			}
+			if first && !strings.HasSuffix(strings.TrimSpace(line), ", in <module>") {
+				return false
+			}
+			first = false
+		}
+		return !first
+	}
+	for line := range strings.Lines(source) {
+		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) ||
+			strings.Contains(line, "'"+m.Module)) {
+			return true
+		}
+	}
+	return false
 }
