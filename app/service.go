@@ -162,7 +162,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	ec.Killed = func(reason string) { s.sessions.Stop("", reason) }
+	s.endSessions(&ec)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}

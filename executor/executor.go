@@ -86,6 +86,8 @@ type Request struct {
 	// [sandbox.NetworkEgress] and only then. It is as [sandbox.Spec.ServeEgress]: when
 	// Execute returns, every call of it has returned.
 	ServeEgress func(ctx context.Context, conn net.Conn)
+	// Route names what ServeEgress lets the call reach; equal routes reach the same.
+	Route string
 	// CA holds certificates, as PEM, that programs of this call trust besides the
 	// system's, because the egress session opens their TLS. It is set with ServeEgress only.
 	CA []byte

@@ -50,7 +50,9 @@ func packagesFailed(err error) error {
 
 // inSession is run_code in a session.
 func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
-	began := time.Now()
+	began, limits := time.Now(), req.Limits.Or(haft.DefaultLimits())
+	ctx, cancel := context.WithTimeoutCause(ctx, limits.Wall.D(), errWall)
+	defer cancel()
 	s, code, err := r.prepare(ctx, req, in)
 	if f, ok := errors.AsType[*failure](err); ok && f.Kind == haft.FailSource {
 		return value(&haft.Result{}, codeOut{Status: haft.StatusError,
@@ -61,12 +63,11 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 	}
 	timed := ctx
 	if in.Timeout > 0 {
-		var cancel context.CancelFunc
 		timed, cancel = context.WithTimeoutCause(ctx, time.Duration(in.Timeout*float64(time.Second)), errCodeTime)
 		defer cancel()
 	}
 	defer s.Serve(req.ServeEgress)()
-	run := &sessionRun{s: s, res: &haft.Result{}, limits: req.Limits.Or(haft.DefaultLimits())}
+	run := &sessionRun{s: s, res: &haft.Result{}, limits: limits}
 	code.Stdout, code.Stderr = run.writer(&run.stdout, req.Stdout), run.writer(&run.stderr, req.Stderr)
 	run.before = run.files(ctx)
 	set := time.Now()
@@ -78,24 +79,39 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 	res.Stdout, res.Truncated.Stdout = run.stdout.text()
 	res.Stderr, res.Truncated.Stderr = run.stderr.text()
 	switch {
+	case errors.Is(context.Cause(ctx), sandbox.ErrNoGrace):
+		s.Close("its call was ended by a rule or by the operator") // with what the code left running
+		return stoppedCode(ctx, res), nil
 	case ctx.Err() != nil:
 		return stoppedCode(ctx, res), nil
+	case outcome == nil:
+		return invalid(err) // nothing ran
 	case err != nil && !errors.Is(err, errCodeTime):
-		return invalid(err)
+		fail(res, haft.FailExit, "the code ended its session: "+haft.MessageOf(err))
+		return res, nil
 	}
 	out := run.outcome(outcome, in)
-	run.collect(context.WithoutCancel(ctx), &out)
+	run.collect(ctx, &out)
 	if errors.Is(err, errCodeTime) {
 		out.failed(codeError{Kind: haft.FailTimeout,
 			Message: fmt.Sprintf("it ran longer than the %g seconds it was given, and was interrupted", in.Timeout)})
 	}
-	return value(res, out)
+	if _, err := value(res, out); err != nil || int64(len(res.Value)) > limits.Result {
+		fail(res, haft.FailResult, fmt.Sprintf("what it shows is more than %d bytes; write it to files in out",
+			limits.Result))
+	}
+	return res, nil
+}
+
+// fail makes res say why code in a session has no value.
+func fail(res *haft.Result, kind haft.FailureKind, message string) {
+	executor.Fail(res, haft.Failure{Kind: kind, Message: message, Retry: haft.RetryNever})
 }
 
 // stoppedCode is the result of a call that was stopped.
 func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
 	kind := haft.FailCancelled
-	if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+	if cause := context.Cause(ctx); errors.Is(cause, context.DeadlineExceeded) || errors.Is(cause, errWall) {
 		kind = haft.FailTimeout
 	}
 	executor.Fail(res, haft.Failure{Kind: kind, Message: "the code was interrupted", Retry: haft.RetryChanged})
@@ -184,6 +200,9 @@ func (r *sessionRun) writer(k *kept, pass func([]byte)) func([]byte) {
 	}
 }
 
+// collectTime bounds how long the files of one code are read.
+const collectTime = 10 * time.Second
+
 // outDir is where code leaves files for its caller.
 const outDir = "/work/out"
 
@@ -204,14 +223,21 @@ func (r *sessionRun) files(ctx context.Context) map[string]session.Entry {
 
 // collect adds the files of out that are new or changed.
 func (r *sessionRun) collect(ctx context.Context, out *codeOut) {
+	ctx, cancel := context.WithTimeout(ctx, collectTime)
+	defer cancel()
+	left := r.limits.ArtBytes
 	for path, e := range r.files(ctx) {
 		if old, ok := r.before[path]; ok && old.Size == e.Size && old.Modified == e.Modified {
+			continue
+		}
+		if e.Size > left || len(r.res.Artifacts) >= r.limits.Artifacts || ctx.Err() != nil {
+			r.res.Truncated.Artifacts++
 			continue
 		}
 		f, _, err := r.s.ReadFile(ctx, path, 0)
 		var data []byte
 		if err == nil {
-			data, err = io.ReadAll(io.LimitReader(f, r.limits.ArtBytes+1))
+			data, err = io.ReadAll(io.LimitReader(f, left+1))
 			err = errors.Join(err, f.Close())
 		}
 		name := strings.TrimPrefix(path, outDir+"/")
@@ -219,6 +245,7 @@ func (r *sessionRun) collect(ctx context.Context, out *codeOut) {
 			r.res.Truncated.Artifacts++
 			continue
 		}
+		left -= int64(len(data))
 		out.Files = append(out.Files, name)
 	}
 	if n := r.res.Truncated.Artifacts; n > 0 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/executor"
@@ -48,7 +49,12 @@ func runIn(t testing.TB, s *builtin.Set, args map[string]any,
 	if args["session"] == nil {
 		args["session"] = "s"
 	}
-	res := execute(t, s, "run_code", args, more)
+	res := execute(t, s, "run_code", args, func(r *executor.Request) {
+		r.Principal.User = "alice"
+		if more != nil {
+			more(r)
+		}
+	})
 	var out sessionCode
 	if res.Error != nil {
 		t.Fatalf("%v: %+v", args, *res.Error)
@@ -78,7 +84,7 @@ func TestRunCode_in_a_session(t *testing.T) {
 	if out, _ := runIn(t, s, ts, nil); out.Value != float64(8) {
 		t.Errorf("TypeScript: %+v", out)
 	}
-	out, res := runIn(t, s, python("import os; os.mkdir('out'); open('out/r', 'w').write(open('in.txt').read())"),
+	out, res := runIn(t, s, python("open('out/r', 'w').write(open('in.txt').read())"),
 		func(r *executor.Request) {
 			r.Files = append(r.Files, sandbox.File{Name: "in.txt", Data: []byte("data")})
 		})
@@ -99,12 +105,18 @@ func TestRunCode_in_a_session(t *testing.T) {
 	if out, _ := runIn(t, s, python("'x' in globals()"), nil); out.Value != false {
 		t.Errorf("after that: %+v", out)
 	}
-	env := func(r *executor.Request) { r.Env = map[string]string{"TOKEN": "t1"} }
-	if out, _ := runIn(t, s, python("import os; os.environ['TOKEN']"), env); out.Value != "t1" {
-		t.Errorf("an environment: %+v", out)
-	}
-	if out, _ := runIn(t, s, python("os.environ.get('TOKEN')"), nil); out.Value != nil {
-		t.Errorf("the environment of the call before: %+v", out)
+	env := func(r *executor.Request) { r.Env = map[string]string{"HAFT_CALL_ID": "c_9"} }
+	for _, c := range []struct{ language, code string }{
+		{"python", "import os; print(os.environ.get('HAFT_CALL_ID'))"}, {"bash", "echo ${HAFT_CALL_ID:-None}"},
+		{"javascript", "console.log(process.env.HAFT_CALL_ID ?? 'None')"},
+	} {
+		args := map[string]any{"language": c.language, "code": c.code}
+		if out, _ := runIn(t, s, args, env); out.Stdout != "c_9\n" {
+			t.Errorf("%s, an environment: %+v", c.language, out)
+		}
+		if out, _ := runIn(t, s, args, nil); out.Stdout != "None\n" {
+			t.Errorf("%s, the environment of the call before: %+v", c.language, out)
+		}
 	}
 }
 
@@ -122,6 +134,9 @@ func TestRunCode_session_is_refused(t *testing.T) {
 		more func(*executor.Request)
 	}{
 		"other limits":        {args, func(r *executor.Request) { r.Limits.Memory = 100 << 20 }},
+		"other secrets":       {args, func(r *executor.Request) { r.Env = map[string]string{"TOKEN": "t1"} }},
+		"another route":       {args, func(r *executor.Request) { r.Route = "example.com" }},
+		"nobody":              {args, func(r *executor.Request) { r.Principal.User = "" }},
 		"more isolation":      {args, func(r *executor.Request) { r.Need.Level = haft.LevelMachine }},
 		"an id of nobody":     {map[string]any{"language": "python", "code": "1", "session": "sess_x"}, nil},
 		"a name with a slash": {map[string]any{"language": "python", "code": "1", "session": "a/b"}, nil},
@@ -131,7 +146,7 @@ func TestRunCode_session_is_refused(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"},
+		req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme", User: "alice"},
 			Kind: haft.KindBuiltin, Tool: "run_code", Args: raw}
 		if c.more != nil {
 			c.more(&req)
@@ -153,10 +168,19 @@ func TestRunCode_session_ends_on_time(t *testing.T) {
 	if out, _ := runIn(t, s, map[string]any{"language": "python", "code": "x"}, nil); out.Value != float64(1) {
 		t.Errorf("after an interrupt: %+v", out)
 	}
+	slow := func(r *executor.Request) {
+		r.Principal.User, r.Limits.Wall = "alice", haft.Millis(300*time.Millisecond)
+	}
+	endless := map[string]any{"language": "python", "code": "while True: pass", "session": "s"}
+	res := execute(t, s, "run_code", endless, slow)
+	if res.Status != haft.StatusTimeout {
+		t.Errorf("code longer than the call may take: %+v", res)
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	raw := json.RawMessage(`{"language":"python","code":"print(1)\nwhile True: pass","session":"s"}`)
-	res, err := s.Execute(ctx, executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme"},
-		Kind: haft.KindBuiltin, Tool: "run_code", Args: raw, Stdout: func(b []byte) {
+	res, err := s.Execute(ctx, executor.Request{Call: "c_1", Org: "acme",
+		Principal: haft.Principal{Org: "acme", User: "alice"}, Kind: haft.KindBuiltin, Tool: "run_code", Args: raw,
+		Stdout: func(b []byte) {
 			if strings.Contains(string(b), "1") {
 				cancel()
 			}

@@ -25,6 +25,8 @@ var notSent = map[string]string{
 	"Limits":      "are compared as the provider fills them in",
 	"ServeEgress": "is used by this process; whether there is a network is compared",
 	"Egress":      "is for built-in tools",
+	"Route":       "names what ServeEgress serves",
+	"Packages":    "is for built-in tools",
 	"Returns":     "is used after the run",
 	"Output":      "is used after the run",
 	"Stdout":      "is used by this process",

@@ -42,8 +42,8 @@ type sessionFrame struct {
 
 // OpenSession starts a sandbox that lives until the caller releases it, and an agent in it
 // that answers on Conn, as package internal/session describes. It says what confines it. The request says who it is
-// for, and with which limits, network, environment and layers; neither wall clock nor
-// processor time are limited here.
+// for, and with which limits, network and layers. The wall clock is not limited here, and
+// processor time by the ceiling. The caller serves connections.
 //
 // The sandbox has Python, which the agent needs, and Bash and Node.js if they are on this
 // machine.
@@ -56,7 +56,9 @@ func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell
 	if err != nil {
 		return nil, haft.Isolation{}, err
 	}
-	r := &run{x: x, req: req, limits: sandbox.Lasting(x.Limits(req.Limits)), rt: rt}
+	limits := sandbox.Lasting(x.Limits(req.Limits))
+	limits.CPU = x.cfg.Ceilings.CPU // of all its commands together
+	r := &run{x: x, req: req, limits: limits, rt: rt}
 	m := sessionFrame{Type: typeSession, Kernels: map[string][]string{}, Path: r.paths(), Env: egressEnv(req)}
 	others := x.kernels(ctx, m.Kernels)
 	head, err := r.head()
@@ -75,7 +77,6 @@ func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell
 	if err != nil {
 		return nil, haft.Isolation{}, err
 	}
-	c.ServeEgress(req.ServeEgress)
 	c.Begin(io.Discard, io.Discard)
 	if err := startAgent(c, append(frame(nil, head), frame(nil, payload)...)); err != nil {
 		c.Release(false)

@@ -110,9 +110,11 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 			Message: "only a manager cancels calls of others: " + haft.MessageOf(err), Err: err}
 	}
 	who := of.Owner()
-	n := o.calls.cancelExecutions(errCancelled, func(q haft.Principal) bool {
+	these := func(q haft.Principal) bool {
 		return q.Org == of.Org && (who == "" || q.Owner() == who) && (of.Agent == "" || q.Agent == of.Agent)
-	})
+	}
+	n := o.calls.cancelExecutions(errCancelled, these)
+	o.cfg.Killed("its calls were cancelled", these)
 	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
 		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
 	for {
@@ -190,9 +192,7 @@ func (o *operator) Stop(ctx context.Context, p haft.Principal, reason string, ki
 // kill ends everything that runs here.
 func (o *operator) kill(reason string) {
 	o.calls.cancelExecutions(errKilled, func(haft.Principal) bool { return true })
-	if o.cfg.Killed != nil {
-		o.cfg.Killed(reason)
-	}
+	o.cfg.Killed(reason, func(haft.Principal) bool { return true })
 }
 
 // Resume implements [haft.Operator].

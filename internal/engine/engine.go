@@ -108,9 +108,9 @@ type Config struct {
 	// Changed is told that tools, agents or rules of an organisation have changed; ""
 	// means of all. It does not block. Nil means that nobody wants to know.
 	Changed func(org string)
-	// Killed is told that the operator ended everything that runs, with the reason. Nil
-	// means that nothing but calls runs.
-	Killed func(reason string)
+	// Killed is told that everything of those principals that match was ended. It does not
+	// block. Nil means that nothing but calls runs.
+	Killed func(reason string, match func(haft.Principal) bool)
 	// Recheck returns what the credential of a principal stands for now, and when it
 	// ends; zero means never. The error is [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it is withdrawn. It is asked when permissions were changed,
@@ -269,6 +269,9 @@ func heavy(t haft.Tool) bool {
 
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
+	if c.Killed == nil {
+		c.Killed = func(string, func(haft.Principal) bool) {}
+	}
 	if c.Owner == "" {
 		c.Owner = membership.NewName()
 	}

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"haft"
@@ -84,6 +85,7 @@ func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *exec
 	n.env.AddTokens(&ex.env, exit.Leased, ex.agent, ex.call.Env)
 	req.Bound = ex.env.SetPlaceholders(req.Env, exit.Stand, exit.Unreached)
 	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Session.Serve, exit.CA
+	req.Route = fmt.Sprint(plan.Hosts, plan.Networks)
 	return nil
 }
 

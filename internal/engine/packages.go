@@ -34,7 +34,7 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 		}
 		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
 			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
-				code := haft.Version{Kind: kind, Digest: v.Digest}
+				code := haft.Version{Kind: kind, Digest: v.Digest + string(kind)}
 				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.config.Needs,
 					rn.packageProgress(ctx, ex))
 			}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"haft"
 )
@@ -18,9 +19,16 @@ const (
 	window    = 1 << 20
 	maxFrame  = 2 << 20
 	maxQueued = 4 * window
-	maxItems  = 1 << 14
-	headSize  = 4
-	dataHead  = 6
+	// maxEvent bounds a message, but for those that list files, and maxStray what may come
+	// for requests that are over.
+	maxEvent = 64 << 10
+	maxList  = 512 << 10
+	maxStray = 64 << 20
+	// sendTime is how long the agent may take to read what it is sent.
+	sendTime = 10 * time.Second
+	maxItems = 1 << 14
+	headSize = 4
+	dataHead = 6
 )
 
 // The streams of a request.
@@ -52,6 +60,7 @@ type message struct {
 
 // An item is what a request got: data of a stream, or an event.
 type item struct {
+	size   int // of its frame
 	stream byte
 	data   []byte
 	event  *message
@@ -59,15 +68,16 @@ type item struct {
 
 // A channel is the host's end of the connection to an agent.
 type channel struct {
-	conn io.ReadWriter
+	conn conn
 	fail func(error) // called once, when nothing more comes
 
 	writing sync.Mutex
 
-	mu   sync.Mutex
-	last uint32
-	open map[uint32]*request
-	err  error
+	mu    sync.Mutex
+	last  uint32
+	open  map[uint32]*request
+	stray int // bytes that came for no request
+	err   error
 }
 
 // A request is one of those that are under way.
@@ -77,14 +87,22 @@ type request struct {
 	ready chan struct{} // has an element if there may be items or credit
 
 	// Guarded by ch.mu.
-	items  []item
-	queued int
-	credit int // bytes that may be sent to the agent
-	ended  error
+	items   []item
+	lists   bool // its answer lists files
+	ignored bool // nothing that comes is of interest
+	queued  int
+	credit  int // bytes that may be sent to the agent
+	ended   error
+}
+
+// A conn is what a channel needs of the socket.
+type conn interface {
+	io.ReadWriter
+	SetWriteDeadline(time.Time) error
 }
 
 // newChannel returns a channel on conn.
-func newChannel(conn io.ReadWriter, fail func(error)) *channel {
+func newChannel(conn conn, fail func(error)) *channel {
 	return &channel{conn: conn, fail: fail, open: map[uint32]*request{}}
 }
 
@@ -93,7 +111,12 @@ func (c *channel) send(payload []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, headSize+len(payload)), uint32(len(payload)))
-	if _, err := c.conn.Write(append(b, payload...)); err != nil {
+	err := c.conn.SetWriteDeadline(time.Now().Add(sendTime))
+	if err == nil {
+		_, err = c.conn.Write(append(b, payload...))
+	}
+	if err != nil {
+		c.fail(fmt.Errorf("write to the session: %w", err)) // a frame may be there in part
 		return fmt.Errorf("write to the session: %w", err)
 	}
 	return nil
@@ -101,7 +124,7 @@ func (c *channel) send(payload []byte) error {
 
 // start makes a request. Fields are the members of the message besides id and op.
 func (c *channel) start(op string, fields map[string]any) (*request, error) {
-	r := &request{ch: c, ready: make(chan struct{}, 1), credit: window}
+	r := &request{ch: c, ready: make(chan struct{}, 1), credit: window, lists: op == "list" || op == "stat"}
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
@@ -141,11 +164,14 @@ func (r *request) close() {
 // next returns what came next. It lets the agent send more in its place.
 func (r *request) next(ctx context.Context) (item, error) {
 	for {
+		if ctx.Err() != nil {
+			return item{}, context.Cause(ctx)
+		}
 		r.ch.mu.Lock()
 		if len(r.items) > 0 {
 			it := r.items[0]
 			r.items = r.items[1:]
-			r.queued -= len(it.data)
+			r.queued -= it.size
 			r.ch.mu.Unlock()
 			if n := len(it.data); n > 0 && it.stream != streamAnswer {
 				if err := r.control("read_by", map[string]any{"n": n}); err != nil {
@@ -177,7 +203,7 @@ func (r *request) write(ctx context.Context, data []byte) error {
 		switch {
 		case err != nil:
 			return err
-		case n == 0:
+		case n <= 0:
 			select {
 			case <-r.ready:
 			case <-ctx.Done():
@@ -253,6 +279,9 @@ func (c *channel) deliver(payload []byte) error {
 		id = binary.BigEndian.Uint32(payload[1:])
 		it = item{stream: payload[dataHead-1], data: payload[dataHead:]}
 	} else {
+		if len(payload) > maxList {
+			return fmt.Errorf("%w: a message of %d bytes", errProtocol, len(payload))
+		}
 		m := &message{}
 		if err := json.Unmarshal(payload, m); err != nil {
 			return fmt.Errorf("%w: a message that is not JSON", errProtocol)
@@ -262,18 +291,25 @@ func (c *channel) deliver(payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.open[id]
-	if r == nil {
+	if r == nil || r.ignored {
+		if c.stray += len(payload); c.stray > maxStray {
+			return fmt.Errorf("%w: data that nobody asked for", errProtocol)
+		}
 		return nil
 	}
+	if it.event != nil && len(payload) > maxEvent && !r.lists {
+		return fmt.Errorf("%w: a message of %d bytes", errProtocol, len(payload))
+	}
 	if it.event != nil && it.event.Event == "read" {
-		if it.event.N < 0 || int64(r.credit)+it.event.N > window {
+		if it.event.N < 0 || it.event.N > int64(window-r.credit) {
 			return fmt.Errorf("%w: more was read than was sent", errProtocol)
 		}
 		r.credit += int(it.event.N)
 		r.wake()
 		return nil
 	}
-	r.queued += len(it.data)
+	it.size = len(payload)
+	r.queued += it.size
 	if r.items = append(r.items, it); r.queued > maxQueued+maxAnswer || len(r.items) > maxItems {
 		return fmt.Errorf("%w: more data than it may send", errProtocol)
 	}
@@ -320,4 +356,11 @@ func clip(s string, n int) string {
 		return s[:n] + "…"
 	}
 	return s
+}
+
+// ignore drops what comes for the request from now on.
+func (r *request) ignore() {
+	r.ch.mu.Lock()
+	defer r.ch.mu.Unlock()
+	r.ignored, r.items = true, nil
 }

@@ -15,7 +15,10 @@ import (
 )
 
 // maxAnswer bounds the results of one code.
-const maxAnswer = 32 << 20
+const maxAnswer = 16 << 20
+
+// maxResults bounds how many things one code shows.
+const maxResults = 200
 
 // maxContexts bounds the contexts of a session.
 const maxContexts = 16
@@ -28,7 +31,7 @@ type Code struct {
 	// Language is python, javascript or bash, for a context that is named by it.
 	Language string
 	Source   string
-	// Env has variables of the environment while it runs. In Bash they stay.
+	// Env has variables of the environment while it runs.
 	Env map[string]string
 	// Stdout and Stderr get what it prints as it comes.
 	Stdout, Stderr func([]byte)
@@ -133,6 +136,7 @@ func (s *Session) makeContext(ctx context.Context, id, language, dir string) (*c
 		r.close()
 		return nil, s.why(err)
 	}
+	r.ignore()
 	c := &codeContext{ID: id, Language: language, r: r, turn: make(chan struct{}, 1)}
 	c.turn <- struct{}{}
 	s.contexts[id] = c
@@ -170,15 +174,18 @@ func (s *Session) Contexts() map[string]string {
 	return out
 }
 
-// Run runs code. When ctx ends it is interrupted, and if that does not help, its context
-// ends.
+// Run runs code. There is no outcome if nothing ran. When ctx ends it is interrupted, and if
+// that does not help, its context ends.
 func (s *Session) Run(ctx context.Context, code Code) (*Outcome, error) {
-	if code.Language == "bash" && len(code.Env) > 0 {
+	if code.Language == "bash" {
+		// The kernel gets the names that it has to unset afterwards, then the code.
 		var set strings.Builder
-		for _, k := range slices.Sorted(maps.Keys(code.Env)) {
+		names := slices.Sorted(maps.Keys(code.Env))
+		for _, k := range names {
 			fmt.Fprintf(&set, "export %s='%s'\n", k, strings.ReplaceAll(code.Env[k], "'", `'\''`))
 		}
-		code.Source = set.String() + code.Source
+		code.Source = strings.Join(names, " ") + "\x00" + set.String() +
+			strings.ReplaceAll(code.Source, "\x00", "")
 	}
 	out, _, err := s.run(ctx, code, map[string]any{"code": code.Source, "env": code.Env})
 	return out, err
@@ -259,8 +266,7 @@ func (u *running) follow(ctx context.Context) (lost bool, err error) {
 		case it.event.Event == "exited":
 			return true, context.Cause(ctx)
 		case it.event.Event == "refused":
-			err := refusal(it.event)
-			return haft.CodeOf(err) == haft.CodeNotFound, err
+			return true, errProtocol // the context is there and idle, as far as the host knows
 		}
 	}
 }
@@ -298,7 +304,7 @@ func (u *running) take() error {
 	if err != nil {
 		return fmt.Errorf("%w: an answer that is not JSON", errProtocol)
 	}
-	if a.Result != nil {
+	if a.Result != nil && len(u.out.Results) < maxResults {
 		u.out.Results = append(u.out.Results, Result{Main: a.Main, Cut: a.Cut, Data: a.Result})
 	}
 	if a.Done {

@@ -152,19 +152,19 @@ func (s *Session) Dial(ctx context.Context, port int) (io.ReadWriteCloser, error
 		end()
 		return nil, s.why(err)
 	}
-	return &conn{ctx: s.ctx, r: r, end: end}, nil
+	return &stream{ctx: ctx, r: r, end: end}, nil
 }
 
-// A conn is a connection to a port, or a file that is read.
-type conn struct {
-	ctx  context.Context // of the session
+// A stream is a connection to a port, or a file that is read.
+type stream struct {
+	ctx  context.Context // of who opened it
 	r    *request
 	left []byte
 	end  func()
 }
 
 // Read implements [io.Reader].
-func (c *conn) Read(b []byte) (int, error) {
+func (c *stream) Read(b []byte) (int, error) {
 	for len(c.left) == 0 {
 		it, err := c.r.next(c.ctx)
 		switch {
@@ -184,7 +184,7 @@ func (c *conn) Read(b []byte) (int, error) {
 }
 
 // Write implements [io.Writer].
-func (c *conn) Write(b []byte) (int, error) {
+func (c *stream) Write(b []byte) (int, error) {
 	if err := c.r.write(c.ctx, b); err != nil {
 		return 0, err
 	}
@@ -192,10 +192,10 @@ func (c *conn) Write(b []byte) (int, error) {
 }
 
 // CloseWrite says that nothing more is written.
-func (c *conn) CloseWrite() error { return c.r.control("eof", nil) }
+func (c *stream) CloseWrite() error { return c.r.control("eof", nil) }
 
 // Close implements [io.Closer].
-func (c *conn) Close() error {
+func (c *stream) Close() error {
 	defer c.end()
 	defer c.r.close()
 	err := c.r.control("signal", map[string]any{"signal": int(syscall.SIGKILL)})

@@ -59,7 +59,7 @@ func (s *Session) ReadFile(ctx context.Context, name string, offset int64) (io.R
 		end()
 		return nil, 0, s.why(err)
 	}
-	return &conn{ctx: s.ctx, r: r, end: end}, m.Size, nil
+	return &stream{ctx: ctx, r: r, end: end}, m.Size, nil
 }
 
 // WriteFile makes a file of what content has, with the directories that it needs. The file

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -18,7 +20,7 @@ import (
 // Config says how many sessions there may be, and for how long. Zero fields get defaults.
 type Config struct {
 	// Total bounds the sessions of this server, PerOrg those of an organisation; 0 means
-	// 256 and 64.
+	// 256 and 32.
 	Total, PerOrg int
 	// TTL is how long a session lives if nothing else is asked for, MaxTTL the longest that
 	// can be; 0 means an hour and a day. Idle is after how long without use it ends; 0 means
@@ -43,8 +45,10 @@ type Manager struct {
 	mu      sync.Mutex
 	closed  bool
 	live    map[string]*Session
-	opening map[string]int // of organisations
-	past    []past         // the newest last
+	opening map[string]int  // of organisations
+	names   map[string]bool // that sessions which are being opened will have
+	stops   int             // how often sessions were stopped
+	past    []past          // the newest last
 }
 
 // past is why a session ended.
@@ -67,10 +71,10 @@ func New(cfg Config) *Manager {
 		cfg.Total = 256
 	}
 	if cfg.PerOrg <= 0 {
-		cfg.PerOrg = 64
+		cfg.PerOrg = 32
 	}
 	return &Manager{cfg: cfg, boot: strings.ToLower(rand.Text()[:8]), live: map[string]*Session{},
-		opening: map[string]int{}}
+		opening: map[string]int{}, names: map[string]bool{}}
 }
 
 // Options are what a session is made with.
@@ -83,12 +87,13 @@ type Options struct {
 	Request executor.Request
 }
 
-// owner names who a session belongs to: one user or credential, and one agent.
+// owner names who a session belongs to: one user or credential, and one agent. It is empty
+// for somebody who owns nothing.
 func owner(p haft.Principal) string {
-	if p.Agent == "" {
+	if p.Agent == "" || p.Owner() == "" {
 		return p.Owner()
 	}
-	return p.Owner() + "/" + p.Agent
+	return p.Owner() + "\x00" + p.Agent
 }
 
 // Open makes a session.
@@ -103,38 +108,57 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 			Message: "the name of a session has at most 64 letters, digits and signs of ASCII without /"}
 	}
 	p := o.Request.Principal
-	if err := m.reserve(p, o.Name); err != nil {
+	stops, err := m.reserve(p, o.Name)
+	if err != nil {
 		return nil, err
 	}
-	c, isolation, err := m.cfg.Open(ctx, o.Request)
+	open := o.Request
+	open.Env, open.Bound = nil, nil // those of each call are its own
+	c, isolation, err := m.cfg.Open(ctx, open)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.names, nameKey(p, o.Name))
 	if m.opening[p.Org]--; m.opening[p.Org] == 0 {
 		delete(m.opening, p.Org)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if m.closed {
+	if m.closed || m.stops != stops {
 		c.Release(false)
 		return nil, cell.ErrClosed
 	}
 	now := time.Now().UTC()
 	s := newSession(haft.Session{
-		ID: "sess_" + m.boot + strings.ToLower(rand.Text()), Org: p.Org, Owner: owner(p), Name: o.Name, Created: now,
+		ID: "sess_" + m.boot + strings.ToLower(rand.Text()), Org: p.Org, Name: o.Name, Created: now,
+		Owner:   strings.ReplaceAll(owner(p), "\x00", "/"),
 		Expires: now.Add(ttl), IdleTimeout: haft.Millis(idle), Isolation: isolation,
-	}, rulesOf(o.Request), c)
+	}, o.Request, c)
 	m.live[s.info.ID] = s
 	context.AfterFunc(s.ctx, func() { m.forget(s) })
 	return s, nil
 }
 
-// reserve checks that one more session may be opened, and counts it.
-func (m *Manager) reserve(p haft.Principal, name string) error {
+// nameKey is what a name is reserved by.
+func nameKey(p haft.Principal, name string) string {
+	if name == "" {
+		return ""
+	}
+	return p.Org + "\x00" + owner(p) + "\x00" + name
+}
+
+// reserve checks that one more session may be opened, and counts it. It returns how often
+// sessions were stopped so far.
+func (m *Manager) reserve(p haft.Principal, name string) (stops int, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.closed {
-		return cell.ErrClosed
+	switch key := nameKey(p, name); {
+	case m.closed:
+		return 0, cell.ErrClosed
+	case owner(p) == "":
+		return 0, &haft.Error{Code: haft.CodeDenied, Message: "a session needs an owner: a user or a key"}
+	case key != "" && m.names[key]:
+		return 0, &haft.Error{Code: haft.CodeConflict, Message: "a session of this name is being made"}
 	}
 	all, ofOrg := len(m.live), m.opening[p.Org]
 	for _, n := range m.opening {
@@ -145,16 +169,19 @@ func (m *Manager) reserve(p haft.Principal, name string) error {
 			continue
 		}
 		ofOrg++
-		if name != "" && s.info.Name == name && s.info.Owner == owner(p) {
-			return &haft.Error{Code: haft.CodeConflict, Message: "there is a session of this name already"}
+		if name != "" && s.info.Name == name && owner(s.owner) == owner(p) {
+			return 0, &haft.Error{Code: haft.CodeConflict, Message: "there is a session of this name already"}
 		}
 	}
 	if ofOrg >= m.cfg.PerOrg || all >= m.cfg.Total {
-		return &haft.Error{Code: haft.CodeRateLimited,
+		return 0, &haft.Error{Code: haft.CodeRateLimited,
 			Message: fmt.Sprintf("there are %d sessions, which is the most; end one, or wait until one ends", ofOrg)}
 	}
 	m.opening[p.Org]++
-	return nil
+	if key := nameKey(p, name); key != "" {
+		m.names[key] = true
+	}
+	return m.stops, nil
 }
 
 // forget drops a session that has ended, and remembers why.
@@ -162,7 +189,7 @@ func (m *Manager) forget(s *Session) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.live, s.info.ID)
-	m.past = append(m.past, past{s.info.ID, s.info.Org, s.info.Owner, s.Why()})
+	m.past = append(m.past, past{s.info.ID, s.info.Org, owner(s.owner), s.Why()})
 	if len(m.past) > remembered {
 		m.past = slices.Clone(m.past[len(m.past)-remembered/2:])
 	}
@@ -173,12 +200,12 @@ func (m *Manager) forget(s *Session) {
 func (m *Manager) Get(p haft.Principal, id string) (*Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	mine := func(org, o string) bool { return org == p.Org && o == owner(p) }
-	if s := m.live[id]; s != nil && mine(s.info.Org, s.info.Owner) && s.ctx.Err() == nil {
+	mine := func(org, o string) bool { return org == p.Org && o == owner(p) && o != "" }
+	if s := m.live[id]; s != nil && mine(s.info.Org, owner(s.owner)) && s.ctx.Err() == nil {
 		return s, nil
 	}
 	for _, s := range m.live {
-		if s.info.Name == id && id != "" && mine(s.info.Org, s.info.Owner) && s.ctx.Err() == nil {
+		if s.info.Name == id && id != "" && mine(s.info.Org, owner(s.owner)) && s.ctx.Err() == nil {
 			return s, nil
 		}
 	}
@@ -196,7 +223,9 @@ func (m *Manager) Get(p haft.Principal, id string) (*Session, error) {
 // List lists the sessions of the principal, the oldest first; with all, those of its whole
 // organisation.
 func (m *Manager) List(p haft.Principal, all bool) []haft.Session {
-	return m.infos(func(s *Session) bool { return s.info.Org == p.Org && (all || s.info.Owner == owner(p)) })
+	return m.infos(func(s *Session) bool {
+		return s.info.Org == p.Org && (all || owner(s.owner) == owner(p) && owner(p) != "")
+	})
 }
 
 // infos describes the sessions that match.
@@ -242,24 +271,41 @@ func (m *Manager) End(p haft.Principal, id string, all bool) error {
 	return nil
 }
 
-// Stop ends the sessions of an organisation, or of all if it is empty, and waits for them. It
-// returns how many there were.
-func (m *Manager) Stop(org, why string) int {
-	m.mu.Lock()
-	var list []*Session
-	for _, s := range m.live {
-		if org == "" || s.info.Org == org {
-			list = append(list, s)
-		}
-	}
-	m.mu.Unlock()
+// Stop ends the sessions whose owners match, also those that are being made, and returns
+// how many live ones there were. It does not wait for them.
+func (m *Manager) Stop(why string, match func(haft.Principal) bool) int {
+	list := m.stopping(match)
 	for _, s := range list {
 		s.end(why)
 	}
-	for _, s := range list {
-		<-s.gone
-	}
 	return len(list)
+}
+
+// stopping returns the sessions whose owners match.
+func (m *Manager) stopping(match func(haft.Principal) bool) []*Session {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.stops++
+	var list []*Session
+	for _, s := range m.live {
+		if match(s.owner) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// Owners returns who has sessions of an organisation, or of all if it is empty.
+func (m *Manager) Owners(org string) []haft.Principal {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []haft.Principal
+	for _, s := range m.live {
+		if org == "" || s.owner.Org == org {
+			out = append(out, s.owner)
+		}
+	}
+	return out
 }
 
 // Close ends all sessions and waits for them. There are none afterwards.
@@ -267,7 +313,9 @@ func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
-	m.Stop("", "the server is stopping")
+	for _, s := range m.stopping(func(haft.Principal) bool { return true }) {
+		s.Close("the server is stopping")
+	}
 }
 
 // Use returns the session of the principal that has this name. If there is none it is made
@@ -286,19 +334,26 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 		return nil, err
 	}
 	if s.rules != rulesOf(req) {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation or packages are " +
-			"not what they were when the session was made; end it, or use another name"}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, packages or secrets " +
+			"are not what they were when the session was made; end it, or use another name"}
 	}
 	return s, nil
 }
 
-// rulesOf names what confines a session and what it has.
+// rulesOf names what confines a session, what it has, and the values of its calls'
+// environment. A call with other secrets would not redact those that the session remembers.
 func rulesOf(req executor.Request) string {
 	limits := req.Limits
 	limits.Wall, limits.CPU = 0, 0 // of a call, and not of its session
-	text := fmt.Sprintf("%+v %s %+v", limits, req.Network, req.Need)
+	h := sha256.New()
+	fmt.Fprintf(h, "%+v %s %q %+v", limits, req.Network, req.Route, req.Need)
 	for _, l := range req.Layers {
-		text += " " + l.Digest
+		fmt.Fprintf(h, " %q", l.Digest)
 	}
-	return text
+	for _, k := range slices.Sorted(maps.Keys(req.Env)) {
+		if _, bound := req.Bound[k]; !bound && !strings.HasPrefix(k, "HAFT_") {
+			fmt.Fprintf(h, " %q=%q", k, req.Env[k])
+		}
+	}
+	return string(h.Sum(nil))
 }

@@ -3,10 +3,12 @@ package session
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/sandbox"
 	"haft/sandbox/cell"
 )
@@ -14,6 +16,7 @@ import (
 // A Session is a sandbox that lives for many commands. It is safe for concurrent use.
 type Session struct {
 	info   haft.Session
+	owner  haft.Principal
 	rules  string // what confines it
 	cell   *cell.Cell
 	ch     *channel
@@ -37,15 +40,19 @@ type Session struct {
 
 // egress is how the connections of one command leave the session.
 type egress struct {
-	serve func(context.Context, net.Conn)
+	serve  func(context.Context, net.Conn)
+	ctx    context.Context // ends with the command
+	cancel context.CancelFunc
+	open   sync.WaitGroup
 }
 
 // newSession makes a session of a cell whose agent is ready.
-func newSession(info haft.Session, rules string, c *cell.Cell) *Session {
-	s := &Session{info: info, rules: rules, cell: c, contexts: map[string]*codeContext{}, used: time.Now(),
-		gone: make(chan struct{})}
+func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session {
+	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c,
+		contexts: map[string]*codeContext{}, used: time.Now(), gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.ch = newChannel(c.Conn, func(err error) { s.end("its agent has ended") })
+	s.ch = newChannel(c.Conn, func(error) { s.end("its agent has ended") })
+	c.ServeEgress(s.serveConn)
 	s.idle = time.AfterFunc(info.IdleTimeout.D(), s.idled)
 	s.ttl = time.AfterFunc(time.Until(info.Expires), func() { s.end("its time was over") })
 	go func() {
@@ -157,34 +164,47 @@ func (s *Session) Ended() <-chan struct{} { return s.ctx.Done() }
 // Why returns why the session has ended, or nil.
 func (s *Session) Why() error { return context.Cause(s.ctx) }
 
-// Serve lets connections of the session leave by serve until stop is called: those of the
-// command or call that came last. Without any, connections are closed at once, so that
-// what is left running in a session reaches nothing between calls.
+// Serve lets connections of the session leave by serve until stop is called, which ends
+// those that it serves. If there are several, the last serves new connections. Without any,
+// connections are closed at once, so that what is left running in a session reaches nothing
+// between calls.
 func (s *Session) Serve(serve func(context.Context, net.Conn)) (stop func()) {
 	if serve == nil {
 		return func() {}
 	}
-	e := &egress{serve}
-	set := func() {
-		var last func(context.Context, net.Conn)
-		if n := len(s.serves); n > 0 {
-			last = s.serves[n-1].serve
-		}
-		s.cell.ServeEgress(last)
-	}
+	e := &egress{serve: serve}
+	e.ctx, e.cancel = context.WithCancel(s.ctx)
 	s.egressMu.Lock()
 	defer s.egressMu.Unlock()
 	s.serves = append(s.serves, e)
-	set()
 	return func() {
 		s.egressMu.Lock()
-		defer s.egressMu.Unlock()
-		for i, o := range s.serves {
-			if o == e {
-				s.serves = append(s.serves[:i:i], s.serves[i+1:]...)
-				set()
-				return
-			}
-		}
+		s.serves = slices.DeleteFunc(s.serves, func(o *egress) bool { return o == e })
+		s.egressMu.Unlock()
+		e.cancel()
+		e.open.Wait()
 	}
+}
+
+// serveConn serves a connection of the session by the last egress.
+func (s *Session) serveConn(ctx context.Context, conn net.Conn) {
+	s.egressMu.Lock()
+	var e *egress
+	if n := len(s.serves); n > 0 {
+		e = s.serves[n-1]
+		e.open.Add(1)
+	}
+	s.egressMu.Unlock()
+	if e == nil {
+		_ = conn.Close() // nothing was written
+		return
+	}
+	defer e.open.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, func() {
+		cancel()
+		_ = conn.Close() // the process goes on, so that it does not close it
+	})()
+	e.serve(ctx, conn)
 }

@@ -344,7 +344,7 @@ func TestManager_bounds(t *testing.T) {
 	if haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a long life: %v", err)
 	}
-	if n := m.Stop("acme", "stopped"); n != 2 {
+	if n := m.Stop("stopped", func(p haft.Principal) bool { return p.Org == "acme" }); n != 2 {
 		t.Errorf("Stop ended %d, want 2", n)
 	}
 }

@@ -19,6 +19,7 @@ _WINDOW = 1 << 20
 _PIECE = 1 << 16
 _MAX_FRAME = 2 << 20
 _MAX_ENTRIES = 10000
+_MAX_LIST = 400 << 10  # bytes of JSON
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
@@ -511,7 +512,7 @@ def _entry(path, name):
 
 
 def _list(m):
-    root, out, cut = m["path"], [], False
+    root, out, cut, size = m["path"], [], False, 0
     waiting = [(root, 1)]
     while waiting and not cut:
         path, depth = waiting.pop(0)
@@ -523,6 +524,10 @@ def _list(m):
                 e = _entry(os.path.join(path, name), name)
             except OSError:  # it was removed meanwhile
                 continue
+            size += len(json.dumps(e)) + 2
+            if size > _MAX_LIST:
+                cut = True
+                break
             out.append(e)
             if e["type"] == "dir" and depth < m.get("depth", 1):
                 waiting.append((e["path"], depth + 1))
@@ -660,6 +665,10 @@ def serve(channel, config):
     """Serves the session until the host is gone."""
     for k, v in (config.get("env") or {}).items():
         os.environ[k] = v
+    try:
+        os.makedirs("/work/out", exist_ok=True)  # where code leaves files for its caller
+    except OSError:
+        pass
     for p in config.get("path") or ():
         if p not in sys.path:
             sys.path.append(p)
