@@ -55,6 +55,7 @@ var alone = map[string]string{
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
 	"run_failures":    "it is about files and not about kept tools",
+	"session":         "it starts servers of its own",
 	"schema":          "it is about files and not about kept tools",
 	"schema_check":    "it is about files and not about kept tools",
 	"schema_errors":   "it is about files and not about kept tools",
