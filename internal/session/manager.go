@@ -201,7 +201,10 @@ func (m *Manager) Get(p haft.Principal, id string) (*Session, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	mine := func(org, o string) bool { return org == p.Org && o == owner(p) && o != "" }
-	if s := m.live[id]; s != nil && mine(s.info.Org, owner(s.owner)) && s.ctx.Err() == nil {
+	if s := m.live[id]; s != nil && mine(s.info.Org, owner(s.owner)) {
+		if err := s.Why(); err != nil {
+			return nil, err
+		}
 		return s, nil
 	}
 	for _, s := range m.live {

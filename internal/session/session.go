@@ -53,6 +53,8 @@ func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session 
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.ch = newChannel(c.Conn, func(error) { s.end("its agent has ended") })
 	c.ServeEgress(s.serveConn)
+	s.mu.Lock() // a timer may fire at once
+	defer s.mu.Unlock()
 	s.idle = time.AfterFunc(info.IdleTimeout.D(), s.idled)
 	s.ttl = time.AfterFunc(time.Until(info.Expires), func() { s.end("its time was over") })
 	go func() {
