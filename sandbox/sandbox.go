@@ -49,6 +49,25 @@ type Provider interface {
 // when it may not do any more what it was allowed to do.
 var ErrNoGrace = errors.New("the command has no time to clean up")
 
+// killKey is the context key of the context that [Killed] returns.
+type killKey struct{}
+
+// WithKill returns a copy of ctx, and a function that kills what runs with it. A context has only
+// one cause of its end, so that this, and not the end of ctx, ends the grace time of a command
+// that was stopped before. The caller of WithKill calls kill in the end.
+func WithKill(ctx context.Context) (killable context.Context, kill context.CancelFunc) {
+	killed, kill := context.WithCancel(Killed(ctx))
+	return context.WithValue(ctx, killKey{}, killed), kill
+}
+
+// Killed returns the context that ends when what runs with ctx is to be killed, see [WithKill].
+func Killed(ctx context.Context) context.Context {
+	if killed, ok := ctx.Value(killKey{}).(context.Context); ok {
+		return killed
+	}
+	return context.Background() //nolint:forbidigo // it never ends
+}
+
 // A Spec describes one run. It is not changed by the provider.
 type Spec struct {
 	// Argv is the command. Argv[0] is an absolute path inside the sandbox.

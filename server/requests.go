@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/sandbox"
 )
 
 // The rule of this file: a request, and so a stream, ends when its credential is no longer
@@ -84,9 +85,15 @@ func (l *openRequest) end(why error) {
 	if l.over {
 		return
 	}
-	l.cancel(why)
+	l.cancel(notAllowed{why})
 	l.w.abort()
 }
+
+// notAllowed is why a request may not continue. What runs for it gets no time to clean up.
+type notAllowed struct{ error }
+
+// Unwrap returns what the client is told, and [sandbox.ErrNoGrace].
+func (n notAllowed) Unwrap() []error { return []error{n.error, sandbox.ErrNoGrace} }
 
 // openRequests are the requests whose senders are known.
 type openRequests struct {

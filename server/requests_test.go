@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/service"
+	"haft/sandbox"
 	"haft/server"
 )
 
@@ -33,7 +35,9 @@ func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 	select {
 	case <-r.Context().Done():
 		w.WriteHeader(http.StatusForbidden)
-		fmt.Fprint(w, context.Cause(r.Context()))
+		if cause := context.Cause(r.Context()); errors.Is(cause, sandbox.ErrNoGrace) { // or tools would run on
+			fmt.Fprint(w, cause)
+		}
 	case <-time.After(20 * time.Second):
 		w.WriteHeader(http.StatusOK)
 	}

@@ -71,6 +71,8 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 	code.Stdout, code.Stderr = run.writer(&run.stdout, req.Stdout), run.writer(&run.stderr, req.Stderr)
 	run.before = run.files(ctx)
 	set := time.Now()
+	closed := func() { s.Close("its call was ended by a rule or by the operator") } // with what the code left running
+	defer context.AfterFunc(sandbox.Killed(ctx), closed)()
 	outcome, err := s.Run(timed, code)
 	res := run.res
 	res.Sandbox.Provider, res.Sandbox.Isolation = "session", s.Info().Isolation
@@ -80,7 +82,7 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 	res.Stderr, res.Truncated.Stderr = run.stderr.text()
 	switch {
 	case errors.Is(context.Cause(ctx), sandbox.ErrNoGrace):
-		s.Close("its call was ended by a rule or by the operator") // with what the code left running
+		closed()
 		return stoppedCode(ctx, res), nil
 	case ctx.Err() != nil:
 		return stoppedCode(ctx, res), nil

@@ -42,8 +42,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 		return r.notStarted(ctx, res, err)
 	}
 	defer c.Release(false)
-	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
-	defer stop()
+	defer c.StopWith(ctx)()
 	began := time.Now()
 	c.ServeEgress(r.req.ServeEgress)
 	c.Begin(&r.stdout, &r.stderr)
@@ -61,7 +60,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	switch {
 	case runErr != nil:
 		return runErr
-	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
+	case wasStopped(ctx, exit):
 		stopped(ctx, res)
 	case exit.Cause == sandbox.CauseExit && exit.Code == 0:
 		r.bashValue(res, answer)

@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/sandbox"
 )
 
 // reported runs f of a source and returns its reports.
@@ -198,6 +200,41 @@ func TestStopped_tools_clean_up(t *testing.T) {
 			}
 			if took := res.Usage.Wall.D(); took < time.Second || took > 20*time.Second {
 				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
+
+// A tool that was cancelled, and cleans up, ends when it is killed.
+func TestKilled_tools_do_not_clean_up(t *testing.T) {
+	for name, c := range map[string]struct {
+		kind   haft.Kind
+		source string
+	}{
+		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('up', flush=True)\n    time.sleep(60)\n" +
+			"  finally:\n    print('bye', flush=True)\n    time.sleep(60)"},
+		"bash": {haft.KindBash, "trap 'echo bye; sleep 60' TERM\necho up\nsleep 60"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := setup(t, c.kind, script.Config{})
+			ctx, kill := sandbox.WithKill(t.Context())
+			ctx, cancel := context.WithCancel(ctx)
+			defer cancel()
+			var killed time.Time
+			res, err := x.Execute(ctx, executor.Request{Org: "acme", Tool: "tool", Function: "f", Kind: c.kind,
+				Source: c.source, Limits: haft.Limits{Wall: haft.Millis(time.Minute), Grace: haft.Millis(time.Minute)},
+				Stdout: func(b []byte) {
+					if cancel(); strings.Contains(string(b), "bye") {
+						killed = time.Now()
+						kill()
+					}
+				}})
+			if err != nil || res.Status != haft.StatusCancelled {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			if took := time.Since(killed); took > 5*time.Second {
+				t.Errorf("it ended %s after it was killed", took)
 			}
 		})
 	}

@@ -29,6 +29,12 @@ func stopped(ctx context.Context, res *haft.Result) {
 	executor.Fail(res, executor.Stopped(context.Cause(ctx)))
 }
 
+// wasStopped reports whether a run ended because the caller's context did.
+func wasStopped(ctx context.Context, exit sandbox.Exit) bool {
+	return ctx.Err() != nil && (exit.Cause == sandbox.CauseCancelled ||
+		exit.Cause == sandbox.CauseFinished && sandbox.Killed(ctx).Err() != nil)
+}
+
 // notStarted makes res say why there is no cell, or returns the error that is
 // not the tool's or the interpreter's.
 func (r *run) notStarted(ctx context.Context, res *haft.Result, err error) error {
@@ -56,7 +62,7 @@ func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err erro
 	switch {
 	case runErr == nil && exit.Cause == sandbox.CauseTimeout:
 		r.silent(res, err, exit)
-	case ctx.Err() != nil && exit.Cause == sandbox.CauseCancelled:
+	case wasStopped(ctx, exit):
 		stopped(ctx, res)
 	case err == nil:
 		r.answered(res, m, exit)

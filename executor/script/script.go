@@ -480,8 +480,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 		defer cancel()
 		ctx = timed
 	}
-	stop := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
-	defer stop()
+	defer c.StopWith(ctx)()
 	c.ServeEgress(r.req.ServeEgress)
 	c.Begin(&r.stdout, &r.stderr)
 	began := time.Now()

@@ -11,7 +11,6 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
-	"haft/internal/membership"
 	"haft/internal/store"
 	"haft/sandbox"
 )
@@ -33,10 +32,8 @@ type operator struct {
 // errCancelled is the cause of the end of a call that somebody cancelled.
 var errCancelled = errors.New("the call was cancelled")
 
-// errKilled and errGivenUp are causes of the end of calls that are ended at once: because an
-// operator stops all, or because another process takes over.
+// errKilled is the cause of the end of a call when an operator ends all at once.
 var errKilled = fmt.Errorf("%w: %w", errCancelled, sandbox.ErrNoGrace)
-var errGivenUp = fmt.Errorf("%w: %w", membership.ErrGivenUp, sandbox.ErrNoGrace)
 
 // Unwrap says that a tool without permission is ended at once.
 func (w *withdrawal) Unwrap() error { return sandbox.ErrNoGrace }

@@ -13,6 +13,7 @@ import (
 	"haft/executor"
 	"haft/internal/circuit"
 	"haft/internal/engine"
+	"haft/sandbox"
 )
 
 func TestRetry(t *testing.T) {
@@ -290,6 +291,44 @@ func TestCancel(t *testing.T) {
 	check(t, w.Cancel(t.Context(), user("o", "ann"), "c_slow"))
 	want(t, <-done, haft.StatusCancelled)
 	check(t, w.Cancel(t.Context(), user("o", "ann"), "c_slow"))
+}
+
+// A call that was cancelled, and cleans up, is killed by an operator and by a withdrawal.
+func TestKill_ends_the_grace_time(t *testing.T) {
+	for name, kill := range map[string]func(*revoking) error{
+		"operator": func(r *revoking) error { return r.Stop(t.Context(), admin("o"), "an emergency", true) },
+		"withdrawal": func(r *revoking) error {
+			r.credentials.set(func(c *credentials) { c.gone["key:m"] = "the key was revoked" })
+			return r.Log(t.Context(), admin("o"), "o", "key.revoke", nil)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRevoking(t)
+			stopped := make(chan struct{})
+			r.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
+				r.started <- req.Call
+				<-ctx.Done()
+				if sandbox.Killed(ctx).Err() != nil {
+					t.Error("who cancels a call kills it")
+				}
+				close(stopped)
+				<-sandbox.Killed(ctx).Done()
+				return failing(req, haft.StatusCancelled, haft.FailCancelled), nil
+			})
+			done := make(chan *haft.Result)
+			go func() {
+				res, err := r.Call(t.Context(), haft.Call{Tool: "slow", Principal: r.p})
+				if err != nil {
+					t.Error(err)
+				}
+				done <- res
+			}()
+			check(t, r.Cancel(t.Context(), r.p, <-r.started))
+			<-stopped
+			check(t, kill(r))
+			want(t, <-done, haft.StatusCancelled)
+		})
+	}
 }
 
 func TestCancelAll_and_stop(t *testing.T) {

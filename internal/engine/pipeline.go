@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/internal/chains"
 	"haft/internal/journal"
+	"haft/sandbox"
 )
 
 // A pipeline takes executions through the stages, and out by the one exit.
@@ -133,8 +134,14 @@ func (pl *pipeline) runCall(ctx context.Context, ex *execution) (*haft.Result, e
 // start makes an execution known, so that it can be cancelled, and gives it its
 // deadline. If it cannot, other is the execution that has its id, if that is why.
 func (pl *pipeline) start(ctx context.Context, ex *execution) (running context.Context, other *execution, err error) {
-	ctx, ex.cancel = context.WithCancelCause(ctx)
-	ex.stop = func() { ex.cancel(nil) }
+	ctx, kill := sandbox.WithKill(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	ex.cancel = func(cause error) {
+		if cancel(cause); errors.Is(cause, sandbox.ErrNoGrace) {
+			kill() // also in the grace time of an earlier cause
+		}
+	}
+	ex.stop = func() { cancel(nil); kill() }
 	if !ex.call.Deadline.IsZero() {
 		var stop context.CancelFunc
 		ctx, stop = context.WithDeadline(ctx, ex.call.Deadline)

@@ -102,7 +102,7 @@ func (e *Engine) drop(owner string) int {
 	e.calls.mu.Lock()
 	for _, ex := range e.calls.executions {
 		if ex.owner == owner {
-			ex.cancel(errGivenUp)
+			ex.cancel(membership.ErrDropped)
 			dropped++
 		}
 	}

@@ -7,12 +7,14 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"haft"
 	"haft/internal/store"
+	"haft/sandbox"
 )
 
 // A Store has the table of processes.
@@ -30,7 +32,7 @@ type Config struct {
 	// gives up one that does not.
 	Beat, DeadAfter time.Duration
 	// Drop ends everything that this process does under a name, since others have given that name
-	// up, and returns how many calls it ended. They end with [ErrGivenUp] as the cause.
+	// up, and returns how many calls it ended. They end with [ErrDropped] as the cause.
 	Drop   func(name string) int
 	Logger *slog.Logger
 }
@@ -69,6 +71,10 @@ type term struct {
 // have its calls, and nothing about them is written or published here any more.
 var ErrGivenUp = errors.New("this server was given up by others that share its database; what became of the call is " +
 	"with them")
+
+// ErrDropped is ErrGivenUp as the cause of the end of a context: tools get no time to clean up,
+// because others may run them already.
+var ErrDropped = fmt.Errorf("%w: %w", ErrGivenUp, sandbox.ErrNoGrace)
 
 // GivenUp is [ErrGivenUp] for callers.
 func GivenUp() error {
@@ -153,7 +159,7 @@ func (m *Membership) beat(ctx context.Context) error {
 // rejoin drops what this process does and goes on under another name.
 func (m *Membership) rejoin(ctx context.Context) error {
 	// First: whoever sees the new name sees that the old term has ended.
-	m.term.Load().end(ErrGivenUp)
+	m.term.Load().end(ErrDropped)
 	old := m.Owner()
 	dropped := m.cfg.Drop(old)
 	if err := m.Join(ctx, NewName()); err != nil {

@@ -120,6 +120,17 @@ func (c *Cell) leave() {
 // Cancel stops the run as if its context had ended.
 func (c *Cell) Cancel(cause error) { c.cancel(cause) }
 
+// StopWith stops the run when ctx ends, and kills it when [sandbox.Killed] says so, also if it was
+// stopped before, until release is called.
+func (c *Cell) StopWith(ctx context.Context) (release func()) {
+	end := context.AfterFunc(ctx, func() { c.Cancel(context.Cause(ctx)) })
+	kill := context.AfterFunc(sandbox.Killed(ctx), func() {
+		c.Cancel(sandbox.ErrNoGrace)
+		c.discard()
+	})
+	return func() { end(); kill() }
+}
+
 // Ended returns a channel that is closed when the end of the run is known. The sandbox
 // may still be exiting.
 func (c *Cell) Ended() <-chan struct{} { return c.ended }
