@@ -35,6 +35,8 @@ const (
 	// maxItem bounds an item that is passed on; maxItems and maxItemBytes bound them all. Items
 	// beyond are in the value of the call only. The harnesses have the same bounds.
 	maxItem, maxItems, maxItemBytes = 32 << 10, 1000, 1 << 20
+	// maxReports is how many reports of a run are passed on, before the last one. Each is an event that is kept.
+	maxReports = 5000
 	// Not more than reportBurst reports are read in a reportPace. A tool that has more waits.
 	reportBurst = 512
 )
@@ -76,6 +78,7 @@ type reports struct {
 	timer        *time.Timer
 	last         time.Time
 	closed       bool
+	sent         int
 	items, bytes int
 	read         int // since window
 	window       time.Time
@@ -98,10 +101,11 @@ func (r *reports) add(p report) {
 		r.items, r.bytes = r.items+1, r.bytes+len(p.Item)
 		r.send(p)
 	default:
-		if p.Item = nil; r.next == nil && wait > 0 {
+		full := r.sent >= maxReports // then close passes the last one on
+		if p.Item = nil; r.next == nil && wait > 0 && !full {
 			r.timer = time.AfterFunc(wait, r.flush)
 		}
-		if r.next = &p; wait <= 0 {
+		if r.next = &p; wait <= 0 && !full {
 			r.sendNext()
 		}
 	}
@@ -110,7 +114,7 @@ func (r *reports) add(p report) {
 // send passes a report on. Preconditions: mu is held.
 func (r *reports) send(p report) {
 	if raw, err := json.Marshal(p); err == nil { // numbers that JSON does not have were refused
-		r.last = time.Now()
+		r.last, r.sent = time.Now(), r.sent+1
 		r.pass(raw)
 	}
 }
