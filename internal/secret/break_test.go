@@ -112,3 +112,23 @@ func TestStream_Release_keeps_values_back(t *testing.T) {
 		}
 	}
 }
+
+// Of a short value less than half is handed out.
+func TestStream_hands_out_less_than_half_of_a_value(t *testing.T) {
+	for _, value := range []string{"q7x9", "q7x9z", "q7x9zk", "q7x9zk2w"} {
+		r := secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "PIN", Value: secret.New(value)}}})
+		for name, pause := range map[string]func(*secret.Stream){
+			"Release": (*secret.Stream).Release, "Break": (*secret.Stream).Break,
+		} {
+			for n := range len(value) {
+				var b strings.Builder
+				s := r.NewLineStream(func(p []byte) { b.Write(p) })
+				_, _ = s.Write([]byte(value[:n]))
+				pause(s)
+				if shown := strings.Trim(b.String(), "*"); len(shown) > 3 || 2*len(shown) >= len(value) {
+					t.Errorf("%s after %d of %d bytes hands out %q", name, n, len(value), b.String())
+				}
+			}
+		}
+	}
+}

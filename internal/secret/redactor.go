@@ -56,6 +56,7 @@ type Redactor struct {
 type plan struct {
 	auto         *automaton
 	values       int // how many; their masks come first
+	minPartial   int // from how many bytes on the beginning of a value is held back
 	formats      []format
 	formatMask   int // index of the mask of formats[0]
 	personalMask int // index of the mask of the first personal kind
@@ -72,7 +73,8 @@ func NewRedactor(cfg Config) *Redactor {
 	if len(cfg.Values) == 0 && !cfg.Formats && !cfg.Personal {
 		return r
 	}
-	p := &plan{findPersonal: cfg.Personal, masks: make([]string, 0, len(cfg.Values)+len(formats())+len(personalKinds))}
+	p := &plan{findPersonal: cfg.Personal, minPartial: maxShown + 1,
+		masks: make([]string, 0, len(cfg.Values)+len(formats())+len(personalKinds))}
 	mask := cfg.Mask
 	if mask == "" {
 		mask = "[redacted:{name}]"
@@ -91,6 +93,7 @@ func NewRedactor(cfg Config) *Redactor {
 			continue
 		}
 		withEscapes = withEscapes || strings.ContainsAny(text, `\%&`)
+		p.minPartial = min(p.minPartial, len(text)/2)
 		all.addValue(text, int32(p.values))
 		p.values++
 		if n.Mask == "" {

@@ -54,14 +54,15 @@ func (r *Redactor) NewLineStream(out func([]byte)) *Stream {
 func (s *Stream) Held() bool { return s.next < s.base+len(s.buf) }
 
 // Release hands out the text that is held back, as far as it does not end with the beginning of
-// a secret. Fewer than four bytes of a value are no such beginning: every other word has them.
+// a secret. Up to three bytes, and less than half, of a value are no such beginning: every other
+// word has them.
 // If the rest of that value follows, it is removed.
 func (s *Stream) Release() {
 	if s.closed || s.scan.plan == nil {
 		return
 	}
 	hold := s.scan.safe()
-	if s.scan.partial() < minPartial {
+	if s.scan.partial() < s.scan.minPartial {
 		hold = s.scan.begun(s.base + len(s.buf))
 	}
 	if len(s.scan.spans) > 0 {
@@ -117,14 +118,14 @@ func (s *Stream) Close() error {
 	return nil
 }
 
-// minPartial is the length in bytes from which on [Stream.Break] does not hand out the
-// beginning of a value.
-const minPartial = 4
+// maxShown is how many bytes of the beginning of a value may be handed out. They are less than
+// half of the shortest value.
+const maxShown = 3
 
 // Break ends a part of the text that is sent alone, such as a message: the text that is
 // held back is handed out now. The search goes on, so that a value is found that is
-// split over two parts. No more than the first three bytes of such a value are handed
-// out: a longer beginning is replaced by stars.
+// split over two parts. No more than the first three bytes of such a value, and less than
+// half of it, are handed out: a longer beginning is replaced by stars.
 func (s *Stream) Break() {
 	if s.closed || s.scan.plan == nil {
 		return
@@ -142,7 +143,7 @@ func (s *Stream) Break() {
 	if end := s.base + len(s.buf); end > s.next {
 		begun := max(s.scan.safe(), s.next)
 		s.clean = append(s.clean, s.buf[s.next-s.base:begun-s.base]...)
-		if s.scan.partial() < minPartial {
+		if s.scan.partial() < s.scan.minPartial {
 			s.clean = append(s.clean, s.buf[begun-s.base:]...)
 		} else {
 			s.clean = append(s.clean, "***"...)
