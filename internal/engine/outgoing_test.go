@@ -548,3 +548,24 @@ func TestCheck_parts(t *testing.T) {
 		}
 	}
 }
+
+// Items of a generator whose value is checked at its end do not leave before.
+func TestItems_wait_for_the_check_of_the_value(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "free", nil)
+	w.tool("o", "checked", func(d *haft.Draft) { d.Settings.Output.Validators = []string{"size(value) < 1"} })
+	w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
+		req.Progress(json.RawMessage(`{"progress":1,"item":"private"}`))
+		return ok(req, `["private"]`), nil
+	})
+	for tool, shown := range map[string]bool{"free": true, "checked": false} {
+		res := w.call(user("o", "ann"), tool, `{}`)
+		events, err := w.EventsOf(t.Context(), user("o", "ann"), res.Call, 0, 100)
+		check(t, err)
+		raw, err := json.Marshal(events)
+		check(t, err)
+		if strings.Contains(string(raw), `"item":"private"`) != shown || !strings.Contains(string(raw), `"progress":1`) {
+			t.Errorf("%s: %s, events %s", tool, res.Status, raw)
+		}
+	}
+}

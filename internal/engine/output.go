@@ -10,10 +10,12 @@ import (
 
 // output returns what publishes the output of a call.
 func (rn *runner) output(ex *execution) *outgoing.Output {
-	return outgoing.NewOutput(context.WithoutCancel(rn.calls.ctx), ex.env.Redactor,
+	o := outgoing.NewOutput(context.WithoutCancel(rn.calls.ctx), ex.env.Redactor,
 		func(ctx context.Context, typ haft.EventType, data any) error {
 			return rn.recorder.publish(ctx, ex, typ, data, nil)
 		})
+	o.Items = ex.tool.ItemChars()
+	return o
 }
 
 // stream has the output of a request published as events: while it runs, or, if there are

@@ -24,6 +24,9 @@ type Output struct {
 	redactor *secret.Redactor
 	publish  func(ctx context.Context, typ haft.EventType, data any) error
 
+	// Items is how many bytes of items of a generator are published. Reports have no items beyond.
+	Items int
+
 	mu      sync.Mutex
 	pieces  []piece
 	busy    bool
@@ -37,9 +40,10 @@ type stream struct {
 	mu      sync.Mutex
 	s       *secret.Stream
 	waiting bool // a timer releases what is held back
+	wrote   time.Time
 }
 
-// releaseAfter is how long text may be held back because a secret might follow.
+// releaseAfter is how long no text has to come until what is held back is released, though a secret might follow.
 const releaseAfter = 20 * time.Millisecond
 
 // piece is output that waits to be published.
@@ -68,6 +72,7 @@ func (o *Output) Writer(name string) func([]byte) {
 			o.mu.Unlock()
 		}
 		_, _ = st.s.Write(b) // it takes everything, into memory
+		st.wrote = time.Now()
 		if st.s.Held() && !st.waiting {
 			st.waiting = true
 			time.AfterFunc(releaseAfter, st.release)
@@ -79,6 +84,10 @@ func (o *Output) Writer(name string) func([]byte) {
 func (st *stream) release() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	if wait := releaseAfter - time.Since(st.wrote); wait > 0 {
+		time.AfterFunc(wait, st.release)
+		return
+	}
 	st.waiting = false
 	st.s.Release()
 }
@@ -93,8 +102,19 @@ func (st *stream) close() {
 // Progress queues a message of the tool about its progress, unless it is too large or not JSON.
 func (o *Output) Progress(data json.RawMessage) {
 	if len(data) <= maxPiece && json.Valid(data) {
-		o.add(&piece{stream: "progress", progress: data})
+		o.add(&piece{stream: "progress", progress: o.trim(data)})
 	}
+}
+
+// trim leaves out the item of a report if it is beyond the bound.
+func (o *Output) trim(data json.RawMessage) json.RawMessage {
+	fields, item := itemOf(data)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.Items -= len(item); item == nil || o.Items >= 0 {
+		return data
+	}
+	return encode(fields)
 }
 
 // print queues redacted output.
@@ -223,14 +243,54 @@ func (h *Held) Visit(c Cleaner) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i, data := range h.progress {
-		h.progress[i] = c.JSON("progress", data)
+		h.progress[i] = visitReport(data, c)
 	}
+}
+
+// maxIndex bounds the index at which an item is given to a cleaner.
+const maxIndex = 4000
+
+// visitReport gives a report to a cleaner, and its item apart, at its place in the value of the
+// call: filters for a part of the value concern it there.
+func visitReport(data json.RawMessage, c Cleaner) json.RawMessage {
+	fields, item := itemOf(data)
+	if item == nil {
+		return c.JSON("progress", data)
+	}
+	var count float64
+	_ = json.Unmarshal(fields["progress"], &count) // what is no number is taken for the first
+	index := int(max(0, min(count-1, maxIndex)))
+	list := c.JSON("progress", json.RawMessage("["+strings.Repeat("null,", index)+string(item)+"]"))
+	var items []json.RawMessage
+	rest := map[string]json.RawMessage{}
+	if json.Unmarshal(list, &items) != nil || len(items) != index+1 ||
+		json.Unmarshal(c.JSON("progress", encode(fields)), &rest) != nil || rest == nil {
+		return nil // it is refused
+	}
+	rest["item"] = items[index]
+	return encode(rest)
+}
+
+// itemOf returns the item of a report, or nil, and the other fields.
+func itemOf(data json.RawMessage) (fields map[string]json.RawMessage, item json.RawMessage) {
+	if json.Unmarshal(data, &fields) != nil {
+		return nil, nil
+	}
+	item = fields["item"]
+	delete(fields, "item")
+	return fields, item
+}
+
+// encode writes fields that were read.
+func encode(fields map[string]json.RawMessage) json.RawMessage {
+	raw, _ := json.Marshal(fields) // it cannot fail: they are JSON
+	return raw
 }
 
 // PublishHeld publishes what was held back of a call, and what it printed.
 func (o *Output) PublishHeld(h *Held, stdout, stderr string) error {
 	for _, data := range h.Take() {
-		if err := o.publishPiece(&piece{progress: data}); err != nil {
+		if err := o.publishPiece(&piece{progress: o.trim(data)}); err != nil {
 			return err
 		}
 	}

@@ -5,11 +5,14 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"haft"
 	"haft/internal/outgoing"
 	"haft/internal/secret"
+	"haft/policy"
 )
 
 // texts returns an output, and the texts that it publishes.
@@ -94,4 +97,72 @@ func TestHeld_keeps_the_last_report(t *testing.T) {
 	if all := h.Take(); len(all) != 256 || string(all[255]) != `{"progress":2}` {
 		t.Errorf("%d reports are kept, the last is %s", len(all), all[len(all)-1])
 	}
+}
+
+// Items beyond the bound are left out of reports, live and held back, however the key is written.
+func TestOutput_bounds_items(t *testing.T) {
+	o, got := texts(t)
+	o.Items = 4
+	for _, data := range []string{`{"progress":1,"item":12}`, `{"progress":2,"item":"secret"}`,
+		`{"progress":3,"\u0069tem":"secret"}`, `{"progress":4}`} {
+		o.Progress(json.RawMessage(data))
+	}
+	var h outgoing.Held
+	h.Add(json.RawMessage(`{"item":"secret","progress":5}`))
+	if err := o.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := o.PublishHeld(&h, "", ""); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`{"progress":1,"item":12}`, `{"progress":2}`, `{"progress":3}`, `{"progress":4}`,
+		`{"progress":5}`} {
+		if piece := <-got; piece != want {
+			t.Errorf("got %s, want %s", piece, want)
+		}
+	}
+}
+
+// Filters for a part of the value concern items at their place in the value.
+func TestHeld_items_are_screened_at_their_index(t *testing.T) {
+	for _, tt := range []struct{ at, want string }{
+		{"/0/ssn", `{"item":{"ssn":"078-05-1120"},"progress":2}`},
+		{"/1/ssn", `{"item":{"ssn":"[masked by ssn]"},"progress":2}`},
+		{"/*/ssn", `{"item":{"ssn":"[masked by ssn]"},"progress":2}`},
+		{"/message", `{"item":{"ssn":"078-05-1120"},"progress":2}`},
+	} {
+		rules, err := policy.Compile([]byte(`version: 1
+filters:
+  - {id: ssn, on: output, at: ["` + tt.at + `"], pattern: '\d{3}-\d{2}-\d{4}', action: mask}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var h outgoing.Held
+		h.Add(json.RawMessage(`{"progress":2,"item":{"ssn":"078-05-1120"}}`))
+		s := &outgoing.Screening{Ctx: t.Context(),
+			Screen: rules.Screen(policy.Request{Tool: haft.Tool{Name: "t"}}, policy.Output)}
+		h.Visit(s)
+		if got := h.Take(); s.Err != nil || string(got[0]) != tt.want {
+			t.Errorf("%s: got %s, %v", tt.at, got[0], s.Err)
+		}
+	}
+}
+
+// While text comes in, nothing that may be the beginning of a value is released.
+func TestOutput_waits_from_the_last_write(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o, got := texts(t)
+		write := o.Writer("stdout")
+		for _, b := range []byte("dat4-base-password") {
+			write([]byte{b})
+			time.Sleep(15 * time.Millisecond) // of the clock of the test
+		}
+		if err := o.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if piece := <-got; piece != "[redacted:KEY]" {
+			t.Errorf("got %q", piece)
+		}
+	})
 }

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -99,6 +100,17 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 		return
 	}
 	res.Value, res.Truncated.Value = value.Cut(read, out.MaxChars)
+}
+
+// ItemChars is how much of the items of a generator may be seen before [Compiled.Check] has looked at
+// all of them: nothing if that can refuse them, or else as much as it would let pass.
+func (c *Compiled) ItemChars() int {
+	out := c.Tool.Version.Settings.Output
+	if c.returns != nil || len(out.Validators) > 0 || out.Type != haft.OutputAny && out.Type != haft.OutputJSON &&
+		out.Type != haft.OutputList {
+		return 0
+	}
+	return cmp.Or(max(0, out.MaxChars), haft.DefaultMaxChars)
 }
 
 // readAs reads a value as the expected type. A text is read like printed output, because

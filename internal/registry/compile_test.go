@@ -149,3 +149,27 @@ func TestNew_panics_on_built_in_tools_that_are_none(t *testing.T) {
 		}()
 	}
 }
+
+// Items of a generator are told only as far as the check of the value cannot refuse or cut them.
+func TestCompiled_ItemChars(t *testing.T) {
+	for name, tt := range map[string]struct {
+		returns string
+		out     haft.Output
+		want    int
+	}{
+		"nothing is checked": {"", haft.Output{}, haft.DefaultMaxChars},
+		"it is cut":          {"", haft.Output{MaxChars: 10, Type: haft.OutputList}, 10},
+		"a schema":           {`{"type":"array"}`, haft.Output{}, 0},
+		"a validator":        {"", haft.Output{Validators: []string{"true"}}, 0},
+		"a text":             {"", haft.Output{Type: haft.OutputText}, 0},
+	} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`),
+			Returns: json.RawMessage(tt.returns), Settings: haft.Settings{Output: tt.out}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.ItemChars(); got != tt.want {
+			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
