@@ -72,6 +72,8 @@ type Terms struct {
 	Requirements    Requirements `json:"requirements,omitzero"`
 	Lock            Lock         `json:"lock,omitzero"`
 	OrgRequirements Requirements `json:"organisation_requirements,omitzero"`
+	// Programs are those of the host that the tool may run.
+	Programs []string `json:"programs,omitempty"`
 	// Network are the hosts that it wants to reach, and Within what rules of policy
 	// bound them to.
 	Network []string   `json:"network,omitempty"`

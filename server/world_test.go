@@ -131,7 +131,7 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	w := &world{t: t, run: echo, log: &buffer{}}
 	secrets := &vault{values: map[string]secret.Value{}}
 	w.core, w.engine, w.store = servertest.Open(t, rules, w, registry.Config{
-		Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
+		Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil },
 	}, engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
 		haft.SandboxModal}, Vault: secrets}, service.Config{Vault: secrets})
 	hooks, err := webhook.Open(t.Context(), w.store, webhook.Config{

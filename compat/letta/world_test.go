@@ -124,7 +124,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	_, w.engine, _ = servertest.Open(t, rules, w, registry.Config{
 		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.",
 			Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
-		Review: func(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {
+		Review: func(_ context.Context, _ haft.Kind, source string, _ bool) ([]haft.Finding, error) {
 			if strings.Contains(source, "suspicious") {
 				return []haft.Finding{{Rule: "test", Severity: haft.SeverityHigh, Message: "looks suspicious"}}, nil
 			}

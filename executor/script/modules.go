@@ -38,11 +38,12 @@ func checkShadows(req executor.Request) error {
 	return nil
 }
 
-// topName is the first part of a path, up to its first dot.
+// topName is the first part of a path, up to its first dot, without regard to case: some file
+// systems have none.
 func topName(name string) string {
 	top, _, _ := strings.Cut(name, "/")
 	top, _, _ = strings.Cut(top, ".")
-	return top
+	return strings.ToLower(strings.ToUpper(top))
 }
 
 // pythonModules returns the names that Python can import of files.

@@ -33,7 +33,7 @@ func TestModules_are_the_authors(t *testing.T) {
 			t.Errorf("with %q: got %v %+v, want [1,2]", ok, res, err)
 		}
 	}
-	for _, bad := range []string{"core/plugin.py", "core/menu.py", "core.py", "helper.py", "helper/__init__.py",
+	for _, bad := range []string{"core/plugin.py", "core/menu.py", "core.py", "helper.py", "helper/__init__.py", "Helper.py", "CORE/x.py",
 		"helper.cpython-313-x86_64-linux-gnu.so", "core"} {
 		if _, err := run(bad); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("with %q: got %v, want that it is refused", bad, err)
@@ -91,5 +91,33 @@ func TestPrograms(t *testing.T) {
 		if got := script.HasSystemProgram(name); got != want {
 			t.Errorf("HasSystemProgram(%q) = %v", name, got)
 		}
+	}
+}
+
+// TestPrograms_are_no_oracle: what a tool says about a program gets the same answer whether the
+// host has it or not.
+func TestPrograms_are_no_oracle(t *testing.T) {
+	x := setup(t, haft.KindPython, script.Config{})
+	message := func(source, name string) string {
+		res := execute(t, x, executor.Request{Kind: haft.KindPython, Tool: "t", Function: "f",
+			Args: json.RawMessage(`{}`), Source: strings.ReplaceAll(source, "NAME", name)})
+		if res.Error == nil {
+			t.Fatalf("got %s, want an error", res.Value)
+		}
+		return strings.ReplaceAll(res.Error.Message, name, "NAME")
+	}
+	for _, source := range []string{
+		"def f(): raise FileNotFoundError(\"'NAME'\")",
+		"def f(): raise FileNotFoundError(2, 'No such file or directory', 'NAME')",
+		"def f(): open('NAME')",
+	} {
+		has, lacks := message(source, "ls"), message(source, "no-such-program")
+		if has != lacks || strings.Contains(has, "--program") {
+			t.Errorf("%s: got %q and %q, want the same without a hint", source, has, lacks)
+		}
+	}
+	got := message("import subprocess\ndef f(): subprocess.run(['NAME'])", "no-such-program")
+	if !strings.Contains(got, "--program NAME") {
+		t.Errorf("got %q, want a hint", got)
 	}
 }

@@ -44,14 +44,16 @@ func programFiles(names []string) []string {
 	return list
 }
 
-// missingProgram returns a program of the host that a tool did not find, because it does not
-// name it, or "". The text is the last argument of the message of an exception, in quotes, or
-// the program that Node.js could not start.
+// missingProgram returns a program that a tool could not start and does not name, or "". The
+// text is the last argument of the message of an exception of subprocess, in quotes, or the
+// program that Node.js could not start. Whether the host has it does not count: the tool made
+// the text, and would learn that.
 func missingProgram(f *haft.Failure, declared []string) string {
 	text := ""
 	switch f.Type {
 	case "FileNotFoundError", "PermissionError":
-		if parts := strings.Split(f.Message, "'"); len(parts) == 3 {
+		if parts := strings.Split(f.Message, "'"); len(parts) == 3 && strings.HasPrefix(parts[0], "[Errno ") &&
+			strings.Contains(f.Traceback, `subprocess.py", line `) {
 			text = parts[1]
 		}
 	case "Error":
@@ -62,7 +64,7 @@ func missingProgram(f *haft.Failure, declared []string) string {
 	}
 	name := filepath.Base(text)
 	if text != name && !slices.Contains(filepath.SplitList(DefaultPath), filepath.Dir(text)) ||
-		slices.Contains(declared, name) || !HasSystemProgram(name) {
+		slices.Contains(declared, name) || text == "" {
 		return ""
 	}
 	return name

@@ -212,7 +212,8 @@ func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
 		if f.Message == "" {
 			f.Message = f.Type
 		}
-		if name := missingProgram(f, r.req.Programs); name != "" {
+		failed := syscall.Errno(m.Errno) == syscall.ENOENT || syscall.Errno(m.Errno) == syscall.EACCES
+		if name := missingProgram(f, r.req.Programs); name != "" && failed {
 			f.Message += "; a tool sees only programs that its settings name: add " + name +
 				" to its programs, such as with --program " + name
 			f.Retry = haft.RetryNever

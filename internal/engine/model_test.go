@@ -108,7 +108,7 @@ func (m *model) open() *modelServer {
 	}
 	s.api, err = openAPI(m.tb.Context(), engine.Parts{Store: s.store,
 		Registry: registry.New(s.store, registry.Config{
-			Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
+			Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil },
 		}), Executors: map[haft.Kind]executor.Executor{haft.KindPython: s}}, engine.Config{
 		Policy: rules, Beat: 20 * time.Millisecond, DeadAfter: 200 * time.Millisecond, Backlog: 60,
 		Limits: limit.Config{Running: 3, PerTenant: 2, Queue: 20},

@@ -32,7 +32,7 @@ func add() haft.Draft {
 }
 
 // clean is a reviewer who never finds anything.
-func clean(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil }
+func clean(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil }
 
 func TestPut_refuses_what_is_wrong(t *testing.T) {
 	r := registry.New(open(t), registry.Config{
@@ -231,7 +231,7 @@ func TestPut_package_forms(t *testing.T) {
 
 // A source that was not reviewed is not kept.
 func TestPut_fails_closed_without_a_review(t *testing.T) {
-	broken := func(context.Context, haft.Kind, string) ([]haft.Finding, error) {
+	broken := func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) {
 		return nil, errors.New("scanner died")
 	}
 	for name, cfg := range map[string]registry.Config{"no reviewer": {}, "reviewer fails": {Review: broken}} {
@@ -283,7 +283,7 @@ func TestPut_refuses_by_review(t *testing.T) {
 		{Scanner: "haft", Rule: "weak-hash", Severity: haft.SeverityLow, Line: 1, Message: "a weak hash"},
 		{Scanner: "haft", Rule: "exec", Severity: haft.SeverityCritical, Line: 7, Message: "runs text as code"},
 	}
-	review := func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return findings, nil }
+	review := func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return findings, nil }
 	for name, judge := range map[string]func(haft.Tool, []haft.Finding) registry.Verdict{
 		"default":         nil,
 		"refuse":          func(haft.Tool, []haft.Finding) registry.Verdict { return registry.Refuse },

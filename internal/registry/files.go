@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -51,6 +52,11 @@ func (c *checker) files(list []haft.ToolFile, kind haft.Kind) {
 		if len(f.Data) > MaxSource {
 			c.fail(at+"/content_base64", "has %d bytes, %d is the most", len(f.Data), MaxSource)
 		}
+		if _, code := KindOf(f.Path); code && !isText(f.Data) {
+			c.fail(at+"/content_base64", "is code that is not text in UTF-8, which no review can read")
+		} else if isCompiled(f.Data) || isCompiled([]byte(f.Text)) {
+			c.fail(at, "is compiled code or an archive, which no review can read")
+		}
 		total += len(f.Text) + len(f.Data)
 	}
 	for i, f := range list {
@@ -92,7 +98,7 @@ func pathFault(name string) string {
 func plainFiles(list []haft.ToolFile) []haft.ToolFile {
 	list = slices.Clone(list)
 	for i, f := range list {
-		if len(f.Data) > 0 && utf8.Valid(f.Data) && bytes.IndexByte(f.Data, 0) < 0 {
+		if len(f.Data) > 0 && isText(f.Data) {
 			list[i] = haft.ToolFile{Path: f.Path, Text: string(f.Data)}
 		}
 	}
@@ -100,39 +106,88 @@ func plainFiles(list []haft.ToolFile) []haft.ToolFile {
 	return list
 }
 
-// reviewFiles reviews the files of a draft as code of their language. A file of no known
-// language is one that Node.js and Bash could run all the same: it is read as code of the tool.
-// Files that nothing could read as code have a finding that says so.
+// dataEnds are the ends of files that are data. Any other is one that Node.js and Bash could
+// run.
+var dataEnds = []string{".json", ".jsonl", ".csv", ".tsv", ".md", ".rst", ".txt", ".toml", ".yaml", ".yml", ".ini",
+	".html", ".htm", ".css", ".xml", ".svg", ".sql", ".tmpl", ".j2", ".pem"}
+
+// reviewFiles reviews the files of a draft as code of their own language and of that of the tool,
+// which could load them by any name, unless they are data. It is enough if one of the two can
+// read them: the reviews of both find code that loads files of another language.
 func (r *Registry) reviewFiles(ctx context.Context, c *change) error {
-	unread := func(f haft.ToolFile, message string) {
-		c.findings = append(c.findings, haft.Finding{Scanner: "haft", Rule: "file-not-reviewed",
-			Severity: haft.SeverityLow, File: f.Path, Message: message})
-	}
 	for _, f := range c.draft.Files {
 		if len(f.Data) > 0 {
-			unread(f, "the file is no text, so that nothing looked into it")
+			c.findings = append(c.findings, binaryFinding(f, c.draft.Kind))
 			continue
 		}
-		kind, known := KindOf(f.Path)
-		switch {
-		case known || c.draft.Kind == haft.KindPython:
-		case c.draft.Kind == haft.KindBash || path.Ext(f.Path) != ".json":
-			kind = c.draft.Kind
-		}
-		found, err := r.cfg.Review(ctx, kind, f.Text)
-		if err != nil {
-			return err
-		}
-		for _, x := range found {
-			if x.File = f.Path; !known && x.Rule == "source-unreadable" {
-				unread(f, "the file is no code of the tool's language, so that only its text was looked at")
-				continue
+		var unread []haft.Finding
+		kinds := fileKinds(f.Path, c.draft.Kind)
+		for _, kind := range kinds {
+			found, err := r.cfg.Review(ctx, kind, f.Text, true)
+			if err != nil {
+				return err
 			}
-			c.findings = append(c.findings, x)
+			isUnread := func(x haft.Finding) bool { return x.Rule == "source-unreadable" }
+			if i := slices.IndexFunc(found, isUnread); i >= 0 {
+				unread = append(unread, found[i])
+			}
+			for _, x := range found {
+				if x.File = f.Path; !isUnread(x) && !slices.Contains(c.findings, x) {
+					c.findings = append(c.findings, x)
+				}
+			}
+		}
+		if len(unread) == len(kinds) {
+			unread[0].File = f.Path
+			c.findings = append(c.findings, unread[0])
 		}
 	}
 	return nil
 }
+
+// fileKinds returns the languages that a file of a tool is reviewed in; "" is data.
+func fileKinds(name string, tool haft.Kind) []haft.Kind {
+	own, known := KindOf(name)
+	isNode := func(k haft.Kind) bool { return k == haft.KindJavaScript || k == haft.KindTypeScript }
+	switch {
+	case known && (own == tool || isNode(own) && isNode(tool) || tool == haft.KindPython): // it imports .py only
+		return []haft.Kind{own}
+	case known:
+		return []haft.Kind{own, tool}
+	case tool == haft.KindPython || slices.Contains(dataEnds, strings.ToLower(path.Ext(name))):
+		return []haft.Kind{""}
+	}
+	return []haft.Kind{tool}
+}
+
+// binaryFinding is about a file that is no text. Pictures, sound and fonts are harmless; what has
+// neither a known format nor the ending of data could be code in another encoding.
+func binaryFinding(f haft.ToolFile, tool haft.Kind) haft.Finding {
+	x := haft.Finding{Scanner: scanner, Rule: "file-not-reviewed", Severity: haft.SeverityMedium, File: f.Path,
+		Message: "the file is no text, so that nothing looked into it"}
+	end := strings.ToLower(path.Ext(f.Path))
+	family, _, _ := strings.Cut(http.DetectContentType(f.Data), "/")
+	switch {
+	case end != "" && slices.Contains([]string{"image", "audio", "video", "font"}, family):
+		x.Severity = haft.SeverityLow
+	case tool != haft.KindPython && !slices.Contains(dataEnds, end):
+		x.Severity = haft.SeverityHigh
+	}
+	return x
+}
+
+// isCompiled reports whether content is a program, a library or an archive that interpreters
+// load code from, which zipimport finds at the end of a file.
+func isCompiled(b []byte) bool {
+	return bytes.Contains(b, []byte("PK\x05\x06\x00\x00")) ||
+		slices.ContainsFunc([]string{"PK\x03\x04", "\x7fELF", "\x00asm", "MZ", "\xfe\xed\xfa\xce", "\xfe\xed\xfa\xcf",
+			"\xce\xfa\xed\xfe", "\xcf\xfa\xed\xfe", "\xca\xfe\xba\xbe"}, func(magic string) bool {
+			return bytes.HasPrefix(b, []byte(magic)) && !isText(b)
+		})
+}
+
+// isText reports whether content is text, which is reviewed.
+func isText(b []byte) bool { return utf8.Valid(b) && bytes.IndexByte(b, 0) < 0 }
 
 // fileChanges says how the files of two versions differ. Both are ordered by path.
 func fileChanges(old, new []haft.ToolFile) []string {

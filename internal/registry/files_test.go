@@ -1,7 +1,9 @@
 package registry_test
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -42,6 +44,14 @@ func TestPut_files(t *testing.T) {
 		"standard":       {one("json/x.py"), "module of Python itself"},
 		"twice":          {append(one("a"), one("a")...), "twice"},
 		"directory":      {append(one("a/b"), one("a")...), "directory of another"},
+		"latin-1":        {[]haft.ToolFile{{Path: "h.py", Data: []byte("x = '\xe9'")}}, "not text in UTF-8"},
+		"latin-1 script": {[]haft.ToolFile{{Path: "h.CJS", Data: []byte("x = '\xe9'")}}, "not text in UTF-8"},
+		"NUL in code":    {[]haft.ToolFile{{Path: "h.sh", Data: []byte("ls\x00")}}, "not text in UTF-8"},
+		"archive":        {[]haft.ToolFile{{Path: "a.dat", Data: []byte("PK\x03\x04\xff")}}, "compiled code"},
+		"archive behind text": {[]haft.ToolFile{{Path: "a.dat", Data: []byte("hello PK\x05\x06\x00\x00")}},
+			"compiled code"},
+		"program": {[]haft.ToolFile{{Path: "a.txt", Data: []byte("\x7fELF\x02\x00")}}, "compiled code"},
+		"wasm":    {[]haft.ToolFile{{Path: "a", Data: []byte("\x00asm\x01")}}, "compiled code"},
 		"both": {[]haft.ToolFile{{Path: "a", Text: "x", Data: []byte("y")}},
 			"content or content_base64"},
 		"large": {[]haft.ToolFile{{Path: "a", Text: long + "x"}}, "is the most"},
@@ -82,5 +92,66 @@ func TestPut_files_are_of_the_version(t *testing.T) {
 	c = put(haft.ToolFile{Path: "b.py", Text: "\n# finding high"})
 	if f := c.Tool.Version.Review.Findings; len(f) != 1 || f[0].File != "b.py" || f[0].Line != 2 || c.Waiting == 0 {
 		t.Errorf("findings: got %+v, want one in b.py that makes the version wait", f)
+	}
+}
+
+// TestPut_reviews_files_in_both_languages: a file is read in its own language and in that of the
+// tool, unless it is data, and what nothing can read needs a person.
+func TestPut_reviews_files_in_both_languages(t *testing.T) {
+	for _, c := range []struct {
+		tool haft.Kind
+		file haft.ToolFile
+		can  string // the languages that can read it
+		want string
+	}{
+		{haft.KindJavaScript, haft.ToolFile{Path: "h.py", Text: "x"}, "python javascript", "python javascript: "},
+		{haft.KindJavaScript, haft.ToolFile{Path: "h.py", Text: "x"}, "python", "python javascript: "},
+		{haft.KindJavaScript, haft.ToolFile{Path: "h.py", Text: "x"}, "bash", "python javascript: high"},
+		{haft.KindJavaScript, haft.ToolFile{Path: "h.ts", Text: "x"}, "typescript", "typescript: "},
+		{haft.KindBash, haft.ToolFile{Path: "lib", Text: "x"}, "", "bash: high"},
+		{haft.KindBash, haft.ToolFile{Path: "lib.md", Text: "x"}, "", ": "},
+		{haft.KindPython, haft.ToolFile{Path: "h.sh", Text: "x"}, "", "bash: high"},
+		{haft.KindPython, haft.ToolFile{Path: "lib", Text: "x"}, "", ": "},
+		{haft.KindPython, haft.ToolFile{Path: "a.bin", Data: []byte{0xff, 0}}, "", ": medium"},
+		{haft.KindBash, haft.ToolFile{Path: "lib", Data: []byte("ls \xff")}, "", ": high"},
+		{haft.KindBash, haft.ToolFile{Path: "lib", Data: []byte("GIF89a\xff")}, "", ": high"},
+		{haft.KindBash, haft.ToolFile{Path: "a.gif", Data: []byte("GIF89a\xff")}, "", ": low"},
+	} {
+		var asked []string
+		read := func(_ context.Context, kind haft.Kind, source string, several bool) ([]haft.Finding, error) {
+			if !several {
+				t.Error("the reviewer does not know that there are several files")
+			}
+			if source != "x" {
+				return nil, nil
+			}
+			asked = append(asked, string(kind))
+			if kind == "" || slices.Contains(strings.Fields(c.can), string(kind)) {
+				return nil, nil
+			}
+			return []haft.Finding{{Rule: "source-unreadable", Severity: haft.SeverityHigh}}, nil
+		}
+		d := add()
+		d.Kind, d.Files = c.tool, []haft.ToolFile{c.file}
+		r := registry.New(open(t), registry.Config{Derive: derive, Review: read})
+		var found []string
+		for _, f := range mustPut(t, r, ann, d).Tool.Version.Review.Findings {
+			found = append(found, string(f.Severity))
+		}
+		if got := strings.Join(asked, " ") + ": " + strings.Join(found, " "); got != c.want {
+			t.Errorf("%s in a tool of %s, read by %q: got %q, want %q", c.file.Path, c.tool, c.can, got, c.want)
+		}
+	}
+}
+
+// TestPut_programs_that_run_code: an interpreter among the programs of a tool needs a person.
+func TestPut_programs_that_run_code(t *testing.T) {
+	for name, want := range map[string]int{"git": 0, "bash": 1, "python3.12": 1, "node": 1} {
+		d := add()
+		d.Settings.Programs = []string{name}
+		f := mustPut(t, newRegistry(t), ann, d).Tool.Version.Review.Findings
+		if len(f) != want || want == 1 && f[0].Severity != haft.SeverityHigh {
+			t.Errorf("%s: got %+v", name, f)
+		}
 	}
 }

@@ -35,7 +35,7 @@ func TestPrepare_refuses_what_waits(t *testing.T) {
 	for severity, want := range map[haft.Severity]haft.Code{haft.SeverityLow: "", haft.SeverityHigh: haft.CodeDenied,
 		haft.SeverityCritical: haft.CodeDenied} {
 		r := registry.New(open(t),
-			registry.Config{Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) {
+			registry.Config{Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) {
 				return []haft.Finding{{Rule: "test-rule", Severity: severity, Message: "is odd"}}, nil
 			}})
 		_, err := r.Prepare(t.Context(), ann, add())

@@ -69,7 +69,7 @@ func derive(_ context.Context, src registry.Source) (*registry.Derived, error) {
 }
 
 // scan finds what a source says about itself: "# finding SEVERITY".
-func scan(_ context.Context, _ haft.Kind, source string) ([]haft.Finding, error) {
+func scan(_ context.Context, _ haft.Kind, source string, _ bool) ([]haft.Finding, error) {
 	var list []haft.Finding
 	for i, line := range strings.Split(source, "\n") {
 		if s, ok := strings.CutPrefix(line, "# finding "); ok {

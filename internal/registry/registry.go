@@ -55,8 +55,9 @@ type Config struct {
 	// Nil means that drafts must bring a schema and name their function.
 	Derive func(ctx context.Context, src Source) (*Derived, error)
 	// Review looks for what is dangerous in a source, before it is kept. A source
-	// that cannot be reviewed, which is every one if Review is nil, is refused.
-	Review func(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error)
+	// that cannot be reviewed, which is every one if Review is nil, is refused. Several says
+	// that it is one of several files of a tool.
+	Review func(ctx context.Context, kind haft.Kind, source string, several bool) ([]haft.Finding, error)
 	// Judge decides what findings in a version of a tool mean. Nil means
 	// [DefaultJudge].
 	Judge func(t haft.Tool, findings []haft.Finding) Verdict

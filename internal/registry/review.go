@@ -8,7 +8,11 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/shell"
 )
+
+// scanner is the name of the registry in findings.
+const scanner = "haft"
 
 // How many findings of a review are kept with a version, and how many a message lists.
 const (
@@ -23,8 +27,15 @@ func (r *Registry) review(ctx context.Context, c *change) error {
 	if r.cfg.Review == nil {
 		return &haft.Error{Code: haft.CodeUnavailable, Message: message}
 	}
-	findings, err := r.cfg.Review(ctx, c.draft.Kind, c.draft.Source)
+	findings, err := r.cfg.Review(ctx, c.draft.Kind, c.draft.Source, len(c.draft.Files) > 0)
 	c.findings = slices.Clone(findings) // it is the reviewer's
+	for _, name := range c.draft.Settings.Programs {
+		if shell.RunsCode(name) {
+			c.findings = append(c.findings, haft.Finding{Scanner: scanner, Rule: "program-runs-code",
+				Severity: haft.SeverityHigh, Message: "the tool may run " + name +
+					", which runs any code that it is given; name the programs that do the work"})
+		}
+	}
 	if err == nil {
 		err = r.reviewFiles(ctx, c)
 	}

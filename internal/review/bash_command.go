@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"mvdan.cc/sh/v3/syntax"
+
+	"haft/internal/shell"
 )
 
 // isShell reports whether a command is a shell.
@@ -136,7 +138,7 @@ func (s *shellScript) named(name string, args []word, c *syntax.CallExpr) {
 	switch {
 	case name == "eval":
 		s.evaluates(args, c)
-	case isInterpreter(name):
+	case isInterpreter(name), s.n.several && shell.RunsCode(name):
 		s.interprets(name, args, c)
 	case name == "rm", name == "shred":
 		s.deletes(args, c)
@@ -283,6 +285,9 @@ func (s *shellScript) interprets(name string, args []word, c *syntax.CallExpr) {
 	if isShell(name) {
 		s.mark("shell", c)
 	}
+	if s.n.several && !s.sourcesScript(name, args, c) {
+		s.add(ruleRunsFile, c)
+	}
 	for i, a := range args {
 		if isShell(name) && strings.HasPrefix(a.text, "-") && !strings.HasPrefix(a.text, "--") &&
 			strings.Contains(a.text, "i") {
@@ -325,6 +330,18 @@ func (s *shellScript) interprets(name string, args []word, c *syntax.CallExpr) {
 			s.add("bash-source-computed", c)
 		}
 	}
+}
+
+// sourcesScript reports whether a command reads a file that was reviewed as Bash.
+func (s *shellScript) sourcesScript(name string, args []word, c *syntax.CallExpr) bool {
+	if name != "source" && name != "." || len(args) == 0 {
+		return false
+	}
+	file := args[0].text
+	if !args[0].known { // "$dir"/lib.sh
+		file = printed(c.Args[len(c.Args)-len(args)])
+	}
+	return slices.Contains([]string{".sh", ".bash"}, path.Ext(file))
 }
 
 // wholeTree reports whether a path is everything that matters.

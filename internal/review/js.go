@@ -2,6 +2,7 @@ package review
 
 import (
 	"context"
+	"path"
 	"slices"
 	"strings"
 
@@ -378,7 +379,16 @@ func (s *script) loaded(m string, line int) {
 	if hasPrefix(scheme, "data:", "http:", "https:") {
 		s.n.add("js-eval", line)
 	}
+	if s.n.several && strings.HasPrefix(m, ".") && !loadsCode(m) {
+		s.n.add(ruleRunsFile, line)
+	}
 	if strings.HasSuffix(m, ".node") {
 		s.n.add("js-native", line)
 	}
+}
+
+// loadsCode reports whether a file of the tool is loaded that was reviewed as JavaScript, or
+// JSON, by the ending that is written. Node.js runs any other as JavaScript.
+func loadsCode(m string) bool {
+	return slices.Contains([]string{"", ".", ".js", ".mjs", ".cjs", ".ts", ".mts", ".cts", ".json"}, path.Ext(m))
 }

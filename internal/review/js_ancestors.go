@@ -1,6 +1,8 @@
 package review
 
 import (
+	"slices"
+
 	"github.com/grafana/sobek/ast"
 	"github.com/grafana/sobek/token"
 )
@@ -114,4 +116,9 @@ func (a ancestors) callAround() *ast.CallExpression {
 		}
 	}
 	return nil
+}
+
+// exported reports whether the current node is part of a declaration that other files see.
+func (a ancestors) exported() bool {
+	return slices.ContainsFunc(a, func(n ast.Node) bool { _, ok := n.(*ast.ExportDeclaration); return ok })
 }

@@ -1,6 +1,7 @@
 package review
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,8 @@ import (
 	"github.com/grafana/sobek/ast"
 	"github.com/grafana/sobek/file"
 	"github.com/grafana/sobek/token"
+
+	"haft/internal/shell"
 )
 
 // reference looks at what a name or a chain of members stands for.
@@ -129,6 +132,10 @@ func (s *script) process(member string, at file.Idx) {
 		s.found("js-native", at)
 	case "execve":
 		s.found("js-shell", at)
+	case "execPath", "argv0", "argv":
+		if s.n.several {
+			s.found(ruleRunsFile, at)
+		}
 	}
 }
 
@@ -221,6 +228,9 @@ func (s *script) starts(how string, call *ast.CallExpression) {
 	command, constant := s.values.argument(call, 0)
 	if command.made == jsMade {
 		s.found("js-computed-global", at)
+	}
+	if s.n.several && (how == "fork" || constant && shell.RunsCode(path.Base(command.text))) {
+		s.found(ruleRunsFile, at)
 	}
 	switch {
 	case how == "exec" || how == "execSync" || slices.ContainsFunc(call.ArgumentList, asksForShell):

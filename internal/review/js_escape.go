@@ -60,9 +60,9 @@ func (s *script) escapes() bool {
 			}
 			continue
 		case *ast.AssignExpression:
-			return n.Left != child && !followed(n.Left)
+			return n.Left != child && (!followed(n.Left) || s.n.several)
 		case *ast.Binding:
-			return n.Initializer == child && !followed(n.Target)
+			return n.Initializer == child && (!followed(n.Target) || s.n.several && s.ancestors.exported())
 		case *ast.ArrayPattern:
 			return false
 		case *ast.PropertyShort: // of a pattern, which is a target

@@ -63,7 +63,11 @@ func (r *Reviewer) python(ctx context.Context, n *notes, source string) error {
 		return &haft.Error{Code: haft.CodeUnavailable,
 			Message: "Python source cannot be reviewed: there is no interpreter to read it"}
 	}
-	out, err := r.cfg.Python(ctx, pythonScript(), []byte(source))
+	script := pythonScript()
+	if n.several {
+		script = strings.Replace(script, "SEVERAL = False", "SEVERAL = True", 1)
+	}
+	out, err := r.cfg.Python(ctx, script, []byte(source))
 	var a pythonAnswer
 	if ok, err := n.decode("the reader of Python source", out, err, &a); !ok {
 		return err

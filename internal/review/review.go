@@ -37,6 +37,9 @@ type Config struct {
 	// confined interpreter that has bandit and returns what it wrote. Nil means
 	// that there is none, and the report says so.
 	Bandit func(ctx context.Context, source []byte) ([]byte, error)
+	// Several says that the source is one of several files of a tool, which can run or use each
+	// other in ways that only show here.
+	Several bool
 }
 
 // A Report is what was found in a source.
@@ -64,7 +67,7 @@ func (r *Reviewer) Review(ctx context.Context, kind haft.Kind, source string) (R
 		return Report{}, &haft.Error{Code: haft.CodeInvalid,
 			Message: fmt.Sprintf("the source has %d bytes, %d is the most", len(source), MaxSource)}
 	}
-	n := &notes{ctx: ctx, lines: 1 + strings.Count(source, "\n"), seen: map[mark]bool{}}
+	n := &notes{ctx: ctx, several: r.cfg.Several, lines: 1 + strings.Count(source, "\n"), seen: map[mark]bool{}}
 	reviewText(n, source)
 	reviewSecrets(n, kind, source)
 	err := r.read(ctx, n, kind, source)
@@ -104,6 +107,7 @@ func (r *Reviewer) read(ctx context.Context, n *notes, kind haft.Kind, source st
 // notes gather findings.
 type notes struct {
 	ctx      context.Context // of the one Review that they are of
+	several  bool
 	lines    int
 	findings []haft.Finding
 	seen     map[mark]bool

@@ -21,6 +21,7 @@ import sys
 from math import log2
 
 STRING_RULES = []
+SEVERAL = False         # the source is one of several files of a tool
 MAX_SOURCE = 1 << 20    # bytes read from standard input
 MAX_FINDINGS = 5000
 MAX_SHELL = 200         # commands, of at most MAX_COMMAND characters
@@ -72,6 +73,10 @@ STARTS = {"os." + n for n in ("execl", "execle", "execlp", "execlpe", "execv", "
 ENDING = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGABRT", "SIGSYS", "SIGSEGV"}
 # What must not be handed on unseen: passing it is using it.
 CARRIED = RUN | SHELL | {"importlib.__import__", "importlib.import_module", "pickle.loads", "marshal.loads", "os.fork"}
+INTERPRETER = re.compile(r"(?:\S*/)?(?:(?:ba|da|z|k|a|rba|fi)?sh|python[\d.]*|pypy[\d.]*|node|nodejs|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|busybox|env)(?:\s.*)?", re.S)
+# Other files of the tool see these under names that this one gives them.
+SHARED = {"system", "popen", "eval", "exec", "execfile", "getoutput", "getstatusoutput", "create_subprocess_shell", "__import__",
+          "import_module"}
 SECRET = re.compile(r"passw|pwd|secret|passphrase", re.I)
 PERMIT = re.compile(r"admin|authori[sz]ed|authenticated|permission|permitted|allowed|password|privilege", re.I)
 ALIKE = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bd\u03bf\u03f2\u03f3"

@@ -39,7 +39,12 @@ class Rules(Reader):
         if not node.level:
             self.imported(canonical(node.module or ""), node)
             for a in node.names:
-                self.named(canonical((node.module or "") + "." + a.name), node)
+                ref = canonical((node.module or "") + "." + a.name)
+                self.named(ref, node)
+                if SEVERAL and a.name == "*" and ref[:-2] in DANGEROUS:
+                    self.note("python-computed-attribute", node)
+                elif SEVERAL:
+                    self.handed_on([ref], node)
 
     def imported(self, module, node):
         if module.split(".")[0] in ("ctypes", "cffi"):
@@ -57,6 +62,10 @@ class Rules(Reader):
             self.note("python-module-patch", node)
         elif ref in FRAME_CALLS:
             self.note("python-frames", node)
+        elif SEVERAL and ref in ("sys.executable", "sys._base_executable", "sys.orig_argv"):
+            self.note("source-runs-file", node)
+        elif SEVERAL and ref in ("sys.path", "site.addsitedir"):
+            self.note("python-path", node)
         elif ref in TRACE:
             self.note("python-trace", node)
         elif ref.split(".")[0] in ("ctypes", "cffi") and "." in ref:
@@ -95,6 +104,8 @@ class Rules(Reader):
             target = v[1] + "." + node.attr
             if v[1] == "builtins":
                 self.note("python-builtins-patch", node)
+            elif SEVERAL and target == "sys.path":
+                self.note("python-path", node)
             elif target in ("sys.modules", "sys.meta_path", "sys.path_hooks"):
                 self.note("python-module-patch", node)
             elif "." not in v[1] and v[1] in MODULES | {"ssl", "json", "time", "random", "hashlib", "logging"} and v[1] not in ("sys",) \
@@ -196,12 +207,25 @@ class Rules(Reader):
             if pattern.search(text[:MAX_TEXT]):
                 self.note(rule, node)
 
+    def starts(self, node):
+        """A command, or its first word, that is an interpreter."""
+        if SEVERAL and any(INTERPRETER.fullmatch(t[1]) for t in self.texts(node)):
+            self.note("source-runs-file", node)
+
+    def r_List(self, node):
+        if node.elts and isinstance(node.ctx, ast.Load):
+            self.starts(node.elts[0])
+
+    r_Tuple = r_List
+
     # Calls.
 
     def r_Call(self, node):
         for v in self.values(node.func):
             if v[0] == "ref":
                 self.call(v[1], node)
+                if SEVERAL and v[1].count(".") > 1 and v[1].split(".")[-1] in SHARED:  # helper.o.system
+                    self.note("python-eval", node)
             elif v[0] == "method" and v[1][0] == "ns":
                 self.table(v[1], v[2], node)
             elif v[0] == "inst" and v[1] == "builtins.type" and isinstance(node.func, ast.Call):
@@ -213,6 +237,9 @@ class Rules(Reader):
             off = isinstance(k.value, ast.Constant) and k.value.value is False
             if k.arg in ("verify", "verify_ssl", "ssl") and off and NETWORKS & self.uses:
                 self.note("python-tls", node)
+            if SEVERAL and k.arg == "shell" and not (isinstance(k.value, ast.Constant) and not k.value.value) and node.args \
+                    and not any(r in PROCESS for r in self.refs(node.func)):  # another file may have named it
+                self.command(node.args[0], node)
             if k.arg == "co_code":
                 self.note("python-code-object", node)
         for v in self.values(node):
@@ -289,6 +316,8 @@ class Rules(Reader):
     def system_call(self, f, first, words, node):
         args = node.args
         if f in STARTS:
+            for a in args[:2]:
+                self.starts(a)
             self.note("python-process", node)
         elif f in ("pty.spawn", "pty.fork", "os.openpty", "os.forkpty"):
             self.note("python-pty", node)
@@ -400,6 +429,7 @@ class Rules(Reader):
                 scope = scope.parent
             lists = [w for kind, w, _ in (scope.names[what.id] if scope else []) if kind == "expr" and isinstance(w, (ast.List, ast.Tuple))]
             what = lists[0] if len(lists) == 1 else what
+        self.starts(what)
         if isinstance(what, (ast.List, ast.Tuple)):
             head = [self.one(e, 0) for e in what.elts[:6]]
             program = head[0].rsplit("/", 1)[-1] if head and isinstance(head[0], str) else ""
@@ -475,7 +505,7 @@ class Rules(Reader):
             return
         if isinstance(up, (ast.Assign, ast.NamedExpr, ast.AnnAssign)) and self.scope[up].kind != "ClassDef":
             targets = up.targets if isinstance(up, ast.Assign) else [up.target]
-            if all(isinstance(t, ast.Name) for t in targets):
+            if all(isinstance(t, ast.Name) for t in targets) and not (SEVERAL and self.scope[up] is self.top):
                 return
         if isinstance(up, ast.Call):
             for f in self.refs(up.func):
@@ -483,7 +513,10 @@ class Rules(Reader):
                     return
         if isinstance(up, (ast.Compare, ast.arguments)):
             return
-        for r in hit:
+        self.handed_on(hit, node)
+
+    def handed_on(self, refs, node):
+        for r in CARRIED.intersection(refs):
             self.note("python-eval" if r in RUN else "python-shell" if r in SHELL else "python-import-computed" if "import" in r else
                       "python-fork" if r == "os.fork" else "python-pickle" if r == "pickle.loads" else "python-marshal", node)
 
@@ -526,7 +559,7 @@ def names(source, note):
     import tokenize
     import unicodedata
     try:
-        for t in tokenize.tokenize(io.BytesIO(source).readline):
+        for t in tokenize.generate_tokens(io.StringIO(source).readline):
             if t.type not in (tokenize.NAME, tokenize.ERRORTOKEN) or t.string.isascii():
                 continue
             plain = unicodedata.normalize("NFKC", t.string)
@@ -540,10 +573,19 @@ def names(source, note):
         pass  # the parser complains
 
 
+def coding(source):
+    import io
+    import tokenize
+    return tokenize.detect_encoding(io.BytesIO(source).readline)[0]
+
+
 def answer(source):
     """The value for JSON."""
     try:
-        rules = Rules(ast.parse(source))
+        if SEVERAL and coding(source) not in ("utf-8", "utf-8-sig"):  # which an import would obey
+            return {"error": {"Line": 1}}
+        text = source.decode("utf-8")  # as the harness does: a coding comment means nothing
+        rules = Rules(ast.parse(text.removeprefix("\ufeff")))
         sys.setrecursionlimit(6000)
         rules.run()
     except SyntaxError as error:
@@ -551,8 +593,8 @@ def answer(source):
     except (RecursionError, MemoryError, ValueError):
         return {"error": {"Line": 1}}
     found = rules.findings
-    if not source.isascii():
-        names(source, lambda rule, line: found.setdefault((rule, line), True))
+    if not text.isascii():
+        names(text, lambda rule, line: found.setdefault((rule, line), True))
     out = [{"r": r, "l": l} for r, l in sorted(found, key=lambda k: (k[1], k[0]))]
     if len(out) >= MAX_FINDINGS:
         out.append({"r": "source-complex", "l": 1})

@@ -56,6 +56,7 @@ const (
 	ruleEncoded    = "source-encoded"
 	ruleMixed      = "source-mixed-script"
 	ruleDisguised  = "source-disguised-name"
+	ruleRunsFile   = "source-runs-file"
 )
 
 // textRules are about the text of a source in any language.
@@ -63,6 +64,8 @@ func textRules() []Rule {
 	return []Rule{
 		{ruleUnreadable, high, "this source cannot be read as its language, so it was not reviewed", "fix the syntax"},
 		{ruleComplex, high, "this is nested or repeated too much to be followed", "write it plainly"},
+		{ruleRunsFile, high, "this can run a file of the tool that was not reviewed as this kind of code",
+			"give the file the ending of its language and import it"},
 		{ruleMore, low, "there are more findings", "fix those that are listed first"},
 		{ruleEncoded, medium, "a long encoded text hides what it is",
 			"keep data in a file beside the tool, or say in plain text what it does"},

@@ -46,6 +46,8 @@ func pythonRules() []Rule {
 		{"python-code-patch", high, "the code of a function is replaced", "define another function"},
 		{"python-module-patch", high, "the table of loaded modules or the way to import is changed, which changes " +
 			"what other code gets", "import what is needed under its own name"},
+		{"python-path", medium, "the directories that modules are imported from are changed",
+			"import the files of the tool by their path, such as from lib.x import y"},
 		{"python-builtins-patch", high, "a builtin is replaced for all code", "define a function of another name"},
 		{"python-monkey-patch", medium, "a function of a module of the system is replaced",
 			"define a function of your own"},

@@ -138,7 +138,7 @@ func open(t *testing.T, s *store.Store, rules string, cfg engine.Config, manage 
 	t.Helper()
 	w := &world{t: t, store: s, script: &fake{runs: map[haft.CallID]int{}, run: echo}}
 	w.registry = registry.New(s, registry.Config{
-		Review: func(context.Context, haft.Kind, string) ([]haft.Finding, error) { return nil, nil },
+		Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil },
 	})
 	var err error
 	if cfg.Policy, err = policy.Compile([]byte(rules)); err != nil {

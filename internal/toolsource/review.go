@@ -12,9 +12,10 @@ import (
 	"haft/internal/review"
 )
 
-// Review reviews a source before it is stored. It runs nothing of it.
-func (r *Runner) Review(ctx context.Context, kind haft.Kind, source string) ([]haft.Finding, error) {
-	cfg := review.Config{Python: r.reviewer(false)}
+// Review reviews a source, which may be one of several files of a tool, before it is stored. It
+// runs nothing of it.
+func (r *Runner) Review(ctx context.Context, kind haft.Kind, source string, several bool) ([]haft.Finding, error) {
+	cfg := review.Config{Python: r.reviewer(false), Several: several}
 	if kind == haft.KindPython && r.hasBandit(ctx) {
 		run := r.reviewer(true)
 		cfg.Bandit = func(ctx context.Context, source []byte) ([]byte, error) {

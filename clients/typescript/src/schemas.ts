@@ -965,6 +965,7 @@ export interface Terms {
   network?: string[] | null;
   network_within?: (string[] | null)[] | null;
   organisation_requirements?: Requirements;
+  programs?: string[] | null;
   requirements?: Requirements;
   sandbox?: string;
   server?: TermsServer;

@@ -650,6 +650,8 @@ class Terms:
     requirements: Requirements | None = None
     lock: Lock | None = None
     organisation_requirements: Requirements | None = None
+    #: The programs of the host that the tool may run.
+    programs: list[str] = field(default_factory=list)
     #: The hosts that it wants to reach.
     network: list[str] = field(default_factory=list)
     #: What rules of policy bound them to.
