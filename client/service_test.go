@@ -38,7 +38,9 @@ func newEngine(t *testing.T) (*engine.Engine, *service.API) {
 	}
 	t.Cleanup(func() { check(t, store.Close()) })
 	reg := registry.New(store,
-		registry.Config{Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil }})
+		registry.Config{Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) {
+			return nil, nil
+		}})
 	pol, err := policy.Compile([]byte(servicetest.Policy))
 	if err != nil {
 		t.Fatal(err)

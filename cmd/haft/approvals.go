@@ -94,9 +94,9 @@ func printRequest(s *session, a *haft.Approval) {
 	packages := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
 	within := joined(t.Within, " and ", func(hosts []string) string { return "[" + strings.Join(hosts, ", ") + "]" })
 	printFacts(s.out, "version", t.Digest, "environment", joined(t.Env, ", ", haft.Variable.String), "", more,
-		"credentials webhook", webhook, "packages", strings.Join(packages, ", "), "programs", strings.Join(t.Programs, ", "),
-		"network", strings.Join(t.Network, ", "), "network within", within, "sandbox", t.Sandbox,
-		"isolation", t.MinIsolation, "time", t.Limits.Wall, "memory", t.Limits.Memory)
+		"credentials webhook", webhook, "packages", strings.Join(packages, ", "), "programs",
+		strings.Join(t.Programs, ", "), "network", strings.Join(t.Network, ", "), "network within", within,
+		"sandbox", t.Sandbox, "isolation", t.MinIsolation, "time", t.Limits.Wall, "memory", t.Limits.Memory)
 	if m := t.Server; m != nil {
 		mounts := joined(m.Mounts, ", ", func(d haft.MCPMount) string {
 			return d.Dir + map[bool]string{true: " (writable)"}[d.Writable]

@@ -33,7 +33,8 @@ func TestModules_are_the_authors(t *testing.T) {
 			t.Errorf("with %q: got %v %+v, want [1,2]", ok, res, err)
 		}
 	}
-	for _, bad := range []string{"core/plugin.py", "core/menu.py", "core.py", "helper.py", "helper/__init__.py", "Helper.py", "CORE/x.py",
+	for _, bad := range []string{"core/plugin.py", "core/menu.py", "core.py", "helper.py", "helper/__init__.py",
+		"Helper.py", "CORE/x.py",
 		"helper.cpython-313-x86_64-linux-gnu.so", "core"} {
 		if _, err := run(bad); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("with %q: got %v, want that it is refused", bad, err)
