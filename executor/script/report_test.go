@@ -1,6 +1,7 @@
 package script_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -177,29 +178,36 @@ func TestStopped_tools_clean_up(t *testing.T) {
 		kind   haft.Kind
 		source string
 	}{
-		"python": {haft.KindPython, "import time\ndef f():\n  try: time.sleep(60)\n  finally:\n    time.sleep(0.1)\n" +
-			"    print('bye')"},
+		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('go'); time.sleep(60)\n" +
+			"  finally:\n    time.sleep(0.1)\n    print('bye')"},
 		"python with": {haft.KindPython, "import contextlib, time\n@contextlib.contextmanager\ndef m():\n" +
-			"  try: yield\n  finally: print('bye')\ndef f():\n  with m(): time.sleep(60)"},
-		"python async": {haft.KindPython, "import asyncio\nasync def f():\n  try: await asyncio.sleep(60)\n" +
-			"  finally:\n    await asyncio.sleep(0.1)\n    print('bye')"},
-		"python generator": {haft.KindPython, "import time\ndef f():\n  try:\n    yield 1\n    time.sleep(60)\n" +
-			"  finally: print('bye')"},
-		"python value": {haft.KindPython, "import time\ndef f():\n  try: time.sleep(60)\n  except SystemExit:\n" +
-			"    print('bye')\n    return 1"},
+			"  try: yield\n  finally: print('bye')\ndef f():\n  with m(): print('go'); time.sleep(60)"},
+		"python async": {haft.KindPython, "import asyncio\nasync def f():\n  try:\n    print('go')\n" +
+			"    await asyncio.sleep(60)\n  finally:\n    await asyncio.sleep(0.1)\n    print('bye')"},
+		"python generator": {haft.KindPython, "import time\ndef f():\n  try:\n    yield 1\n" +
+			"    print('go'); time.sleep(60)\n  finally: print('bye')"},
+		"python value": {haft.KindPython, "import time\ndef f():\n  try: print('go'); time.sleep(60)\n" +
+			"  except SystemExit:\n    print('bye')\n    return 1"},
 		"javascript": {haft.KindJavaScript, "exports.f = () => new Promise((done) => { setTimeout(done, 60000);\n" +
-			"  process.on('SIGTERM', () => { console.log('bye'); done(1) }) })"},
-		"bash": {haft.KindBash, "trap 'sleep 0.1; echo bye; exit 0' TERM\nsleep 60"},
+			"  process.on('SIGTERM', () => { console.log('bye'); done(1) }); console.log('go') })"},
+		"bash": {haft.KindBash, "trap 'sleep 0.1; echo bye; exit 0' TERM\necho go\nsleep 60"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			res := execute(t, setup(t, c.kind, script.Config{}), executor.Request{Kind: c.kind, Source: c.source,
-				Limits: haft.Limits{Wall: haft.Millis(time.Second), Grace: haft.Millis(30 * time.Second)}})
-			if res.Status != haft.StatusTimeout || res.Stdout != "bye\n" {
-				t.Errorf("got %s, printed %q, %+v", res.Status, res.Stdout, res.Error)
+			ctx, end := context.WithCancelCause(t.Context())
+			defer end(nil)
+			res, err := setup(t, c.kind, script.Config{}).Execute(ctx, executor.Request{Kind: c.kind, Source: c.source,
+				Org: "acme", Tool: "tool", Function: "f", Limits: haft.Limits{Grace: haft.Millis(30 * time.Second)},
+				Stdout: func(b []byte) {
+					if bytes.Contains(b, []byte("go")) {
+						end(context.DeadlineExceeded) // it is at work, however slow the machine is
+					}
+				}})
+			if err != nil {
+				t.Fatal(err)
 			}
-			if took := res.Usage.Wall.D(); took < time.Second || took > 20*time.Second {
-				t.Errorf("it took %s", took)
+			if res.Status != haft.StatusTimeout || res.Stdout != "go\nbye\n" {
+				t.Errorf("got %s, printed %q, %+v", res.Status, res.Stdout, res.Error)
 			}
 		})
 	}
