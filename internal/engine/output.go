@@ -14,7 +14,7 @@ func (rn *runner) output(ex *execution) *outgoing.Output {
 		func(ctx context.Context, typ haft.EventType, data any) error {
 			return rn.recorder.publish(ctx, ex, typ, data, nil)
 		})
-	o.Items = ex.tool.ItemChars()
+	o.Items, o.FitsItem = ex.tool.ItemChars(), ex.tool.FitsItem
 	return o
 }
 

@@ -26,6 +26,8 @@ type Output struct {
 
 	// Items is how many bytes of items of a generator are published. Reports have no items beyond.
 	Items int
+	// FitsItem reports whether an item may be published; nil lets all of them pass.
+	FitsItem func(item json.RawMessage) bool
 
 	mu      sync.Mutex
 	pieces  []piece
@@ -106,12 +108,13 @@ func (o *Output) Progress(data json.RawMessage) {
 	}
 }
 
-// trim leaves out the item of a report if it is beyond the bound.
+// trim leaves out the item of a report if it is beyond the bound or does not fit.
 func (o *Output) trim(data json.RawMessage) json.RawMessage {
 	fields, item := itemOf(data)
+	fits := item == nil || o.FitsItem == nil || o.FitsItem(item)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.Items -= len(item); item == nil || o.Items >= 0 {
+	if o.Items -= len(item); item == nil || o.Items >= 0 && fits {
 		return data
 	}
 	return encode(fields)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"haft"
@@ -23,11 +24,12 @@ type Compiled struct {
 
 	args, returns *schema.Compiled
 	validators    *value.Validators
+	perItem       bool // whether the schema of the value can be checked item by item
 }
 
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
-	c := &Compiled{Tool: t}
+	c := &Compiled{Tool: t, perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
 		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)
@@ -103,14 +105,33 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 }
 
 // ItemChars is how much of the items of a generator may be seen before [Compiled.Check] has looked at
-// all of them: nothing if that can refuse them, or else as much as it would let pass.
+// all of them: nothing if that looks at more than each item, or else as much as it would let pass.
 func (c *Compiled) ItemChars() int {
 	out := c.Tool.Version.Settings.Output
-	if c.returns != nil || len(out.Validators) > 0 || out.Type != haft.OutputAny && out.Type != haft.OutputJSON &&
+	if !c.perItem || len(out.Validators) > 0 || out.Type != haft.OutputAny && out.Type != haft.OutputJSON &&
 		out.Type != haft.OutputList {
 		return 0
 	}
 	return cmp.Or(max(0, out.MaxChars), haft.DefaultMaxChars)
+}
+
+// FitsItem reports whether an item of a generator fits the schema of the value.
+func (c *Compiled) FitsItem(item json.RawMessage) bool {
+	return len(value.Misfits(slices.Concat([]byte("["), item, []byte("]")), c.returns)) == 0
+}
+
+// checksItems reports whether a schema says of an array nothing but what its items are.
+func checksItems(text json.RawMessage) bool {
+	var keywords map[string]json.RawMessage
+	if err := json.Unmarshal(text, &keywords); err != nil || string(keywords["type"]) != `"array"` {
+		return false
+	}
+	for name := range keywords {
+		if !slices.Contains([]string{"type", "items", "title", "description", "$defs", "$schema"}, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // readAs reads a value as the expected type. A text is read like printed output, because

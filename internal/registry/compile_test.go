@@ -156,12 +156,19 @@ func TestCompiled_ItemChars(t *testing.T) {
 		returns string
 		out     haft.Output
 		want    int
+		fits    bool // whether the item "a" fits
 	}{
-		"nothing is checked": {"", haft.Output{}, haft.DefaultMaxChars},
-		"it is cut":          {"", haft.Output{MaxChars: 10, Type: haft.OutputList}, 10},
-		"a schema":           {`{"type":"array"}`, haft.Output{}, 0},
-		"a validator":        {"", haft.Output{Validators: []string{"true"}}, 0},
-		"a text":             {"", haft.Output{Type: haft.OutputText}, 0},
+		"nothing is checked": {"", haft.Output{}, haft.DefaultMaxChars, true},
+		"it is cut":          {"", haft.Output{MaxChars: 10, Type: haft.OutputList}, 10, true},
+		"any array":          {`{"type":"array"}`, haft.Output{}, haft.DefaultMaxChars, true},
+		"texts":              {`{"type":"array","items":{"type":"string"}}`, haft.Output{}, haft.DefaultMaxChars, true},
+		"numbers":            {`{"type":"array","items":{"type":"integer"}}`, haft.Output{}, haft.DefaultMaxChars, false},
+		"a length":           {`{"type":"array","minItems":2}`, haft.Output{}, 0, false},
+		"a union":            {`{"anyOf":[{"type":"array"}]}`, haft.Output{}, 0, true},
+		"no array":           {`{"type":"string"}`, haft.Output{}, 0, false},
+		"two types":          {`{"type":["array","null"]}`, haft.Output{}, 0, true},
+		"a validator":        {"", haft.Output{Validators: []string{"true"}}, 0, true},
+		"a text":             {"", haft.Output{Type: haft.OutputText}, 0, true},
 	} {
 		c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`),
 			Returns: json.RawMessage(tt.returns), Settings: haft.Settings{Output: tt.out}}})
@@ -170,6 +177,9 @@ func TestCompiled_ItemChars(t *testing.T) {
 		}
 		if got := c.ItemChars(); got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+		if got := c.FitsItem(json.RawMessage(`"a"`)); got != tt.fits {
+			t.Errorf("%s: the item fits: got %t", name, got)
 		}
 	}
 }
