@@ -151,8 +151,8 @@ var pythonCases = []codeCase{
 		says: []string{"status 7"}},
 	{name: "exits_at_once_with_0", code: "import os\nos._exit(0)"},
 	{name: "dies", code: "import ctypes\nctypes.string_at(0)", status: haft.StatusError, kind: haft.FailSignal},
-	{name: "sleeps", code: "import time\nprint('begun', flush=True)\ntime.sleep(600)", timeout: 1,
-		status: haft.StatusTimeout, kind: haft.FailTimeout, stdout: "begun\n", says: []string{"1 seconds"},
+	{name: "sleeps", code: "import time\nprint('begun', flush=True)\ntime.sleep(600)", timeout: 4,
+		status: haft.StatusTimeout, kind: haft.FailTimeout, stdout: "begun\n", says: []string{"4 seconds"},
 		quick: seconds},
 	{name: "does_not_want_to_die", code: "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nwhile " +
 		"True:\n  try: time.sleep(600)\n  except BaseException: pass", timeout: 1, status: haft.StatusTimeout,
@@ -242,7 +242,7 @@ var nodeCases = []codeCase{
 	{name: "value_is_itself", code: "const a = {}; a.a = a; a", notes: "contains itself"},
 	{name: "recursion", code: "function f() { f() }; f()", status: haft.StatusError, kind: haft.FailRecursion},
 	// hostile
-	{name: "sleeps", code: "console.log('begun'); for (;;) {}", timeout: 1, status: haft.StatusTimeout,
+	{name: "sleeps", code: "console.log('begun'); for (;;) {}", timeout: 4, status: haft.StatusTimeout,
 		kind: haft.FailTimeout, stdout: "begun\n", quick: seconds},
 	{name: "floods", code: "for (let i = 0; i < 64; i++) process.stdout.write('x'.repeat(1 << 16)); undefined",
 		stdout: "*", notes: "stdout are lost"},
@@ -282,7 +282,7 @@ var bashCases = []codeCase{
 	{name: "has_no_channel", code: "echo '{\"value\":1}' >&3; echo ${HAFT_RESULT-unset} ${HAFT_ARGS-unset}",
 		stdout: "unset unset\n"},
 	{name: "floods", code: "head -c 4000000 /dev/zero | tr '\\0' x", stdout: "*", notes: "stdout are lost"},
-	{name: "sleeps", code: "echo begun; sleep 600", timeout: 1, status: haft.StatusTimeout, kind: haft.FailTimeout,
+	{name: "sleeps", code: "echo begun; sleep 600", timeout: 4, status: haft.StatusTimeout, kind: haft.FailTimeout,
 		stdout: "begun\n", quick: seconds},
 	{name: "kills_the_driver", code: "kill -KILL $PPID; sleep 600", status: haft.StatusError, kind: haft.FailSignal,
 		quick: seconds},
@@ -292,7 +292,7 @@ var bashCases = []codeCase{
 // confinedCases only make sense where the code is confined.
 var confinedCases = map[string][]codeCase{
 	"python": {
-		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 5, limits: haft.Limits{Processes: 16},
+		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 30, limits: haft.Limits{Processes: 16},
 			status: haft.StatusLimit, kind: haft.FailPIDs, quick: 2 * seconds, needs: haft.ControlUserNS},
 		{name: "memory", code: "a = []\nwhile True: a.append(bytearray(1 << 20))",
 			limits: haft.Limits{Memory: 128 << 20}, status: haft.StatusLimit, kind: haft.FailMemory},
