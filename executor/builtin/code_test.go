@@ -292,8 +292,9 @@ var bashCases = []codeCase{
 // confinedCases only make sense where the code is confined.
 var confinedCases = map[string][]codeCase{
 	"python": {
-		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 30, limits: haft.Limits{Processes: 16},
-			status: haft.StatusLimit, kind: haft.FailPIDs, quick: 2 * seconds, needs: haft.ControlUserNS},
+		{name: "fork_bomb", code: "import os\nwhile True:\n  os.fork()", timeout: 30,
+			limits: haft.Limits{Processes: 16}, status: haft.StatusLimit, kind: haft.FailPIDs,
+			quick: 2 * seconds, needs: haft.ControlUserNS},
 		{name: "memory", code: "a = []\nwhile True: a.append(bytearray(1 << 20))",
 			limits: haft.Limits{Memory: 128 << 20}, status: haft.StatusLimit, kind: haft.FailMemory},
 		{name: "sees_no_host", code: "import os\n[os.path.exists(p) for p in ('/etc/shadow', '/home', " +
