@@ -359,6 +359,34 @@ func TestInstaller_keeps_credentials_from_build_code(t *testing.T) {
 	}
 }
 
+// A file that is no Python of this version is passed over; bytecode of nothing at all is a failure.
+func TestInstaller_compiles(t *testing.T) {
+	wheels := t.TempDir()
+	wheel(t, wheels, "haftgood", "1.0", "value = 1\n")
+	wheel(t, wheels, "haftbad", "1.0", "value = (\n")
+	s := open(t, tempDir(t), layer.Config{})
+	in := installer(t, s, wheels)
+	l, _ := install(t, s, in, "pip", needs(t, []string{"haftgood", "haftbad"}, nil))
+	if got := importing(t, l, "import haftgood; print(haftgood.value)"); got != "1" {
+		t.Errorf("the tool prints %q", got)
+	}
+	run := in.Run
+	in.Run = func(ctx context.Context, c layer.Command) (sandbox.Exit, error) {
+		if c.Step == "compile" {
+			return sandbox.Exit{Cause: sandbox.CauseExit, Code: 1}, nil
+		}
+		return run(ctx, c)
+	}
+	set := needs(t, []string{"haftgood"}, nil)
+	lock, err := in.Resolve(t.Context(), "pip", set, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Layer(t.Context(), layer.Want{Kind: "pip", Lock: lock}, in.Install("pip", lock)); err == nil {
+		t.Error("a layer without bytecode was made")
+	}
+}
+
 func TestInstaller_commands(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	var got []layer.Command

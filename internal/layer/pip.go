@@ -163,7 +163,8 @@ func (st *step) compile(ctx context.Context) error {
 	}
 	err := st.run(ctx, Command{Step: "compile", Argv: []string{st.in.Python, "-I", "-S", "-m", "compileall", "-q",
 		"--invalidation-mode", "unchecked-hash", "-s", st.target(), "-p", PythonDir, st.target()}})
-	if p, ok := problemOf(err); ok && p.Kind != ProblemTimeout && p.Kind != ProblemDisk {
+	p, ok := problemOf(err)
+	if ok && p.Kind != ProblemTimeout && p.Kind != ProblemDisk && st.files.holds(".pyc") {
 		// Packages hold files that are templates, or of other versions of Python.
 		st.progress("not every file could be compiled ahead: " + cut(p.Error(), maxLine))
 		return nil

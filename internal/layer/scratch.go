@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -110,6 +111,22 @@ func (s scratch) share() error {
 		}
 		return root.Chmod(name, info.Mode().Perm()|0o444)
 	})
+}
+
+// holds reports whether there is a file whose name ends so.
+func (s scratch) holds(suffix string) (found bool) {
+	root, err := s.root()
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	_ = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if found = found || err == nil && d.Type().IsRegular() && strings.HasSuffix(name, suffix); found {
+			return fs.SkipAll
+		}
+		return nil
+	})
+	return found
 }
 
 // measure returns the bytes and the number of the files in there. What changes
