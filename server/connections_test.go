@@ -117,7 +117,7 @@ func TestConnections_in_use_leave_a_reserve(t *testing.T) {
 	}
 	// A place on the reserve is free a moment after the one before has its answer.
 	ask := func(who, path string) (status int, h http.Header) {
-		for deadline := time.Now().Add(10 * time.Second); status == 0 && time.Now().Before(deadline); {
+		for deadline := time.Now().Add(time.Minute); status == 0 && time.Now().Before(deadline); {
 			status, h = asked(t, dialFrom(t, "127.0.3.1", address), who, path, "")
 		}
 		return status, h
@@ -210,7 +210,7 @@ func TestStreams_are_bounded_by_credential_and_organisation(t *testing.T) {
 		t.Errorf("another organisation: %d", status)
 	}
 	check(t, last.Close())
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(time.Minute); ; {
 		if status, _ := open("acme/eve/user"); status == 200 {
 			break
 		}

@@ -38,7 +38,7 @@ func (h holding) hold(w http.ResponseWriter, r *http.Request) {
 		if cause := context.Cause(r.Context()); errors.Is(cause, sandbox.ErrNoGrace) { // or tools would run on
 			fmt.Fprint(w, cause)
 		}
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		w.WriteHeader(http.StatusOK)
 	}
 }
@@ -74,7 +74,7 @@ func TestChanged_ends_what_is_done_as_an_agent(t *testing.T) {
 				select {
 				case <-ctx.Done():
 					return nil, context.Cause(ctx)
-				case <-time.After(20 * time.Second):
+				case <-time.After(time.Minute):
 					return echo(ctx, req)
 				}
 			}

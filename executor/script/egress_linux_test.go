@@ -303,7 +303,7 @@ func TestEgress_of_a_warm_cell_is_the_calls_own(t *testing.T) {
 				})
 			}
 			all.Wait()
-			for deadline := time.Now().Add(20 * time.Second); x.IdleCells("acme") == 0 && time.Now().Before(deadline); {
+			for deadline := time.Now().Add(time.Minute); x.IdleCells("acme") == 0 && time.Now().Before(deadline); {
 				<-time.After(10 * time.Millisecond) // there is no event for "it is idle"
 			}
 			if call(t, x, kind, source, 9, &hits); hits.Load() == 0 {

@@ -144,7 +144,7 @@ func TestExecutor_recent(t *testing.T) {
 		t.Helper()
 		for range 4 {
 			res = prepared(t, x, source, func(r *executor.Request) { r.Org, r.Stored = org, stored })
-			for deadline := time.Now().Add(20 * time.Second); x.IdleCells(org) < 2; {
+			for deadline := time.Now().Add(time.Minute); x.IdleCells(org) < 2; {
 				if time.Now().After(deadline) {
 					t.Fatal("no cells are idle")
 				}

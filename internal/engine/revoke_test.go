@@ -98,7 +98,7 @@ func (r *revoking) begun(n int) {
 	for range n {
 		select {
 		case <-r.started:
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			r.t.Fatal("the tool does not begin")
 		}
 	}
@@ -262,7 +262,7 @@ func make1(f func() []*haft.Result) func() []*haft.Result {
 		select {
 		case list := <-out:
 			return list
-		case <-time.After(10 * time.Second):
+		case <-time.After(time.Minute):
 			return nil
 		}
 	}
@@ -271,7 +271,7 @@ func make1(f func() []*haft.Result) func() []*haft.Result {
 // chainEnds waits for the end of a chain and returns what its first step came to.
 func (r *revoking) chainEnds(id haft.ChainID) []*haft.Result {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
 		c, err := r.Chain(r.t.Context(), admin("o"), id)
 		if err != nil {
 			r.t.Fatal(err)
@@ -315,7 +315,7 @@ func TestWithdrawn_calls_end_and_say_why(t *testing.T) {
 				if resultsOf != nil {
 					results := resultsOf()
 					if len(results) == 0 {
-						t.Fatal("nobody was told within 10 seconds")
+						t.Fatal("nobody was told within a minute")
 					}
 					for _, res := range results {
 						r.ended(res, w.why)

@@ -221,7 +221,7 @@ func empty(t *testing.T, dir, name string) {
 
 func waitFor(t *testing.T, cond func() bool) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); !cond(); {
+	for end := time.Now().Add(time.Minute); !cond(); {
 		if time.Now().After(end) {
 			t.Fatal("it does not come about")
 		}

@@ -83,6 +83,8 @@ func pathFault(name string) string {
 		return "is hidden: programs read their settings from such files"
 	case slices.Contains(parts, "node_modules"):
 		return "is in node_modules: packages are requirements"
+	case strings.EqualFold(path.Base(name), "package.json"):
+		return "tells Node.js which files are code: leave it out, and name packages as requirements"
 	case name == ToolDirFile:
 		return "is the name of the file that describes a directory"
 	case parts[0] == "out":

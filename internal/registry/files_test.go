@@ -36,6 +36,7 @@ func TestPut_files(t *testing.T) {
 		"newline":        {one("a\nb.py"), "not a clean relative path"},
 		"not UTF-8":      {one("a\xff.py"), "not a clean relative path"},
 		"hidden":         {one("a/.b/c.py"), "hidden"},
+		"package":        {one("lib/package.json"), "tells Node.js"},
 		"long":           {one(strings.Repeat("a", haft.MaxToolFilePath+1)), "too long"},
 		"deep":           {one("1/2/3/4/5/6/7/8/9"), "too deep"},
 		"artifact":       {one("out/x"), "artifacts"},

@@ -65,7 +65,8 @@ func readToolFiles(root *os.Root, patterns, without []string) ([]haft.ToolFile, 
 		switch {
 		case err != nil || name == ".":
 			return err
-		case strings.HasPrefix(d.Name(), ".") || d.Name() == "node_modules" || d.Name() == "__pycache__":
+		case strings.HasPrefix(d.Name(), ".") ||
+			slices.Contains([]string{"node_modules", "__pycache__", "package.json"}, d.Name()):
 			if d.IsDir() {
 				return fs.SkipDir
 			}

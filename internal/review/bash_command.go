@@ -337,9 +337,16 @@ func (s *shellScript) sourcesScript(name string, args []word, c *syntax.CallExpr
 	if name != "source" && name != "." || len(args) == 0 {
 		return false
 	}
-	file := args[0].text
+	file, written := args[0].text, c.Args[len(c.Args)-len(args)]
+	for _, part := range written.Parts {
+		switch part.(type) {
+		case *syntax.Lit, *syntax.SglQuoted, *syntax.DblQuoted:
+		default:
+			return false // it could be several words, the first of which is the file
+		}
+	}
 	if !args[0].known { // "$dir"/lib.sh
-		file = printed(c.Args[len(c.Args)-len(args)])
+		file = printed(written)
 	}
 	return slices.Contains([]string{".sh", ".bash"}, path.Ext(file))
 }

@@ -73,10 +73,13 @@ STARTS = {"os." + n for n in ("execl", "execle", "execlp", "execlpe", "execv", "
 ENDING = {"SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT", "SIGXCPU", "SIGABRT", "SIGSYS", "SIGSEGV"}
 # What must not be handed on unseen: passing it is using it.
 CARRIED = RUN | SHELL | {"importlib.__import__", "importlib.import_module", "pickle.loads", "marshal.loads", "os.fork"}
-INTERPRETER = re.compile(r"(?:\S*/)?(?:(?:ba|da|z|k|a|rba|fi)?sh|python[\d.]*|pypy[\d.]*|node|nodejs|deno|bun|perl[\d.]*|ruby[\d.]*|php[\d.]*|lua[\d.]*|busybox|env)(?:\s.*)?", re.S)
-# Other files of the tool see these under names that this one gives them.
-SHARED = {"system", "popen", "eval", "exec", "execfile", "getoutput", "getstatusoutput", "create_subprocess_shell", "__import__",
-          "import_module"}
+INTERPRETER = re.compile(r"(?:\S*/)?(?:(?:ba|da|z|k|a|rba|fi)?sh|python[\d.]*|pypy[\d.]*|node|nodejs|deno|bun|(?:perl|ruby|php|lua|java|[gmn]?awk)[\d.]*(?:-\S*)?|busybox|env|make)(?:\s.*)?", re.S)
+# Other files of the tool hand modules on, under any name: what is used of such a module tells what it is. HANDED tells it of
+# anything, SHARED of what a module of the tool is known to give.
+HANDED = {"system", "popen", "getoutput", "getstatusoutput", "create_subprocess_shell", "import_module", "run_path", "run_module",
+          "execfile", "__import__"}
+SHARED = HANDED | {"eval", "exec", "load", "loads", "Unpickler", "InteractiveInterpreter", "InteractiveConsole"}
+DATA = {"json", "orjson", "ujson", "simplejson", "toml", "tomllib", "tomli"}
 SECRET = re.compile(r"passw|pwd|secret|passphrase", re.I)
 PERMIT = re.compile(r"admin|authori[sz]ed|authenticated|permission|permitted|allowed|password|privilege", re.I)
 ALIKE = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039c\u039d\u039f\u03a1\u03a4\u03a5\u03a7\u03bd\u03bf\u03f2\u03f3"

@@ -46,6 +46,12 @@ class Rules(Reader):
                 elif SEVERAL:
                     self.handed_on([ref], node)
 
+    def shared(self, node):
+        """Something of a module that this file has not imported by its name."""
+        modules = self.refs(node.value)
+        if node.attr in HANDED if not modules else any("." in m and m.split(".")[-1] not in DATA for m in modules):
+            self.note("python-eval", node)
+
     def imported(self, module, node):
         if module.split(".")[0] in ("ctypes", "cffi"):
             self.note("python-native", node)
@@ -95,6 +101,8 @@ class Rules(Reader):
         if isinstance(node.ctx, ast.Load):
             for ref in self.refs(node):
                 self.named(ref, node)
+            if SEVERAL and node.attr in SHARED:
+                self.shared(node)
             if node.attr == "environ" and "os.environ" in self.refs(node):
                 self.whole_environ(node)
             return
@@ -224,8 +232,6 @@ class Rules(Reader):
         for v in self.values(node.func):
             if v[0] == "ref":
                 self.call(v[1], node)
-                if SEVERAL and v[1].count(".") > 1 and v[1].split(".")[-1] in SHARED:  # helper.o.system
-                    self.note("python-eval", node)
             elif v[0] == "method" and v[1][0] == "ns":
                 self.table(v[1], v[2], node)
             elif v[0] == "inst" and v[1] == "builtins.type" and isinstance(node.func, ast.Call):

@@ -92,7 +92,7 @@ func killHaft(t *testing.T, mode string) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed, as it should be
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for len(running(word)) > 0 && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
 	}
