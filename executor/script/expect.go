@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
 	"haft"
 	"haft/executor"
+	"haft/sandbox"
 	"haft/sandbox/cell"
 )
 
@@ -109,7 +109,7 @@ func (x *Executor) Read(ctx context.Context, source []byte) ([]byte, error) {
 }
 
 // readSource makes the harness behind conn read one source.
-func readSource(ctx context.Context, conn *os.File, source []byte) (*reply, error) {
+func readSource(ctx context.Context, conn *sandbox.Pipe, source []byte) (*reply, error) {
 	if err := conn.SetDeadline(time.Now().Add(readTime)); err != nil {
 		return nil, fmt.Errorf("read a source: %w", err)
 	}

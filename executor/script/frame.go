@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strconv"
 	"syscall"
 
 	"haft/executor"
+	"haft/sandbox"
 )
 
 // headSize is the size of the length before each frame.
@@ -44,7 +44,7 @@ func writeFrame(w io.Writer, payload []byte) error {
 
 // post sends frames that fit into the socket's buffer, without waiting: an error means
 // that a part of them may have been sent.
-func post(conn *os.File, frames []byte) error {
+func post(conn *sandbox.Pipe, frames []byte) error {
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		return fmt.Errorf("write frames: %w", err)

@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -134,7 +133,7 @@ func (r *run) importsKey(list []string) string {
 // warmer returns what makes a cell of this call ready. Importing runs code of the
 // packages, in the sandbox of the cell. If it takes too long, ends the process or leaves
 // something running, the cells that follow do without: spoilt says so.
-func (r *run) warmer(key *cell.Key) (warmUp func(*os.File) error, spoilt func()) {
+func (r *run) warmer(key *cell.Key) (warmUp func(*sandbox.Pipe) error, spoilt func()) {
 	list := r.imports()
 	x, paths, name, python := r.x, r.paths(), r.importsKey(list), r.rt.Kind == haft.KindPython
 	if len(list) > 0 {
@@ -143,7 +142,7 @@ func (r *run) warmer(key *cell.Key) (warmUp func(*os.File) error, spoilt func())
 			x.badKeys.put(*key, true)
 		}
 	}
-	return func(conn *os.File) error {
+	return func(conn *sandbox.Pipe) error {
 		var head []byte
 		if python {
 			head, _ = x.recent.get(*key)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -400,7 +399,7 @@ func (r *run) plan() cell.Plan {
 		Key:  cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest + r.extrasDigest(), Policy: r.x.policyOf(spec)},
 		Run:  r.x.provider.Run,
 		Spec: spec,
-		Boot: func(conn *os.File) error { return boot(conn, r.rt.code) },
+		Boot: func(conn *sandbox.Pipe) error { return boot(conn, r.rt.code) },
 	}
 	if r.reuse() {
 		plan.Reuse, plan.Key.Tool = true, r.req.Tool
@@ -412,7 +411,7 @@ func (r *run) plan() cell.Plan {
 		plan.Warm, plan.Spoilt = r.warmer(&plan.Key)
 		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.extrasDigest(), r.req.Layers); run != nil {
 			plan.Run = run
-			plan.Boot = func(conn *os.File) error { return boot(conn, nil) } // the template has it
+			plan.Boot = func(conn *sandbox.Pipe) error { return boot(conn, nil) } // the template has it
 		}
 	}
 	plan.Run = holding(r.req.Layers, plan.Run)

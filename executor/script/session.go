@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
@@ -137,7 +136,7 @@ func (r *run) sessionPlan(others []*Runtime, head []byte) cell.Plan {
 	plan := r.plan()
 	plan.Spec.Collect = false
 	paths := r.paths()
-	plan.Warm = func(conn *os.File) error {
+	plan.Warm = func(conn *sandbox.Pipe) error {
 		if err := warm(conn, true); err != nil {
 			return err
 		}

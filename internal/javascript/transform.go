@@ -82,7 +82,8 @@ func (s *Source) Transform(ctx context.Context, opts api.TransformOptions) (api.
 		}
 		return *result, nil
 	case <-timer.C:
-		return none, &Problem{-1, "the source takes too long to parse"}
+		return none, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the source takes too long to parse: make it simpler, or try again"}
 	case <-ctx.Done():
 		return none, fmt.Errorf("parse the source: %w", context.Cause(ctx))
 	}

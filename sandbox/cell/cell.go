@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
 
@@ -34,10 +33,10 @@ type Plan struct {
 	// Boot returns when the command is up, or an error. Nil means that the command does
 	// not report it: Take returns the cell at once and Begin starts it, so that no output
 	// and no connection of the command comes too early.
-	Boot func(conn *os.File) error
+	Boot func(conn *sandbox.Pipe) error
 	// Warm prepares a booted cell to be idle. Nil means that cells of this key are not
 	// made in advance: each Take starts one.
-	Warm func(conn *os.File) error
+	Warm func(conn *sandbox.Pipe) error
 	// Reuse gives a cell back after a call. See the package comment for its cost.
 	Reuse bool
 	// Spoilt, if not nil, is called when an idle cell was ended because it did more than
@@ -51,7 +50,7 @@ type Plan struct {
 // Plan.Reuse), then talk over Conn, then Release, then wait for Ended and read Exit.
 type Cell struct {
 	// Conn is the host's end of the channel.
-	Conn *os.File
+	Conn *sandbox.Pipe
 	// Hit says that the cell was idle before Take.
 	Hit bool
 
@@ -181,7 +180,7 @@ func (p *Pool) start(s *keyState, plan Plan) (*Cell, error) {
 	}
 	ctx, cancel := context.WithCancelCause(p.ctx)
 	c := &Cell{
-		Conn: host, pool: p, state: s, plan: plan, cancel: cancel,
+		Conn: sandbox.NewPipe(host), pool: p, state: s, plan: plan, cancel: cancel,
 		begin: make(chan struct{}), finish: make(chan struct{}), ended: make(chan struct{}),
 		prepared: make(chan struct{}), idle: make(chan struct{}),
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -66,14 +65,15 @@ func (f *fake) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error)
 
 // plan returns a plan of tenant whose cells come up by themselves.
 func (f *fake) plan(tenant string) cell.Plan {
-	up := func(*os.File) error {
+	up := func(*sandbox.Pipe) error {
 		time.Sleep(f.slow) // of the bubble's clock
 		if f.fail.Load() {
 			return errors.New("it does not answer")
 		}
 		return nil
 	}
-	return cell.Plan{Key: cell.Key{Tenant: tenant}, Run: f.Run, Boot: up, Warm: func(*os.File) error { return nil }}
+	return cell.Plan{Key: cell.Key{Tenant: tenant}, Run: f.Run, Boot: up,
+		Warm: func(*sandbox.Pipe) error { return nil }}
 }
 
 // take takes a cell, which must work.
@@ -333,7 +333,7 @@ func TestPool_a_refusal_is_no_breakage(t *testing.T) {
 		plan.Run = func(_ context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
 			return sandbox.Exit{}, errors.Join(denied, spec.Channel.Close())
 		}
-		plan.Boot = func(*os.File) error { return io.EOF }
+		plan.Boot = func(*sandbox.Pipe) error { return io.EOF }
 		for range 2 {
 			if _, err := p.Take(t.Context(), plan); haft.CodeOf(err) != haft.CodeDenied {
 				t.Errorf("Take = %v, want the provider's refusal", err)
@@ -350,7 +350,7 @@ func TestPool_a_run_that_is_over_is_not_waited_for(t *testing.T) {
 		plan.Run = func(context.Context, sandbox.Spec) (sandbox.Exit, error) {
 			return sandbox.Exit{}, &haft.Error{Code: haft.CodeDenied, Message: "no"}
 		}
-		plan.Boot = func(conn *os.File) error {
+		plan.Boot = func(conn *sandbox.Pipe) error {
 			_, err := conn.Read(make([]byte, 1))
 			return err
 		}

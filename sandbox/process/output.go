@@ -4,12 +4,14 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"haft/sandbox"
 )
 
 // An output passes on what a command writes up to a limit. What is beyond is
 // read and counted, so that the command never blocks on a full pipe.
 type output struct {
-	pipe    *os.File
+	pipe    *sandbox.Pipe
 	done    chan struct{}
 	written int64
 	dropped int64
@@ -17,7 +19,7 @@ type output struct {
 
 // startOutput reads pipe until its end. A nil writer discards.
 func startOutput(pipe *os.File, to io.Writer, limit int64) *output {
-	o := &output{pipe: pipe, done: make(chan struct{})}
+	o := &output{pipe: sandbox.NewPipe(pipe), done: make(chan struct{})}
 	if to == nil {
 		to = io.Discard
 	}
