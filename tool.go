@@ -177,6 +177,8 @@ type Settings struct {
 	// Programs names programs of the host that the tool may run, such as git. They are looked
 	// for in the directories of the system only. Bash tools see those programs anyway.
 	Programs []string `json:"programs,omitempty"`
+	// NoArtifacts leaves out the files that the tool leaves in its working directory.
+	NoArtifacts bool `json:"no_artifacts,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to the engine.
 	Sandbox string `json:"sandbox,omitempty"`
 	// MinIsolation refuses to run the tool with less.

@@ -73,10 +73,14 @@ type Request struct {
 	// Files are put into the tool's directory. They are of whoever calls: the tool cannot import
 	// them, and none takes the place of a file of Modules or lies in a directory of those.
 	Files []sandbox.File
+	// FileArgs are the arguments that are files, each among Files or Modules.
+	FileArgs []FileArg
 	// Modules are put there too. They are of whoever wrote the source, which may import them.
 	Modules []sandbox.File
 	// Programs are names of programs of the host that the tool sees.
 	Programs []string
+	// NoArtifacts leaves out the files that the tool leaves.
+	NoArtifacts bool
 	// Layers are the installed packages that the tool sees.
 	Layers []Layer
 	// Limits that are zero get their defaults.
@@ -111,6 +115,17 @@ type Request struct {
 	Packages func(ctx context.Context, kind haft.Kind) (layers []Layer, release func(), err error)
 	// Progress gets the progress reports of a tool; nil discards them.
 	Progress func(json.RawMessage)
+}
+
+// A FileArg is an argument that is a file: a tool in Bash gets its path, others what the type of the
+// parameter says.
+type FileArg struct {
+	// At are the keys and indexes that lead to it.
+	At []string `json:"at"`
+	// Format is that of the schema of the argument.
+	Format string `json:"format"`
+	// Path is where the file is, relative to the working directory of the tool.
+	Path string `json:"path"`
 }
 
 // A Layer is a directory of installed packages. It is read-only, and shared by all

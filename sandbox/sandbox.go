@@ -79,8 +79,11 @@ type Spec struct {
 	Mounts []Mount
 	// Files are put below /work before the command starts there.
 	Files []File
-	// Collect gives back what the command leaves in /work/out.
+	// Collect gives back the files that the command leaves in /work, see [Exit.Artifacts].
 	Collect bool
+	// Given, if not nil, names files below /work that the caller has put there another way than
+	// by Files. They are not given back either. It is called at the end of the run.
+	Given func() []string
 
 	Limits  haft.Limits
 	Network Network
@@ -244,7 +247,10 @@ type Exit struct {
 	// Dropped counts the bytes of output beyond the limits.
 	DroppedStdout, DroppedStderr int64
 	Isolation                    haft.Isolation
-	Artifacts                    []haft.Artifact
+	// Artifacts are the files that the command left in /work, with [Spec.Collect]: all in
+	// /work/out, under their names there, and of the others those that are neither hidden nor
+	// given by the caller.
+	Artifacts []haft.Artifact
 	// ArtifactsCut says that there were more or larger artifacts than allowed,
 	// or some that are not regular files.
 	ArtifactsCut []string

@@ -2,6 +2,18 @@ package sandbox
 
 import "strings"
 
+// GivenFiles names the files below /work that the caller has put there.
+func (s Spec) GivenFiles() []string {
+	var names []string
+	if s.Given != nil {
+		names = s.Given()
+	}
+	for _, f := range s.Files {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
 // WorkAt returns the arguments and the environment of s for a sandbox without a
 // view of its own of the file system, whose work directory is dir of the host:
 // each argument, and each value of a variable, that is /work or begins with /work/

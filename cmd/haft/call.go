@@ -50,7 +50,7 @@ run; a call that waits for a person is 4.`,
 			{&f.env, "env", "a variable for the tool, `K=V`"},
 			{&f.files, "file", "a `FILE[:NAME]`, a directory or the id of a kept file, to put into the tool's " +
 				"directory; may be given again"},
-			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in ./out"},
+			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in its working directory"},
 			{&f.async, "async", "print the id as soon as the call is acknowledged; it runs before the command ends"},
 			{&f.wait, "wait", "with --async: wait so long for the result, also for an approval"},
 			{&c.Limits.Wall, "timeout", "how long the run may take; that of the tool if it is not given"},

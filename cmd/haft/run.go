@@ -43,10 +43,11 @@ func runCommand(p *profile) command {
 	f := runFlags{timeout: 30 * time.Second, network: "none", sandbox: "auto"}
 	return command{
 		alone: true,
-		use:   "run FILE[:FUNCTION]",
+		use:   "run FILE[:FUNCTION]|DIR",
 		short: "Run a tool in the sandbox",
 		long: `Run a tool in a sandbox of its own. The value goes to stdout, everything else to
-stderr; with --json the whole result goes to stdout as one object.`,
+stderr; with --json the whole result goes to stdout as one object. A DIR with a haft.toml
+is one tool of several files.`,
 		example: `  haft run weather.py --arg city=Oslo --arg days=2
   haft run weather.py:forecast --args '{"city": "Oslo"}' --json
   haft run report.ts --args @args.json --timeout 10s --memory 256MiB
@@ -54,7 +55,7 @@ stderr; with --json the whole result goes to stdout as one object.`,
 		flags: append(f.argumentFlags.flags(), []flag{
 			{&f.env, "env", "a variable for the tool, `K=V`"},
 			{&f.files, "file", "a `FILE[:NAME]` or directory to put into the tool's directory; may be given again"},
-			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in ./out"},
+			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in its working directory"},
 			{&f.requirements, "requirements", "install what a `FILE` names: requirements.txt, pyproject.toml or " +
 				"package.json; may be given again"},
 			{&f.upgrade, "upgrade",
@@ -80,10 +81,11 @@ stderr; with --json the whole result goes to stdout as one object.`,
 
 // run runs the tool of ref and prints its result.
 func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
-	src, err := toolfile.ReadSource(ref)
+	of, err := toolfile.ReadTool(ref)
 	if err != nil {
 		return err
 	}
+	src := of.Source
 	r, err := f.request(p)
 	if err != nil {
 		return err
@@ -91,8 +93,9 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
 		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
-	r.Beside = toolfile.Beside(ref, src.Kind, string(src.Text), toolfile.Names(r.Files))
-	packages, err := toolfile.Requirements(src, f.requirements)
+	r.Files = append(of.Files, r.Files...)
+	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
+	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...))
 	if err != nil {
 		return err
 	}

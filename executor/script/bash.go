@@ -78,6 +78,10 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	if len(args) == 0 {
 		args = json.RawMessage("{}")
 	}
+	args, err := withPaths(args, r.req.FileArgs)
+	if err != nil {
+		return sandbox.Spec{}, err
+	}
 	vars, err := bashVars(args)
 	if err != nil {
 		return sandbox.Spec{}, err
@@ -103,6 +107,49 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		Mounts: r.mounts(), Files: files, Collect: true,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}, nil
+}
+
+// withPaths puts the paths of files into arguments.
+func withPaths(args json.RawMessage, files []executor.FileArg) (json.RawMessage, error) {
+	if len(files) == 0 {
+		return args, nil
+	}
+	var tree any
+	d := json.NewDecoder(bytes.NewReader(args))
+	d.UseNumber()
+	if err := d.Decode(&tree); err != nil {
+		return nil, invalid("the arguments are not JSON")
+	}
+	for _, f := range files {
+		setAt(tree, f.At, f.Path)
+	}
+	return json.Marshal(tree)
+}
+
+// setAt puts text at the end of a path of keys and indexes.
+func setAt(v any, at []string, text string) {
+	for len(at) > 0 {
+		step, last := at[0], len(at) == 1
+		switch node := v.(type) {
+		case map[string]any:
+			if last {
+				node[step] = text
+			}
+			v = node[step]
+		case []any:
+			i, err := strconv.Atoi(step)
+			if err != nil || i >= len(node) {
+				return
+			}
+			if last {
+				node[i] = text
+			}
+			v = node[i]
+		default:
+			return
+		}
+		at = at[1:]
+	}
 }
 
 // bashVars makes a variable of each argument: strings as they are, the rest as

@@ -119,6 +119,7 @@ type call struct {
 	Inject   map[string]json.RawMessage `json:"inject,omitempty"`
 	Env      map[string]string          `json:"env,omitempty"`
 	Files    []file                     `json:"files,omitempty"`
+	FileArgs []executor.FileArg         `json:"file_args,omitempty"`
 	Modules  []string                   `json:"modules,omitempty"` // of Python, that files are
 	Scripts  []nodeModule               `json:"scripts,omitempty"` // files that Node.js can load
 	Path     []string                   `json:"path,omitempty"`    // directories of packages

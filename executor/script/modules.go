@@ -11,12 +11,35 @@ import (
 	"haft/sandbox"
 )
 
-// allFiles returns the files of the tool and those of the call.
+// allFiles returns the files of the tool and those of the call. Files that are arguments cannot be
+// written to: what the tool changed of them would be lost.
 func allFiles(req executor.Request) []sandbox.File {
-	if len(req.Modules) == 0 {
+	if len(req.Modules)+len(req.FileArgs) == 0 {
 		return req.Files
 	}
-	return slices.Concat(req.Modules, req.Files)
+	all := slices.Concat(req.Modules, req.Files)
+	for i := range all {
+		if slices.ContainsFunc(req.FileArgs, func(a executor.FileArg) bool { return a.Path == all[i].Name }) {
+			all[i].Mode = 0o444
+		}
+	}
+	return all
+}
+
+// givenFiles names what is put into the working directory of a call: its files, and the source of a
+// tool of Node.js, which is there until it is loaded.
+func givenFiles(req executor.Request) []string {
+	var names []string
+	for _, f := range allFiles(req) {
+		names = append(names, f.Name)
+	}
+	switch req.Kind {
+	case haft.KindTypeScript:
+		names = append(names, fileName(req.Tool, ".ts")+".mjs")
+	case haft.KindJavaScript:
+		names = append(names, fileName(req.Tool, "")+".mjs")
+	}
+	return names
 }
 
 // checkShadows reports a file of the caller that the tool could take for a module of its own,

@@ -76,14 +76,23 @@ func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err erro
 	}
 }
 
+// maxCuts bounds the notices about files that are not given back.
+const maxCuts = 10
+
 // ended takes over what the sandbox has to say about the run.
 func (r *run) ended(res *haft.Result, exit sandbox.Exit) {
 	res.Usage = exit.Usage
 	res.Sandbox.Isolation = exit.Isolation
-	res.Artifacts = exit.Artifacts
 	res.Truncated.Stdout += exit.DroppedStdout
 	res.Truncated.Stderr += exit.DroppedStderr
+	if r.req.NoArtifacts {
+		return
+	}
+	res.Artifacts = exit.Artifacts
 	res.Truncated.Artifacts = int64(len(exit.ArtifactsCut))
+	for _, cut := range exit.ArtifactsCut[:min(maxCuts, len(exit.ArtifactsCut))] {
+		res.Notices = append(res.Notices, "file left out: "+cut)
+	}
 }
 
 // isolationOf states the isolation of a run that has not ended.

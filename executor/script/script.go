@@ -298,7 +298,7 @@ func (r *run) message() (*call, *haft.Failure) {
 	req := r.req
 	m := &call{
 		Type: typeCall, Function: req.Function, Args: req.Args,
-		Pass: req.Pass, Inject: req.Inject, Env: egressEnv(req),
+		Pass: req.Pass, FileArgs: req.FileArgs, Inject: req.Inject, Env: egressEnv(req),
 		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(), Invoke: req.Others != nil,
 	}
 	if len(m.Args) == 0 {
@@ -392,7 +392,9 @@ func (r *run) plan() cell.Plan {
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}
 	if r.reuse() {
-		// One process serves many calls, so time is measured here, call by call.
+		// One process serves many calls, so time is measured here, call by call, and nobody
+		// knows whose files it has.
+		spec.Collect = false
 		spec.Limits.Wall, spec.Limits.CPU = r.x.cfg.Ceilings.Wall, r.x.cfg.Ceilings.CPU
 	}
 	plan := cell.Plan{
@@ -481,6 +483,7 @@ func (r *run) talk(ctx context.Context, res *haft.Result, c *cell.Cell, payload 
 	}
 	defer c.StopWith(ctx)()
 	c.ServeEgress(r.req.ServeEgress)
+	c.Give(givenFiles(r.req))
 	c.Begin(&r.stdout, &r.stderr)
 	began := time.Now()
 	done := make(chan struct{})

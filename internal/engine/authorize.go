@@ -6,9 +6,11 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/authority"
 	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/circuit"
+	"haft/internal/filestore"
 	"haft/internal/jsontree"
 	"haft/internal/orgconfig"
 	"haft/internal/registry"
@@ -32,6 +34,8 @@ type authorizer struct {
 	permissions *permissions
 	redaction   *redaction
 	orgs        *orgconfig.Reader
+	files       *filestore.Store
+	authority   authority.Rules
 
 	turns  *chains.Locks // by turn of an agent
 	blocks *circuit.Blocks

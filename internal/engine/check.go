@@ -14,6 +14,8 @@ import (
 func (rn *runner) check(ctx context.Context, ex *execution) error {
 	began := time.Now()
 	res := ex.res
+	ex.notices = append(ex.notices, res.Notices[:min(len(res.Notices), max(0, maxNotices-len(ex.notices)))]...)
+	res.Notices = nil // those of the call become its notices when it is complete
 	if err := value.Bound(res.Value); err != nil {
 		// Before anything looks into it: each part of a value costs more than the tool
 		// paid for it.

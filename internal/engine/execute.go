@@ -263,10 +263,12 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
 		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass,
-		Inject: ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(),
+		FileArgs: ex.fileArgs,
+		Inject:   ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(),
 		Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
+		NoArtifacts: v.Settings.NoArtifacts,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/callenv"
 	"haft/internal/egress/route"
 	"haft/internal/jsontree"
@@ -67,9 +68,10 @@ type verdict struct {
 	decision policy.Decision
 	decided  jsontree.Document // the arguments that decision is for
 	args     json.RawMessage   // as they will run
-	tree     *schema.Object    // args as a tree; nil if it has to be read again
-	approval *haft.Approval    // that lets it run, or that it waits for
-	unlock   func()            // of the agent's turn
+	fileArgs []executor.FileArg
+	tree     *schema.Object // args as a tree; nil if it has to be read again
+	approval *haft.Approval // that lets it run, or that it waits for
+	unlock   func()         // of the agent's turn
 }
 
 // slots are what limit takes.

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"haft"
+	"haft/internal/filestore"
 	"haft/internal/jsontree"
 	"haft/policy"
 	"haft/schema"
@@ -36,9 +37,30 @@ func (au *authorizer) validate(ctx context.Context, ex *execution) error {
 			return &refusal{status: haft.StatusValidation, failure: *failure}
 		}
 	}
+	if err := au.bindFiles(ctx, ex, args.Tree); err != nil {
+		return err
+	}
 	// Not before: the record has arguments that did not pass the filters screened, see keep.
 	ex.args, ex.tree = args.Text, args.Tree
 	return nil
+}
+
+// bindFiles adds the files that arguments are to those of the call, if its caller may read them.
+func (au *authorizer) bindFiles(ctx context.Context, ex *execution, args *schema.Object) error {
+	refs, ok := ex.tool.Files.Refs(args)
+	if !ok {
+		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged,
+			"the arguments have too many parts that could be files")
+	}
+	if len(refs) == 0 {
+		return nil
+	}
+	bound, at, failure, err := au.files.BindArguments(ctx, au.authority, ex.call.Principal, ex.call.Files, refs)
+	if failure != nil {
+		return &refusal{status: haft.StatusValidation, failure: *failure}
+	}
+	ex.fileArgs, ex.call.Files, ex.rec.Call.Files = at, bound, filestore.WithoutContent(bound)
+	return err
 }
 
 // filterInput holds arguments against the input filters, for as long as the call may

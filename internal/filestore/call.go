@@ -11,7 +11,9 @@ import (
 	"strings"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/authority"
+	"haft/internal/fileparam"
 	"haft/sandbox"
 )
 
@@ -39,7 +41,7 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 		if err != nil {
 			return nil, err
 		}
-		if check[i].Name = bound[i].Path; !isData(bound[i].Path) {
+		if check[i].Name = bound[i].Path; !isData(bound[i].Path) && !isArgument(bound[i]) {
 			return nil, invalid(fmt.Sprintf("/files/%d/path", i), "expected a path without a hidden part, "+
 				"node_modules or package.json: programs read their settings and code from those")
 		}
@@ -62,6 +64,44 @@ func isData(path string) bool {
 		}
 	}
 	return true
+}
+
+// argumentDir is where files are that are arguments, each in a directory of its id: their names can
+// be equal, or be those of files of the tool. What is there is no artifact.
+const argumentDir = ".haft/files/"
+
+// isArgument reports whether a file lies where arguments do.
+func isArgument(f haft.CallFile) bool {
+	name, ok := strings.CutPrefix(f.Path, argumentDir+string(f.ID)+"/")
+	return ok && f.ID != "" && !strings.Contains(name, "/")
+}
+
+// BindArguments adds the files that arguments are to the bound files of a call, and returns where
+// they are. The failure says which argument names no file that p may read.
+func (s *Store) BindArguments(ctx context.Context, rules authority.Rules, p haft.Principal, list []haft.CallFile,
+	refs []fileparam.Ref) (bound []haft.CallFile, args []executor.FileArg, failure *haft.Failure, err error) {
+	bound = slices.Clone(list)
+	var given []string
+	for _, f := range list {
+		if !isArgument(f) {
+			given = append(given, f.Path)
+		}
+	}
+	args, failure, err = fileparam.Resolve(refs, given, func(id haft.FileID) (string, error) {
+		f := haft.CallFile{ID: id}
+		if _, err := s.bind(ctx, rules, p, &f, ""); err != nil {
+			return "", err
+		}
+		f.Path = argumentDir + string(id) + "/" + f.Path
+		if !slices.ContainsFunc(bound, func(b haft.CallFile) bool { return b.Path == f.Path }) {
+			bound = append(bound, f)
+		}
+		return f.Path, nil
+	})
+	if err == nil && failure == nil && len(bound) > len(list) {
+		bound, err = s.Bind(ctx, rules, p, bound)
+	}
+	return bound, args, failure, err
 }
 
 // bind fills in what the caller left out of one file, and returns its size.

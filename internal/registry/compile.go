@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/fileparam"
 	"haft/internal/jsontree"
 	"haft/internal/value"
 	"haft/schema"
@@ -21,6 +22,8 @@ type Compiled struct {
 	// Current is the current version if Tool is another one, which was asked for by its
 	// digest. The demands of the current version hold for that one too.
 	Current *haft.Version
+	// Files are the parameters that can be files; nil means none.
+	Files *fileparam.Params
 
 	args, returns *schema.Compiled
 	validators    *value.Validators
@@ -29,7 +32,7 @@ type Compiled struct {
 
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
-	c := &Compiled{Tool: t, perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
+	c := &Compiled{Tool: t, Files: fileparam.Compile(t.Version.Kind, t.Version.Parameters), perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
 		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)

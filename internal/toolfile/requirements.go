@@ -63,14 +63,17 @@ func ReadRequirements(files []string, sets ...requirement.Set) (all requirement.
 }
 
 // DirRequirements reads the files of a directory that name packages for all tools in it.
-func DirRequirements(dir string) (requirement.Set, error) {
+func DirRequirements(dir string) (requirement.Set, error) { return ReadRequirements(requirementFiles(dir)) }
+
+// requirementFiles returns the files of a directory that name packages.
+func requirementFiles(dir string) []string {
 	var files []string
 	for _, name := range []string{"requirements.txt", "pyproject.toml", "package.json"} {
 		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
 			files = append(files, filepath.Join(dir, name))
 		}
 	}
-	return ReadRequirements(files)
+	return files
 }
 
 // AddDirRequirements gives a tool of a directory the packages that files of the directory name. A

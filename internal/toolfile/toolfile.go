@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -157,6 +158,44 @@ func ReadSource(ref string) (app.Source, error) {
 	}
 	return app.Source{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), Kind: kind, Text: text,
 		Function: function}, nil
+}
+
+// A Tool is a tool as it lies on this machine.
+type Tool struct {
+	Source app.Source
+	// Path is that of the source.
+	Path string
+	// Files are those of the tool, and Requirements files that name its packages.
+	Files        []sandbox.File
+	Requirements []string
+}
+
+// ReadTool reads the tool of FILE[:FUNCTION], or of a directory with a haft.toml.
+func ReadTool(ref string) (t Tool, err error) {
+	if info, err := os.Stat(ref); err != nil || !info.IsDir() {
+		t.Path, _ = splitRef(ref)
+		t.Source, err = ReadSource(ref)
+		return t, err
+	}
+	found, err := registry.ReadDir(ref)
+	if err != nil {
+		return t, err
+	}
+	if len(found) != 1 || !found[0].Whole || path.Dir(found[0].Path) != "." {
+		return t, wrong(fmt.Errorf("%s: a directory that is run has a %s with the entry of one tool", ref,
+			registry.ToolDirFile))
+	}
+	f := found[0]
+	if f.Err != nil {
+		return t, f.Err
+	}
+	t.Path, t.Requirements = filepath.Join(ref, f.Path), requirementFiles(ref)
+	t.Source = app.Source{Name: strings.TrimSuffix(f.Path, path.Ext(f.Path)), Kind: f.Draft.Kind,
+		Text: []byte(f.Draft.Source), Function: f.Draft.Function}
+	for _, file := range f.Draft.Files {
+		t.Files = append(t.Files, sandbox.File{Name: file.Path, Data: file.Bytes(), Mode: 0o644})
+	}
+	return t, nil
 }
 
 // splitRef splits FILE:FUNCTION. The name of the file may have a colon too.

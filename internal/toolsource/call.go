@@ -13,6 +13,7 @@ import (
 	"haft/internal/egress/route"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
+	"haft/internal/fileparam"
 	"haft/internal/requirement"
 	"haft/internal/secret"
 	"haft/sandbox"
@@ -89,13 +90,22 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 		}
 	}
 	id := engine.NewCallID()
-	args, failure := t.compiled.Fit(run.Args)
+	fitted, failure := t.compiled.FitRead(schema.ReadArguments(run.Args))
+	args := fitted.Text
 	validated := time.Since(began)
+	if failure != nil {
+		return refused(id, t, failure, validated), nil
+	}
+	fileArgs, failure, err := t.fileArgs(fitted.Tree, run.Files)
+	if err != nil {
+		return nil, err
+	}
 	if failure != nil {
 		return refused(id, t, failure, validated), nil
 	}
 	req := r.request(t.Source.Kind, run)
 	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
+	req.FileArgs = fileArgs
 	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
 	req.Output, req.Stdout, req.Stderr, req.Progress = t.Output.Type, run.Stdout, run.Stderr, run.Progress
 	res, err := r.execute(ctx, req, run)
@@ -113,6 +123,18 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 	t.compiled.Check(ctx, res)
 	res.Timeline.Total = haft.Millis(time.Since(began))
 	return res, nil
+}
+
+// fileArgs returns the arguments that are files of the call. Others are not known here.
+func (t *Tool) fileArgs(args *schema.Object, files []sandbox.File) ([]executor.FileArg, *haft.Failure, error) {
+	var given []string
+	for _, f := range files {
+		given = append(given, f.Name)
+	}
+	refs, _ := t.compiled.Files.Refs(args)
+	return fileparam.Resolve(refs, given, func(haft.FileID) (string, error) {
+		return "", &haft.Error{Code: haft.CodeNotFound, Message: "there is no such file: give it with --file"}
+	})
 }
 
 // execute runs a request, with an egress session if the run names hosts.

@@ -27,8 +27,8 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Egress, Begin,
-	// Prepared, Idle, Finish and Ended.
+	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Given, Egress,
+	// Begin, Prepared, Idle, Finish and Ended.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or an error. Nil means that the command does
 	// not report it: Take returns the cell at once and Begin starts it, so that no output
@@ -65,6 +65,7 @@ type Cell struct {
 	idle           chan struct{}
 	began, over    sync.Once
 	left           atomic.Int32 // of the caller and the run
+	given          atomic.Pointer[[]string]
 	ended          chan struct{}
 	once           sync.Once // for ended
 
@@ -79,6 +80,17 @@ func (c *Cell) Begin(stdout, stderr io.Writer) {
 	c.stdout.setWriter(stdout)
 	c.stderr.setWriter(stderr)
 	c.began.Do(func() { close(c.begin) })
+}
+
+// Give names files of the caller, see [sandbox.Spec.Given]. It must be called before Begin.
+func (c *Cell) Give(names []string) { c.given.Store(&names) }
+
+// givenFiles returns what Give was called with.
+func (c *Cell) givenFiles() []string {
+	if names := c.given.Load(); names != nil {
+		return *names
+	}
+	return nil
 }
 
 // ServeEgress sets the function that serves the egress connections of the call, in a plan whose
@@ -190,6 +202,9 @@ func (p *Pool) start(s *keyState, plan Plan) (*Cell, error) {
 	spec.Idle = sync.OnceFunc(func() { close(c.idle) })
 	if spec.Network == sandbox.NetworkEgress {
 		spec.ServeEgress = c.egress.serveConn
+	}
+	if spec.Collect {
+		spec.Given = c.givenFiles
 	}
 	spec.Ended = func(e sandbox.Exit) { c.end(e, nil) }
 	p.running.Go(func() {

@@ -269,7 +269,7 @@ func (g *guard) finished() {
 		return
 	}
 	r := g.r
-	if r.spec.Ended == nil || r.spec.Collect && (r.private == nil || collect.Any(r.private, "work/out")) {
+	if r.spec.Ended == nil || r.spec.Collect && (r.private == nil || collect.Any(r.private, "work", r.spec.GivenFiles())) {
 		g.s.kill()
 		return
 	}
@@ -421,8 +421,8 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	}
 	a.judge(&e)
 	if r.spec.Collect && r.private != nil && !r.empty {
-		e.Artifacts, e.ArtifactsCut = collect.Artifacts(r.private, "work/out", r.spec.Limits.Artifacts,
-			r.spec.Limits.ArtBytes)
+		e.Artifacts, e.ArtifactsCut = collect.Artifacts(r.private, "work", r.spec.GivenFiles(),
+			r.spec.Limits.Artifacts, r.spec.Limits.ArtBytes)
 	}
 	return e
 }

@@ -36,7 +36,7 @@ func (p *Provider) run(ctx context.Context, spec sandbox.Spec, w *work) (sandbox
 	}
 	exit := r.wait(ctx)
 	if spec.Collect {
-		exit.Artifacts, exit.ArtifactsCut = w.collect(r.limits)
+		exit.Artifacts, exit.ArtifactsCut = w.collect(spec.GivenFiles(), r.limits)
 	}
 	exit.Isolation = isolation()
 	if spec.Ended != nil {

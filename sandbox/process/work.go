@@ -88,12 +88,12 @@ func (w *work) unlock(dir string, depth int) {
 	}
 }
 
-// collect returns the regular files below out, and says what was left out.
-func (w *work) collect(limits haft.Limits) ([]haft.Artifact, []string) {
+// collect returns the files that the command left, and says what was left out.
+func (w *work) collect(given []string, limits haft.Limits) ([]haft.Artifact, []string) {
 	root, err := w.root.Open(".")
 	if err != nil {
 		return nil, []string{"the directory cannot be opened"}
 	}
 	defer root.Close() // only read
-	return collect.Artifacts(root, "out", limits.Artifacts, limits.ArtBytes)
+	return collect.Artifacts(root, ".", given, limits.Artifacts, limits.ArtBytes)
 }

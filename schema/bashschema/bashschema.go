@@ -145,7 +145,9 @@ func (h *header) read() *Result {
 	if r.Description == "" && !h.opts.DescriptionsOptional {
 		h.fail(at, 1, "", "the tool has no description: write a comment at the head of the script")
 	}
-	r.Parameters = h.parameters(sections["args"])
+	if r.Parameters = h.parameters(sections["args"]); r.Parameters != nil {
+		schema.NoteFiles(r.Parameters)
+	}
 	h.returns(sections["returns"], r)
 	return r
 }

@@ -184,6 +184,8 @@ func (d *declaration) typ(s string, depth int) *schema.Object {
 		return schema.Obj("type", s)
 	case "any":
 		return schema.Obj()
+	case "file":
+		return schema.Obj("type", "string", "format", "haft-file")
 	case "array", "list":
 		return schema.Obj("type", "array", "items", schema.Obj())
 	}
@@ -195,7 +197,7 @@ func (d *declaration) typ(s string, depth int) *schema.Object {
 	if values, ok := strings.CutPrefix(s, "enum:"); ok {
 		return d.enum(values)
 	}
-	d.fail("the type must be string, integer, number, boolean, object, any, enum: a|b, or array of one of them")
+	d.fail("the type must be string, integer, number, boolean, object, file, any, enum: a|b, or array of one of them")
 	return schema.Obj()
 }
 

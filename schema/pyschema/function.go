@@ -146,6 +146,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 		return nil, errors.Join(faults...)
 	}
 	sig.Parameters = b.defs.finish(params)
+	schema.NoteFiles(sig.Parameters)
 	sig.Returns = m.returned(ctx, resolve, f)
 	return sig, nil
 }

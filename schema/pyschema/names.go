@@ -203,7 +203,7 @@ ipv6network: ipaddress.IPv6Network  ipv4interface: ipaddress.IPv4Interface  ipv6
 email: pydantic.EmailStr  name-email: pydantic.NameEmail  ipvanyaddress: pydantic.IPvAnyAddress
 ipvanynetwork: pydantic.IPvAnyNetwork  ipvanyinterface: pydantic.IPvAnyInterface  file-path: pydantic.FilePath
 directory-path: pydantic.DirectoryPath  password: pydantic.SecretStr pydantic.SecretBytes
-byte: pydantic.Base64Str pydantic.Base64Bytes  base64url: pydantic.Base64UrlStr pydantic.Base64UrlBytes
+haft-file: haft.File  byte: pydantic.Base64Str pydantic.Base64Bytes  base64url: pydantic.Base64UrlStr pydantic.Base64UrlBytes
 `)
 })
 

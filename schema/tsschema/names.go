@@ -18,19 +18,18 @@ var plainTypes = map[string][]any{
 	"undefined": {"type", "null"}, "void": {"type", "null"},
 	"any": {}, "unknown": {},
 	"Date": {"type", "string", "format", "date-time"}, "URL": {"type", "string", "format", "uri"},
+	"Buffer": {"type", "string", "format", "haft-file"}, "Uint8Array": {"type", "string", "format", "haft-file"},
 }
 
 // refusals say what to do instead of types that JSON cannot carry.
 var refusals = map[string]string{
-	"never":      "no value fits never",
-	"symbol":     "a symbol is not JSON",
-	"Function":   "a function cannot be passed as JSON: take a plain value",
-	"function":   "a function cannot be passed as JSON: take a plain value",
-	"Promise":    "a promise cannot be passed as JSON: take its value",
-	"RegExp":     "a regular expression is not JSON: take its text",
-	"Buffer":     "bytes are not JSON: take a string in base64",
-	"Uint8Array": "bytes are not JSON: take a string in base64",
-	"this":       "this has no schema",
+	"never":    "no value fits never",
+	"symbol":   "a symbol is not JSON",
+	"Function": "a function cannot be passed as JSON: take a plain value",
+	"function": "a function cannot be passed as JSON: take a plain value",
+	"Promise":  "a promise cannot be passed as JSON: take its value",
+	"RegExp":   "a regular expression is not JSON: take its text",
+	"this":     "this has no schema",
 }
 
 // name writes a named type.

@@ -77,6 +77,7 @@ func (d *derivation) run() *Result {
 		r.Call = append(r.Call, Argument{Name: q.name, Whole: whole && !isInjected})
 	}
 	r.Parameters = schema.Obj("type", "object", "properties", props, "required", required)
+	schema.NoteFiles(r.Parameters)
 	if extra != nil {
 		r.Parameters.Set("additionalProperties", extra)
 	}

@@ -504,6 +504,11 @@
   // passed lists what the function is given.
   function passed(frame) {
     const inject = frame.inject || {};
+    for (const f of frame.file_args || []) {
+      let v = frame.args;
+      for (const step of f.at.slice(0, -1)) v = v[step];
+      v[f.at[f.at.length - 1]] = f.format === "haft-file" ? fs.readFileSync(f.path) : path.resolve(f.path);
+    }
     if (!frame.pass || frame.pass.length === 0) return [{ ...frame.args, ...inject }];
     const rest = { ...inject };
     for (const p of frame.pass) if (!p.whole) delete rest[p.name];

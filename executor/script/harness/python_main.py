@@ -156,7 +156,7 @@ class _Haft:
 
     @staticmethod
     def exec_module(module):
-        module.progress = progress
+        module.progress, module.File = progress, File
 
 
 sys.meta_path.append(_Haft)
@@ -362,6 +362,7 @@ def _run(call, state, clock):
             module = _load(call)
             state["module"], state["source"] = module, call["source"]
         func = _find(module, call["function"])
+        _put_files(call["args"], call.get("file_args") or ())
         args, kwargs = _arguments(func, call, module)
         t1 = clock()
         value = func(*args, **kwargs)

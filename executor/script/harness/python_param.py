@@ -22,6 +22,65 @@ class _Record(dict):
             raise AttributeError(name) from None
 
 
+class File:
+    """A file that was given to the call: its name, its path, and its content."""
+
+    __slots__ = ("name", "_path", "_format")
+
+    def __init__(self, path, format=None):
+        self._path, self._format = os.path.abspath(path), format
+        self.name = os.path.basename(self._path)
+
+    @property
+    def path(self):
+        import pathlib
+        return pathlib.Path(self._path)
+
+    def read(self):
+        with open(self._path, "rb") as f:
+            return f.read()
+
+    def __fspath__(self):
+        return self._path
+
+    def __repr__(self):
+        return "File(%r)" % self.name
+
+
+File.__module__ = "haft"
+
+
+def _put_files(args, files):
+    """Puts the files of the call where the arguments name them."""
+    for f in files:
+        at, *rest = f["at"]
+        v = args
+        for step in rest:
+            v, at = v[at if type(v) is dict else int(at)], step
+        v[at if type(v) is dict else int(at)] = File(f["path"], f["format"])
+
+
+def _file(v, t):
+    """A file as a t, or None if it can be no t."""
+    if t is str:
+        return v._path
+    if t is bytes or t is bytearray:
+        return t(v.read())
+    p = _loaded("pathlib", "PurePath")
+    if isinstance(t, type) and p is not None and issubclass(t, p):
+        return t(v._path)
+    return None
+
+
+def _filled(v):
+    """v for a model of Pydantic, which knows no files."""
+    if type(v) is File:
+        return v.read() if v._format == "byte" else v if v._format == "haft-file" else v._path
+    if type(v) is dict:
+        return {k: _filled(x) for k, x in v.items()}
+    return [_filled(x) for x in v] if type(v) is list else v
+
+
 _SCALARS = {"str": str, "int": int, "float": float, "bool": bool}
 
 
@@ -128,6 +187,10 @@ def _expect(ok, v, what, where):
 
 def _convert(v, t, where):
     """v as a t. A type that says nothing about JSON leaves v as it is."""
+    if type(v) is File:
+        made = _file(v, t)
+        if made is not None:
+            return made
     if t is str:
         _expect(type(v) is str, v, "a string", where)
         return v
@@ -336,6 +399,7 @@ def _fitting(t, e):
 
 
 def _pydantic(v, t, where):
+    v = _filled(v)
     try:
         return t.model_validate(v) if hasattr(t, "model_validate") else t.parse_obj(v)
     except Exception as e:
@@ -432,4 +496,5 @@ def _maker_of_base(t):
 
 def _adapted(v, t):
     import pydantic
+    v = _filled(v)
     return pydantic.TypeAdapter(t).validate_python(v) if hasattr(pydantic, "TypeAdapter") else v

@@ -29,7 +29,9 @@ const (
 
 // A walk collects files.
 type walk struct {
-	root    int // descriptor of the directory
+	root    int             // descriptor of the directory
+	hidden  bool            // hidden files and caches of programs are taken, too
+	skip    map[string]bool // names that are not taken
 	files   []haft.Artifact
 	cuts    []string
 	entries int
@@ -37,20 +39,37 @@ type walk struct {
 	left    int64 // bytes that may still be taken
 }
 
-// Artifacts returns the regular files below the directory sub of dir, at most n
-// with at most size bytes in all, and says what it left out.
-func Artifacts(dir *os.File, sub string, n int, size int64) ([]haft.Artifact, []string) {
-	root, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
-	if err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil, nil
-		}
-		return nil, []string{"the directory cannot be opened"}
+// out is the directory whose files are all given back, under their names within it.
+const out = "out"
+
+// Artifacts returns the regular files that a command left in the directory work of dir, at most
+// n with at most size bytes in all, and says what it left out. First come those in the directory
+// out of work. Of the others, those that were given to the command are not taken, nor hidden
+// ones and caches: work is the home of the command, where programs keep their own files.
+func Artifacts(dir *os.File, work string, given []string, n int, size int64) ([]haft.Artifact, []string) {
+	w := &walk{maxN: n, left: size, hidden: true}
+	w.tree(dir, path.Join(work, out))
+	w.hidden, w.skip = false, map[string]bool{out: true}
+	for _, name := range given {
+		w.skip[name] = true
 	}
-	w := &walk{root: root, maxN: n, left: size}
+	w.tree(dir, work)
+	return w.files, w.cuts
+}
+
+// tree walks the directory sub of dir.
+func (w *walk) tree(dir *os.File, sub string) {
+	root, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
+	if errors.Is(err, unix.ENOENT) {
+		return
+	}
+	if err != nil {
+		w.cut(path.Base(sub), "cannot be opened")
+		return
+	}
+	w.root = root
 	defer unix.Close(root) // only read
 	w.dir(".", 0)
-	return w.files, w.cuts
 }
 
 // dir walks one directory, names in order.
@@ -71,16 +90,23 @@ func (w *walk) dir(name string, depth int) {
 		w.cut(name, "cannot be listed")
 		return
 	}
-	if len(names) == maxEntries {
-		w.cut(name, "too many entries")
-	}
 	slices.Sort(names)
 	for _, n := range names {
-		if w.entries++; w.entries > maxEntries {
-			return
+		if at := path.Join(name, n); w.hidden || !w.skip[at] && !isCache(n) {
+			if w.entries++; w.entries > maxEntries {
+				return
+			}
+			if w.entries == maxEntries {
+				w.cut(name, "too many entries")
+			}
+			w.entry(at, depth)
 		}
-		w.entry(path.Join(name, n), depth)
 	}
+}
+
+// isCache reports whether a name is hidden, or that of a directory in which interpreters keep code.
+func isCache(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "__pycache__" || name == "node_modules"
 }
 
 // entry takes one file, or goes into one directory.
@@ -92,6 +118,9 @@ func (w *walk) entry(name string, depth int) {
 	// The file is opened to look at it first: opening a device or a pipe for reading can
 	// have effects, and what has this name could change after a look by name.
 	at, err := openBeneath(w.root, name, lookOnly)
+	if errors.Is(err, unix.EXDEV) && !w.hidden {
+		return // the caller has mounted it there
+	}
 	if err != nil {
 		w.cut(name, "is a link, or cannot be opened")
 		return
@@ -117,6 +146,9 @@ func (w *walk) file(name string, st *unix.Stat_t) {
 	switch {
 	case st.Nlink != 1: // it could be a file of the host
 		w.cut(name, "has more than one name")
+		return
+	case !w.hidden && slices.ContainsFunc(w.files, func(f haft.Artifact) bool { return f.Name == name }):
+		w.cut(name, "has the name of a file in "+out)
 		return
 	case len(w.files) >= w.maxN:
 		w.cut(name, "is one file too many")

@@ -3,6 +3,8 @@ package collect
 import (
 	"errors"
 	"os"
+	"path"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -49,18 +51,30 @@ func Usage(dir *os.File) Disk {
 	}
 }
 
-// Any reports whether there is anything in the directory sub of dir, or may be.
-func Any(dir *os.File, sub string) bool {
+// Any reports whether [Artifacts] could find something in the directory work of dir.
+func Any(dir *os.File, work string, given []string) bool {
+	names, all := list(dir, work)
+	for _, n := range names {
+		if n != out && !isCache(n) && !slices.Contains(given, n) {
+			return true
+		}
+	}
+	left, allLeft := list(dir, path.Join(work, out))
+	return !all || !allLeft || len(left) > 0
+}
+
+// list returns names in the directory sub of dir, and whether these are all.
+func list(dir *os.File, sub string) (names []string, all bool) {
 	fd, err := openBeneath(int(dir.Fd()), sub, unix.O_RDONLY|unix.O_DIRECTORY)
 	if err != nil {
-		return !errors.Is(err, unix.ENOENT)
+		return nil, errors.Is(err, unix.ENOENT)
 	}
 	defer unix.Close(fd) // only read
 	buf := make([]byte, 4096)
 	n, err := unix.ReadDirent(fd, buf)
 	if err != nil {
-		return true
+		return nil, false
 	}
-	_, count, _ := unix.ParseDirent(buf[:n], 1, nil)
-	return count > 0
+	_, _, names = unix.ParseDirent(buf[:n], -1, nil)
+	return names, n < len(buf)/2 // a larger answer could be a part
 }

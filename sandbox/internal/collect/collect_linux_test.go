@@ -73,11 +73,30 @@ func TestArtifacts(t *testing.T) {
 		{"not UTF-8", func(dir string) error { return write(dir, "\xff", "x") }, 9, 99, nil, 1},
 		{"turned around", func(dir string) error { return write(dir, "a\u202egpj.exe", "x") }, 9, 99, nil, 1},
 		{"option", func(dir string) error { return write(dir, "-rf", "x") }, 9, 99, []string{"-rf"}, 0},
+		{"outside of out", func(dir string) error {
+			return joined(write(dir, "a", "x"), write(dir, "../b", "x"), write(dir, "../d/c", "x"))
+		}, 9, 99, []string{"a", "b", "d/c"}, 0},
+		{"given", func(dir string) error {
+			return joined(write(dir, "../in", "x"), write(dir, "../data/in", "x"), write(dir, "../data/new", "x"),
+				write(dir, "in", "x"))
+		}, 9, 99, []string{"in", "data/new"}, 0},
+		{"two of one name", func(dir string) error {
+			return joined(write(dir, "a", "x"), write(dir, "../a", "y"))
+		}, 9, 99, []string{"a"}, 1},
+		{"home of programs", func(dir string) error {
+			return joined(write(dir, "../.cache/a", "x"), write(dir, "../m/__pycache__/a", "x"),
+				write(dir, "../node_modules/a/b", "x"), write(dir, ".kept", "x"))
+		}, 9, 99, []string{".kept"}, 0},
+		{"link outside of out", func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "../a")) }, 9, 99,
+			nil, 1},
+		{"hole", func(dir string) error {
+			return joined(write(dir, "../a", "x"), os.Truncate(filepath.Join(dir, "../a"), 10<<30))
+		}, 9, 99, nil, 1},
 		{"too deep", func(dir string) error { return write(dir, strings.Repeat("d/", 30)+"a", "x") }, 9, 99, nil, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, cuts := collect.Artifacts(fill(t, tt.make), "work/out", tt.n, tt.size)
+			got, cuts := collect.Artifacts(fill(t, tt.make), "work", []string{"in", "data/in"}, tt.n, tt.size)
 			var names []string
 			for _, a := range got {
 				names = append(names, a.Name)
@@ -127,7 +146,7 @@ func TestArtifacts_are_not_outrun(t *testing.T) {
 		}
 	})
 	for range 3000 {
-		files, _ := collect.Artifacts(root, "work/out", 9, 999)
+		files, _ := collect.Artifacts(root, "work", nil, 9, 999)
 		for _, f := range files {
 			if strings.Contains(string(f.Data), "sesame") {
 				t.Fatal("a link was followed")
@@ -136,4 +155,45 @@ func TestArtifacts_are_not_outrun(t *testing.T) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// A tree of very many files is not walked to its end, and says so.
+func TestArtifacts_walk_is_bounded(t *testing.T) {
+	root := fill(t, func(dir string) error {
+		for i := range 12000 {
+			f, err := os.Create(filepath.Join(dir, "..", fmt.Sprint(i)))
+			if err != nil {
+				return err
+			}
+			_ = f.Close()
+		}
+		return nil
+	})
+	files, cuts := collect.Artifacts(root, "work", nil, 5, 99)
+	if len(files) != 5 || len(cuts) != 101 || cuts[100] != "and more" {
+		t.Errorf("%d files, %d cuts", len(files), len(cuts))
+	}
+}
+
+// Any looks at what Artifacts would take, and no more.
+func TestAny(t *testing.T) {
+	for name, tt := range map[string]struct {
+		file string
+		want bool
+	}{
+		"nothing": {"", false}, "given": {"in", false}, "hidden": {".cache", false}, "left": {"a", true},
+		"in out": {"out/.a", true}, "below": {"data", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			root := fill(t, func(dir string) error {
+				if tt.file == "" {
+					return nil
+				}
+				return os.WriteFile(filepath.Join(dir, "..", tt.file), nil, 0o600)
+			})
+			if got := collect.Any(root, "work", []string{"in"}); got != tt.want {
+				t.Errorf("Any is %v, want %v", got, tt.want)
+			}
+		})
+	}
 }
