@@ -18,7 +18,7 @@ const id = "file_6607324f1fad5y5jx37kqzvs7dukmgj43qzcyfb"
 // resolve finds the files among arguments, of which one comes with the call.
 func resolve(t *testing.T, kind haft.Kind, schema, args string) ([]executor.FileArg, *haft.Failure) {
 	t.Helper()
-	tree, err := jsontree.Decode([]byte(args), jsontree.Limits{Depth: 200, Nodes: 100000})
+	tree, err := jsontree.Decode([]byte(args), jsontree.Limits{Bytes: 1 << 20, Depth: 200})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package tsschema
 
 import (
+	"bytes"
 	"cmp"
 	"slices"
 	"strings"
@@ -257,5 +258,8 @@ func (d *derivation) returns(r *Result) {
 	if b.defs.Len() > 0 {
 		o = schema.Clone(o).(*schema.Object).Set("$defs", b.defs)
 	}
-	r.Returns = o
+	// Bytes that a tool returns are no file.
+	if raw, err := schema.Encode(o); err == nil && !bytes.Contains(raw, []byte(`"haft-file"`)) {
+		r.Returns = o
+	}
 }
