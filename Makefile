@@ -79,7 +79,7 @@ suites: # the first tier; a make of its own, which sees what setup-test has inst
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
 	@# The command's scripts start hundreds of processes, each of which the race detector would start slowly, and wait
 	@# for them: they run without it, beside the packages. So does the root package, which reads all sources.
-	$(TEST) . ./cmd/haft & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
+	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) . ./cmd/haft & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
 	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
 	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local

@@ -102,7 +102,7 @@ var imports = map[string][]string{
 	"internal/servertest": {"executor", "internal/authority", "internal/engine", "internal/registry",
 		"internal/service", "internal/store", "internal/store/sqlite", "policy", "server"},
 	"compat/letta":     {"internal/bounds", "internal/jsontree", "server"},
-	"server/mcpserver": {"internal/bounds", "internal/modelapi"},
+	"server/mcpserver": {"internal/bounds", "internal/fileparam", "internal/jsontree", "internal/modelapi"},
 	"internal/registry": {"internal/egress", "internal/fileparam", "internal/jsontree", "internal/requirement", "internal/shell",
 		"internal/store", "internal/value", "schema"},
 	"internal/checkpoint": {"internal/audit", "internal/authority", "internal/store"},

@@ -201,6 +201,9 @@ func printResultText(std streams, res *haft.Result) {
 	}
 	for _, art := range res.Artifacts {
 		fmt.Fprintf(w, "artifact %s (%s, %d bytes)\n", safe(w, art.Name), art.ContentType, art.Size)
+		if terminal.Is(std.out) && terminal.Is(w) {
+			fmt.Fprint(w, terminal.Image(os.Getenv, art.Data))
+		}
 	}
 	for i, n := range []int64{res.Truncated.Stdout, res.Truncated.Stderr} {
 		if n > 0 {
@@ -245,6 +248,10 @@ func printValue(w io.Writer, raw json.RawMessage) {
 	var s string
 	if err := json.Unmarshal(raw, &s); err != nil {
 		s = string(raw)
+	}
+	if table := terminal.Table(raw); table != "" && terminal.Is(w) {
+		fmt.Fprintln(w, table)
+		return
 	}
 	fmt.Fprintln(w, safe(w, s))
 }

@@ -55,12 +55,19 @@ func TestScript_postgres(t *testing.T) {
 }
 
 // TestScript_index runs the scripts that install packages from the indexes which
-// this machine is configured for. They share what was installed.
+// this machine is configured for. They share what was installed. Large packages are kept for the next
+// time in $HAFT_TEST_CACHE, if that is set.
 func TestScript_index(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: nothing is fetched from an index")
 	}
-	cache := t.TempDir()
+	cache, lasting := t.TempDir(), t.TempDir()
+	if dir := os.Getenv("HAFT_TEST_CACHE"); dir != "" {
+		dir = filepath.Join(dir, strconv.Itoa(os.Getuid())) // a user cannot write what root has installed
+		if os.MkdirAll(dir, 0o755) == nil {
+			lasting = dir
+		}
+	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "env", "build", "--requirement", "six")
 	cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+cache)
 	haft, err := haftCommand(t)
@@ -73,6 +80,7 @@ func TestScript_index(t *testing.T) {
 	}
 	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/index"}, func(e *testscript.Env) {
 		e.Setenv("XDG_CACHE_HOME", cache)
+		e.Setenv("LASTING_CACHE", lasting)
 		for _, kv := range os.Environ() {
 			name, v, _ := strings.Cut(kv, "=")
 			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") ||

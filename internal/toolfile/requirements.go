@@ -63,7 +63,9 @@ func ReadRequirements(files []string, sets ...requirement.Set) (all requirement.
 }
 
 // DirRequirements reads the files of a directory that name packages for all tools in it.
-func DirRequirements(dir string) (requirement.Set, error) { return ReadRequirements(requirementFiles(dir)) }
+func DirRequirements(dir string) (requirement.Set, error) {
+	return ReadRequirements(requirementFiles(dir))
+}
 
 // requirementFiles returns the files of a directory that name packages.
 func requirementFiles(dir string) []string {

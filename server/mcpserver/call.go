@@ -96,6 +96,9 @@ func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*
 	if err != nil {
 		return nil, toRPCError(err)
 	}
+	if err := v.giveArtifacts(ctx, *tool, &c); err != nil {
+		return nil, toRPCError(err)
+	}
 	res, err := v.makeCall(ctx, r, c)
 	if err != nil {
 		return nil, toRPCError(err)

@@ -362,6 +362,19 @@ func TestServer_artifacts_are_resources(t *testing.T) {
 	if got, err := bob.ReadResource(t.Context(), &mcp.ReadResourceParams{URI: uri}); err == nil {
 		t.Errorf("another tenant reads %+v", got)
 	}
+
+	// They can be arguments of another call, of those who may read them.
+	const source = "import haft\ndef read(text: haft.File) -> str:\n    \"\"\"Reads.\n\n    Args:\n" +
+		"        text: It.\n    \"\"\"\n" +
+		"    return text.name + ' ' + text.read().decode()\n"
+	for who, want := range map[string]string{"ann": "a.txt hello", "bob": "/text: expected the id of a file"} {
+		h.put(t, people[who], source)
+		res, err := visit(t, h.url, who, nil).CallTool(t.Context(), &mcp.CallToolParams{Name: "read",
+			Arguments: map[string]any{"text": uri}})
+		if err != nil || !strings.Contains(said(res), want) {
+			t.Errorf("%s gives an artifact to a tool: %s, %v, want %q", who, said(res), err, want)
+		}
+	}
 }
 
 // post sends one message and returns the answer.

@@ -71,19 +71,14 @@ func (v *view) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (mc
 	if !ok || !v.who.Artifacts {
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
-	rec, err := v.s.service.Record(ctx, v.who.Principal, id)
-	switch code := haft.CodeOf(err); {
-	case code == haft.CodeNotFound || code == haft.CodeDenied || err == nil && rec.Result == nil:
-		return nil, mcp.ResourceNotFoundError(uri)
-	case err != nil:
+	a, err := v.artifact(ctx, id, name)
+	if err != nil {
 		return nil, toRPCError(err)
 	}
-	for _, a := range rec.Result.Artifacts {
-		if a.Name == name && a.Size <= int64(len(a.Data)) {
-			return &mcp.ReadResourceResult{
-				Contents: []*mcp.ResourceContents{contents(uri, a)}, Cacheable: mcp.Cacheable{CacheScope: "private"},
-			}, nil
-		}
+	if a == nil {
+		return nil, mcp.ResourceNotFoundError(uri)
 	}
-	return nil, mcp.ResourceNotFoundError(uri)
+	return &mcp.ReadResourceResult{
+		Contents: []*mcp.ResourceContents{contents(uri, *a)}, Cacheable: mcp.Cacheable{CacheScope: "private"},
+	}, nil
 }

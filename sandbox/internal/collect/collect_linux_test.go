@@ -87,8 +87,8 @@ func TestArtifacts(t *testing.T) {
 			return joined(write(dir, "../.cache/a", "x"), write(dir, "../m/__pycache__/a", "x"),
 				write(dir, "../node_modules/a/b", "x"), write(dir, ".kept", "x"))
 		}, 9, 99, []string{".kept"}, 0},
-		{"link outside of out", func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "../a")) }, 9, 99,
-			nil, 1},
+		{"link outside of out",
+			func(dir string) error { return os.Symlink("/etc/passwd", filepath.Join(dir, "../a")) }, 9, 99, nil, 1},
 		{"hole", func(dir string) error {
 			return joined(write(dir, "../a", "x"), os.Truncate(filepath.Join(dir, "../a"), 10<<30))
 		}, 9, 99, nil, 1},

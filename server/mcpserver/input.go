@@ -1,0 +1,88 @@
+package mcpserver
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+
+	"haft"
+	"haft/internal/fileparam"
+	"haft/internal/jsontree"
+)
+
+// The bounds of arguments that are read to find resources in them. Larger ones are passed on as
+// they are.
+const (
+	maxArgs      = 1 << 20
+	maxArgDepth  = 64
+	maxArtifacts = 16 // that one call is given
+)
+
+// giveArtifacts gives a call the artifacts that its arguments name as resources, where the tool
+// takes files. What the caller may not read stays an address, which is no file.
+func (v *view) giveArtifacts(ctx context.Context, t haft.Tool, c *haft.Call) error {
+	params := fileparam.Compile(t.Version.Kind, t.Version.Parameters)
+	if params == nil || !v.who.Artifacts || !strings.Contains(string(c.Args), scheme) {
+		return nil
+	}
+	args, err := jsontree.Decode(c.Args, jsontree.Limits{Bytes: maxArgs, Depth: maxArgDepth})
+	if err != nil {
+		return nil // the call says what is wrong with them
+	}
+	refs, _ := params.Refs(args)
+	for _, r := range refs {
+		id, name, ok := parseURI(r.Text)
+		if !ok || len(c.Files) == maxArtifacts {
+			continue
+		}
+		a, err := v.artifact(ctx, id, name)
+		if err != nil {
+			return err
+		}
+		if a == nil {
+			continue
+		}
+		at := path.Join("artifacts", strconv.Itoa(len(c.Files)+1), path.Base(name))
+		c.Files = append(c.Files, haft.CallFile{Path: at, Data: a.Data})
+		replace(args, r.At, at)
+	}
+	if len(c.Files) > 0 {
+		c.Args, err = json.Marshal(args)
+	}
+	return err
+}
+
+// artifact returns an artifact of a call that the caller may see, or nil.
+func (v *view) artifact(ctx context.Context, id haft.CallID, name string) (*haft.Artifact, error) {
+	rec, err := v.s.service.Record(ctx, v.who.Principal, id)
+	switch code := haft.CodeOf(err); {
+	case code == haft.CodeNotFound || code == haft.CodeDenied || err == nil && rec.Result == nil:
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	i := slices.IndexFunc(rec.Result.Artifacts, func(a haft.Artifact) bool {
+		return a.Name == name && a.Size <= int64(len(a.Data))
+	})
+	if i < 0 {
+		return nil, nil
+	}
+	return &rec.Result.Artifacts[i], nil
+}
+
+// replace puts a text at the end of a path of keys and indexes.
+func replace(v any, at []string, text string) {
+	last := len(at) - 1
+	parent, _ := jsontree.At(v, at[:last])
+	switch node := parent.(type) {
+	case *jsontree.Object:
+		node.Set(at[last], text)
+	case []any:
+		if i, err := strconv.Atoi(at[last]); err == nil && i < len(node) {
+			node[i] = text
+		}
+	}
+}
