@@ -28,6 +28,8 @@ func TestSettings_Weaker_knows_every_field(t *testing.T) {
 	neutral := map[string]string{
 		"Retry":    "how often a failure is repeated is no permission",
 		"CacheFor": "it counts only for what is cacheable",
+
+		"NoArtifacts": "fewer files come back",
 	}
 	if got := strict().Weaker(strict()); len(got) > 0 {
 		t.Errorf("nothing is changed, and yet: %q", got)

@@ -244,14 +244,4 @@ func failureLines(f *haft.Failure) (message, trace string) {
 }
 
 // printValue writes a value: text as text, everything else as JSON.
-func printValue(w io.Writer, raw json.RawMessage) {
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		s = string(raw)
-	}
-	if table := terminal.Table(raw); table != "" && terminal.Is(w) {
-		fmt.Fprintln(w, table)
-		return
-	}
-	fmt.Fprintln(w, safe(w, s))
-}
+func printValue(w io.Writer, raw json.RawMessage) { fmt.Fprintln(w, terminal.Value(w, raw)) }

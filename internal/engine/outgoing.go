@@ -26,19 +26,6 @@ type filters struct {
 // fills every text of every type that leaves, by reflection, and finds those that are
 // not in the list.
 
-// visitConnections gives every text of connection records to a cleaner: a tool chooses
-// the names that it asks for.
-func visitConnections(connections []route.Connection, c outgoing.Cleaner) {
-	for i := range connections {
-		x := &connections[i]
-		x.To, x.Rule, x.Refused = c.Text("connections", x.To), c.Text("connections", x.Rule),
-			c.Text("connections", x.Refused)
-		for j, s := range x.Secrets {
-			x.Secrets[j] = c.Text("connections", s)
-		}
-	}
-}
-
 const (
 	// screenTime is how long the filters may take for one result.
 	screenTime = 2 * time.Second
@@ -84,7 +71,7 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 	}
 	defer stop()
 	s := &outgoing.Screening{Ctx: limited, Screen: screen}
-	if leave, err := f.screenPlace(limited, screen.Steps()*sizeOf(res)); err != nil {
+	if leave, err := f.screenPlace(limited, screen.Steps()*outgoing.SizeOf(res)); err != nil {
 		s.Err = err
 	} else {
 		defer leave()
@@ -94,7 +81,7 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 			ex.notices[i] = s.Text("notices", ex.notices[i])
 		}
 		ex.connections = ex.keptConnections()
-		visitConnections(ex.connections, s)
+		route.Visit(ex.connections, func(text string) string { return s.Text("connections", text) })
 	}
 	switch {
 	case s.Refused != nil:
@@ -106,18 +93,6 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 		ex.note(out)
 	}
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
-}
-
-// sizeOf is about how much text a result has.
-func sizeOf(res *haft.Result) int {
-	n := len(res.Value) + len(res.Stdout) + len(res.Stderr)
-	for _, a := range res.Artifacts {
-		n += len(a.Data)
-	}
-	for _, c := range res.Content {
-		n += len(c.Text)
-	}
-	return n
 }
 
 // screenPlace waits for a place, if so many steps need one.
@@ -172,20 +147,8 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 	res.Error = &haft.Failure{Kind: kind, Message: message, Retry: retry}
 	res.Notices = nil
 	ex.notices = ex.notices[:min(ex.before, len(ex.notices))]
-	ex.connections = withheldConnections(ex.connections)
+	ex.connections = route.Withhold(ex.connections, withheld)
 	ex.held.Take()
-}
-
-// withheldConnections keeps of connections that they were made.
-func withheldConnections(connections []route.Connection) []route.Connection {
-	out := make([]route.Connection, len(connections))
-	for i, c := range connections {
-		out[i] = route.Connection{To: withheld, Up: c.Up, Down: c.Down, Took: c.Took}
-		if c.Refused != "" {
-			out[i].Refused = withheld
-		}
-	}
-	return out
 }
 
 // withheld stands for a text that a filter refuses.

@@ -166,3 +166,15 @@ func (s *Screening) Bytes(name string, data []byte) []byte {
 	}
 	return []byte(out.Text)
 }
+
+// SizeOf is about how much text a result has.
+func SizeOf(res *haft.Result) int {
+	n := len(res.Value) + len(res.Stdout) + len(res.Stderr)
+	for _, a := range res.Artifacts {
+		n += len(a.Data)
+	}
+	for _, c := range res.Content {
+		n += len(c.Text)
+	}
+	return n
+}

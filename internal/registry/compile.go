@@ -32,7 +32,8 @@ type Compiled struct {
 
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
-	c := &Compiled{Tool: t, Files: fileparam.Compile(t.Version.Kind, t.Version.Parameters), perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
+	c := &Compiled{Tool: t, Files: fileparam.Compile(t.Version.Kind, t.Version.Parameters),
+		perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
 		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)

@@ -2,9 +2,11 @@ package terminal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -56,6 +58,19 @@ func kitty(text string) string {
 		text = text[n:]
 	}
 	return b.String() + "\n"
+}
+
+// Value returns a value as it is written to w: text without quotes. On a terminal rows are a table, and
+// control characters are visible.
+func Value(w io.Writer, value json.RawMessage) string {
+	var s string
+	if json.Unmarshal(value, &s) != nil {
+		s = string(value)
+	}
+	if !Is(w) {
+		return s
+	}
+	return cmp.Or(Table(value), Escape(s))
 }
 
 // Table returns a value as a table, if it is a list of rows with the same simple columns, or "".

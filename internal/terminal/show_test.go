@@ -61,7 +61,8 @@ func TestTable(t *testing.T) {
 		"empty rows":    {`[{}]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := terminal.Table(json.RawMessage(tt.value)); strings.TrimRight(got, " ") != strings.TrimRight(tt.want, " ") {
+			got := terminal.Table(json.RawMessage(tt.value))
+			if strings.TrimRight(got, " ") != strings.TrimRight(tt.want, " ") {
 				t.Errorf("table is\n%q, want\n%q", got, tt.want)
 			}
 		})

@@ -269,7 +269,8 @@ func (g *guard) finished() {
 		return
 	}
 	r := g.r
-	if r.spec.Ended == nil || r.spec.Collect && (r.private == nil || collect.Any(r.private, "work", r.spec.GivenFiles())) {
+	if r.spec.Ended == nil || r.spec.Collect && (r.private == nil ||
+		collect.Any(r.private, "work", r.spec.GivenFiles())) {
 		g.s.kill()
 		return
 	}

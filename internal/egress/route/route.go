@@ -82,3 +82,26 @@ type Connection struct {
 	Down    int64       `json:"down"`
 	Took    haft.Millis `json:"took_ms"`
 }
+
+// Visit replaces every text of connections by what clean makes of it.
+func Visit(connections []Connection, clean func(string) string) {
+	for i := range connections {
+		x := &connections[i]
+		x.To, x.Rule, x.Refused = clean(x.To), clean(x.Rule), clean(x.Refused)
+		for j, s := range x.Secrets {
+			x.Secrets[j] = clean(s)
+		}
+	}
+}
+
+// Withhold keeps of connections that they were made, with a text instead of all others.
+func Withhold(connections []Connection, text string) []Connection {
+	out := make([]Connection, len(connections))
+	for i, c := range connections {
+		out[i] = Connection{To: text, Up: c.Up, Down: c.Down, Took: c.Took}
+		if c.Refused != "" {
+			out[i].Refused = text
+		}
+	}
+	return out
+}
