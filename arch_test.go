@@ -155,8 +155,8 @@ var imports = map[string][]string{
 		"sandbox/process"},
 	"internal/toolsource": {"executor", "executor/builtin", "executor/script", "internal/egress",
 		"internal/egress/route", "internal/egress/session", "internal/engine", "internal/fileparam",
-		"internal/registry", "internal/requirement", "internal/review", "internal/secret", "sandbox", "schema", "schema/bashschema",
-		"schema/pyschema", "schema/tsschema"},
+		"internal/registry", "internal/requirement", "internal/review", "internal/secret", "sandbox", "schema",
+		"schema/bashschema", "schema/pyschema", "schema/tsschema"},
 	"scripts/mutate": {},
 }
 

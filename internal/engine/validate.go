@@ -49,8 +49,7 @@ func (au *authorizer) validate(ctx context.Context, ex *execution) error {
 func (au *authorizer) bindFiles(ctx context.Context, ex *execution, args *schema.Object) error {
 	refs, ok := ex.tool.Files.Refs(args)
 	if !ok {
-		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged,
-			"the arguments have too many parts that could be files")
+		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, "too many texts could be files")
 	}
 	if len(refs) == 0 {
 		return nil
