@@ -186,7 +186,7 @@ func sameCall(a, b *executor.Request) bool {
 		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) &&
 		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
 		maps.Equal(a.Env, b.Env) &&
-		len(b.Files)+len(b.Modules)+len(b.CA) == 0 && a.Network == b.Network &&
+		len(b.Files)+len(b.FileArgs)+len(b.Modules)+len(b.CA) == 0 && a.Network == b.Network &&
 		slices.Equal(a.Programs, b.Programs) && a.Need.Level == b.Need.Level &&
 		slices.Equal(a.Need.Controls, b.Need.Controls) &&
 		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers,

@@ -29,6 +29,7 @@ var notSent = map[string]string{
 	"Packages":    "is for built-in tools",
 	"Returns":     "is used after the run",
 	"Output":      "is used after the run",
+	"NoArtifacts": "is used after the run",
 	"Stdout":      "is used by this process",
 	"Stderr":      "is used by this process",
 	"Progress":    "is used by this process",
