@@ -121,11 +121,11 @@ function lastExpression(code) {
   return -1;
 }
 
-// load imports the code as a module of the working directory, so that it finds the
+// load imports the code as a module of the working directory, hidden, so that it finds the
 // files beside it.
 async function load(code, state) {
   for (let i = 0; ; i++) {
-    state.file = path.join(process.cwd(), i ? `code-${i}.mjs` : "code.mjs");
+    state.file = path.join(process.cwd(), i ? `.code-${i}.mjs` : ".code.mjs");
     try {
       fs.writeFileSync(state.file, code, { flag: "wx" });
       break;
