@@ -200,7 +200,8 @@ func printResultText(std streams, res *haft.Result) {
 		printValue(std.out, res.Value)
 	}
 	for _, art := range res.Artifacts {
-		fmt.Fprintf(w, "artifact %s (%s, %d bytes)\n", safe(w, art.Name), art.ContentType, art.Size)
+		fmt.Fprintf(w, "artifact %s (%s, %d bytes)\n", safe(w, art.Name), safe(w, art.ContentType),
+			art.Size)
 		if terminal.Is(std.out) && terminal.Is(w) {
 			fmt.Fprint(w, terminal.Image(os.Getenv, art.Data))
 		}

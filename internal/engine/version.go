@@ -28,7 +28,7 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 		Burst: lowest(burst(s.Rate), burst(now.Rate))}
 	s.Concurrency = lowest(s.Concurrency, now.Concurrency)
 	s.Output.MaxChars = lowest(s.Output.MaxChars, now.Output.MaxChars)
-	s.Cacheable = s.Cacheable && now.Cacheable
+	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts
 	s.CacheFor = lowest(s.CacheFor, now.CacheFor)
 	if s.MinIsolation == "" || now.MinIsolation != "" && now.MinIsolation.AtLeast(s.MinIsolation) {
 		s.MinIsolation = now.MinIsolation

@@ -132,7 +132,7 @@ func (p *Params) Refs(args any) (refs []Ref, ok bool) {
 	if p == nil {
 		return nil, true
 	}
-	w := walk{seen: map[visit]bool{}}
+	w := walk{seen: map[visit]bool{}, found: map[string]bool{}}
 	w.value(p.root, args, nil)
 	return w.refs, len(w.seen) < maxVisits
 }
@@ -144,8 +144,9 @@ type visit struct {
 
 // A walk goes through arguments and their schema.
 type walk struct {
-	seen map[visit]bool
-	refs []Ref
+	seen  map[visit]bool
+	found map[string]bool // places of refs
+	refs  []Ref
 }
 
 func (w *walk) value(n *node, v any, at []string) {
@@ -156,8 +157,8 @@ func (w *walk) value(n *node, v any, at []string) {
 	w.seen[here] = true
 	switch v := v.(type) {
 	case string:
-		found := func(r Ref) bool { return slices.Equal(r.At, at) }
-		if n.format != "" && !slices.ContainsFunc(w.refs, found) {
+		if n.format != "" && !w.found[here.at] {
+			w.found[here.at] = true
 			w.refs = append(w.refs, Ref{slices.Clone(at), n.format, v})
 		}
 	case *jsontree.Object:
@@ -201,19 +202,20 @@ func (r Ref) id() (haft.FileID, bool) {
 
 // Resolve returns the files that refs are. A file that comes with the call has one of the names
 // in given; find returns the path of one with an id. Texts that are no files and need not be are
-// left out. The failure says which argument names no file.
+// left out. An id is that of a kept file, also if a file of the call has its form: rules look at
+// arguments. The failure says which argument names no file.
 func Resolve(refs []Ref, given []string,
 	find func(haft.FileID) (string, error)) (args []executor.FileArg, failure *haft.Failure, err error) {
 	for _, r := range refs {
 		at, complaint := r.Text, ""
 		id, isID := r.id()
 		switch {
-		case slices.Contains(given, r.Text):
 		case isID:
 			at, err = find(id)
 			if code := haft.CodeOf(err); code == haft.CodeInvalid || code == haft.CodeNotFound {
 				complaint, err = haft.MessageOf(err), nil
 			}
+		case slices.Contains(given, r.Text):
 		case r.Format == Format:
 			complaint = "expected the id of a file, or the name of a file that comes with the call"
 		default:

@@ -26,7 +26,11 @@ func resolve(t *testing.T, kind haft.Kind, schema, args string) ([]executor.File
 	if !ok {
 		t.Fatal("there is too much to look at")
 	}
-	found, failure, err := fileparam.Resolve(refs, []string{"a.png"}, func(f haft.FileID) (string, error) {
+	given := []string{"a.png", "file_given"}
+	found, failure, err := fileparam.Resolve(refs, given, func(f haft.FileID) (string, error) {
+		if f == "file_given" {
+			return "kept", nil
+		}
 		if f != id {
 			return "", &haft.Error{Code: haft.CodeInvalid, Message: "there is no such file"}
 		}
@@ -47,12 +51,14 @@ func TestResolve(t *testing.T) {
 		want         string // at and path of each
 		fails        string
 	}{
-		"id":                {one(file), `{"x":"` + id + `"}`, "x=at/" + id, ""},
-		"resource":          {one(file), `{"x":"haft://files/` + id + `"}`, "x=at/" + id, ""},
-		"name":              {one(file), `{"x":"a.png"}`, "x=a.png", ""},
-		"unknown id":        {one(file), `{"x":"file_1"}`, "", "/x: there is no such file"},
-		"another name":      {one(file), `{"x":"../a.png"}`, "", "/x: expected the id of a file"},
-		"not given":         {one(file), `{}`, "", ""},
+		"id":           {one(file), `{"x":"` + id + `"}`, "x=at/" + id, ""},
+		"resource":     {one(file), `{"x":"haft://files/` + id + `"}`, "x=at/" + id, ""},
+		"name":         {one(file), `{"x":"a.png"}`, "x=a.png", ""},
+		"unknown id":   {one(file), `{"x":"file_1"}`, "", "/x: there is no such file"},
+		"another name": {one(file), `{"x":"../a.png"}`, "", "/x: expected the id of a file"},
+		"not given":    {one(file), `{}`, "", ""},
+		"id, and a file of the call of that name": {one(file), `{"x":"file_given"}`, "x=kept", ""},
+
 		"path":              {one(path), `{"x":"file_list"}`, "", ""},
 		"path that is none": {one(path), `{"x":"/etc/passwd"}`, "", ""},
 		"id for a path":     {one(path), `{"x":"` + id + `"}`, "x=at/" + id, ""},
@@ -109,5 +115,19 @@ func TestRefs_is_bounded(t *testing.T) {
 	args := `{"x":` + strings.Repeat("[", 60) + `"a.png"` + strings.Repeat("]", 60) + `}`
 	if found, _ := resolve(t, haft.KindPython, schema, args); len(found) != 1 {
 		t.Errorf("%d files, want 1", len(found))
+	}
+}
+
+// Very many texts that could be files take time by their number.
+func TestRefs_of_a_long_list(t *testing.T) {
+	const n = 90_000
+	args := `{"x":[` + strings.Repeat(`"",`, n-1) + `""]}`
+	tree, err := jsontree.Decode([]byte(args), jsontree.Limits{Bytes: 1 << 20, Depth: 9})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schema := `{"properties":{"x":{"items":{"type":"string","format":"byte"}}}}`
+	if refs, ok := fileparam.Compile(haft.KindPython, json.RawMessage(schema)).Refs(tree); len(refs) != n || !ok {
+		t.Errorf("%d refs, %v", len(refs), ok)
 	}
 }

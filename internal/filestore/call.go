@@ -87,7 +87,14 @@ func (s *Store) BindArguments(ctx context.Context, rules authority.Rules, p haft
 			given = append(given, f.Path)
 		}
 	}
+	known := map[haft.FileID]string{}
 	args, failure, err = fileparam.Resolve(refs, given, func(id haft.FileID) (string, error) {
+		if at, ok := known[id]; ok {
+			return at, nil
+		}
+		if len(bound) >= maxCallFiles {
+			return "", invalid("", fmt.Sprintf("expected at most %d files", maxCallFiles))
+		}
 		f := haft.CallFile{ID: id}
 		if _, err := s.bind(ctx, rules, p, &f, ""); err != nil {
 			return "", err
@@ -96,6 +103,7 @@ func (s *Store) BindArguments(ctx context.Context, rules authority.Rules, p haft
 		if !slices.ContainsFunc(bound, func(b haft.CallFile) bool { return b.Path == f.Path }) {
 			bound = append(bound, f)
 		}
+		known[id] = f.Path
 		return f.Path, nil
 	})
 	if err == nil && failure == nil && len(bound) > len(list) {

@@ -18,7 +18,8 @@ import (
 const (
 	maxArgs      = 1 << 20
 	maxArgDepth  = 64
-	maxArtifacts = 16 // that one call is given
+	maxArtifacts = 16 // that one call is given, and calls that they are looked for in
+	maxGiven     = 16 << 20
 )
 
 // giveArtifacts gives a call the artifacts that its arguments name as resources, where the tool
@@ -33,18 +34,25 @@ func (v *view) giveArtifacts(ctx context.Context, t haft.Tool, c *haft.Call) err
 		return nil // the call says what is wrong with them
 	}
 	refs, _ := params.Refs(args)
+	size, seen := 0, map[haft.CallID][]haft.Artifact{}
 	for _, r := range refs {
 		id, name, ok := parseURI(r.Text)
 		if !ok || len(c.Files) == maxArtifacts {
 			continue
 		}
-		a, err := v.artifact(ctx, id, name)
-		if err != nil {
-			return err
+		if _, ok := seen[id]; !ok {
+			if len(seen) == maxArtifacts {
+				continue
+			}
+			if seen[id], err = v.artifacts(ctx, id); err != nil {
+				return err
+			}
 		}
-		if a == nil {
+		a := artifactOf(seen[id], name)
+		if a == nil || size+len(a.Data) > maxGiven {
 			continue
 		}
+		size += len(a.Data)
 		at := path.Join("artifacts", strconv.Itoa(len(c.Files)+1), path.Base(name))
 		c.Files = append(c.Files, haft.CallFile{Path: at, Data: a.Data})
 		replace(args, r.At, at)
@@ -55,8 +63,8 @@ func (v *view) giveArtifacts(ctx context.Context, t haft.Tool, c *haft.Call) err
 	return err
 }
 
-// artifact returns an artifact of a call that the caller may see, or nil.
-func (v *view) artifact(ctx context.Context, id haft.CallID, name string) (*haft.Artifact, error) {
+// artifacts returns the artifacts of a call, or none if the caller may not see it.
+func (v *view) artifacts(ctx context.Context, id haft.CallID) ([]haft.Artifact, error) {
 	rec, err := v.s.service.Record(ctx, v.who.Principal, id)
 	switch code := haft.CodeOf(err); {
 	case code == haft.CodeNotFound || code == haft.CodeDenied || err == nil && rec.Result == nil:
@@ -64,13 +72,16 @@ func (v *view) artifact(ctx context.Context, id haft.CallID, name string) (*haft
 	case err != nil:
 		return nil, err
 	}
-	i := slices.IndexFunc(rec.Result.Artifacts, func(a haft.Artifact) bool {
-		return a.Name == name && a.Size <= int64(len(a.Data))
-	})
+	return rec.Result.Artifacts, nil
+}
+
+// artifactOf returns the artifact of this name whose content is there, or nil.
+func artifactOf(list []haft.Artifact, name string) *haft.Artifact {
+	i := slices.IndexFunc(list, func(a haft.Artifact) bool { return a.Name == name && a.Size <= int64(len(a.Data)) })
 	if i < 0 {
-		return nil, nil
+		return nil
 	}
-	return &rec.Result.Artifacts[i], nil
+	return &list[i]
 }
 
 // replace puts a text at the end of a path of keys and indexes.

@@ -71,10 +71,11 @@ func (v *view) readResource(ctx context.Context, r *mcp.ReadResourceRequest) (mc
 	if !ok || !v.who.Artifacts {
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
-	a, err := v.artifact(ctx, id, name)
+	list, err := v.artifacts(ctx, id)
 	if err != nil {
 		return nil, toRPCError(err)
 	}
+	a := artifactOf(list, name)
 	if a == nil {
 		return nil, mcp.ResourceNotFoundError(uri)
 	}
