@@ -899,6 +899,23 @@ export interface Self {
   version: string;
 }
 
+export interface Session {
+  busy: boolean;
+  created_at: string;
+  expires_at: string;
+  id: string;
+  idle_timeout_ms: number;
+  isolation: Isolation;
+  name?: string;
+  org: string;
+  owner: string;
+  used_at: string;
+}
+
+export interface SessionListBody {
+  sessions: Session[] | null;
+}
+
 export interface SetAgentBody {
   disabled?: boolean;
   /** Merged into what is there; null removes a variable. */
@@ -916,6 +933,7 @@ export interface Settings {
   limits?: Limits;
   min_isolation?: Level;
   network?: string[] | null;
+  no_artifacts?: boolean;
   output?: OutputSettings;
   parallel?: boolean;
   programs?: string[] | null;

@@ -460,6 +460,8 @@ class Settings:
     secrets: list[str] = field(default_factory=list)
     #: The programs of the host that the tool may run, such as git.
     programs: list[str] = field(default_factory=list)
+    #: Give back no files that the tool leaves in its working directory.
+    no_artifacts: bool = False
     #: Where it runs; None leaves the choice to the server.
     sandbox: str | None = None
     #: Refuse to run it with less.
