@@ -71,14 +71,14 @@ func TestPinned_limits(t *testing.T) {
 		d.Settings.Limits, d.Settings.MinIsolation = haft.Limits{Memory: 2 << 30, Processes: 3}, haft.LevelKernel
 	})
 	w.tool("o", "wipe", func(d *haft.Draft) {
-		d.Source = "def wipe(): now()"
+		d.Source, d.Settings.NoArtifacts = "def wipe(): now()", true
 		d.Settings.Limits, d.Settings.MinIsolation = haft.Limits{Memory: 64 << 20, Wall: haft.Millis(time.Second)},
 			haft.LevelNamespaces
 	})
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
 		if r.Limits.Memory != 64<<20 || r.Limits.Processes != 3 || r.Limits.Wall.D() != time.Second ||
-			r.Need.Level != haft.LevelKernel {
-			t.Errorf("it runs with %+v and %s", r.Limits, r.Need.Level)
+			r.Need.Level != haft.LevelKernel || !r.NoArtifacts {
+			t.Errorf("it runs with %+v and %s, without artifacts %v", r.Limits, r.Need.Level, r.NoArtifacts)
 		}
 		return ok(r, "1"), nil
 	})
