@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/jsontree"
 	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
@@ -114,42 +115,14 @@ func withPaths(args json.RawMessage, files []executor.FileArg) (json.RawMessage,
 	if len(files) == 0 {
 		return args, nil
 	}
-	var tree any
-	d := json.NewDecoder(bytes.NewReader(args))
-	d.UseNumber()
-	if err := d.Decode(&tree); err != nil {
+	tree, err := jsontree.Decode(args, jsontree.Limits{Bytes: len(args), Depth: maxNesting, AnyNumber: true})
+	if err != nil {
 		return nil, invalid("the arguments are not JSON")
 	}
 	for _, f := range files {
-		setAt(tree, f.At, f.Path)
+		jsontree.Set(tree, f.At, f.Path)
 	}
 	return json.Marshal(tree)
-}
-
-// setAt puts text at the end of a path of keys and indexes.
-func setAt(v any, at []string, text string) {
-	for len(at) > 0 {
-		step, last := at[0], len(at) == 1
-		switch node := v.(type) {
-		case map[string]any:
-			if last {
-				node[step] = text
-			}
-			v = node[step]
-		case []any:
-			i, err := strconv.Atoi(step)
-			if err != nil || i >= len(node) {
-				return
-			}
-			if last {
-				node[i] = text
-			}
-			v = node[i]
-		default:
-			return
-		}
-		at = at[1:]
-	}
 }
 
 // bashVars makes a variable of each argument: strings as they are, the rest as

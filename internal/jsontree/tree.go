@@ -196,6 +196,23 @@ func At(v any, path []string) (any, bool) {
 	return v, true
 }
 
+// Set puts a value where a path of keys and indexes leads, in place of the one that is there. It
+// reports whether there is one.
+func Set(v any, path []string, value any) bool {
+	if _, ok := At(v, path); !ok || len(path) == 0 {
+		return false
+	}
+	last := len(path) - 1
+	switch parent, _ := At(v, path[:last]); node := parent.(type) {
+	case *Object:
+		node.Set(path[last], value)
+	case []any:
+		i, _ := strconv.Atoi(path[last]) // At has read it
+		node[i] = value
+	}
+	return true
+}
+
 // Plain turns a tree into maps, slices, int64 and float64. A whole number beyond 64
 // bits becomes a float64, as in most languages, and one beyond its range an infinity.
 func Plain(v any) any {

@@ -55,7 +55,7 @@ func (v *view) giveArtifacts(ctx context.Context, t haft.Tool, c *haft.Call) err
 		size += len(a.Data)
 		at := path.Join("artifacts", strconv.Itoa(len(c.Files)+1), path.Base(name))
 		c.Files = append(c.Files, haft.CallFile{Path: at, Data: a.Data})
-		replace(args, r.At, at)
+		jsontree.Set(args, r.At, at)
 	}
 	if len(c.Files) > 0 {
 		c.Args, err = json.Marshal(args)
@@ -82,18 +82,4 @@ func artifactOf(list []haft.Artifact, name string) *haft.Artifact {
 		return nil
 	}
 	return &list[i]
-}
-
-// replace puts a text at the end of a path of keys and indexes.
-func replace(v any, at []string, text string) {
-	last := len(at) - 1
-	parent, _ := jsontree.At(v, at[:last])
-	switch node := parent.(type) {
-	case *jsontree.Object:
-		node.Set(at[last], text)
-	case []any:
-		if i, err := strconv.Atoi(at[last]); err == nil && i < len(node) {
-			node[i] = text
-		}
-	}
 }
