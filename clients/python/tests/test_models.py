@@ -19,7 +19,19 @@ from haft import _json, _models
 #: What the client calls otherwise.
 RENAMED = {"Secret": "Info"}
 #: What is not part of the document: the client's own, or told as anything.
-OWN = {"Skipped", "Schemas", "OutputPart", "Policy", "Decision", "Considered", "PolicyProblem", "PolicyNetwork"}
+OWN = {
+    "CodeError",
+    "CodeResult",
+    "CodeShown",
+    "Skipped",
+    "Schemas",
+    "OutputPart",
+    "Policy",
+    "Decision",
+    "Considered",
+    "PolicyProblem",
+    "PolicyNetwork",
+}
 #: What is only for writing, and no part of what is read.
 WRITTEN = {"if_revision", "$schema"}
 

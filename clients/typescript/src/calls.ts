@@ -4,14 +4,15 @@ import { CallError, TimeoutError, UnavailableError } from "./errors.js";
 import { type WatchOptions, watch } from "./events.js";
 import { type FilesLike, Files, attach, maxInline } from "./files.js";
 import { type ListOptions, list } from "./page.js";
-import type { BatchCall, BatchedBody, CallEvent, CallRecord, Called, CancelAllBody, CancelledBody, Chain, FileBody, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
+import type { BatchCall, BatchedBody, CallEvent, CallRecord, CallWorkspace, Called, CancelAllBody, CancelledBody, Chain, FileBody, NewCall, Result, RunPlanBody, Status } from "./schemas.js";
 import { type RequestOptions, type Transport, part, pause } from "./transport.js";
+import { type WorkspaceLike, workspaceOf } from "./workspaces.js";
 
 /**
  * How a call is to be made. An `idempotency_key` that is left out is made up, so that a call
  * whose answer was lost can be asked for again and is run once.
  */
-export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "args" | "wait" | "deadline" | "files"> {
+export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "args" | "wait" | "deadline" | "files" | "workspace"> {
   /** When it must have ended. */
   deadline?: Date | string;
   /**
@@ -19,14 +20,18 @@ export interface CallOptions extends RequestOptions, Omit<NewCall, "tool" | "arg
    * server or its id, several of them, or `{name: content}`, which may also be bytes.
    */
   files?: FilesLike | null | undefined;
+  /** A directory that outlives the call: its name, `NAME:ro` to only read it, or more. */
+  workspace?: WorkspaceLike | undefined;
   /** A W3C trace context that the call continues. */
   traceparent?: string;
 }
 
 /** One call of a batch. */
-export interface NewBatchCall extends Omit<BatchCall, "files"> {
+export interface NewBatchCall extends Omit<BatchCall, "files" | "workspace"> {
   /** What the tool finds in its working directory, as in {@link CallOptions}. */
   files?: FilesLike | null | undefined;
+  /** A directory that outlives the call: its name, `NAME:ro` to only read it, or more. */
+  workspace?: WorkspaceLike | undefined;
 }
 
 export interface CallFilter extends ListOptions {
@@ -147,8 +152,8 @@ export class Calls {
   async batch(calls: readonly NewBatchCall[], options: RequestOptions = {}): Promise<Result[]> {
     if (calls.length === 0) return [];
     const all: BatchCall[] = [];
-    for (const { files, ...call } of calls) {
-      all.push({ idempotency_key: randomUUID(), ...call, ...(await this.#given(files, Math.trunc(maxInline / calls.length), options)) });
+    for (const { files, workspace, ...call } of calls) {
+      all.push({ idempotency_key: randomUUID(), ...call, ...(await this.#given(files, workspace, Math.trunc(maxInline / calls.length), options)) });
     }
     const body = { calls: all };
     const done = await this.#transport.read<BatchedBody>({ ...options, slow: true, method: "POST", path: "/v1/calls/batch", body, again: true });
@@ -179,8 +184,8 @@ export class Calls {
   }
 
   async #make<V>(tool: string, args: object, options: CallOptions, wait: boolean | number): Promise<Called<V>> {
-    const { signal, timeoutMs, traceparent, files, ...rest } = options;
-    const given = await this.#given(files, maxInline, { signal });
+    const { signal, timeoutMs, traceparent, files, workspace, ...rest } = options;
+    const given = await this.#given(files, workspace, maxInline, { signal });
     const body = { idempotency_key: randomUUID(), ...rest, ...given, tool, args, wait };
     const headers = traceparent === undefined ? undefined : { Traceparent: traceparent };
     return attach(this.#transport, await this.#transport.read<Called<V>>({ signal, timeoutMs, method: "POST", path: "/v1/calls", body, headers, again: true, result: true, slow: wait !== false }));
@@ -195,8 +200,16 @@ export class Calls {
     return record;
   }
 
-  async #given(files: FilesLike | null | undefined, left: number, options: RequestOptions): Promise<{ files?: FileBody[] }> {
-    return files === undefined || files === null ? {} : { files: await this.#files.ofCall(files, left, options) };
+  async #given(
+    files: FilesLike | null | undefined,
+    workspace: WorkspaceLike | undefined,
+    left: number,
+    options: RequestOptions,
+  ): Promise<{ files?: FileBody[]; workspace?: CallWorkspace }> {
+    return {
+      ...(files === undefined || files === null ? {} : { files: await this.#files.ofCall(files, left, options) }),
+      ...(workspace === undefined ? {} : { workspace: workspaceOf(workspace) }),
+    };
   }
 }
 

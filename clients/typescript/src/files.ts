@@ -258,6 +258,16 @@ async function destination(to: string | URL, name: string): Promise<string> {
   return join(path, steps.at(-1) ?? "");
 }
 
+/** Reads all of some content. */
+export async function contentOf(content: Upload): Promise<Uint8Array> {
+  const source = await openSource(content);
+  try {
+    return await source.read(0, source.size);
+  } finally {
+    await source.close();
+  }
+}
+
 /** Content of this machine of which any part can be read. */
 interface Source {
   name: string | undefined;

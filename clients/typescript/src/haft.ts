@@ -7,10 +7,12 @@ import { Files } from "./files.js";
 import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
 import { MCPServers, Policies, SandboxConfigs } from "./rules.js";
 import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
+import { Sessions } from "./sessions.js";
 import { canSign } from "./sign.js";
 import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
 import { Tools } from "./tools.js";
 import { type Answer, type Query, type RequestOptions, Transport, loopback } from "./transport.js";
+import { Workspaces } from "./workspaces.js";
 
 /** Where a server is and who asks. What is left out is read from the environment. */
 export interface HaftOptions {
@@ -72,6 +74,8 @@ export class Haft {
   readonly calls: Calls;
   readonly chains: Chains;
   readonly files: Files;
+  readonly sessions: Sessions;
+  readonly workspaces: Workspaces;
   readonly events: Events;
   readonly approvals: Approvals;
   readonly agents: Agents;
@@ -94,6 +98,8 @@ export class Haft {
     this.calls = new Calls(transport);
     this.chains = new Chains(transport);
     this.files = new Files(transport);
+    this.sessions = new Sessions(transport, this.calls);
+    this.workspaces = new Workspaces(transport);
     this.events = new Events(transport);
     this.approvals = new Approvals(transport);
     this.agents = new Agents(transport);

@@ -236,6 +236,8 @@ export interface BatchCall {
   tool: string;
   /** Groups the calls of one loop of an agent, which its tool rules look at. */
   turn?: string;
+  /** A directory that outlives the call. */
+  workspace?: WorkspaceBody;
 }
 
 export interface BatchedBody {
@@ -285,6 +287,7 @@ export interface CallOfRecord {
   tool: string;
   trace?: string;
   turn?: string;
+  workspace?: CallWorkspace;
 }
 
 export interface CallRecord {
@@ -301,6 +304,14 @@ export interface CallRecord {
   status: Status;
   tool_id?: string;
   tries?: number;
+}
+
+export interface CallWorkspace {
+  id?: string;
+  name: string;
+  origins?: string[] | null;
+  read_only?: boolean;
+  workdir?: boolean;
 }
 
 export interface Called<V = unknown> {
@@ -324,6 +335,7 @@ export interface Called<V = unknown> {
   truncated?: Truncated;
   usage: Usage;
   value: V;
+  workspace?: WorkspaceUse;
 }
 
 export interface CancelAllBody {
@@ -366,6 +378,10 @@ export interface Content {
   title?: string;
   type: string;
   uri?: string;
+}
+
+export interface ContextListBody {
+  contexts: SessionContext[] | null;
 }
 
 export interface DeadLetter {
@@ -438,6 +454,8 @@ export interface ExplainBody {
   turn?: string;
   /** As if that user called, which is for managers. */
   user?: string;
+  /** A directory that outlives the call. */
+  workspace?: WorkspaceBody;
 }
 
 export interface Failure {
@@ -673,6 +691,11 @@ export interface Misfit {
   pointer: string;
 }
 
+export interface MoveSessionFileBody {
+  from: string;
+  to: string;
+}
+
 export interface NewCall {
   /** The agent that calls, by name or id. The credential must be for it. */
   agent?: string;
@@ -695,6 +718,8 @@ export interface NewCall {
   turn?: string;
   /** true waits until there is a result, false does not wait, and a number waits so many seconds. */
   wait?: boolean | number;
+  /** A directory that outlives the call. */
+  workspace?: WorkspaceBody;
 }
 
 export interface NewKey {
@@ -710,6 +735,19 @@ export interface NewKey {
   signed_only?: boolean;
   /** On whose behalf it acts. */
   user?: string;
+}
+
+export interface NewSessionBody {
+  /** After how long without use it ends. */
+  idle_seconds?: number;
+  /** The language of a context to start with it. */
+  language?: string;
+  /** What the owner calls it; a name is made up if it is left out. */
+  name?: string;
+  /** How long the session lives at the most, from now on. */
+  timeout_seconds?: number;
+  /** Commands of the session may have terminals. */
+  tty?: boolean;
 }
 
 export interface NewWebhook {
@@ -734,6 +772,16 @@ export interface NewWebhook {
   users?: string[] | null;
 }
 
+export interface NewWorkspaceBody {
+  /** A workspace or a snapshot whose files it begins with. */
+  from?: string;
+  /** Lower-case letters, digits, dots, underscores and hyphens. Unique in the organisation. That of a snapshot has an @. */
+  name: string;
+  quota?: QuotaBody;
+  /** Let everybody in the organisation use it. */
+  shared?: boolean;
+}
+
 export interface OAuth {
   audience?: string;
   client_id: string;
@@ -753,6 +801,7 @@ export interface Plan {
   background?: boolean;
   input?: unknown;
   steps: Step[] | null;
+  workspace?: CallWorkspace;
 }
 
 export interface Principal {
@@ -770,6 +819,13 @@ export interface PutSecretBody {
   bound?: Binding;
   /** It is never shown again. */
   value: string;
+}
+
+export interface QuotaBody {
+  /** Of all files; what the server allows if it is left out. */
+  bytes?: number;
+  /** Files, directories and links. */
+  inodes?: number;
 }
 
 export interface Rate {
@@ -797,6 +853,11 @@ export interface Requirements {
   pip?: string[] | null;
 }
 
+export interface RestoreWorkspaceBody {
+  /** The snapshot, or another workspace. */
+  from: string;
+}
+
 export interface Result<V = unknown> {
   approval_id?: string;
   artifacts?: Artifact[] | null;
@@ -816,6 +877,7 @@ export interface Result<V = unknown> {
   truncated?: Truncated;
   usage: Usage;
   value: V;
+  workspace?: WorkspaceUse;
 }
 
 export interface Retention {
@@ -844,6 +906,7 @@ export interface RunPlanBody {
   background?: boolean;
   input?: unknown;
   steps: Step[] | null;
+  workspace?: CallWorkspace;
 }
 
 export interface SandboxBody {
@@ -899,6 +962,20 @@ export interface Self {
   version: string;
 }
 
+export interface SendInputBody {
+  /** There is no more input. */
+  close?: boolean;
+  cols?: number;
+  /** Bytes for the command as base64, in place of text. */
+  data?: string;
+  /** The size of its terminal. */
+  rows?: number;
+  /** A signal for the command, such as SIGINT. */
+  signal?: string;
+  /** Text for the command. */
+  text?: string;
+}
+
 export interface Session {
   busy: boolean;
   created_at: string;
@@ -912,8 +989,48 @@ export interface Session {
   used_at: string;
 }
 
+export interface SessionChange {
+  file: SessionFile;
+  type: string;
+}
+
+export interface SessionContext {
+  busy?: boolean;
+  language: string;
+  name: string;
+  variables: SessionVariable[] | null;
+}
+
+export interface SessionDir {
+  cut?: boolean;
+  files: SessionFile[] | null;
+}
+
+export interface SessionFile {
+  mode: number;
+  modified_at: string;
+  name: string;
+  path: string;
+  size: number;
+  target?: string;
+  type: string;
+}
+
 export interface SessionListBody {
   sessions: Session[] | null;
+}
+
+export interface SessionTimes {
+  /** After how long without use it ends. */
+  idle_seconds?: number;
+  /** How long the session lives at the most, from now on. */
+  timeout_seconds?: number;
+}
+
+export interface SessionVariable {
+  name: string;
+  text: string;
+  type: string;
 }
 
 export interface SetAgentBody {
@@ -987,6 +1104,7 @@ export interface Terms {
   requirements?: Requirements;
   sandbox?: string;
   server?: TermsServer;
+  workspace?: CallWorkspace;
 }
 
 export interface TermsServer {
@@ -1152,4 +1270,60 @@ export interface WebhookBody {
   url: string;
   /** Users; all if it is left out. */
   users?: string[] | null;
+}
+
+export interface Workspace {
+  changed_at: string;
+  created_at: string;
+  enforced: string;
+  name: string;
+  origins?: string[] | null;
+  quota: WorkspaceSize;
+  shared?: boolean;
+  used: WorkspaceSize;
+}
+
+export interface WorkspaceBody {
+  /** The name of the workspace. */
+  name: string;
+  /** Only read it, beside other calls. Otherwise the call has it alone. */
+  read_only?: boolean;
+  /** Make it the working directory of the tool. */
+  workdir?: boolean;
+}
+
+export interface WorkspaceChange {
+  after?: number;
+  before?: number;
+  change: string;
+  path: string;
+}
+
+export interface WorkspaceDiff {
+  changes: WorkspaceChange[] | null;
+  more?: boolean;
+}
+
+export interface WorkspaceEntry {
+  kind: string;
+  modified_at: string;
+  path: string;
+  size?: number;
+}
+
+export interface WorkspaceListing {
+  entries: WorkspaceEntry[] | null;
+  more?: boolean;
+}
+
+export interface WorkspaceSize {
+  bytes?: number;
+  inodes?: number;
+}
+
+export interface WorkspaceUse {
+  enforced: string;
+  name: string;
+  quota: WorkspaceSize;
+  used: WorkspaceSize;
 }

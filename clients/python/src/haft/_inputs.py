@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, TypedDict
 
 from ._files import FilesLike
-from ._models import Limits
+from ._models import CallWorkspace, Limits
 from ._request import new_key
 
 
@@ -32,6 +32,8 @@ class CallOptions(TypedDict, total=False):
     #: What the tool finds in its working directory: a path, an open file, a :class:`~haft.File`
     #: or its id, several of them, or ``{"name": content}``, which may also be bytes.
     files: FilesLike | None
+    #: A directory that outlives the call: its name, ``NAME:ro`` to only read it, or more.
+    workspace: CallWorkspace | str | None
     #: Seconds to wait for the server; those of the client if it is left out.
     timeout: float | None
 
@@ -52,11 +54,22 @@ class NewCall:
     deadline: datetime | None = None
     #: What the tool finds in its working directory, as in :class:`CallOptions`.
     files: FilesLike | None = field(default=None, repr=False)
+    #: A directory that outlives the call, as in :class:`CallOptions`.
+    workspace: CallWorkspace | str | None = None
+
+
+def workspace_of(given: CallWorkspace | str | None) -> CallWorkspace | None:
+    """The workspace of a call, of which the name may be given: NAME or NAME:ro."""
+    if isinstance(given, str):
+        return CallWorkspace(name=given.removesuffix(":ro"), read_only=given.endswith(":ro"))
+    return given
 
 
 def call_body(tool: str, args: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     """The body that asks for a call."""
     body = {"tool": tool, "args": {} if args is None else args}
     body.update((k, v) for k, v in options.items() if v is not None and k not in ("timeout", "files"))
+    if workspace := workspace_of(options.get("workspace")):
+        body["workspace"] = workspace
     body.setdefault("idempotency_key", new_key())
     return body

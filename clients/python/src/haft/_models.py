@@ -147,6 +147,97 @@ class CallFile:
 
 
 @dataclass(frozen=True, kw_only=True)
+class CallWorkspace:
+    """The directory of a call that outlives it."""
+
+    name: str
+    #: Other calls may read it at the same time. Otherwise the call has it alone.
+    read_only: bool = False
+    #: It is the working directory of the tool.
+    workdir: bool = False
+    #: Which workspace had the name, and the workspaces that its files were copied from. The server says it.
+    id: str = ""
+    origins: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceSize:
+    """How much is in a workspace, or may be in it."""
+
+    bytes: int = 0
+    #: Files, directories and links.
+    inodes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceUse:
+    """What a call left in its workspace."""
+
+    name: str
+    used: WorkspaceSize
+    quota: WorkspaceSize
+    enforced: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workspace:
+    """A named directory that outlives calls, or a snapshot of one: then its name has an ``@``."""
+
+    name: str
+    #: Everybody in the organisation may use it.
+    shared: bool = False
+    quota: WorkspaceSize
+    #: What was measured after the last change.
+    used: WorkspaceSize
+    #: Who enforces the quota: ``measured`` means that Haft measures, also while a call runs.
+    enforced: str
+    #: The workspaces that its files were copied from.
+    origins: list[str] = field(default_factory=list)
+    created_at: datetime
+    changed_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceEntry:
+    """A file, a directory or a link in a workspace."""
+
+    path: str
+    #: ``file``, ``directory``, ``link`` or ``other``.
+    kind: str
+    size: int = 0
+    modified_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceListing:
+    """What is in a directory of a workspace, by path."""
+
+    entries: list[WorkspaceEntry]
+    #: There are others.
+    more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceChange:
+    """One difference between two states of a workspace."""
+
+    path: str
+    #: ``added``, ``changed`` or ``removed``.
+    change: str
+    before: int = 0
+    after: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkspaceDiff:
+    """The differences between two states of a workspace, by path."""
+
+    changes: list[WorkspaceChange]
+    #: There are others.
+    more: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class File:
     """Content that was added, or that a call left. It never changes."""
 
@@ -277,6 +368,8 @@ class Result:
     approval_id: str | None = None
     #: What filters changed or warned about, by place and rule.
     notices: list[str] = field(default_factory=list)
+    #: What the call left in its workspace.
+    workspace: WorkspaceUse | None = None
 
     @property
     def ok(self) -> bool:
@@ -352,6 +445,7 @@ class Call:
     deadline: datetime | None = None
     #: The files that the tool found, without their content.
     files: list[CallFile] = field(default_factory=list)
+    workspace: CallWorkspace | None = None
     env: dict[str, str] = field(default_factory=dict, repr=False)
     sandbox: str | None = None
     limits: Limits | None = None
@@ -663,6 +757,7 @@ class Terms:
     limits: Limits | None = None
     #: The files that the tool finds, by path and digest.
     files: list[CallFile] = field(default_factory=list)
+    workspace: CallWorkspace | None = None
     server: TermsServer | None = None
     #: The digest of the terms, with the values of the variables.
     binds: str
@@ -754,6 +849,8 @@ class Plan:
 
     steps: list[Step] = field(default_factory=list)
     input: Any = None
+    #: That of every step whose tool is a script.
+    workspace: CallWorkspace | None = None
     background: bool = False
 
 
@@ -954,6 +1051,123 @@ class OutputPart:
 
     stream: str
     text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Session:
+    """A sandbox that lives for many calls."""
+
+    id: str
+    org: str
+    #: Who made it. Nobody else can use it.
+    owner: str
+    #: What its owner calls it.
+    name: str | None = None
+    created_at: datetime
+    #: When it ends at the latest.
+    expires_at: datetime
+    #: After how long without use it ends.
+    idle_timeout_ms: float
+    used_at: datetime
+    #: Whether something is done in it now.
+    busy: bool
+    isolation: Isolation
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionFile:
+    """A file or directory of a session, as the session says."""
+
+    path: str
+    name: str
+    #: file, dir, symlink or other.
+    type: str
+    size: int
+    mode: int
+    modified_at: datetime
+    #: Where a symlink leads.
+    target: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionDir:
+    """What a directory of a session has."""
+
+    files: list[SessionFile]
+    #: Whether there are more files than these.
+    cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionVariable:
+    """A variable of an interpreter, with the beginning of its value."""
+
+    name: str
+    type: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionContext:
+    """An interpreter of a session."""
+
+    name: str
+    language: str
+    #: Whether code runs in it: then its variables are not known.
+    busy: bool = False
+    variables: list[SessionVariable]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeError:
+    """Why code or a command failed."""
+
+    kind: str
+    #: The type of an exception.
+    type: str | None = None
+    message: str
+    traceback: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeShown:
+    """One thing that code displayed."""
+
+    text: str | None = None
+    json: Any = None
+    #: Its rows, with columns and index.
+    table: Any = None
+    #: The names of artifacts that have its images and documents.
+    files: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CodeResult:
+    """What became of code or of a command in a session."""
+
+    call_id: str
+    #: success, error, timeout or limit.
+    status: Status
+    #: The value of the last expression.
+    value: Any = None
+    stdout: str
+    stderr: str
+    #: The status that it ended with, if it chose one.
+    exit_code: int | None = None
+    error: CodeError | None = None
+    #: What it displayed besides its value.
+    results: list[CodeShown] = field(default_factory=list)
+    #: The names of the artifacts.
+    files: list[str] = field(default_factory=list)
+    #: What is missing here, and why.
+    notes: list[str] = field(default_factory=list)
+    #: The files that it left in ``out``, and the images and documents that it displayed.
+    artifacts: list[Artifact] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed."""
+        return self.status == "success"
 
 
 @dataclass(frozen=True, kw_only=True)

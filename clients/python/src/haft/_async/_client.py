@@ -29,8 +29,10 @@ from ._resources import (
     AsyncWebhooks,
 )
 from ._rules import AsyncMCPServers, AsyncPolicies, AsyncSandboxConfigs
+from ._sessions import AsyncSessions
 from ._tool import AsyncRemoteTool
 from ._transport import AsyncTransport
+from ._workspaces import AsyncWorkspaces
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -101,6 +103,9 @@ class AsyncClient:
         self.calls = AsyncCalls(self._transport, self._call_timeout)
         #: Files for tools, and what calls left.
         self.files = AsyncFiles(self._transport)
+        #: Sandboxes that live for many calls.
+        self.sessions = AsyncSessions(self._transport, self._call_timeout)
+        self.workspaces = AsyncWorkspaces(self._transport)
         #: Calls whose arguments refer to earlier results.
         self.chains = AsyncChains(self._transport, self._call_timeout)
         #: Calls that wait for a person.

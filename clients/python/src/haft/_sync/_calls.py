@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from .._errors import TimeoutError, UnavailableError
 from .._files import MAX_INLINE
-from .._inputs import CallOptions, NewCall, call_body
+from .._inputs import CallOptions, NewCall, call_body, workspace_of
 from .._json import decode, member
-from .._models import Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
+from .._models import CallWorkspace, Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
 from .._request import Query, given, new_key, part
 from ._content import attach
 from ._files import Files
@@ -142,6 +142,7 @@ class Calls:
                 c,
                 idempotency_key=c.idempotency_key or new_key(),
                 files=self._files._of_call(c.files, left) or None,
+                workspace=workspace_of(c.workspace),
             )
             for c in calls
         ]
@@ -190,6 +191,7 @@ class Chains:
         steps: Sequence[Step] | Plan,
         *,
         input: Any = None,
+        workspace: CallWorkspace | str | None = None,
         background: bool = False,
         agent: str | None = None,
         timeout: float | None = None,
@@ -197,6 +199,7 @@ class Chains:
         """Run a plan to its end, or until it waits for a person; in the background, only begin it."""
         plan = steps if isinstance(steps, Plan) else Plan(steps=[*steps], input=input, background=background)
         body = given(steps=plan.steps, input=plan.input, background=plan.background or None, agent=agent)
+        body |= given(workspace=workspace_of(workspace) or plan.workspace)
         wait = self._timeout if timeout is None else timeout
         return self._transport.read(Chain, Query(method="POST", path="/v1/chains", body=body, timeout=wait))
 

@@ -30,8 +30,10 @@ from ._resources import (
     Webhooks,
 )
 from ._rules import MCPServers, Policies, SandboxConfigs
+from ._sessions import Sessions
 from ._tool import RemoteTool
 from ._transport import Transport
+from ._workspaces import Workspaces
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -102,6 +104,9 @@ class Client:
         self.calls = Calls(self._transport, self._call_timeout)
         #: Files for tools, and what calls left.
         self.files = Files(self._transport)
+        #: Sandboxes that live for many calls.
+        self.sessions = Sessions(self._transport, self._call_timeout)
+        self.workspaces = Workspaces(self._transport)
         #: Calls whose arguments refer to earlier results.
         self.chains = Chains(self._transport, self._call_timeout)
         #: Calls that wait for a person.
