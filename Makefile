@@ -12,11 +12,15 @@ VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
 # The race detector needs a C compiler, and more memory and threads than the limits of an ordinary user's
 # sandboxes leave to their init, which is the test program itself. Without it the tests run without it, and say so.
-# SQLite is C that was translated into Go: checkptr, which -race turns on, would look at every pointer that it
-# makes, for 40 % of the time of all tests with a store. It is off for those packages, which stay instrumented.
-RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && echo -race '-gcflags=modernc.org/...=-d=checkptr=0')
+# SQLite is C that was translated into Go: the race detector, and checkptr, would look at every access to its memory,
+# for most of the time of all tests with a store. It is built without. The packages around it are not: they share
+# generic code with ours, of which the linker keeps one copy.
+RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && echo -race '-gcflags=modernc.org/...=-d=checkptr=0' -gcflags=modernc.org/sqlite/lib=-race=false)
+# Sandboxes in tests have the init that the binary has (make init), not the test program itself, which is 40 times as
+# large and which the race detector starts slowly.
 # go vet has looked at everything before, at more, and once instead of for every way to build.
-TEST     := $(GO) test -vet=off -timeout 30m
+TAGS     := -tags haft_init
+TEST     := $(GO) test $(TAGS) -vet=off -timeout 40m
 FUZZTIME ?= 60s
 # How long make attack has one program attack its supervisor by everything at once; 2 s in make test.
 ATTACKTIME ?= 60s
@@ -30,6 +34,9 @@ MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
 # The tests of packages app and executor/script that run other people's programs.
 REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
 
+# The packages whose tests compute less where the race detector is on.
+PURE     := ./internal/audit ./internal/review ./internal/secret
+
 # The packages whose tests need no sandbox, no database server and no other program.
 FAST     := $(addprefix ./,client compat/letta policy schema schema/bashschema schema/tsschema server \
   $(addprefix internal/,access audit auth authority backlog bounds chain chains checkpoint circuit credential egress \
@@ -40,10 +47,13 @@ FAST     := $(addprefix ./,client compat/letta policy schema schema/bashschema s
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-.PHONY: build
-build: ## build the binary at bin/haft
+.PHONY: init
+init: # build the init of sandboxes, which the binary and the tests have in them
 	$(BUILD) -o $(INIT)/initimage/haft-init ./$(INIT)/haftinit
-	$(BUILD) -tags haft_init -o $(BIN) ./cmd/haft
+
+.PHONY: build
+build: init ## build the binary at bin/haft
+	$(BUILD) $(TAGS) -o $(BIN) ./cmd/haft
 
 .PHONY: setup
 setup: # install what a bare machine lacks to run tools
@@ -58,10 +68,10 @@ demo: setup build ## set up a fresh machine and run a tool in the sandbox
 	@scripts/demo
 
 .PHONY: static
-static: # what is checked without running the program
+static: init # what is checked without running the program
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
-	$(GO) vet ./...
+	$(GO) vet $(TAGS) ./...
 	GOOS=darwin $(GO) build ./...
 	$(GO) mod tidy -diff
 
@@ -75,11 +85,12 @@ test: ## set up and run the tests
 	@$(MAKE) --no-print-directory suites
 
 .PHONY: suites
-suites: # the first tier; a make of its own, which sees what setup-test has installed
+suites: init # the first tier; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
 	@# The command's scripts start hundreds of processes, each of which the race detector would start slowly, and wait
-	@# for them: they run without it, beside the packages. So does the root package, which reads all sources.
-	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) . ./cmd/haft & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
+	@# for them: they run without it, beside the packages. So does the root package, which reads all sources, and what
+	@# only computes, of which tests with the race detector do less (skiptest.Race).
+	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) . ./cmd/haft $(PURE) & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
 	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
 	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
@@ -88,7 +99,7 @@ suites: # the first tier; a make of its own, which sees what setup-test has inst
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
 
 .PHONY: test-more
-test-more: ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
+test-more: init ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
 	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
 	@echo "more than they compute, so side by side"
 	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
