@@ -84,6 +84,8 @@ type Terms struct {
 	Limits       Limits `json:"limits,omitzero"`
 	// Files are put into the working directory of the tool; their content is not shown.
 	Files []CallFile `json:"files,omitempty"`
+	// Workspace is the directory that the tool reads, and writes to unless it says otherwise.
+	Workspace *CallWorkspace `json:"workspace,omitempty"`
 	// Server is the MCP server whose tool it is.
 	Server *TermsServer `json:"server,omitempty"`
 	// Binds is the digest of the terms, with the values of Env.

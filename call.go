@@ -27,6 +27,8 @@ type Call struct {
 	Env            map[string]string `json:"env,omitempty"`
 	// Files are put into the working directory of the tool.
 	Files []CallFile `json:"files,omitempty"`
+	// Workspace is a directory that outlives the call.
+	Workspace *CallWorkspace `json:"workspace,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to tool and engine.
 	Sandbox string `json:"sandbox,omitempty"`
 	Limits  Limits `json:"limits,omitzero"`

@@ -23,6 +23,8 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Input can be referred to by every step.
 	Input json.RawMessage `json:"input,omitempty"`
+	// Workspace is that of every step whose tool is a script: steps pass files to each other in it.
+	Workspace *CallWorkspace `json:"workspace,omitempty"`
 	// Background acknowledges the plan and does not wait for it: it runs whether
 	// or not the one who asked stays, and [Planner.Chain] says where it stands.
 	Background bool `json:"background,omitempty"`

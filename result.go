@@ -61,6 +61,8 @@ type Result struct {
 	Approval ApprovalID `json:"approval_id,omitempty"`
 	// Notices say what filters changed or warned about, by place and rule.
 	Notices []string `json:"notices,omitempty"`
+	// Workspace says what the call left in its workspace.
+	Workspace *WorkspaceUse `json:"workspace,omitempty"`
 }
 
 // A Failure says why there is no value, in words that a model can act on. It

@@ -47,7 +47,7 @@ func newLiveServer(t *testing.T) *liveServer {
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		for _, err := range []error{sys.HTTP.Shutdown(ctx), <-served, sys.Close()} {
 			if err != nil {

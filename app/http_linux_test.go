@@ -37,7 +37,7 @@ func startServerWith(t *testing.T, cfg app.ServerConfig) (*app.Server, string, f
 	served := make(chan error, 1)
 	go func() { served <- s.HTTP.Serve(ln) }()
 	return s, "http://" + ln.Addr().String(), func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		for _, err := range []error{s.HTTP.Shutdown(ctx), <-served, s.Close()} {
 			if err != nil {

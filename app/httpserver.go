@@ -41,6 +41,8 @@ type ServerConfig struct {
 	ActFor []string
 	// MCP adjusts the endpoint at /mcp.
 	MCP mcpserver.Config
+	// Letta is what tools get that are added through Letta's API.
+	Letta letta.Settings
 }
 
 // A Server is a Service with the HTTP APIs. Close it.
@@ -135,7 +137,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	}
 	c.Engine, c.Policies, c.Audit, c.Events = s.Engine, s.Policies, s.Service, s.API
 	c.Keys = access.KeyAPI{Keyring: s.Auth.Keyring, Manage: s.Manage}
-	c.Files, c.Sessions = s.API.Files, s.API.Sessions
+	c.Files, c.Sessions, c.Workspaces = s.API.Files, s.API.Sessions, s.API.Workspaces
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
 	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
 	c.Metrics = s.telemetry.Handler()
@@ -153,6 +155,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
 		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
 		Sandboxes: s.SandboxManager, Servers: s.ServerManager, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
+		Settings: cfg.Letta,
 	})
 	if c.Health == nil {
 		c.Health = s.Service
@@ -161,8 +164,9 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 }
 
 // signature derives the signature of a source, which need not be documented.
-func (a *App) signature(ctx context.Context, kind haft.Kind, source string) (*letta.Signature, error) {
-	d, err := a.Derive(ctx, Source{Kind: kind, Text: []byte(source)}, schema.Options{DescriptionsOptional: true})
+func (a *App) signature(ctx context.Context, kind haft.Kind, source string, untyped bool) (*letta.Signature, error) {
+	d, err := a.Derive(ctx, Source{Kind: kind, Text: []byte(source)},
+		schema.Options{DescriptionsOptional: true, TypesOptional: untyped})
 	if err != nil {
 		if e, ok := errors.AsType[*schema.SourceError](err); ok {
 			return nil, &haft.Error{Code: haft.CodeInvalid, Message: e.Error(), Err: err}

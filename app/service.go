@@ -24,6 +24,7 @@ import (
 	"haft/internal/egress/session"
 	"haft/internal/engine"
 	"haft/internal/registry"
+	"haft/internal/secret"
 	"haft/internal/secret/vault"
 	"haft/internal/service"
 	sandboxed "haft/internal/session"
@@ -33,6 +34,7 @@ import (
 	"haft/internal/supply"
 	"haft/internal/toolsource"
 	"haft/internal/webhook"
+	"haft/internal/workspace"
 	"haft/policy"
 )
 
@@ -54,6 +56,8 @@ type ServiceConfig struct {
 	// Policy is the policy of the server until one is stored. Nil means that only
 	// administrators may call tools.
 	Policy []byte
+	// PublicVariables are names of variables whose values are no secrets, and may be seen.
+	PublicVariables []string
 	// Allow are ranges of private addresses that fetching tools may reach.
 	Allow []netip.Prefix
 	// Egress configures outgoing connections: which local names may be looked up, by
@@ -175,11 +179,13 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
 		Store: s.Store, Registry: s.Registry,
+		Workspaces: workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces()}),
 		Executors: map[haft.Kind]executor.Executor{
 			haft.KindBuiltin: tools, haft.KindPython: scripts, haft.KindTypeScript: scripts,
 			haft.KindJavaScript: scripts, haft.KindBash: scripts, haft.KindMCP: pool,
 		},
 	}
+	s.closers = append(s.closers, parts.Workspaces.Close)
 	if s.Engine, err = engine.Open(ctx, parts, ec); err != nil {
 		return nil, fmt.Errorf("open the engine: %w", err)
 	}
@@ -190,6 +196,14 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	return s, nil
+}
+
+// workspaces is the directory of workspaces; empty means that there can be none.
+func (c ServiceConfig) workspaces() string {
+	if c.Data == "" {
+		return ""
+	}
+	return filepath.Join(c.Data, "workspaces")
 }
 
 // openAPI puts together what manages the parts of calls.
@@ -301,6 +315,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		more(set),
 		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript,
 			Sessions: s.sessions}),
+		builtin.RunCommand(set, s.sessions),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.sourceTool().Add(set),
@@ -320,6 +335,9 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 // engineConfig completes the configuration of the engine with keys and policy.
 func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	ec := cfg.Engine
+	if ec.Names == nil {
+		ec.Names = secret.NewPublicNames(cfg.PublicVariables)
+	}
 	if ec.Logger == nil {
 		ec.Logger = cfg.Logger
 	}
@@ -336,7 +354,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		// Built-in tools that run code need a processor, like scripts.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
-				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" ||
+				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:run_command" ||
 				t.ID == "builtin:"+toolsource.ToolName
 		}
 	}

@@ -17,20 +17,21 @@ var _ haft.Service = (*Client)(nil)
 // A callBody is a call as it is sent: without its id, which the server gives, and
 // without on whose behalf it is, which the key says.
 type callBody struct {
-	Tool           string            `json:"tool"`
-	Digest         string            `json:"digest,omitempty"`
-	Args           json.RawMessage   `json:"args,omitempty"`
-	Agent          string            `json:"agent,omitempty"`
-	Env            map[string]string `json:"env,omitempty"`
-	Files          []haft.CallFile   `json:"files,omitempty"`
-	IdempotencyKey string            `json:"idempotency_key,omitempty"`
-	Turn           string            `json:"turn,omitempty"`
-	Sandbox        string            `json:"sandbox,omitempty"`
-	Limits         haft.Limits       `json:"limits,omitzero"`
-	Deadline       time.Time         `json:"deadline,omitzero"`
-	Wait           *bool             `json:"wait,omitempty"`
-	User           string            `json:"user,omitempty"`  // of [Policies.Explain]
-	Roles          []string          `json:"roles,omitempty"` // of [Policies.Explain]
+	Tool           string              `json:"tool"`
+	Digest         string              `json:"digest,omitempty"`
+	Args           json.RawMessage     `json:"args,omitempty"`
+	Agent          string              `json:"agent,omitempty"`
+	Env            map[string]string   `json:"env,omitempty"`
+	Files          []haft.CallFile     `json:"files,omitempty"`
+	Workspace      *haft.CallWorkspace `json:"workspace,omitempty"`
+	IdempotencyKey string              `json:"idempotency_key,omitempty"`
+	Turn           string              `json:"turn,omitempty"`
+	Sandbox        string              `json:"sandbox,omitempty"`
+	Limits         haft.Limits         `json:"limits,omitzero"`
+	Deadline       time.Time           `json:"deadline,omitzero"`
+	Wait           *bool               `json:"wait,omitempty"`
+	User           string              `json:"user,omitempty"`  // of [Policies.Explain]
+	Roles          []string            `json:"roles,omitempty"` // of [Policies.Explain]
 }
 
 // body converts a call to the body of a request.
@@ -42,7 +43,7 @@ func body(c haft.Call) (callBody, error) {
 		return callBody{}, invalid("the arguments are not JSON")
 	}
 	return callBody{
-		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files,
+		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files, Workspace: c.Workspace,
 		IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
 		Sandbox: c.Sandbox, Limits: c.Limits, Deadline: c.Deadline,
 	}, nil

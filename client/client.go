@@ -63,6 +63,7 @@ type Client struct {
 	Data       *Data
 	Files      *Files
 	Sessions   *Sessions
+	Workspaces *Workspaces
 }
 
 // transport sends requests: it signs and repeats them, and turns refusals into errors.
@@ -124,7 +125,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{api: t, MCPServers: &MCPServers{t}, Sandboxes: &Sandboxes{t}, Policies: &Policies{t},
 		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t},
-		Files: &Files{t}, Sessions: &Sessions{t}}, nil
+		Files: &Files{t}, Sessions: &Sessions{t}, Workspaces: &Workspaces{t}}, nil
 }
 
 // Close closes connections that are not in use.

@@ -97,7 +97,7 @@ func newServer(t *testing.T, e *engine.Engine, api *service.API) (*httptest.Serv
 	}
 	web := httptest.NewServer(s.Handler())
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		check(t, s.Shutdown(ctx))
 		web.Close()

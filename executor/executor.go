@@ -11,6 +11,7 @@ import (
 	"iter"
 	"net"
 	"net/http"
+	"os"
 
 	"haft"
 	"haft/internal/secret"
@@ -67,6 +68,9 @@ type Request struct {
 	// Bound names the variables of Env that are placeholders of bound secrets, and says
 	// whether the egress session reaches a host that the value is for, and fills it in.
 	Bound map[string]bool
+	// Redactor removes the secrets of the call. Results are redacted by the caller of Execute;
+	// it is for what stays after them. Nil means that no secret is known.
+	Redactor *secret.Redactor
 	// Secrets are the bound secrets of the call with their values. They are for tools of
 	// MCP servers only, whose executor puts each into requests to its hosts itself.
 	Secrets []secret.Named
@@ -79,8 +83,12 @@ type Request struct {
 	Modules []sandbox.File
 	// Programs are names of programs of the host that the tool sees.
 	Programs []string
+	// Terminals says that the session of the call, if it is made for it, has terminals.
+	Terminals bool
 	// NoArtifacts leaves out the files that the tool leaves.
 	NoArtifacts bool
+	// Workspace is the directory that outlives the call; nil means none.
+	Workspace *Workspace
 	// Layers are the installed packages that the tool sees.
 	Layers []Layer
 	// Limits that are zero get their defaults.
@@ -126,6 +134,19 @@ type FileArg struct {
 	Format string `json:"format"`
 	// Path is where the file is, relative to the working directory of the tool.
 	Path string `json:"path"`
+}
+
+// A Workspace is a directory that outlives the call. Only scripts get it.
+type Workspace struct {
+	// Dir is the open directory, and Host its path.
+	Dir  *os.File
+	Host string
+	// Owner is [sandbox.Spec.Owner].
+	Owner             int
+	ReadOnly, Workdir bool
+	// Hold keeps other calls away until release is called: as long as anything of the run is left. It
+	// reports false if the workspace was given back.
+	Hold func() (release func(), ok bool)
 }
 
 // A Layer is a directory of installed packages. It is read-only, and shared by all

@@ -259,6 +259,7 @@ func (c *compiler) rule(n ast.Node) {
 		"reason":      func(n ast.Node) { r.reason = c.text(n, "reason", 300) },
 		"kinds":       func(n ast.Node) { r.kinds = c.kinds(n) },
 		"digests":     func(n ast.Node) { r.digests = c.texts(n, "digests") },
+		"workspaces":  func(n ast.Node) { r.workspaces = c.texts(n, "workspaces") },
 		"when":        func(n ast.Node) { r.when = c.expression(n) },
 		"pin":         func(n ast.Node) { r.pin = c.boolean(n, "pin") },
 		"approval":    func(n ast.Node) { r.ask = c.approval(n) },

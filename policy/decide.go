@@ -33,6 +33,8 @@ type Request struct {
 	Tree *jsontree.Object
 	// Annotations are what the tool says of itself.
 	Annotations haft.Annotations
+	// Workspace is that of the call; nil means none.
+	Workspace *haft.CallWorkspace
 	// Scope are the permissions that the credential is confined to. Nil means
 	// that it is not, and an empty list that it may call nothing. A scope never
 	// allows anything by itself.

@@ -75,7 +75,7 @@
 //
 // # Rules
 //
-// A rule concerns a call if all its selectors do: tools, kinds, digests, orgs,
+// A rule concerns a call if all its selectors do: tools, kinds, digests, workspaces, orgs,
 // users, agents, roles. Each is a list of which one entry must match; a list that
 // is left out matches all. Then the expression in when, in CEL
 // (https://cel.dev), must be true. It may use

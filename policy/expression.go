@@ -51,6 +51,9 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("annotations.destructiveHint", cel.BoolType),
 		cel.Variable("annotations.idempotentHint", cel.BoolType),
 		cel.Variable("annotations.openWorldHint", cel.BoolType),
+		cel.Variable("workspace.name", cel.StringType),
+		cel.Variable("workspace.read_only", cel.BoolType),
+		cel.Variable("workspace.origins", cel.ListType(cel.StringType)),
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
 		pathFunctions(),
 		cel.ParserExpressionSizeLimit(MaxExpression),
@@ -142,7 +145,7 @@ func variables(req *Request) (map[string]any, error) {
 		return nil, err
 	}
 	p, t, a := req.Principal, req.Tool, req.Annotations
-	agent := cmp.Or(req.AgentName, p.Agent)
+	agent, w := cmp.Or(req.AgentName, p.Agent), cmp.Or(req.Workspace, new(haft.CallWorkspace))
 	return map[string]any{
 		"principal.org": p.Org, "principal.user": p.User, // CEL reads a nil list as null.
 		"principal.roles": append([]string{}, p.Roles...),
@@ -155,7 +158,9 @@ func variables(req *Request) (map[string]any, error) {
 		"annotations.destructiveHint": *cmp.Or(a.Destructive, new(true)),
 		"annotations.idempotentHint":  *cmp.Or(a.Idempotent, new(false)),
 		"annotations.openWorldHint":   *cmp.Or(a.OpenWorld, new(true)),
-		"args":                        jsontree.Plain(tree),
+		"workspace.name":              w.Name, "workspace.read_only": w.ReadOnly,
+		"workspace.origins": append([]string{}, w.Origins...),
+		"args":              jsontree.Plain(tree),
 	}, nil
 }
 

@@ -51,8 +51,10 @@ type rule struct {
 	tools   []Permission // none means all
 	kinds   names
 	digests names
-	when    *condition // nil is true
-	pin     bool       // of an allow: the caller may name a version that is not current
+	// workspaces are names of workspaces: a rule that has some is for calls with one of them.
+	workspaces names
+	when       *condition // nil is true
+	pin        bool       // of an allow: the caller may name a version that is not current
 
 	ask          *Ask // nil means that of the document
 	rate         *limited[Rate]
@@ -83,6 +85,8 @@ func (r *rule) matches(req *Request, e *evaluation) (bool, string, error) {
 		return false, "it is for another kind of tool", nil
 	case !r.digests.match(v.Digest):
 		return false, "it is for another version", nil
+	case !r.concernsWorkspace(cmp.Or(req.Workspace, new(haft.CallWorkspace))):
+		return false, "it is for another workspace", nil
 	case r.when == nil:
 		return true, whyMatches, nil
 	}

@@ -108,3 +108,15 @@ func (c *compiler) severity(n ast.Node) {
 	}
 	c.layer.severities = append(c.layer.severities, s)
 }
+
+// TransientException reports whether an exception of this type is about somebody else who was away.
+func TransientException(name string) bool {
+	switch name {
+	case "ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError",
+		"BrokenPipeError",
+		"TimeoutError", "socket.timeout", "urllib.error.URLError", "requests.exceptions.ConnectionError",
+		"requests.exceptions.Timeout", "httpx.ConnectError", "httpx.ReadTimeout":
+		return true
+	}
+	return false
+}

@@ -79,6 +79,9 @@ type Spec struct {
 	Mounts []Mount
 	// Files are put below /work before the command starts there.
 	Files []File
+	// Terminals gives the command a /dev/pts of its own, where there are namespaces. Without it
+	// no terminal can be made.
+	Terminals bool
 	// Collect gives back the files that the command leaves in /work, see [Exit.Artifacts].
 	Collect bool
 	// Given, if not nil, names files below /work that the caller has put there another way than
@@ -101,6 +104,10 @@ type Spec struct {
 	ServeEgress func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
+	// Owner, if not 0, is the user id of the host that owns a writable mount: a provider that
+	// gives each run a user id of its own uses this one, so that runs one after the other can
+	// use the same files.
+	Owner int
 
 	// Stdin is read until its end; nil is an empty input.
 	Stdin io.Reader
@@ -124,6 +131,10 @@ type Spec struct {
 	// command is one process. A command that is more than one process is ended instead. A
 	// provider that cannot see it calls Idle, too.
 	Idle func()
+	// Metered, if not nil, is called once, before the command runs, with a function that
+	// returns how much processor time the run has used so far. It can be called at any time,
+	// also after the run. It returns 0 where the provider does not know.
+	Metered func(cpu func() time.Duration)
 	// Finish, if not nil, is closed by the caller when it has its result. The run then
 	// ends at once with CauseFinished, however busy it is. A command whose actions nobody
 	// can notice may stay alive for some milliseconds after Ended.

@@ -13,6 +13,8 @@ type FitOptions struct {
 	// NoCoercion leaves every value as it is. Defaults are still applied, and
 	// null for an optional parameter still means that it is not given.
 	NoCoercion bool
+	// Python also converts where Fit would refuse a value and Python would not, see [asPython].
+	Python bool
 }
 
 // Fit makes arguments fit the schema where that loses nothing, and returns them
@@ -123,6 +125,9 @@ func (f *fitter) value(s *jsonschema.Schema, v any, depth int) any {
 	}
 	if !f.opts.NoCoercion {
 		v = coerce(f.c.facts[s].types, v, MaxDepth-depth)
+		if f.opts.Python {
+			v = asPython(f.c.facts[s].types, v, MaxDepth-depth)
+		}
 	}
 	switch v := v.(type) {
 	case *Object:

@@ -84,6 +84,7 @@ func FuzzFit(f *testing.F) {
 		`{"i":"5","n":"2.5","b":"true","s":"abc","l":"[1,2]","o":"{\"x\":null}","e":"1"}`, `{"i":1e400}`,
 		`{"v":"5","t":[{"v":null},{"t":{}}],"z":"2026-01-31T10:00:00"}`,
 		`{"s":{"k":"a","n":"1"},"x1":"0.25"}`, `{"unknown":1}`, `{"i":5.0,"b":null}`,
+		`{"s":1.50,"b":1,"l":"(1, 'it\\'s', None,)","o":"{'x': {\"y\": True}}"}`,
 	}
 	for _, s := range fuzzSchemas {
 		for _, a := range args {
@@ -111,7 +112,7 @@ func FuzzFit(f *testing.F) {
 			return
 		}
 		before := textOf(t, args)
-		for _, opts := range []schema.FitOptions{{}, {NoCoercion: true}} {
+		for _, opts := range []schema.FitOptions{{}, {NoCoercion: true}, {Python: true}} {
 			out, misfits := c.Fit(args, opts)
 			if textOf(t, args) != before {
 				t.Fatalf("Fit changed its input: %s", before)

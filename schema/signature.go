@@ -64,6 +64,9 @@ type Options struct {
 	Function string
 	// DescriptionsOptional accepts functions and parameters without documentation.
 	DescriptionsOptional bool
+	// TypesOptional accepts parameters whose type is missing or unknown, as any value: for a
+	// source whose schema is given, of which only the names count.
+	TypesOptional bool
 }
 
 // IsInjected reports whether a parameter is one that Haft fills in.

@@ -29,6 +29,7 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.calls()
 	a.files()
 	a.sessions()
+	a.workspaces()
 	a.chains()
 	a.approvals()
 	a.agents()
@@ -188,7 +189,8 @@ func (s *Server) admit(ctx huma.Context, next func(huma.Context)) {
 	}
 	// curl sends this type with every body unless it is given another one. There are no
 	// cookies, so that a form on a foreign page sends no credential.
-	if r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" && ctx.Operation().OperationID != addFile {
+	if id := ctx.Operation().OperationID; r.Header.Get("Content-Type") == "application/x-www-form-urlencoded" &&
+		id != addFile && id != putSessionFile {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	next(huma.WithValue(ctx, whoKey{}, who))

@@ -71,6 +71,7 @@ type CallBody struct {
 	Agent          string            `json:"agent,omitempty" maxLength:"200" doc:"The agent that calls, by name or id. The credential must be for it."`
 	Env            map[string]string `json:"env,omitempty" doc:"Added to the environment of the run."`
 	Files          []FileBody        `json:"files,omitempty" maxItems:"64" doc:"Files that the tool finds in its working directory."`
+	Workspace      *WorkspaceBody    `json:"workspace,omitempty" doc:"A directory that outlives the call."`
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"200" doc:"A second call with the same key and arguments gets the result of the first."`
 	Turn           string            `json:"turn,omitempty" maxLength:"200" doc:"Groups the calls of one loop of an agent, which its tool rules look at."`
 	Sandbox        string            `json:"sandbox,omitempty" maxLength:"64"`
@@ -143,7 +144,8 @@ func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 	return haft.Call{
 		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey,
 		Deadline: b.Deadline,
-		Env:      b.Env, Files: callFiles(b.Files), Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn,
+		Env:      b.Env, Files: callFiles(b.Files), Workspace: b.Workspace.call(),
+		Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn,
 		Trace: traceparent(trace),
 	}
 }

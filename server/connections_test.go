@@ -32,7 +32,7 @@ func bounded(t *testing.T, change func(*server.Config)) (w *world, address strin
 	served := make(chan error, 1)
 	go func() { served <- w.server.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		check(t, w.server.Shutdown(ctx))
 		check(t, <-served)
@@ -56,7 +56,7 @@ func dialFrom(t *testing.T, source, address string) net.Conn {
 // answer, or 0 if there was none.
 func asked(t *testing.T, conn net.Conn, who, path, more string) (int, http.Header) {
 	t.Helper()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(3 * time.Minute))
 	if who != "" {
 		more = "Authorization: Bearer " + who + "\r\n" + more
 	}
@@ -288,11 +288,11 @@ func TestChanged_cuts_a_reader_that_does_not_read(t *testing.T) {
 	auth.gone["mallory"] = "the API key was removed"
 	s.Changed("acme")
 	// Nobody reads what the client sends either: this ends when the connection does.
-	_ = client.SetWriteDeadline(time.Now().Add(30 * time.Second))
+	_ = client.SetWriteDeadline(time.Now().Add(3 * time.Minute))
 	if _, err := client.Write(make([]byte, 1<<10)); !errors.Is(err, io.ErrClosedPipe) {
 		t.Errorf("the connection is still there: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	check(t, s.Shutdown(ctx))
 	check(t, <-served)

@@ -166,7 +166,7 @@ func both(t *testing.T, change func(*server.Config),
 }
 
 func within(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -333,7 +333,7 @@ func TestEvents_end_with_the_server(t *testing.T) {
 	both(t, nil, func(t *testing.T, w *world, open func(context.Context, string, string) stream) {
 		s := open(within(t), user, "")
 		defer s.close()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		defer cancel()
 		received := make(chan error, 1)
 		go func() { _, err := s.next(); received <- err }()

@@ -162,7 +162,7 @@ func sendRaw(address, text string) (status int, err error) {
 	if _, err := io.WriteString(conn, text); err != nil {
 		return 0, err
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(3 * time.Minute)); err != nil {
 		return 0, err
 	}
 	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -238,7 +238,7 @@ func TestServe_bounds_headers_and_connections_and_drains(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		done <- s.Shutdown(ctx)
 	}()

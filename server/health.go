@@ -32,6 +32,9 @@ func (s *Server) plainRoutes(mux *http.ServeMux) {
 	for pattern, d := range s.cfg.APIs {
 		handle(pattern, s.serveAPI(d))
 	}
+	if d, ok := s.cfg.Sessions.(PortDialer); ok {
+		handle(portPath, s.serveAPI(ports{s, d}))
+	}
 	handle("/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p := problem(http.StatusNotFound, "there is no such address; /openapi.json lists those that there are")
 		if allow := methods(mux, r); len(allow) > 0 {

@@ -48,13 +48,14 @@ func (p place) pointer() string {
 
 // A walker finds the places of a document.
 type walker struct {
-	doc    map[string]any
-	places []place
+	doc      map[string]any
+	places   []place
+	required map[string][]string // parameters of the query that an operation demands
 }
 
 // walk finds every place of every request.
 func walk(t testing.TB, raw []byte) *walker {
-	w := &walker{}
+	w := &walker{required: map[string][]string{}}
 	if err := json.Unmarshal(raw, &w.doc); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,9 @@ func walk(t testing.TB, raw []byte) *walker {
 				param := w.resolve(p.(map[string]any))
 				at := at
 				at.in, at.name = param["in"].(string), param["name"].(string)
+				if param["in"] == "query" && param["required"] == true {
+					w.required[at.op] = append(w.required[at.op], at.name)
+				}
 				w.visit(at, param["schema"].(map[string]any), nil)
 			}
 			if at.content != nil {
@@ -318,6 +322,9 @@ func (w *walker) request(t testing.TB, p place, value any) (*http.Request, int) 
 	}
 	path = strings.Join(parts, "/")
 	query := url.Values{}
+	for _, name := range w.required[p.op] {
+		query.Set(name, "1")
+	}
 	if p.in == "query" {
 		query.Set(p.name, text())
 	}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"flag"
 	"os"
 	"path/filepath"
@@ -150,5 +151,39 @@ func TestOpenAPI_is_sound(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// A character of a query takes up to 12 bytes in a request line, and a line that is too long is refused by
+// closing the connection: no parameter may promise more than fits.
+func TestOpenAPI_queries_fit_a_request_line(t *testing.T) {
+	var doc struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Schema   struct {
+					MaxLength int `json:"maxLength"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(setup(t, nil).must(200, nobody, "GET", "/openapi.json", "").body, &doc); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for path, ops := range doc.Paths {
+		for method, op := range ops {
+			for _, p := range op.Parameters {
+				if p.In != "query" {
+					continue
+				}
+				if seen++; p.Schema.MaxLength > 1024 {
+					t.Errorf("%s %s: %s takes %d characters", method, path, p.Name, p.Schema.MaxLength)
+				}
+			}
+		}
+	}
+	if seen == 0 {
+		t.Error("no operation has a query")
 	}
 }

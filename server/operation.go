@@ -81,6 +81,12 @@ func (o operation) answers(status int, also ...int) operation {
 	return o
 }
 
+// needsAction sets the action that the credential must allow, if it is not that of the group.
+func (o operation) needsAction(a haft.Action) operation {
+	o.action = a
+	return o
+}
+
 // conflicts says that the operation can answer 409.
 func (o operation) conflicts() operation {
 	o.errors = []int{http.StatusConflict}
@@ -127,7 +133,8 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 		SkipValidateBody: op.id == rawOperation,
 		Responses:        map[string]*huma.Response{"default": a.problems("Any other problem")},
 	}
-	if op.id == addFile {
+	bytes := op.id == addFile || op.id == putSessionFile
+	if bytes {
 		o.RequestBody = &huma.RequestBody{} // to be changed below
 	}
 	if op.body != nil {
@@ -152,7 +159,7 @@ func register[I, O any](op operation, handle func(ctx context.Context, who Ident
 		}
 		return out, nil
 	})
-	if op.id == addFile {
+	if bytes {
 		o.RequestBody.Required = false // a file may be empty; the library wants every body of bytes
 	}
 	if op.content != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/connlimit"
 )
 
 // Why is why a request was refused before anything was done for it.
@@ -54,11 +55,11 @@ type connKey struct{}
 // connState follows the state of a connection, and reports one that ends before the
 // headers of its request are complete: no handler sees such a request.
 func (s *Server) connState(c net.Conn, state http.ConnState) {
-	t := trackedOf(c)
-	if t == nil || !t.tracker.follow(t, state) || s.cfg.Refusals == nil {
+	t := connlimit.Of(c)
+	if t == nil || !t.Follow(state) || s.cfg.Refusals == nil {
 		return
 	}
-	addr, _ := sourceOf(c)
+	addr, _ := connlimit.SourceOf(c)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.ending), 5*time.Second)
 	defer cancel()
 	s.cfg.Refusals.Refused(ctx, Refusal{Why: WhyHeaders, Source: addr, Err: errIncomplete})

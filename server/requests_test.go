@@ -247,7 +247,7 @@ func TestStreams_count_requests_that_wait(t *testing.T) {
 	}
 	close(hold)
 	for _, conn := range waiting {
-		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+		_ = conn.SetDeadline(time.Now().Add(3 * time.Minute))
 		if _, err := conn.Read(make([]byte, 1)); err != nil {
 			t.Error(err)
 		}

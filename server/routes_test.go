@@ -30,12 +30,28 @@ const draftF = `{"source_code":"def g(): pass","source_type":"python","function"
 // routes are all operations. $TOOL, $CALL, $DONE, $APPROVAL, $CHAIN and $AGENT are
 // of acme.
 func routes() []route {
-	return append(toolRoutes(),
+	return append(append(toolRoutes(), workspaceRoutes()...),
 		route{op: "GET /v1/sessions", who: user, ok: 200},
-		route{op: "DELETE /v1/sessions/{id}", path: "/v1/sessions/x", who: user, ok: 404})
+		route{op: "POST /v1/sessions", body: `{"name":"n"}`, who: user, ok: 404, bad: `{"owner":"` + canary + `"}`},
+		route{op: "PATCH /v1/sessions/{id}", path: "/v1/sessions/x", body: `{"timeout_seconds":9}`, who: user, ok: 404,
+			bad: `{"timeout_seconds":-1}`},
+		route{op: "DELETE /v1/sessions/{id}", path: "/v1/sessions/x", who: user, ok: 404},
+		route{op: "GET /v1/sessions/{id}/contexts", path: "/v1/sessions/x/contexts", who: user, ok: 404},
+		route{op: "DELETE /v1/sessions/{id}/contexts/{name}", path: "/v1/sessions/x/contexts/y", who: user, ok: 404},
+		route{op: "GET /v1/sessions/{id}/files", path: "/v1/sessions/x/files", who: user, ok: 404},
+		route{op: "DELETE /v1/sessions/{id}/files", path: "/v1/sessions/x/files?path=y", who: user, ok: 404},
+		route{op: "GET /v1/sessions/{id}/files/content", path: "/v1/sessions/x/files/content", who: user, ok: 404},
+		route{op: "PUT /v1/sessions/{id}/files/content", path: "/v1/sessions/x/files/content", body: "x", who: user,
+			ok: 404},
+		route{op: "PUT /v1/sessions/{id}/files/directory", path: "/v1/sessions/x/files/directory", who: user, ok: 404},
+		route{op: "POST /v1/sessions/{id}/files/move", path: "/v1/sessions/x/files/move", body: `{"from":"a","to":"b"}`,
+			who: user, ok: 404, bad: `{"from":"a"}`},
+		route{op: "GET /v1/sessions/{id}/files/watch", path: "/v1/sessions/x/files/watch", who: user, ok: 404},
+		route{op: "POST /v1/calls/{id}/input", path: "/v1/calls/$DONE/input", body: `{"text":"x"}`, who: user, ok: 409,
+			foreign: 404, low: 404, bad: `{"text":1}`})
 }
 
-// toolRoutes are those without sessions.
+// toolRoutes are those without sessions and workspaces.
 func toolRoutes() []route {
 	return []route{
 		{op: "POST /v1/tools", body: draftF, who: admin, ok: 201, low: 403, foreign: 201,
@@ -157,6 +173,30 @@ func toolRoutes() []route {
 	}
 }
 
+// workspaceRoutes are the operations on workspaces, of which w is of acme.
+func workspaceRoutes() []route {
+	return []route{
+		{op: "GET /v1/workspaces", who: user, ok: 200},
+		{op: "POST /v1/workspaces", body: `{"name":"NOT A NAME"}`, who: user, ok: 422, bad: `{"name":3}`},
+		{op: "GET /v1/workspaces/{name}", path: "/v1/workspaces/w",
+			who: user, ok: 200, foreign: 404, low: 404},
+		{op: "GET /v1/workspaces/{name}/files", path: "/v1/workspaces/w/files",
+			who: user, ok: 200, foreign: 404, low: 404},
+		{op: "GET /v1/workspaces/{name}/files/content", path: "/v1/workspaces/w/files/content?path=f",
+			who: user, ok: 200, foreign: 404, low: 404},
+		{op: "PUT /v1/workspaces/{name}/files", path: "/v1/workspaces/w/files?path=g",
+			body: `x`, who: user, ok: 204, foreign: 404, low: 404},
+		{op: "DELETE /v1/workspaces/{name}/files", path: "/v1/workspaces/w/files?path=none",
+			who: user, ok: 404, foreign: 404, low: 404},
+		{op: "GET /v1/workspaces/{name}/diff", path: "/v1/workspaces/w@s1/diff?to=w",
+			who: user, ok: 200, foreign: 404, low: 404},
+		{op: "POST /v1/workspaces/{name}/restore", path: "/v1/workspaces/w/restore", body: `{"from":"w@s1"}`,
+			who: user, ok: 204, foreign: 404, low: 404},
+		{op: "DELETE /v1/workspaces/{name}", path: "/v1/workspaces/w",
+			who: user, ok: 204, foreign: 404, low: 404},
+	}
+}
+
 // fill makes what the routes refer to, and returns the values.
 func fill(w *world) *strings.Replacer {
 	w.tool("f", "")
@@ -177,6 +217,9 @@ func fill(w *world) *strings.Replacer {
 	w.must(204, admin, "PUT", "/v1/secrets/ONCE", `{"value":"x"}`)
 	var key, hook, file struct{ ID string }
 	w.must(201, user, "POST", "/v1/files?name=f.json", `{"a":1}`).into(w.t, &file)
+	w.must(201, user, "POST", "/v1/workspaces", `{"name":"w"}`)
+	w.must(204, user, "PUT", "/v1/workspaces/w/files?path=f", "content")
+	w.must(201, user, "POST", "/v1/workspaces", `{"name":"w@s1"}`)
 	w.must(201, admin, "POST", "/v1/keys", `{"user":"ann"}`).into(w.t, &key)
 	w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/","disabled":true}`).into(w.t, &hook)
 	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",

@@ -50,8 +50,11 @@ type Config struct {
 	Retainer haft.Retainer
 	// Files keeps files. Nil means that there are none.
 	Files Files
-	// Sessions are sandboxes that live for many calls; nil leaves them out.
+	// Sessions are sandboxes that live for many calls; nil leaves them out. What it implements of
+	// [haft.SessionFiles], [haft.SessionWorker] and [PortDialer] is served, too.
 	Sessions haft.Sessions
+	// Workspaces keeps workspaces. Without roles there are none.
+	Workspaces haft.Workspaces
 	// Eraser exports and erases the data of an organisation or a user. Nil means that there is
 	// none here.
 	Eraser haft.Eraser

@@ -146,9 +146,10 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 		t.Fatal(err)
 	}
 	cfg := server.Config{
-		Files:     w.engine.Files,
-		Sessions:  w.engine.Sessions,
-		Sandboxes: w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
+		Workspaces: w.engine.Workspaces,
+		Files:      w.engine.Files,
+		Sessions:   w.engine.Sessions,
+		Sandboxes:  w.engine.Sandboxes, MCPServers: w.engine.Servers, Meter: w.engine, Retainer: w.engine.Retainer,
 		Eraser:  w.engine.Data,
 		Secrets: w.engine.Variables, Webhooks: hooks,
 		Keys:   keyring{ring},

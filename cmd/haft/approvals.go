@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/backend"
 )
 
 // approvalsCommand answers requests that wait for a person.
@@ -167,7 +168,7 @@ func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 	if err != nil {
 		return err
 	}
-	res, err := s.waitFor(ctx, a.Call, a.ID, 0)
+	res, err := backend.WaitFor(ctx, s.system, s.p, a.Call, a.ID, 0)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return advise(err, noSuchCall)
 	}
@@ -188,7 +189,7 @@ func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 		if c.Status.Final() || c.Status == haft.StatusPending && !slices.ContainsFunc(c.Steps, asks) {
 			return printChain(s, c)
 		}
-		if pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
+		if backend.Pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
 			return fmt.Errorf("wait for chain %s: %w", c.ID, context.Cause(ctx))
 		}
 	}

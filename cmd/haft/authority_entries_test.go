@@ -14,9 +14,12 @@ POST /v1/calls
 POST /v1/calls/batch
 POST /v1/calls/{id}/replay
 POST /v1/chains
+POST /v1/sessions
 POST /v1/tool_calls
 haft call
 haft calls replay
+haft session add
+haft session exec
 haft tool call
 `,
 	"cancel": `
@@ -45,6 +48,23 @@ haft calls show
 haft calls stats
 haft session list
 `,
+	"session": `
+/v1/sessions/{id}/ports/{port}/
+DELETE /v1/sessions/{id}/contexts/{name}
+DELETE /v1/sessions/{id}/files
+GET /v1/sessions/{id}/contexts
+GET /v1/sessions/{id}/files
+GET /v1/sessions/{id}/files/content
+GET /v1/sessions/{id}/files/watch
+PATCH /v1/sessions/{id}
+POST /v1/calls/{id}/input
+POST /v1/sessions/{id}/files/move
+PUT /v1/sessions/{id}/files/content
+PUT /v1/sessions/{id}/files/directory
+haft session files
+haft session get
+haft session put
+`,
 	"file": `
 DELETE /v1/files/{id}
 GET /v1/files
@@ -56,6 +76,30 @@ haft file add
 haft file get
 haft file list
 haft file rm
+`,
+	"workspace": `
+DELETE /v1/workspaces/{name}
+DELETE /v1/workspaces/{name}/files
+GET /v1/workspaces
+GET /v1/workspaces/{name}
+GET /v1/workspaces/{name}/diff
+GET /v1/workspaces/{name}/files
+GET /v1/workspaces/{name}/files/content
+POST /v1/workspaces
+POST /v1/workspaces/{name}/restore
+PUT /v1/workspaces/{name}/files
+haft workspace add
+haft workspace delete
+haft workspace diff
+haft workspace files
+haft workspace fork
+haft workspace get
+haft workspace list
+haft workspace put
+haft workspace remove
+haft workspace restore
+haft workspace show
+haft workspace snapshot
 `,
 	"approve": `
 GET /v1/approvals

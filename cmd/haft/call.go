@@ -24,6 +24,8 @@ type callFlags struct {
 	call        haft.Call // what the flags say of it
 	env, files  []string
 	out         string
+	workspace   string
+	workdir     bool
 	async, dry  bool
 	wait        time.Duration
 	version     int
@@ -51,6 +53,9 @@ run; a call that waits for a person is 4.`,
 			{&f.files, "file", "a `FILE[:NAME]`, a directory or the id of a kept file, to put into the tool's " +
 				"directory; may be given again"},
 			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in its working directory"},
+			{&f.workspace, "workspace",
+				"the `NAME[:ro]` of a workspace: the tool finds it at /workspace; :ro is read-only"},
+			{&f.workdir, "workdir", "make the workspace the working directory of the tool"},
 			{&f.async, "async", "print the id as soon as the call is acknowledged; it runs before the command ends"},
 			{&f.wait, "wait", "with --async: wait so long for the result, also for an approval"},
 			{&c.Limits.Wall, "timeout", "how long the run may take; that of the tool if it is not given"},
@@ -105,6 +110,7 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 	if c.Args, err = f.readFor(ctx, s, name); err != nil {
 		return c, err
 	}
+	c.Workspace = backend.CallWorkspace(f.workspace, f.workdir)
 	if c.Files, err = backend.CallFiles(ctx, s.system, s.p, f.files); err != nil {
 		return c, err
 	}
@@ -188,7 +194,7 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 	}
 	s.Owe(rec.Call.Principal.Org, rec.Call.ID)
 	if wait > 0 && !rec.Status.Final() {
-		res, err := s.waitFor(ctx, rec.Call.ID, "", wait)
+		res, err := backend.WaitFor(ctx, s.system, s.p, rec.Call.ID, "", wait)
 		switch {
 		case err == nil:
 			return s.printCall(res, false)
@@ -206,37 +212,6 @@ func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) er
 		fmt.Fprintln(s.out, rec.Call.ID)
 		fmt.Fprintf(s.err, "%s; see what becomes of it with: haft calls show %s\n", rec.Status, rec.Call.ID)
 	})
-}
-
-// waitFor waits until a call has ended, or waits for another approval than the one
-// that was given, and returns its result.
-func (s *session) waitFor(ctx context.Context, id haft.CallID, given haft.ApprovalID,
-	most time.Duration) (*haft.Result, error) {
-	if most > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, most)
-		defer cancel()
-	}
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		res, err := s.Wait(ctx, s.p, id)
-		switch {
-		case ctx.Err() != nil:
-			return nil, fmt.Errorf("wait for call %s: %w", id, context.Cause(ctx))
-		case err != nil:
-			return nil, err
-		case res.Status.Final() || given != "" && res.Approval != given:
-			return res, nil
-		}
-		pause(ctx, wait)
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }
 
 // explain says what the rules decide about a call.
@@ -328,6 +303,9 @@ func (f *callFlags) runPlan(ctx context.Context, s *session) error {
 	var plan haft.Plan
 	if err := toolfile.ReadDocument(s.in, "--plan", f.plan, &plan); err != nil {
 		return err
+	}
+	if plan.Workspace == nil {
+		plan.Workspace = backend.CallWorkspace(f.workspace, f.workdir)
 	}
 	c, err := s.Run(ctx, s.p, plan)
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/internal/terminal"
 )
 
 // walk visits a command and all below it.
@@ -60,11 +61,11 @@ func TestAgo(t *testing.T) {
 		72 * time.Hour:   "3 days ago",
 		-5 * time.Minute: "in 5 min", -time.Millisecond: "in a moment",
 	} {
-		if got := ago(now.Add(-d), now); got != want {
+		if got := terminal.Ago(now.Add(-d), now); got != want {
 			t.Errorf("%v before is %q, want %q", d, got, want)
 		}
 	}
-	if got := ago(time.Time{}, now); got != "never" {
+	if got := terminal.Ago(time.Time{}, now); got != "never" {
 		t.Errorf("no time is %q", got)
 	}
 }

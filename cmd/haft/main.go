@@ -94,7 +94,7 @@ func commands() map[string]func(*profile) command {
 		"serve": serveCommand, "tool": toolCommand, "call": callCommand, "calls": callsCommand,
 		"approvals": approvalsCommand, "policy": policyCommand, "audit": auditCommand, "restore": restoreCommand,
 		"backup": backupCommand, "export": exportCommand, "erase": eraseCommand, "agent": agentCommand,
-		"file": fileCommand, "session": sessionCommand,
+		"file": fileCommand, "session": sessionCommand, "workspace": workspaceCommand,
 		"secret": secretCommand, "key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand,
 		"mcp": mcpCommand, "env": envCommand,
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"io"
 	"iter"
-	"os"
-	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -168,37 +166,7 @@ func printFacts(w io.Writer, facts ...any) {
 }
 
 // since says how long ago a time is, for people.
-func since(t time.Time) string { return ago(t, time.Now()) }
-
-// ago says how long before now a time is, for people.
-func ago(t, now time.Time) string {
-	if t.IsZero() {
-		return "never"
-	}
-	d := now.Sub(t)
-	switch {
-	case d < 0:
-		return "in " + span(-d)
-	case d < time.Second:
-		return "now"
-	}
-	return span(d) + " ago"
-}
-
-// span is a length of time in its largest unit.
-func span(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return "a moment"
-	case d < time.Minute:
-		return fmt.Sprintf("%d s", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%d min", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h", d/time.Hour)
-	}
-	return fmt.Sprintf("%d days", d/(24*time.Hour))
-}
+func since(t time.Time) string { return terminal.Ago(t, time.Now()) }
 
 // statusCell is a status in its colour.
 func statusCell(s haft.Status) cell {
@@ -223,33 +191,17 @@ func shortDigest(d string) string {
 	return name + ":" + sum[:min(12, len(sum))]
 }
 
-// colour is an ANSI colour code.
-type colour int
+// colour is [terminal.Colour].
+type colour = terminal.Colour
 
 // The colours in use.
 const (
-	bold   colour = 1
-	dim    colour = 2
-	red    colour = 31
-	green  colour = 32
-	yellow colour = 33
-	cyan   colour = 36
+	bold, dim, red      = terminal.Bold, terminal.Dim, terminal.Red
+	green, yellow, cyan = terminal.Green, terminal.Yellow, terminal.Cyan
 )
 
-// paint colours s where w is a terminal and NO_COLOR is not set.
-func paint(w io.Writer, c colour, s string) string {
-	if !terminal.Is(w) || os.Getenv("NO_COLOR") != "" {
-		return s
-	}
-	return "\x1b[" + strconv.Itoa(int(c)) + "m" + s + "\x1b[0m"
-}
+// paint is [terminal.Paint].
+func paint(w io.Writer, c colour, s string) string { return terminal.Paint(w, c, s) }
 
-// safe makes text from a tool harmless on a terminal: control characters, which
-// could move the cursor, set the title or reverse the reading order, become
-// visible escapes. A file gets the text unchanged.
-func safe(w io.Writer, s string) string {
-	if !terminal.Is(w) {
-		return s
-	}
-	return terminal.Escape(s)
-}
+// safe is [terminal.Safe].
+func safe(w io.Writer, s string) string { return terminal.Safe(w, s) }

@@ -1,11 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/executor"
+	"haft/internal/backend"
 	"haft/internal/egress"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
@@ -35,7 +35,8 @@ type runFlags struct {
 	network, sandbox, python                   string
 	isolation                                  haft.Level
 	output                                     haft.OutputType
-	upgrade, loose                             bool
+	workspace                                  string
+	workdir, upgrade, loose                    bool
 }
 
 // runCommand runs a tool from a file.
@@ -56,6 +57,9 @@ is one tool of several files.`,
 			{&f.env, "env", "a variable for the tool, `K=V`"},
 			{&f.files, "file", "a `FILE[:NAME]` or directory to put into the tool's directory; may be given again"},
 			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in its working directory"},
+			{&f.workspace, "workspace", "the `NAME[:ro]` of a workspace of the data directory ($HAFT_DATA): the tool " +
+				"finds it at /workspace; :ro is read-only"},
+			{&f.workdir, "workdir", "make the workspace the working directory of the tool"},
 			{&f.requirements, "requirements", "install what a `FILE` names: requirements.txt, pyproject.toml or " +
 				"package.json; may be given again"},
 			{&f.upgrade, "upgrade",
@@ -132,8 +136,17 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		r.Stdout = func(b []byte) { shown.Output(string(b)) }
 		r.Stderr, r.Progress = r.Stdout, shown.Report
 	}
-	res, err := a.Call(ctx, t, r)
+	mounted, err := f.mount(ctx, p, src.Kind)
+	if err != nil {
+		return err
+	}
+	defer mounted.Close() // what was written is kept by Finish
+	r.Workspace = mounted.Workspace
+	res, err := a.Call(mounted.Watch(ctx), t, r)
 	shown.Line("")
+	if err == nil {
+		err = mounted.Finish(ctx, res)
+	}
 	if err != nil {
 		return err
 	}
@@ -141,6 +154,18 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	return printResult(p, res)
+}
+
+// mount opens the workspace that a flag names, of the local organisation or that of $HAFT_ORG.
+func (f runFlags) mount(ctx context.Context, p *profile, kind haft.Kind) (*app.Mount, error) {
+	p.flags() // which sets the defaults
+	p.org, p.user = cmp.Or(os.Getenv("HAFT_ORG"), p.org), os.Getenv("HAFT_USER")
+	dir, err := p.dir()
+	if err != nil {
+		return nil, err
+	}
+	return app.MountWorkspace(ctx, app.ServiceConfig{Data: dir, Database: os.Getenv("HAFT_DATABASE"), Wait: p.lockWait},
+		haft.Call{Principal: p.principal(), Workspace: backend.CallWorkspace(f.workspace, f.workdir)}, kind)
 }
 
 // request reads what the flags say about the call.
@@ -180,69 +205,8 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 
 // printResult prints a result and returns its exit code as an error.
 func printResult(p *profile, res *haft.Result) error {
-	if err := p.print(res, func() { printResultText(p.streams, res) }); err != nil {
+	if err := p.print(res, func() { terminal.PrintResult(p.out, p.err, res) }); err != nil {
 		return err
 	}
 	return exitWith(statusExits[res.Status])
 }
-
-// printResultText writes a result for a person: the value to stdout, the rest to
-// stderr.
-func printResultText(std streams, res *haft.Result) {
-	w := std.err
-	if res.Error != nil {
-		message, trace := failureLines(res.Error)
-		fmt.Fprintf(w, "%s %s\n", paint(w, red, string(res.Status)+":"), safe(w, message))
-		if trace != "" {
-			fmt.Fprintln(w, safe(w, trace))
-		}
-	} else {
-		printValue(std.out, res.Value)
-	}
-	for _, art := range res.Artifacts {
-		fmt.Fprintf(w, "artifact %s (%s, %d bytes)\n", safe(w, art.Name), safe(w, art.ContentType),
-			art.Size)
-		if terminal.Is(std.out) && terminal.Is(w) {
-			fmt.Fprint(w, terminal.Image(os.Getenv, art.Data))
-		}
-	}
-	for i, n := range []int64{res.Truncated.Stdout, res.Truncated.Stderr} {
-		if n > 0 {
-			fmt.Fprintf(w, "%s %d bytes of %s were left out\n", paint(w, yellow, "cut:"), n,
-				[]string{"stdout", "stderr"}[i])
-		}
-	}
-	for _, n := range res.Notices {
-		fmt.Fprintln(w, paint(w, yellow, "notice:"), safe(w, n))
-	}
-	if res.Sandbox.Provider == "none" {
-		return
-	}
-	line := fmt.Sprintf("%s in %s, isolation %s (%s)", res.Status, res.Usage.Wall.D().Round(10*time.Microsecond),
-		res.Sandbox.Isolation.Level, res.Sandbox.Provider)
-	word := ", without "
-	for _, g := range res.Sandbox.Isolation.Missing {
-		if g.Control != haft.ControlKernel { // that is another kind of sandbox
-			line += word + string(g.Control)
-			word = ", "
-		}
-	}
-	fmt.Fprintln(w, paint(w, dim, line))
-}
-
-// failureLines returns the message of a failure, and the traceback without its last
-// line if that only repeats the message.
-func failureLines(f *haft.Failure) (message, trace string) {
-	trace = strings.TrimRight(f.Traceback, "\n")
-	whole := f.Type + ": " + f.Message
-	if rest, ok := strings.CutSuffix(trace, whole); ok && f.Type != "" {
-		return whole, strings.TrimRight(rest, "\n")
-	}
-	if trace == f.Message {
-		trace = ""
-	}
-	return f.Message, trace
-}
-
-// printValue writes a value: text as text, everything else as JSON.
-func printValue(w io.Writer, raw json.RawMessage) { fmt.Fprintln(w, terminal.Value(w, raw)) }

@@ -99,6 +99,10 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.Packages.Index.Offline, "offline", "ask no package index ($HAFT_OFFLINE)"},
 		{&c.Packages.Source, "build-from-source",
 			"also install packages that have to be built, which runs their code in the sandbox"},
+		{&c.Letta.Network, "letta-network", "a `HOST`, or full, for tools of Letta's API; may be given again"},
+		{&c.Letta.Programs, "letta-program", "a `PROGRAM` of the host for tools of Letta's API; may be given again"},
+		{&c.Manage.CommandVariables, "mcp-variable", "a reserved variable `NAME` for MCP commands; may be given again"},
+		{&c.PublicVariables, "public-variable", "the `NAME` of a variable that is no secret; may be given again"},
 		reducedFlag(&c.AllowReduced),
 		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
 		{&s.readyWait, "ready-wait", "how long to answer on after a signal to stop, while /readyz says 503, before " +

@@ -55,7 +55,9 @@ var alone = map[string]string{
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
 	"run_failures":    "it is about files and not about kept tools",
+	"run_workspace":   "it works on a data directory",
 	"session":         "it starts servers of its own",
+	"session_work":    "it starts servers of its own",
 	"schema":          "it is about files and not about kept tools",
 	"schema_check":    "it is about files and not about kept tools",
 	"schema_errors":   "it is about files and not about kept tools",
@@ -124,7 +126,7 @@ func startServer(ctx context.Context, data string) (at string, stop func(), err 
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	return "http://" + ln.Addr().String(), func() {
-		end, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		end, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		if err := errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end), <-served, sys.Close()); err != nil {
 			fmt.Fprintln(os.Stderr, "stop the server of a script:", err)

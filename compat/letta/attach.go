@@ -125,8 +125,8 @@ func (h agentHandlers) toolApproval(ctx context.Context, q *request) (any, error
 		t, err := h.tools.tools.Tool(ctx, q.who.Principal, name)
 		if err == nil && t.Version.Settings.RequiresApproval {
 			err = &haft.Error{Code: haft.CodeDenied,
-				Message: "the tool itself demands that a person agrees, whoever calls it: change " +
-					"default_requires_approval of the tool"}
+				Message: "the tool itself demands that a person agrees, whoever calls it: set " +
+					"default_requires_approval of the tool to false, and requires_approval for the agents that need it"}
 		}
 		return err
 	})

@@ -21,8 +21,9 @@ const Prefix = "/letta"
 // Config says what an API offers besides its service. What it was not given it
 // answers with 501.
 type Config struct {
-	// Derive reads what a source says of its tool, without running or keeping it.
-	Derive func(ctx context.Context, kind haft.Kind, source string) (*Signature, error)
+	// Derive reads what a source says of its tool, without running or keeping it. Untyped says that the
+	// schema is given elsewhere, so that types may be missing.
+	Derive func(ctx context.Context, kind haft.Kind, source string, untyped bool) (*Signature, error)
 	// SourceTool is the name of the tool that runs source which is not kept; empty
 	// means that there is none.
 	SourceTool string
@@ -31,6 +32,8 @@ type Config struct {
 	Variables Variables
 	Sandboxes haft.Sandboxes
 	Servers   haft.MCPServers
+	// Settings are what the operator allows.
+	Settings Settings
 	// Agents is held while an agent is read, changed and written. Nil means one of
 	// its own.
 	Agents sync.Locker
@@ -40,8 +43,17 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// Settings are what the operator gives to every tool that is added through this API, because
+// Letta's tools have it and its API cannot ask for it. Policies still decide.
+type Settings struct {
+	// Network are the hosts that tools may reach; "full" means every public one.
+	Network []string
+	// Programs are names of programs of the host that tools may start.
+	Programs []string
+}
+
 // deriver is [Config.Derive].
-type deriver = func(ctx context.Context, kind haft.Kind, source string) (*Signature, error)
+type deriver = func(ctx context.Context, kind haft.Kind, source string, untyped bool) (*Signature, error)
 
 // A Signature is what a source says of its tool.
 type Signature struct {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -72,7 +73,7 @@ func (w wireServer) server() (haft.MCPServer, error) {
 	if w.URL == nil || *w.URL == "" {
 		return s, unprocessable("body config.server_url: it is missing")
 	}
-	s.URL, s.Headers = *w.URL, w.Headers
+	s.URL, s.Headers = *w.URL, ownHeaders(w.Headers)
 	if len(w.Headers) == 0 && w.Token != nil && *w.Token != "" { // other headers win, as in Letta
 		name := "Authorization"
 		if w.Header != nil && *w.Header != "" {
@@ -85,6 +86,16 @@ func (w wireServer) server() (haft.MCPServer, error) {
 		s.Headers = map[string]string{name: value}
 	}
 	return s, nil
+}
+
+// ownHeaders returns headers without those that the protocol of MCP sets itself, which Letta's
+// client overwrites too.
+func ownHeaders(headers map[string]string) map[string]string {
+	own := maps.Clone(headers)
+	maps.DeleteFunc(own, func(name, _ string) bool {
+		return strings.EqualFold(name, "Accept") || strings.EqualFold(name, "Content-Type")
+	})
+	return own
 }
 
 // showServer writes a server. Old clients want no id.
@@ -368,7 +379,19 @@ func (h serverHandlers) runServerTool(ctx context.Context, q *request) (any, err
 	if err != nil {
 		return nil, err
 	}
-	return toExecution(t.Name, res), nil
+	x := toExecution(t.Name, res)
+	x.Return = contentOf(x.Return)
+	return x, nil
+}
+
+// contentOf returns what a tool of an MCP server answered. Servers that are made with FastMCP put
+// a value that is no object into one, under result.
+func contentOf(v json.RawMessage) json.RawMessage {
+	var o map[string]json.RawMessage
+	if json.Unmarshal(v, &o) == nil && len(o) == 1 && len(o["result"]) > 0 {
+		return o["result"]
+	}
+	return v
 }
 
 // callServerTool makes the call.

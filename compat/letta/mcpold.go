@@ -92,5 +92,5 @@ func (h serverHandlers) oldExecute(ctx context.Context, q *request) (any, error)
 	if x.Status != "success" {
 		return map[string]any{"result": failureText(t.Name, res), "success": false}, nil
 	}
-	return map[string]any{"result": x.Return, "success": true}, nil
+	return map[string]any{"result": contentOf(x.Return), "success": true}, nil
 }

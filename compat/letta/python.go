@@ -52,6 +52,16 @@ func writePython(b *strings.Builder, v any) {
 		}
 		b.WriteByte(']')
 	case *jsontree.Object:
+		if special, ok := specialValue(v); ok {
+			switch special := special.(type) {
+			case []byte:
+				b.WriteByte('b')
+				writeRepr(b, string(special))
+			case string:
+				b.WriteString(special)
+			}
+			return
+		}
 		b.WriteByte('{')
 		for i, key := range v.Keys() {
 			if i > 0 {

@@ -53,7 +53,7 @@ func requires(has bool, name string, routes map[string]route) map[string]route {
 // routes returns all routes. Addresses are served with and without a slash at their end:
 // Letta's have one where they name a collection, and not all clients send it.
 func routes(service haft.Service, cfg Config) map[string]route {
-	tools := toolHandlers{service, cfg.Derive}
+	tools := toolHandlers{service, cfg.Derive, cfg.Settings}
 	source := sourceHandlers{service, cfg.SourceTool, cfg.Derive}
 	agents := agentHandlers{service, service, tools, cfg.Agents}
 	onAgent := func(answer func(context.Context, *request, haft.Agent) (any, error)) handler {

@@ -87,7 +87,27 @@ func failureText(function string, res *haft.Result) string {
 	if len(text) > maxFailure {
 		text = strings.ToValidUTF8(text[:maxFailure], "")
 	}
-	return text
+	return text + advice(res.Error)
+}
+
+// advice says what to set if a tool fails because it has less here than in Letta.
+func advice(f *haft.Failure) string {
+	if f.Kind != haft.FailException {
+		return ""
+	}
+	for _, sign := range []string{"Network is unreachable", "Temporary failure in name resolution",
+		"Name or service not known", "ENETUNREACH", "EAI_AGAIN"} {
+		if strings.Contains(f.Message, sign) {
+			return " (a tool has no network here unless it names hosts with haft tool add --network, or the operator " +
+				"names some with haft serve --letta-network)"
+		}
+	}
+	if _, file, ok := strings.Cut(f.Message, "No such file or directory: '"); ok && !strings.Contains(file, "/") ||
+		strings.Contains(f.Message, "ENOENT") && strings.Contains(f.Message, "spawn") {
+		return " (if it is a program: a tool starts those that haft tool add --program names, or the operator with " +
+			"haft serve --letta-program)"
+	}
+	return ""
 }
 
 // lines is output as Letta has it: a list with all of it, or none.
@@ -123,6 +143,9 @@ func (h agentHandlers) runTool(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	name := q.PathValue("name")
+	if t, err := h.tools.tools.Tool(ctx, p, name); err == nil {
+		b.Args = asPython(t.Version, b.Args)
+	}
 	c := haft.Call{
 		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get(server.TurnHeader),
 		IdempotencyKey: q.Header.Get("Idempotency-Key"),
@@ -146,7 +169,8 @@ func (h agentHandlers) runTool(ctx context.Context, q *request) (any, error) {
 // toExecution converts a result to what Letta answers for a tool of an agent.
 func toExecution(name string, res *haft.Result) execution {
 	why := failureText(name, res)
-	out := execution{Status: "success", Return: res.Value, Stdout: lines(res.Stdout), Stderr: problems(res, why)}
+	out := execution{Status: "success", Return: plainValue(res.Value), Stdout: lines(res.Stdout),
+		Stderr: problems(res, why)}
 	if why != "" {
 		out.Status, out.Return = "error", nil
 		if out.Stderr[len(out.Stderr)-1] != why {
@@ -183,7 +207,7 @@ type sourceRun struct {
 // it may hold secrets.
 func (b sourceRun) call(tool string) (haft.Call, error) {
 	c := haft.Call{Tool: tool}
-	args := map[string]any{"source_code": b.Source}
+	args := map[string]any{"source_code": b.Source, "returns": anyValue()}
 	switch {
 	case strings.TrimSpace(b.Source) == "":
 		return c, unprocessable("body source_code: it is missing")
@@ -197,6 +221,11 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 			return c, err
 		}
 		args["source_type"] = kind
+	}
+	if b.SourceType == nil || args["source_type"] == haft.KindPython {
+		args["coerce"], b.NPM = true, nil
+	} else {
+		b.Pip = nil
 	}
 	s, err := schemaOf(b.Schema)
 	if err != nil {
@@ -277,7 +306,7 @@ func (h sourceHandlers) functionOf(ctx context.Context, b sourceRun, res *haft.R
 		if b.SourceType != nil {
 			kind = haft.Kind(*b.SourceType)
 		}
-		if sig, err := h.derive(ctx, kind, b.Source); err == nil && sig.Name != "" {
+		if sig, err := h.derive(ctx, kind, b.Source, true); err == nil && sig.Name != "" {
 			return sig.Name
 		}
 	}
@@ -302,7 +331,7 @@ func (h sourceHandlers) generateSchema(ctx context.Context, _ *request, b struct
 			return nil, err
 		}
 	}
-	sig, err := h.derive(ctx, kind, b.Code)
+	sig, err := h.derive(ctx, kind, b.Code, false)
 	if err != nil {
 		if haft.CodeOf(err) == haft.CodeInvalid {
 			err = &haft.Error{Code: haft.CodeInvalid, Message: "Schema generation failed: " + haft.MessageOf(err),

@@ -115,9 +115,14 @@ func TestSandboxVariables(t *testing.T) {
 	if got := must[variable](w, 200, "PATCH", one, `{"value":"new"}`); got.Key != "TOKEN" {
 		t.Errorf("changed: %+v", got)
 	}
-	if r := w.ask(admin, "PATCH", one, `{"key":"RENAMED","value":"x"}`); r.status != 400 {
-		t.Errorf("renamed: %+v", r)
+	if r := w.ask(admin, "PATCH", one, `{"key":"RENAMED"}`); r.status != 400 {
+		t.Errorf("renamed without its value: %+v", r)
 	}
+	renamed := must[variable](w, 200, "PATCH", one, `{"key":"RENAMED","value":"x"}`)
+	if r := w.ask(admin, "DELETE", one, ""); renamed.Key != "RENAMED" || r.status != 404 {
+		t.Errorf("renamed: %+v, and the old name: %+v", renamed, r)
+	}
+	one = "/sandbox-config/environment-variable/" + renamed.ID
 	for _, method := range []string{"PATCH", "DELETE"} {
 		if r := w.ask(stranger, method, one, `{"value":"x"}`); r.status != 404 {
 			t.Errorf("%s by a stranger: %+v", method, r)

@@ -10,8 +10,9 @@ import (
 
 // toolHandlers serve the routes of tools.
 type toolHandlers struct {
-	tools  haft.Toolbox
-	derive deriver // may be nil
+	tools    haft.Toolbox
+	derive   deriver // may be nil
+	settings Settings
 }
 
 // A wireTool is a tool as Letta's clients know it.
@@ -111,10 +112,29 @@ func (h toolHandlers) toWire(ctx context.Context, p haft.Principal, t haft.Tool)
 	}
 	if v.Author != "" && t.Org != "" {
 		by := digestID(userWord, t.Org, v.Author)
-		w.CreatedBy, w.UpdatedBy = &by, &by
+		w.CreatedBy, w.UpdatedBy = h.createdBy(ctx, p, t, &by), &by
 	}
 	w.Metadata = ownMetadata(t, state)
 	return w
+}
+
+// createdBy returns who wrote the first version of a tool, or by.
+func (h toolHandlers) createdBy(ctx context.Context, p haft.Principal, t haft.Tool, by *string) *string {
+	if t.Version.Number <= 1 {
+		return by
+	}
+	author := ""
+	for v, err := range h.tools.Versions(ctx, p, string(t.ID)) {
+		if err != nil {
+			return by
+		}
+		author = v.Author // the first one is the last that is listed
+	}
+	if author == "" {
+		return by
+	}
+	first := digestID(userWord, t.Org, author)
+	return &first
 }
 
 // ownMetadata returns what Haft adds to Letta's fields of a tool.
@@ -127,7 +147,16 @@ func ownMetadata(t haft.Tool, state string) map[string]any {
 		own["review"] = state
 	}
 	_, hash, _ := strings.Cut(t.Version.Digest, ":")
-	return map[string]any{"tool_hash": hash[:min(12, len(hash))], "haft": own}
+	all := map[string]any{"tool_hash": hash[:min(12, len(hash))], "haft": own}
+	if v := t.Version; v.Kind == haft.KindMCP {
+		reasons := []string{}
+		for _, r := range v.Health.Reasons {
+			reasons = append(reasons, r.String())
+		}
+		all["mcp"] = map[string]any{"server_name": v.Server}
+		all["mcp:SCHEMA_STATUS"], all["mcp:SCHEMA_WARNINGS"] = v.Health.Status, reasons
+	}
+	return all
 }
 
 // packages splits requirements into names and versions.

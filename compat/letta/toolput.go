@@ -115,6 +115,11 @@ func (b toolCreate) fill(d *haft.Draft) error {
 			return err
 		}
 	}
+	if d.Kind == haft.KindPython { // packages of another language do nothing, as in Letta
+		d.Needs.NPM = nil
+	} else {
+		d.Needs.Pip = nil
+	}
 	setIf(&d.Settings.RequiresApproval, b.RequiresApproval)
 	setIf(&d.Settings.Parallel, b.Parallel)
 	return nil
@@ -139,13 +144,21 @@ func defines(kind haft.Kind, source, name string) bool {
 // errMismatch is the error for a schema and a source that name different tools.
 var errMismatch = invalid("the tool's name does not match the name in the JSON schema or in the source code")
 
+// anyValue is the schema of the value of Letta's tools: the annotation of a function does not
+// count there.
+func anyValue() json.RawMessage { return json.RawMessage("{}") }
+
+// promises reports whether a version says what its value is.
+func promises(v haft.Version) bool { return len(v.Returns) > 0 && string(v.Returns) != "{}" }
+
 // createTool adds a tool, or a version to the one of that name: Letta does so for
 // POST and for PUT.
 func (h toolHandlers) createTool(ctx context.Context, q *request, b toolCreate) (any, error) {
 	if strings.TrimSpace(b.Source) == "" {
 		return nil, unprocessable("body source_code: it is missing")
 	}
-	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source}
+	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source, Returns: anyValue()}
+	draft.Settings.Network, draft.Settings.Programs = h.settings.Network, h.settings.Programs
 	if err := b.fill(&draft); err != nil {
 		return nil, err
 	}
@@ -178,9 +191,12 @@ func (h toolHandlers) changed(ctx context.Context, q *request, c *haft.Change) w
 func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft, b toolCreate) error {
 	name := draft.Name
 	if name == "" && h.derive != nil {
-		sig, err := h.derive(ctx, draft.Kind, draft.Source)
+		sig, err := h.derive(ctx, draft.Kind, draft.Source, len(draft.ArgsSchema)+len(draft.Parameters) > 0)
 		if err != nil {
-			return nil //nolint:nilerr // the registry says better what is wrong
+			// The registry says better what is wrong. If it takes the source nevertheless, no tool that
+			// exists loses what it has.
+			draft.New = true
+			return nil //nolint:nilerr // see above
 		}
 		name = sig.Name
 	}
@@ -200,6 +216,9 @@ func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft
 	}
 	needs := draft.Needs
 	draft.Settings, draft.Annotations = v.Settings, v.Annotations
+	if promises(v) {
+		draft.Returns = nil // as the source says
+	}
 	if draft.Kind == v.Kind { // packages and modules of another language would be of no use
 		draft.Needs, draft.Files = v.Requirements, v.Files
 	}
@@ -238,12 +257,11 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP {
-		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "the tool is not one that was registered with its source, and cannot be changed"}
-	}
 	if err := checkMetadata(b.Metadata, *t); err != nil {
 		return nil, err
+	}
+	if t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP {
+		return h.updateForeign(ctx, q, *t, b)
 	}
 	draft, err := h.redraft(ctx, q, *t, b)
 	if err != nil {
@@ -260,6 +278,26 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 		change.Tool.Tags = *b.Tags
 	}
 	return h.changed(ctx, q, change), nil
+}
+
+// updateForeign changes a tool that was not registered with its source: its tags. What an MCP
+// server says of its tools is reviewed, and a client cannot replace it.
+func (h toolHandlers) updateForeign(ctx context.Context, q *request, t haft.Tool, b toolUpdate) (any, error) {
+	w := h.toWire(ctx, q.who.Principal, t)
+	same := (b.Name == nil || *b.Name == w.Name) && (b.Description == nil || *b.Description == w.Description) &&
+		(b.ReturnLimit == nil || *b.ReturnLimit == w.ReturnLimit) && (b.Source == nil || *b.Source == "") &&
+		(b.RequiresApproval == nil || *b.RequiresApproval == w.RequiresApproval) &&
+		(b.Parallel == nil || *b.Parallel == w.Parallel) && !isSet(b.ArgsSchema)
+	if !same || b.Tags == nil || t.Version.Kind == haft.KindBuiltin {
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "the tool was not registered with its source: of a tool of an MCP server only the tags can be " +
+				"changed. A policy can demand approval for it"}
+	}
+	changed, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags})
+	if err != nil {
+		return nil, err
+	}
+	return h.toWire(ctx, q.who.Principal, *changed), nil
 }
 
 // redraft makes a draft of a tool and its changes.
@@ -299,9 +337,24 @@ func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b to
 			return nil, errMismatch
 		}
 		// Fields that are not given are read from the source.
-		draft.Source, draft.Description, draft.Parameters, draft.Returns = *b.Source, "", nil, nil
+		draft.Source, draft.Parameters = *b.Source, nil
+		if promises(v) {
+			draft.Returns = nil
+		}
+		if !h.isOwnDescription(ctx, v) {
+			draft.Description = ""
+		}
 	}
 	return draft, b.fill(draft)
+}
+
+// isOwnDescription reports whether the description of a version is not that of its source.
+func (h toolHandlers) isOwnDescription(ctx context.Context, v haft.Version) bool {
+	if h.derive == nil {
+		return false
+	}
+	sig, err := h.derive(ctx, v.Kind, v.Source, len(v.Parameters) > 0)
+	return err == nil && sig.Description != v.Description
 }
 
 // checkMetadata refuses metadata that would be lost. Metadata that the API sent itself is

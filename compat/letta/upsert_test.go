@@ -151,3 +151,21 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 		})
 	}
 }
+
+// Who changes a tool of somebody else does not become its creator (row 24 of docs/letta.md).
+func TestUpsert_keeps_the_creator(t *testing.T) {
+	w := setup(t)
+	type made struct {
+		Created string `json:"created_by_id"`
+		Updated string `json:"last_updated_by_id"`
+	}
+	one := w.add("one")
+	first := must[made](w, 200, "GET", "/tools/"+one.ID, "")
+	if r := w.ask("acme/bob/admin", "PATCH", "/tools/"+one.ID, `{"description":"Bob's."}`); r.status != 200 {
+		t.Fatalf("a change by another: %d %s", r.status, r.body)
+	}
+	if got := must[made](w, 200, "GET", "/tools/"+one.ID, ""); got.Created != first.Created ||
+		got.Updated == first.Updated {
+		t.Errorf("created by %s and changed by %s, want %s and another", got.Created, got.Updated, first.Created)
+	}
+}

@@ -131,12 +131,18 @@ func (h variableHandlers) updateVariable(ctx context.Context, q *request, b vari
 	switch {
 	case err != nil:
 		return nil, err
-	case b.Key != nil && *b.Key != v.Name:
-		return nil, invalid("a variable keeps its name here: create one of the other name")
+	case b.Value == nil && b.Key != nil && *b.Key != v.Name:
+		return nil, invalid("a variable gets another name only with its value, which cannot be read here: send both")
 	case b.Value == nil:
 		return nil, unprocessable("body value: it is missing")
+	case b.Key == nil || *b.Key == v.Name:
+		return h.putVariable(ctx, q, v.Name, *b.Value, nil)
 	}
-	return h.putVariable(ctx, q, v.Name, *b.Value, nil)
+	renamed, err := h.putVariable(ctx, q, *b.Key, *b.Value, nil)
+	if err != nil {
+		return nil, err
+	}
+	return renamed, h.variables.RemoveVariable(ctx, q.who.Principal, v.Name)
 }
 
 func (h variableHandlers) deleteVariable(ctx context.Context, q *request, v Variable) (any, error) {

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"haft"
 	"haft/compat/letta"
 	"haft/executor"
@@ -26,10 +24,6 @@ import (
 	"haft/schema"
 	"haft/server"
 )
-
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
-}
 
 const rules = `
 version: 1
@@ -141,7 +135,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	}, engine.Config{Sandboxes: sandboxes}, service.Config{})
 	api := letta.New(w.engine, letta.Config{
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
-		Derive: func(_ context.Context, _ haft.Kind, source string) (*letta.Signature, error) {
+		Derive: func(_ context.Context, _ haft.Kind, source string, _ bool) (*letta.Signature, error) {
 			name, parameters, err := signature(source)
 			if err != nil {
 				return nil, &haft.Error{Code: haft.CodeInvalid, Message: err.Error(), Err: err}

@@ -60,6 +60,7 @@ type codeIn struct {
 type codeInSession struct {
 	codeIn
 	Session string `json:"session,omitempty" jsonschema:"the name of a session, which is made if there is none: code with the same session goes on with its variables, imports and files until it was not used for a while. Without it each run starts from nothing"`
+	Context string `json:"context,omitempty" jsonschema:"in a session: a name for variables of their own, beside those of other code in the language; they share the files"`
 }
 
 // codeFile is one file for the code.
@@ -124,8 +125,11 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 		Annotations: haft.Annotations{Title: "Run code", ReadOnly: &no},
 		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
 	}, func(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
-		if in.Session != "" {
+		switch {
+		case in.Session != "":
 			return r.inSession(ctx, req, in)
+		case in.Context != "":
+			return invalid(&haft.Error{Code: haft.CodeInvalid, Message: "a context is of a session: name that too"})
 		}
 		return r.tool(ctx, req, in.codeIn)
 	})

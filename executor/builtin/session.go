@@ -23,6 +23,8 @@ type Sessions interface {
 	// Use returns the session of the request's principal with this name, which is made if
 	// there is none.
 	Use(ctx context.Context, req executor.Request, name string) (*session.Session, error)
+	// Attach lets the command of a call be sent input until detach is called.
+	Attach(call haft.CallID, p *session.Process) (detach func())
 }
 
 // codeShown is one thing that code in a session displayed.
@@ -50,34 +52,72 @@ func packagesFailed(err error) error {
 
 // inSession is run_code in a session.
 func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
+	files, err := filesOf(in.codeIn)
+	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: req.Env}
+	switch {
+	case err != nil:
+		return invalid(err)
+	case in.Stdin != "":
+		return invalid(&haft.Error{Code: haft.CodeInvalid, Message: "code in a session has no standard input"})
+	case in.Language == "typescript":
+		code.Language = "javascript"
+		if r.cfg.TypeScript != nil {
+			var f *haft.Failure
+			if code.Source, _, f = r.cfg.TypeScript(in.Code); f != nil {
+				return value(&haft.Result{}, codeOut{Status: haft.StatusError,
+					Error: &codeError{Kind: f.Kind, Message: f.Message}})
+			}
+		}
+	}
+	return r.work(ctx, req, sessionUse{in.Session, in.Timeout, files},
+		func(ctx context.Context, s *session.Session, run *sessionRun) (func() codeOut, error) {
+			code.Stdout, code.Stderr = run.print(req)
+			outcome, err := s.Run(ctx, code)
+			if outcome == nil {
+				return nil, err
+			}
+			return func() codeOut { return run.outcome(outcome, in) }, err
+		})
+}
+
+// A sessionUse says which session a call uses, for how many seconds, and with which files.
+type sessionUse struct {
+	session string
+	timeout float64
+	files   []sandbox.File
+}
+
+// sessionWork is what a call does in its session. It returns no function if nothing ran, and else
+// one that says what became of it.
+type sessionWork func(ctx context.Context, s *session.Session, run *sessionRun) (func() codeOut, error)
+
+// work does something in a session, within the limits of the call.
+func (r codeRunner) work(ctx context.Context, req executor.Request, use sessionUse,
+	do sessionWork) (*haft.Result, error) {
 	began, limits := time.Now(), req.Limits.Or(haft.DefaultLimits())
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Wall.D(), errWall)
 	defer cancel()
-	s, code, err := r.prepare(ctx, req, in)
-	if f, ok := errors.AsType[*failure](err); ok && f.Kind == haft.FailSource {
-		return value(&haft.Result{}, codeOut{Status: haft.StatusError,
-			Error: &codeError{Kind: f.Kind, Message: f.Message}})
-	}
+	s, err := r.prepare(ctx, req, use)
 	if err != nil {
 		return invalid(err)
 	}
 	timed := ctx
-	if in.Timeout > 0 {
-		timed, cancel = context.WithTimeoutCause(ctx, time.Duration(in.Timeout*float64(time.Second)), errCodeTime)
+	if use.timeout > 0 {
+		timed, cancel = context.WithTimeoutCause(ctx, time.Duration(use.timeout*float64(time.Second)), errCodeTime)
 		defer cancel()
 	}
 	defer s.Serve(req.ServeEgress)()
 	run := &sessionRun{s: s, res: &haft.Result{}, limits: limits}
-	code.Stdout, code.Stderr = run.writer(&run.stdout, req.Stdout), run.writer(&run.stderr, req.Stderr)
 	run.before = run.files(ctx)
 	set := time.Now()
 	closed := func() { s.Close("its call was ended by a rule or by the operator") } // with what the code left running
 	defer context.AfterFunc(sandbox.Killed(ctx), closed)()
-	outcome, err := s.Run(timed, code)
+	metered, used := s.LimitCPU(timed, limits.CPU.D())
+	ran, err := do(metered, s, run)
 	res := run.res
 	res.Sandbox.Provider, res.Sandbox.Isolation = "session", s.Info().Isolation
 	res.Timeline.Setup, res.Timeline.Execute = haft.Millis(set.Sub(began)), haft.Millis(time.Since(set))
-	res.Usage = haft.Usage{Wall: haft.Millis(time.Since(set))}
+	res.Usage = haft.Usage{Wall: haft.Millis(time.Since(set)), CPU: haft.Millis(used())}
 	res.Stdout, res.Truncated.Stdout = run.stdout.text()
 	res.Stderr, res.Truncated.Stderr = run.stderr.text()
 	switch {
@@ -86,17 +126,22 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 		return stoppedCode(ctx, res), nil
 	case ctx.Err() != nil:
 		return stoppedCode(ctx, res), nil
-	case outcome == nil:
+	case ran == nil:
 		return invalid(err) // nothing ran
-	case err != nil && !errors.Is(err, errCodeTime):
+	case err != nil && !errors.Is(err, errCodeTime) && !errors.Is(err, session.ErrCPU):
 		fail(res, haft.FailExit, "the code ended its session: "+haft.MessageOf(err))
 		return res, nil
 	}
-	out := run.outcome(outcome, in)
+	out := ran()
 	run.collect(ctx, &out)
-	if errors.Is(err, errCodeTime) {
+	switch {
+	case errors.Is(err, session.ErrCPU):
+		out.failed(codeError{Kind: haft.FailCPU, Message: fmt.Sprintf("the session used more than the %s of processor "+
+			"time that a call may, and it was stopped", limits.CPU.D())})
+		out.Status = haft.StatusLimit
+	case err != nil:
 		out.failed(codeError{Kind: haft.FailTimeout,
-			Message: fmt.Sprintf("it ran longer than the %g seconds it was given, and was interrupted", in.Timeout)})
+			Message: fmt.Sprintf("it ran longer than the %g seconds it was given, and was interrupted", use.timeout)})
 	}
 	if _, err := value(res, out); err != nil || int64(len(res.Value)) > limits.Result {
 		fail(res, haft.FailResult, fmt.Sprintf("what it shows is more than %d bytes; write it to files in out",
@@ -120,50 +165,34 @@ func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
 	return res
 }
 
-// prepare returns the session, with the files of the call, and the code for it.
-func (r codeRunner) prepare(ctx context.Context, req executor.Request,
-	in codeInSession) (*session.Session, session.Code, error) {
-	files, err := filesOf(in.codeIn)
-	code := session.Code{Language: in.Language, Source: in.Code, Env: req.Env}
-	switch {
-	case err != nil:
-		return nil, code, err
-	case r.cfg.Sessions == nil || r.tools:
-		return nil, code, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
-	case in.Stdin != "":
-		return nil, code, &haft.Error{Code: haft.CodeInvalid, Message: "code in a session has no standard input"}
-	case in.Language == "typescript":
-		code.Language = "javascript"
-		if r.cfg.TypeScript != nil {
-			var f *haft.Failure
-			if code.Source, _, f = r.cfg.TypeScript(in.Code); f != nil {
-				return nil, code, &failure{*f}
-			}
-		}
+// prepare returns the session, with the files of the call.
+func (r codeRunner) prepare(ctx context.Context, req executor.Request, use sessionUse) (*session.Session, error) {
+	if r.cfg.Sessions == nil || r.tools {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
 	}
 	if req.Packages != nil {
 		for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript} {
 			layers, release, err := req.Packages(ctx, kind)
 			if err != nil {
-				return nil, code, packagesFailed(err)
+				return nil, packagesFailed(err)
 			}
 			defer release() // the session holds them itself
 			req.Layers = append(req.Layers, layers...)
 		}
 	}
-	s, err := r.cfg.Sessions.Use(ctx, req, in.Session)
+	s, err := r.cfg.Sessions.Use(ctx, req, use.session)
 	if err != nil {
-		return nil, code, err
+		return nil, err
 	}
-	for _, f := range append(files, req.Files...) {
+	for _, f := range append(use.files, req.Files...) {
 		if err := (sandbox.Spec{Argv: []string{"/"}, Files: []sandbox.File{f}}).Check(); err != nil {
-			return nil, code, err
+			return nil, err
 		}
 		if _, err := s.WriteFile(ctx, f.Name, uint32(f.Mode.Perm()), bytes.NewReader(f.Data)); err != nil {
-			return nil, code, err
+			return nil, err
 		}
 	}
-	return s, code, nil
+	return s, nil
 }
 
 // A sessionRun is one code in a session.
@@ -200,6 +229,11 @@ func (r *sessionRun) writer(k *kept, pass func([]byte)) func([]byte) {
 			}
 		}
 	}
+}
+
+// print returns what keeps the output of a call.
+func (r *sessionRun) print(req executor.Request) (stdout, stderr func([]byte)) {
+	return r.writer(&r.stdout, req.Stdout), r.writer(&r.stderr, req.Stderr)
 }
 
 // collectTime bounds how long the files of one code are read.

@@ -36,7 +36,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	asked := time.Now()
 	c, err := r.x.pool.Take(ctx, cell.Plan{
 		Key: cell.Key{Tenant: r.req.Org, Environment: r.rt.Digest, Policy: r.x.policyOf(spec)},
-		Run: r.x.provider.Run, Spec: spec,
+		Run: r.holdWorkspace(r.x.provider.Run), Spec: spec,
 	})
 	res.Timeline.Setup, res.Timeline.Cell = haft.Millis(time.Since(asked)), "cold"
 	if err != nil {
@@ -103,11 +103,15 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		}
 		files = append(files, sandbox.File{Name: caFile, Data: bundle})
 	}
-	return sandbox.Spec{
-		Argv: append(append([]string{}, r.rt.Argv...), "/work/"+bashScript), Env: append(env, vars...),
+	argv := append(append([]string{}, r.rt.Argv...), "/work/"+bashScript)
+	if r.workdir() {
+		argv = append([]string{r.rt.Argv[0], "-c", `cd -- "$HAFT_WORKSPACE" && exec "$@"`, "bash"}, argv...)
+	}
+	return r.withWorkspace(sandbox.Spec{
+		Argv: argv, Env: append(env, vars...),
 		Mounts: r.mounts(), Files: files, Collect: true,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
-	}, nil
+	}), nil
 }
 
 // withPaths puts the paths of files into arguments.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strconv"
 	"syscall"
@@ -122,10 +123,12 @@ type call struct {
 	FileArgs []executor.FileArg         `json:"file_args,omitempty"`
 	Modules  []string                   `json:"modules,omitempty"` // of Python, that files are
 	Scripts  []nodeModule               `json:"scripts,omitempty"` // files that Node.js can load
+	Workdir  bool                       `json:"workdir,omitempty"` // the workspace is the working directory
 	Path     []string                   `json:"path,omitempty"`    // directories of packages
 	Map      json.RawMessage            `json:"map,omitempty"`     // source map
 	ESM      bool                       `json:"esm,omitempty"`     // the source is a module
 	Limit    int64                      `json:"limit"`             // of the encoded value
+	Any      bool                       `json:"any,omitempty"`     // a value that is no data becomes text
 	Reuse    bool                       `json:"reuse,omitempty"`
 	Invoke   bool                       `json:"invoke,omitempty"` // it may call other tools
 	Wait     bool                       `json:"wait,omitempty"`   // until another frame comes
@@ -307,7 +310,9 @@ func answer(r io.Reader, limit int64, reuse bool) (*reply, error) {
 	return last(r, m, reuse)
 }
 
-// last checks that a frame is the answer, and that nothing follows.
+// last checks that a frame is the answer, and that nothing follows. A deadline is set when the process has ended;
+// who holds the stream open then is not the tool, and on a busy machine it may be a child of ours that has not yet
+// run its program.
 func last(r io.Reader, m *reply, reuse bool) (*reply, error) {
 	if m.Type != typeResult && m.Type != typeError {
 		return nil, fmt.Errorf("%w: %s is no answer", errFrame, m.Type)
@@ -318,7 +323,7 @@ func last(r io.Reader, m *reply, reuse bool) (*reply, error) {
 	var one [1]byte
 	if n, err := r.Read(one[:]); n > 0 {
 		return nil, fmt.Errorf("%w: there is more after the answer", errFrame)
-	} else if !errors.Is(err, io.EOF) {
+	} else if !errors.Is(err, io.EOF) && !errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, fmt.Errorf("read the end of the stream: %w", err)
 	}
 	return m, nil

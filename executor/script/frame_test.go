@@ -6,8 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"reflect"
 	"testing"
+	"time"
+
+	"haft/sandbox"
 )
 
 // framed puts a length before b.
@@ -108,4 +112,24 @@ func FuzzPlainResult(f *testing.F) {
 			t.Errorf("%q is %+v, and %+v to the decoder, %v", b, *m, want, err)
 		}
 	})
+}
+
+// An answer counts also if somebody else holds the stream open when the process has ended: a child of this one
+// that has not yet run its program has all its descriptors.
+func TestAnswer_of_a_stream_that_is_held_open(t *testing.T) {
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	defer w.Close()
+	if _, err := w.Write(frame(nil, []byte(`{"type":"result","value":42}`))); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.SetReadDeadline(time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := answer(sandbox.NewPipe(r), 1000, false); err != nil || string(m.Value) != "42" {
+		t.Errorf("answer = %+v, %v", m, err)
+	}
 }

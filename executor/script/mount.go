@@ -1,6 +1,8 @@
 package script
 
 import (
+	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -34,17 +36,52 @@ var trust = []string{
 	"/etc/pki/ca-trust/extracted",
 }
 
-// mounts are those of the runtime, what the network of the call and its programs need, and
-// the layers.
+// withWorkspace adds what a call with a workspace has besides the mount.
+func (r *run) withWorkspace(spec sandbox.Spec) sandbox.Spec {
+	if w := r.req.Workspace; w != nil {
+		spec.Env = append(spec.Env, "HAFT_WORKSPACE="+sandbox.WorkspaceDir)
+		spec.Owner = w.Owner
+	}
+	return spec
+}
+
+// holdWorkspace returns run such that the workspace is the call's own while anything of it runs.
+func (r *run) holdWorkspace(run runFunc) runFunc {
+	w := r.req.Workspace
+	if w == nil {
+		return run
+	}
+	return func(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+		release, ok := w.Hold()
+		if !ok {
+			if spec.Channel != nil {
+				_ = spec.Channel.Close() // as the provider does
+			}
+			return sandbox.Exit{}, errors.New("the call has given its workspace back")
+		}
+		defer release()
+		return run(ctx, spec)
+	}
+}
+
+// workdir reports whether the workspace is the working directory.
+func (r *run) workdir() bool { return r.req.Workspace != nil && r.req.Workspace.Workdir }
+
+// mounts are those of the runtime, what the network of the call and its programs need, the
+// workspace and the layers.
 func (r *run) mounts() []sandbox.Mount {
 	list := r.hostMounts()
 	if len(r.req.Programs) > 0 && r.req.Kind != haft.KindBash { // which has all of them
 		list = mountsFor(r.rt.Argv[0], "", append(programFiles(r.req.Programs), hosts(list)...))
 	}
-	if len(r.req.Layers) == 0 {
+	if len(r.req.Layers) == 0 && r.req.Workspace == nil {
 		return list
 	}
 	list = slices.Clone(list)
+	if w := r.req.Workspace; w != nil {
+		list = append(list, sandbox.Mount{Host: w.Host, Inside: sandbox.WorkspaceDir, Writable: !w.ReadOnly,
+			File: w.Dir})
+	}
 	for _, l := range r.req.Layers {
 		list = append(list, sandbox.Mount{Host: l.Dir, Inside: l.Inside})
 	}

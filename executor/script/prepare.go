@@ -49,7 +49,7 @@ var (
 func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.Prepared {
 	p := &preparation{x: x, done: make(chan struct{}), kind: req.Kind}
 	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
-	if req.Kind == haft.KindBash || r.reuse() || check(req) != nil {
+	if req.Kind == haft.KindBash || req.Workspace != nil || r.reuse() || check(req) != nil {
 		close(p.done) // nothing to prepare, or nothing to run
 		return p
 	}
@@ -182,11 +182,12 @@ func (p *preparation) await(ctx context.Context) bool {
 // sameCall reports whether the frames of two requests are the same.
 func sameCall(a, b *executor.Request) bool {
 	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source &&
-		a.Function == b.Function &&
+		a.Function == b.Function && bytes.Equal(a.Returns, b.Returns) &&
 		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) &&
 		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
 		maps.Equal(a.Env, b.Env) &&
 		len(b.Files)+len(b.FileArgs)+len(b.Modules)+len(b.CA) == 0 && a.Network == b.Network &&
+		b.Workspace == nil && a.Terminals == b.Terminals &&
 		slices.Equal(a.Programs, b.Programs) && a.Need.Level == b.Need.Level &&
 		slices.Equal(a.Need.Controls, b.Need.Controls) &&
 		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers,

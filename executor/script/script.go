@@ -300,6 +300,8 @@ func (r *run) message() (*call, *haft.Failure) {
 		Type: typeCall, Function: req.Function, Args: req.Args,
 		Pass: req.Pass, FileArgs: req.FileArgs, Inject: req.Inject, Env: egressEnv(req),
 		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(), Invoke: req.Others != nil,
+		Any:     string(req.Returns) == "{}",
+		Workdir: r.workdir(),
 	}
 	if len(m.Args) == 0 {
 		m.Args = json.RawMessage("{}")
@@ -346,7 +348,7 @@ func fileName(tool, ext string) string {
 
 // reuse reports whether the operator chose one process for all calls of the tool.
 func (r *run) reuse() bool {
-	return !r.x.cfg.Cold && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
+	return !r.x.cfg.Cold && r.req.Workspace == nil && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 
 // take gets a cell for the call. It reports whether the cell has got head.
@@ -389,8 +391,9 @@ func (r *run) took(res *haft.Result, asked time.Time, c *cell.Cell) {
 func (r *run) plan() cell.Plan {
 	spec := sandbox.Spec{
 		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
-		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
+		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need, Terminals: r.req.Terminals,
 	}
+	spec = r.withWorkspace(spec)
 	if r.reuse() {
 		// One process serves many calls, so time is measured here, call by call, and nobody
 		// knows whose files it has.
@@ -409,14 +412,16 @@ func (r *run) plan() cell.Plan {
 			plan.Key.Tool += "@" + r.req.Digest
 		}
 	}
-	if !r.x.cfg.Cold {
+	if r.req.Workspace != nil {
+		plan.Key.Environment += "+workspace" // its cells have a mount that no other call may meet
+	} else if !r.x.cfg.Cold {
 		plan.Warm, plan.Spoilt = r.warmer(&plan.Key)
 		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.extrasDigest(), r.req.Layers); run != nil {
 			plan.Run = run
 			plan.Boot = func(conn *sandbox.Pipe) error { return boot(conn, nil) } // the template has it
 		}
 	}
-	plan.Run = holding(r.req.Layers, plan.Run)
+	plan.Run = r.holdWorkspace(holding(r.req.Layers, plan.Run))
 	return plan
 }
 
@@ -436,6 +441,7 @@ type confinement struct {
 	limits  haft.Limits
 	network sandbox.Network
 	level   haft.Level
+	tty     bool
 }
 
 // policyOf returns the digest of everything that confines a run. Every call needs one,
@@ -444,7 +450,7 @@ func (x *Executor) policyOf(spec sandbox.Spec) string {
 	if len(spec.Need.Controls) > 0 {
 		return policyDigest(spec)
 	}
-	key := confinement{spec.Limits, spec.Network, spec.Need.Level}
+	key := confinement{spec.Limits, spec.Network, spec.Need.Level, spec.Terminals}
 	digest, ok := x.policies.get(key)
 	if !ok {
 		digest = policyDigest(spec)
@@ -457,10 +463,11 @@ func (x *Executor) policyOf(spec sandbox.Spec) string {
 func policyDigest(spec sandbox.Spec) string {
 	// Values of these types always encode.
 	b, _ := json.Marshal(struct {
-		Limits  haft.Limits
-		Network sandbox.Network
-		Need    sandbox.Need
-	}{spec.Limits, spec.Network, spec.Need})
+		Limits    haft.Limits
+		Network   sandbox.Network
+		Need      sandbox.Need
+		Terminals bool
+	}{spec.Limits, spec.Network, spec.Need, spec.Terminals})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }

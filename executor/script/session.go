@@ -29,7 +29,7 @@ var (
 )
 
 // sessionImports are what the agent imports. Idle cells have them already.
-var sessionImports = []string{"errno", "selectors", "socket", "stat", "struct", "subprocess", "ast", "inspect"}
+var sessionImports = []string{"errno", "selectors", "socket", "stat", "struct", "subprocess", "time", "ast", "inspect"}
 
 // sessionFrame asks the harness to serve a session.
 type sessionFrame struct {
@@ -71,6 +71,11 @@ func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell
 	isolation, err := x.provider.Isolation(ctx)
 	if err != nil {
 		return nil, haft.Isolation{}, fmt.Errorf("ask for the isolation of a session: %w", err)
+	}
+	if !isolation.Level.AtLeast(haft.LevelNamespaces) {
+		// Its files would be in a directory of the host, and what it starts would stay.
+		return nil, haft.Isolation{}, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "sessions need a sandbox with namespaces of its own, which is not here; see haft doctor"}
 	}
 	c, err := x.pool.Take(ctx, r.sessionPlan(others, head))
 	if err != nil {

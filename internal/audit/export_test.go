@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/skiptest"
 )
 
 // export returns the export of c.
@@ -52,7 +53,7 @@ func TestRead_finds_every_change_of_a_single_byte(t *testing.T) {
 	for i := range all {
 		all[i] = byte(i + 1)
 	}
-	if slow {
+	if skiptest.Race {
 		bits = []byte{1, 'a' ^ 'A'}
 		all = bits
 	}

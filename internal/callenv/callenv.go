@@ -76,7 +76,12 @@ type Env struct {
 
 // Secretive reports whether a variable that came with a call is treated as a secret.
 func (b *Builder) Secretive(name, value string) bool {
-	return b.names.Sensitive(name) || len(value) >= longValue
+	return !b.names.Public(name) && (b.names.Sensitive(name) || len(value) >= longValue)
+}
+
+// secrets returns values without those of public variables.
+func (b *Builder) secrets(lists ...[]secret.Named) []secret.Named {
+	return slices.DeleteFunc(slices.Concat(lists...), func(v secret.Named) bool { return b.names.Public(v.Name) })
 }
 
 // Plain returns the redactor for calls without secrets of their own.
@@ -230,7 +235,7 @@ func (b *Builder) redactor(e *Env, agent, call map[string]string) *secret.Redact
 	case e.stored != nil:
 		values = slices.Concat(values, e.stored.Org, e.stored.Agent, e.stored.Hidden)
 	}
-	return secret.NewRedactor(secret.Config{Values: values, Formats: true, Personal: b.personal})
+	return secret.NewRedactor(secret.Config{Values: b.secrets(values), Formats: true, Personal: b.personal})
 }
 
 // Stored returns what is stored for calls of an agent, or nil without a vault.
@@ -252,7 +257,7 @@ func (b *Builder) Cover(s *Stored) *secret.Redactor {
 		return b.plain
 	}
 	s.once.Do(func() {
-		s.redactor = secret.NewRedactor(secret.Config{Values: slices.Concat(s.Org, s.Agent, s.Hidden), Formats: true,
+		s.redactor = secret.NewRedactor(secret.Config{Values: b.secrets(s.Org, s.Agent, s.Hidden), Formats: true,
 			Personal: b.personal})
 	})
 	return s.redactor

@@ -256,7 +256,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 		for i, r := range todo.Ready {
 			calls[i] = haft.Call{ID: ch.host.Caller.NewCallID(), Tool: r.Step.Tool, Args: r.Args,
 				Principal: c.Principal,
-				Turn:      c.Turn, Chain: c.ID}
+				Turn:      c.Turn, Chain: c.ID, Workspace: c.Plan.Workspace}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
 		}
 		if err := ch.saveChain(ctx, owner, c); err != nil {

@@ -199,7 +199,7 @@ func rawBroker(t *testing.T, head string, answer func(c net.Conn, key string)) n
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	fmt.Fprintf(c, "GET http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nX-Key: %s\r\n%s\r\n", port, port,
 		s.Placeholder, head)
 	return c
@@ -405,7 +405,7 @@ func TestBroker_knows_a_secret_in_answers_that_began_earlier(t *testing.T) {
 		}
 	})
 	w, s, c := openBroker(t, egress.Place{Header: "X-Key"}, "api.example:*", h)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, "GET", "https://api.example:"+w.https+"/listen", nil)
 	resp, err := c.Do(req)

@@ -178,7 +178,7 @@ func TestProxy_asks_the_program_to_go_on(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	fmt.Fprintf(c, "POST http://api.example:%s/ HTTP/1.1\r\nHost: api.example:%s\r\nContent-Length: 5\r\nExpect: "+
 		"100-continue\r\n\r\n", w.http, w.http)
 	br := bufio.NewReader(c)
@@ -288,7 +288,7 @@ func upgrade(t *testing.T, w *world, path string) (status, echo string) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	fmt.Fprintf(c, "GET http://api.example:%s%s HTTP/1.1\r\nHost: api.example:%s\r\nConnection: Upgrade\r\nUpgrade: "+
 		"websocket\r\n\r\n", w.http, path, w.http)
 	br := bufio.NewReader(c)
@@ -403,7 +403,7 @@ func TestProxy_gives_up_on_those_who_rest(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, _ = io.WriteString(c, w.ports(first))
-		_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 		if _, err := io.ReadAll(c); err != nil {
 			t.Errorf("%s: %v, want the end", name, err)
 		}

@@ -129,7 +129,7 @@ func (w *world) records(n int) []egress.Connection {
 	for range n {
 		select {
 		case <-w.wake:
-		case <-time.After(10 * time.Second):
+		case <-time.After(3 * time.Minute):
 			w.t.Fatalf("there are not %d records: %+v", n, w.log)
 		}
 	}
@@ -167,7 +167,7 @@ func (w *world) raw(text string) (reply, string) {
 		w.t.Fatal(err)
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 	if _, err := io.WriteString(c, w.ports(text)); err != nil {
 		w.t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (w *world) pending(p haft.Principal, tool, args string) (*haft.Result, haft
 // end waits for the end of a call.
 func (w *world) end(p haft.Principal, id haft.CallID) *haft.Result {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	for {
 		res, err := w.Wait(ctx, p, id)

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/internal/callenv"
 )
 
 // The bounds on a batch.
@@ -72,7 +73,7 @@ func (en *entrance) callOne(ctx context.Context, c haft.Call, seen int64) *haft.
 	if errors.Is(err, errPostponed) || c.Chain != "" && haft.CodeOf(err) == haft.CodeUnavailable {
 		return nil
 	}
-	if errors.Is(err, errLabel) {
+	if errors.Is(err, callenv.ErrLabel) {
 		c.ID = "" // which may be what holds the secret
 	}
 	ex := &execution{call: c}

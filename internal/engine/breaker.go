@@ -3,6 +3,7 @@ package engine
 import (
 	"haft"
 	"haft/internal/circuit"
+	"haft/internal/limit"
 	"haft/policy"
 )
 
@@ -33,7 +34,7 @@ func (rn *runner) report(ex *execution) {
 // blockName is who is blocked from what after a critical failure.
 func blockName(ex *execution) string {
 	p := ex.call.Principal
-	return key(p.Org, p.Owner(), p.Agent, string(ex.tool.Tool.ID))
+	return limit.Key(p.Org, p.Owner(), p.Agent, string(ex.tool.Tool.ID))
 }
 
 // unblocked refuses the call of somebody who is blocked.

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/filestore"
+	"haft/internal/limit"
 )
 
 // cacheFor is how long values of a cacheable tool are kept by default.
@@ -19,17 +20,17 @@ const cacheFor = time.Hour
 func (rn *runner) cacheKey(ex *execution) string {
 	env := make([]string, 0, len(ex.env.Vars))
 	for k, v := range ex.env.Vars {
-		env = append(env, key(k, v))
+		env = append(env, limit.Key(k, v))
 	}
 	slices.Sort(env)
-	raw := key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n")) +
+	raw := limit.Key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n")) +
 		filestore.Digest(ex.call.Files)
 	return rn.digests.digest("cache", json.RawMessage(raw))
 }
 
 // cached settles the call with the value of an earlier one, if there is one.
 func (rn *runner) cached(ctx context.Context, ex *execution) (bool, error) {
-	if !ex.tool.Tool.Version.Settings.Cacheable {
+	if !ex.tool.Tool.Version.Settings.Cacheable || ex.call.Workspace != nil {
 		return false, nil
 	}
 	raw, ok, err := rn.store.Cache.Cached(ctx, ex.call.Principal.Org, rn.cacheKey(ex), time.Now())
@@ -48,7 +49,8 @@ func (rn *runner) cached(ctx context.Context, ex *execution) (bool, error) {
 // cache keeps the value of a pure tool. It is redacted first, since it is kept.
 func (rn *runner) cache(ctx context.Context, ex *execution) {
 	settings := ex.tool.Tool.Version.Settings
-	if !settings.Cacheable || ex.res.Status != haft.StatusSuccess || len(ex.res.Artifacts)+len(ex.res.Content) > 0 {
+	if !settings.Cacheable || ex.call.Workspace != nil || ex.res.Status != haft.StatusSuccess ||
+		len(ex.res.Artifacts)+len(ex.res.Content) > 0 {
 		return
 	}
 	res := *ex.res

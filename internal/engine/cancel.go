@@ -232,6 +232,16 @@ func (o *operator) readStop(ctx context.Context) error {
 	return nil
 }
 
+// entry returns an entry of the audit that is not about a call.
+func (pm *permissions) entry(ctx context.Context, p haft.Principal, kind string, body any) (audit.Entry, error) {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return audit.Entry{}, fmt.Errorf("encode an entry of the audit: %w", err)
+	}
+	return audit.Entry{Org: p.Org, Time: time.Now(), Kind: kind, Actor: p,
+		Body: pm.redaction.cleanBody(ctx, p.Org, raw)}, nil
+}
+
 // Log writes an entry of the audit that is not about a call, and has the calls of an
 // organisation, or of all if it is empty, decided again. This is the one place that every
 // change of permissions passes.
@@ -239,13 +249,10 @@ func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind stri
 	if !takesNothing(kind) { // first: the change is made, and to write of it may take a while, or fail
 		pm.orgs.Forget(org)
 	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("encode an entry of the audit: %w", err)
+	entry, err := pm.entry(ctx, p, kind, body)
+	if err == nil {
+		err = pm.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
 	}
-	entry := audit.Entry{Org: p.Org, Time: time.Now(), Kind: kind, Actor: p, Body: pm.redaction.cleanBody(ctx, p.Org,
-		raw)}
-	err = pm.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
 	if takesNothing(kind) {
 		if pm.cfg.Changed != nil {
 			pm.cfg.Changed(org)

@@ -25,6 +25,7 @@ import (
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
+	"haft/internal/workspace"
 	"haft/policy"
 )
 
@@ -169,6 +170,8 @@ type Parts struct {
 	Registry *registry.Registry
 	// Files keeps the files that calls are given and leave. Nil means one with the default bounds.
 	Files *filestore.Store
+	// Workspaces keeps directories that outlive calls. Nil means that there are none.
+	Workspaces *workspace.Store
 	// Executors run admitted calls, by the kind of the tool.
 	Executors map[haft.Kind]executor.Executor
 }
@@ -476,6 +479,10 @@ func (e *Engine) Answer(ctx context.Context, p haft.Principal, a *haft.Approval,
 
 // Explain says what would be decided about a call, and why.
 func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, error) {
+	var err error
+	if c.Workspace, err = e.entrance.workspaces.Bind(ctx, e.entrance.authority, c.Principal, c.Workspace); err != nil {
+		return policy.Decision{}, err
+	}
 	return e.authorizer.Explain(ctx, c)
 }
 

@@ -17,6 +17,7 @@ import (
 	"haft/internal/membership"
 	"haft/internal/registry"
 	"haft/internal/store"
+	"haft/internal/workspace"
 )
 
 // An entrance takes calls in: it has the stage enter, idempotency keys and acknowledged calls.
@@ -25,6 +26,7 @@ type entrance struct {
 	store       *store.Store
 	registry    *registry.Registry
 	files       *filestore.Store
+	workspaces  *workspace.Store
 	authority   authority.Rules
 	journal     *journal.Journal
 	authorizer  *authorizer
@@ -79,11 +81,14 @@ func (en *entrance) callSince(ctx context.Context, c haft.Call, seen int64) (*ha
 // key: itself, or one that came before.
 func (en *entrance) arrive(ctx context.Context, c haft.Call) (ex *execution, first haft.CallID, err error) {
 	c.Principal = en.authorizer.canonical(ctx, c.Principal)
-	if len(c.Files) > 0 {
+	if len(c.Files) > 0 || c.Workspace != nil {
 		if err := en.authority.May(c.Principal, haft.CallsWrite); err != nil {
 			return nil, "", err
 		}
 		if c.Files, err = en.files.Bind(ctx, en.authority, c.Principal, c.Files); err != nil {
+			return nil, "", err
+		}
+		if c.Workspace, err = en.workspaces.Bind(ctx, en.authority, c.Principal, c.Workspace); err != nil {
 			return nil, "", err
 		}
 	}

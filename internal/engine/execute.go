@@ -1,12 +1,12 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"haft"
@@ -19,6 +19,7 @@ import (
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
+	"haft/internal/workspace"
 	"haft/policy"
 	"haft/sandbox"
 )
@@ -29,6 +30,7 @@ type runner struct {
 	store       *store.Store
 	registry    *registry.Registry
 	files       *filestore.Store
+	workspaces  *workspace.Store
 	authority   authority.Rules
 	authorizer  *authorizer
 	calls       *callTable
@@ -74,6 +76,11 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 	if err := rn.admit(ex); err != nil {
 		return err
 	}
+	use, err := rn.workspaces.Mount(ctx, rn.authority, ex.call, &req, ex.grant.Settle)
+	if err != nil {
+		return err
+	}
+	defer use.Close(ctx)
 	drop, err := rn.loadFiles(ctx, ex, &req)
 	if err != nil {
 		return err
@@ -105,10 +112,11 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 		settle.Stop()
 		ex.grant.Leave() // writing down what became of it needs no turn
 	}()
-	if err := rn.runTool(ctx, ex, x, first, req); err != nil {
-		return err
+	run := use.Watch(ctx)
+	if err = rn.runTool(run, ex, x, first, req); err == nil {
+		err = rn.addMissingPackage(run, ex, x, req)
 	}
-	return rn.addMissingPackage(ctx, ex, x, req)
+	return cmp.Or(err, use.Finish(ctx, ex.res))
 }
 
 // prepareAhead has the executor make ready for the first run, while it is still being
@@ -229,17 +237,7 @@ func retryable(res *haft.Result, err error) bool {
 		return false
 	}
 	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException &&
-		slices.Contains(passing(), res.Error.Type)
-}
-
-// passing are exceptions that are about somebody else who was away.
-func passing() []string {
-	return []string{
-		"ConnectionError", "ConnectionResetError", "ConnectionRefusedError", "ConnectionAbortedError",
-		"BrokenPipeError",
-		"TimeoutError", "socket.timeout", "urllib.error.URLError", "requests.exceptions.ConnectionError",
-		"requests.exceptions.Timeout", "httpx.ConnectError", "httpx.ReadTimeout",
-	}
+		policy.TransientException(res.Error.Type)
 }
 
 // kindOf names the failure of a result.
@@ -264,7 +262,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Kind: v.Kind,
 		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass,
 		FileArgs: ex.fileArgs,
-		Inject:   ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(),
+		Inject:   ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
 		Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
@@ -286,16 +284,17 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 // are in memory until the function that it returns is called: until the run has ended, which may
 // need them again.
 func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
-	if len(ex.call.Files) == 0 {
+	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
+	shares := ex.call.Workspace != nil && !light
+	switch {
+	case len(ex.call.Files) == 0 && !shares:
 		return func() {}, nil
-	}
-	if req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP {
+	case light:
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
 			"JavaScript, TypeScript and Bash do"}
-	}
-	if ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil {
-		return nil, refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryNever,
-			"a filter of the policy looks at what this tool is given, and it cannot look into files")
+	case ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil || shares && ex.outputScreen() != nil:
+		return nil, refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryNever, "a filter of the policy looks at "+
+			"what this tool is given, or at what it gives, and it cannot look into files and workspaces")
 	}
 	req.Files, drop, err = rn.files.Load(ctx, rn.authority, ex.call.Principal, ex.call.Files)
 	return drop, err

@@ -218,7 +218,7 @@ func oneKill(t *testing.T, where, marks string, acked map[haft.CallID]haft.Statu
 // waitClosed waits until no call is open.
 func waitClosed(t *testing.T, s *store.Store) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		var open []haft.Record
 		for i := range 4 {

@@ -3,66 +3,21 @@ package engine
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
+	"strings"
 
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/secret"
 )
 
-// errLabel is wrapped by the refusal of a call that is named by a secret.
-var errLabel = fmt.Errorf("a label holds a secret")
-
-// label is a name that a caller chose.
-type label struct{ what, text string }
-
-// labels returns the names of a call that its caller chose, and by which it is kept and
-// found again. Those cannot be redacted. The name of the tool is not among them: it is
-// that of a tool, or it is redacted.
-func (ex *execution) labels() []label {
-	c := ex.call
-	all := []label{
-		{"idempotency_key", c.IdempotencyKey}, {"turn", c.Turn}, {"trace", c.Trace}, {"digest", c.Digest},
-		{"sandbox", c.Sandbox}, {"parent", string(c.Parent)},
-	}
-	if !ex.ours {
-		all = append(all, label{"id", string(c.ID)})
-	}
-	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
-		all = append(all, label{"env", name})
-	}
-	for _, f := range c.Files {
-		all = append(all, label{"path of a file", f.Path}, label{"id of a file", string(f.ID)})
-	}
-	return all
-}
-
-// checkLabels refuses a call one of whose labels holds a secret. It is asked before
-// anything of the call is kept. Values that are no secrets by their name and short do
-// not count: a turn may have the word production in it.
-func checkLabels(ex *execution, holdsSecret func(text string) bool) error {
-	if holdsSecret == nil {
-		return nil
-	}
-	for _, l := range ex.labels() {
-		if l.text != "" && holdsSecret(l.text) {
-			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
-				Message: "the " + l.what + " of the call holds a secret, and would be kept in the clear: choose " +
-					"another"}
-		}
-	}
-	return nil
-}
-
-// checkEarly is checkLabels for a call whose key is about to be kept, before its agent
+// checkEarly is [callenv.CheckLabels] for a call whose key is about to be kept, before its agent
 // is known.
 func (rd *redaction) checkEarly(ctx context.Context, ex *execution) error {
 	stored, err := rd.storedFor(ctx, ex.call.Principal)
 	if err != nil {
 		return err
 	}
-	return checkLabels(ex, rd.env.Holds(stored, ex.call.Env))
+	return callenv.CheckLabels(ex.call, ex.ours, rd.env.Holds(stored, ex.call.Env))
 }
 
 // storedFor returns what is stored for calls of a principal, or nil without a vault.
@@ -117,11 +72,12 @@ func (rd *redaction) checkSteps(ctx context.Context, p haft.Principal, plan haft
 		return err
 	}
 	known := rd.env.Strict(stored)
+	if w := plan.Workspace; w != nil && known.ContainsValue(w.Name+"\n"+w.ID+"\n"+strings.Join(w.Origins, "\n")) {
+		return callenv.LabelError("workspace of the plan")
+	}
 	for i, s := range plan.Steps {
 		if known.ContainsValue(s.ID) {
-			return &haft.Error{Code: haft.CodeInvalid, Err: errLabel,
-				Message: fmt.Sprintf("the id of step %d holds a secret, and would be kept in the clear: choose another",
-					i+1)}
+			return callenv.LabelError(fmt.Sprintf("id of step %d", i+1))
 		}
 	}
 	return nil

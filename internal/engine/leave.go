@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/callenv"
 	"haft/internal/chains"
 	"haft/internal/egress/route"
 	"haft/internal/store"
@@ -31,7 +32,7 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 		pl.recorder.endTrace(ex, nil, errPostponed)
 		return nil, fmt.Errorf("%w: %w", errPostponed, err)
 	}
-	if errors.Is(err, errLabel) {
+	if errors.Is(err, callenv.ErrLabel) {
 		return nil, pl.refuseLabel(context.WithoutCancel(ctx), ex, err)
 	}
 	waiting, stages := ctx, err
@@ -209,7 +210,7 @@ func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.
 		return res
 	}
 	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline,
-		Env: ex.call.Env, Files: ex.call.Files,
+		Env: ex.call.Env, Files: ex.call.Files, Workspace: ex.call.Workspace,
 		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
 	child, err := pl.entrance.enter(c)
 	if err != nil {

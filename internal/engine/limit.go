@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"haft"
+	"haft/internal/audit"
 	"haft/internal/backlog"
 	"haft/internal/limit"
 	"haft/internal/store"
+	"haft/policy"
 )
 
 // A limiter has the stage limit.
@@ -82,23 +82,16 @@ func limited(err error) error {
 // ask is what the call needs of the limiter.
 func (l *limiter) ask(ex *execution, now time.Time) limit.Ask {
 	p, t := ex.call.Principal, ex.tool.Tool
-	a := limit.Ask{Tenant: p.Org}
-	for _, r := range ex.decision.Rates {
-		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
-	}
+	a := askOf(p.Org, ex.decision, now)
 	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
-		name := key("tool-rate", p.Org, p.Owner(), string(t.ID))
-		a.Rates = append(a.Rates, limit.Rate{Key: name, PerSecond: r.PerSecond, Burst: burst(r)})
-	}
-	for _, q := range ex.decision.Quotas {
-		start, end := q.Period.Window(now)
-		a.Quotas = append(a.Quotas, limit.Quota{Key: q.Key, Max: q.Calls, Start: start, End: end})
+		name := limit.Key("tool-rate", p.Org, p.Owner(), string(t.ID))
+		a.Rates = append(a.Rates, limit.Rate{Key: name, PerSecond: r.PerSecond, Burst: limit.Burst(r)})
 	}
 	for _, c := range ex.decision.Concurrency {
 		a.Slots = append(a.Slots, limit.Slot{Key: c.Key, Max: c.Max})
 	}
 	if n := t.Version.Settings.Concurrency; n > 0 {
-		a.Slots = append(a.Slots, limit.Slot{Key: key("tool-slots", p.Org, string(t.ID)), Max: n})
+		a.Slots = append(a.Slots, limit.Slot{Key: limit.Key("tool-slots", p.Org, string(t.ID)), Max: n})
 	}
 	a.Slots = slices.DeleteFunc(a.Slots, func(s limit.Slot) bool { return ex.parent.holding(s.Key) })
 	ex.keys = nil
@@ -108,24 +101,32 @@ func (l *limiter) ask(ex *execution, now time.Time) limit.Ask {
 	return a
 }
 
-// burst is how many calls a tool's rate lets come at once; 0 if it bounds nothing.
-func burst(r haft.Rate) int {
-	if r.Burst == 0 && r.PerSecond > 0 {
-		return max(1, int(math.Ceil(r.PerSecond)))
+// askOf is what a decision says that a call costs.
+func askOf(org string, d policy.Decision, now time.Time) limit.Ask {
+	a := limit.Ask{Tenant: org}
+	for _, r := range d.Rates {
+		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
 	}
-	return r.Burst
+	for _, q := range d.Quotas {
+		start, end := q.Period.Window(now)
+		a.Quotas = append(a.Quotas, limit.Quota{Key: q.Key, Max: q.Calls, Start: start, End: end})
+	}
+	return a
 }
 
-// key joins names so that no two lists look alike.
-func key(parts ...string) string {
-	b := make([]byte, 0, 128) // on the stack, which most names fit in
-	for i, p := range parts {
-		if i > 0 {
-			b = append(b, ' ')
-		}
-		b = strconv.AppendQuote(b, p)
+// Charge takes what a decision says that a call costs, for work that is no call, and writes an
+// entry of the audit about it.
+func (e *Engine) Charge(ctx context.Context, p haft.Principal, d policy.Decision, kind string, body any) error {
+	now := time.Now()
+	entry, err := e.permissions.entry(ctx, p, kind, body)
+	if err != nil {
+		return err
 	}
-	return string(b)
+	taken, err := e.limiter.limits.Take(ctx, askOf(p.Org, d, now), now)
+	if err != nil {
+		return err
+	}
+	return e.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}, Limits: taken})
 }
 
 // open makes the queues.

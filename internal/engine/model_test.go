@@ -369,7 +369,7 @@ func (m *model) settle() {
 		s.faults.set(false, 0)
 	}
 	m.calls.Wait()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		m.answer(m.servers[0])
 		open := m.look()
 		for _, id := range m.chains {

@@ -83,7 +83,7 @@ func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *exec
 		ex.noteUnreached(name)
 	}
 	n.env.AddTokens(&ex.env, exit.Leased, ex.agent, ex.call.Env)
-	req.Bound = ex.env.SetPlaceholders(req.Env, exit.Stand, exit.Unreached)
+	req.Redactor, req.Bound = ex.env.Redactor, ex.env.SetPlaceholders(req.Env, exit.Stand, exit.Unreached)
 	req.Network, req.ServeEgress, req.CA = sandbox.NetworkEgress, exit.Session.Serve, exit.CA
 	req.Route = fmt.Sprint(plan.Hosts, plan.Networks)
 	return nil

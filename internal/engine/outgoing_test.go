@@ -421,6 +421,8 @@ func TestOutgoing_labels(t *testing.T) {
 		t.Run(f.Name, func(t *testing.T) {
 			x := watchAll(t, allowAll)
 			x.tool("acme", "plain", nil)
+			_, err := x.Workspaces.AddWorkspace(t.Context(), user("acme", "ann"), haft.NewWorkspace{Name: "kept"})
+			check(t, err)
 			for _, mark := range []string{stored, "x-" + strings.ToUpper(stored), "4a" + fmt.Sprintf("%x", stored)} {
 				c := haft.Call{Tool: "plain", Principal: user("acme", "ann")}
 				v := reflect.ValueOf(&c).Elem().Field(i)
@@ -433,6 +435,11 @@ func TestOutgoing_labels(t *testing.T) {
 					v.Set(reflect.ValueOf(map[string]string{"A" + strings.ReplaceAll(mark, "-", "_"): mark}))
 				case v.Type() == reflect.TypeFor[[]haft.CallFile]():
 					v.Set(reflect.ValueOf([]haft.CallFile{{Path: mark, Data: []byte("x")}}))
+				case v.Type() == reflect.TypeFor[*haft.CallWorkspace]():
+					// One that is there: what a caller says of it is kept nowhere.
+					x.answer(x.Call(t.Context(), haft.Call{Tool: "plain", Principal: user("acme", "ann"),
+						Workspace: &haft.CallWorkspace{Name: "kept", ID: mark, Origins: []string{mark}}}))
+					v.Set(reflect.ValueOf(&haft.CallWorkspace{Name: mark, ID: mark, Origins: []string{mark}}))
 				default:
 					t.Fatalf("the test does not know how to fill a %s", v.Type())
 				}

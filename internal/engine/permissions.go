@@ -109,7 +109,7 @@ func (pm *permissions) orgsWithCalls(ctx context.Context) []string {
 func takesNothing(kind string) bool {
 	switch kind {
 	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set",
-		"mcp_server.login", "mcp_server.login_ended":
+		"mcp_server.login", "mcp_server.login_ended", "workspace.put", "workspace.remove_file", "workspace.add":
 		return true
 	}
 	return false

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"haft"
+	"haft/internal/callenv"
 )
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
@@ -18,7 +19,7 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		if err := au.env.Read(ctx, &ex.env, ex.call.Principal.Org, ex.agent, ex.call.Env); err != nil {
 			return err
 		}
-		if err := checkLabels(ex, au.env.HoldsOf(&ex.env, ex.call.Env)); err != nil {
+		if err := callenv.CheckLabels(ex.call, ex.ours, au.env.HoldsOf(&ex.env, ex.call.Env)); err != nil {
 			return err
 		}
 	}

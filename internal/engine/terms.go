@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"haft"
+	"haft/internal/limit"
 )
 
 // maxVariables is how many variables a request for approval lists.
@@ -26,6 +27,7 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
 		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
+		Workspace: ex.call.Workspace,
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)
@@ -45,8 +47,8 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = au.digests.digest("terms", json.RawMessage(key(string(raw), revision, key(ex.env.Values()...))+
-		filestore.Digest(ex.call.Files)))
+	t.Binds = au.digests.digest("terms", json.RawMessage(limit.Key(string(raw), revision,
+		limit.Key(ex.env.Values()...))+filestore.Digest(ex.call.Files)))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
 	}
@@ -83,7 +85,7 @@ func (ex *execution) wants() []string {
 // bindsTerms is the digest that ties an approval to a version, its arguments and its
 // terms.
 func (au *authorizer) bindsTerms(ex *execution, t *haft.Terms) string {
-	return au.digests.digest("binds-terms", json.RawMessage(key(t.Digest, t.Binds, string(ex.args))))
+	return au.digests.digest("binds-terms", json.RawMessage(limit.Key(t.Digest, t.Binds, string(ex.args))))
 }
 
 // shownTerms returns terms as an approver may see them: without stored values, which
@@ -109,6 +111,7 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 	if a.Terms != nil {
 		return a.Binds == au.bindsTerms(ex, t)
 	}
-	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Sandbox != "" || ex.call.Limits != haft.Limits{}
+	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Workspace != nil || ex.call.Sandbox != "" ||
+		ex.call.Limits != haft.Limits{}
 	return !brings && a.Binds == au.digests.binds(ex.tool.Tool.Version.Digest, ex.args)
 }

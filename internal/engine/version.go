@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/limit"
 	"haft/internal/registry"
 )
 
@@ -25,7 +26,7 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
 	s.Limits = lower(s.Limits, now.Limits)
 	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond),
-		Burst: lowest(burst(s.Rate), burst(now.Rate))}
+		Burst: lowest(limit.Burst(s.Rate), limit.Burst(now.Rate))}
 	s.Concurrency = lowest(s.Concurrency, now.Concurrency)
 	s.Output.MaxChars = lowest(s.Output.MaxChars, now.Output.MaxChars)
 	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts

@@ -71,14 +71,16 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 		blocks: circuit.NewBlocks(e.cfg.BlockFor),
 	}
 	*e.entrance = entrance{
-		cfg: e.cfg, store: e.store, registry: registry, files: parts.Files, authority: rules, journal: log,
+		cfg: e.cfg, store: e.store, registry: registry, files: parts.Files, workspaces: parts.Workspaces,
+		authority: rules, journal: log,
 		authorizer: e.authorizer, calls: e.calls, digests: e.digests, dispatcher: e.dispatcher, limiter: e.limiter,
 		members: e.members, permissions: e.permissions, pipeline: e.pipeline, recorder: e.recorder,
 		redaction: e.redaction, seals: e.seals,
 	}
 	*e.limiter = limiter{cfg: e.cfg, store: e.store, authorizer: e.authorizer}
 	*e.runner = runner{
-		cfg: e.cfg, store: e.store, registry: registry, files: parts.Files, authority: rules, authorizer: e.authorizer,
+		cfg: e.cfg, store: e.store, registry: registry, files: parts.Files, workspaces: parts.Workspaces,
+		authority: rules, authorizer: e.authorizer,
 		calls: e.calls, digests: e.digests, dispatcher: e.dispatcher, egress: e.egress, entrance: e.entrance,
 		env: e.env, filters: e.filters, permissions: e.permissions, pipeline: e.pipeline, recorder: e.recorder,
 		redaction: e.redaction, executors: parts.Executors, breaker: circuit.NewBreakers(e.cfg.Breaker),

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/sqlite"
+	"haft/internal/workspace"
 	"haft/policy"
 )
 
@@ -148,7 +150,9 @@ func open(t *testing.T, s *store.Store, rules string, cfg engine.Config) *world 
 	if cfg.Logger == nil {
 		cfg.Logger = testLogger(t)
 	}
-	w.api, err = openAPI(t.Context(), engine.Parts{Store: s, Registry: w.registry,
+	spaces := workspace.New(s, workspace.Config{Dir: filepath.Join(t.TempDir(), "workspaces")})
+	t.Cleanup(func() { check(t, spaces.Close()) })
+	w.api, err = openAPI(t.Context(), engine.Parts{Store: s, Registry: w.registry, Workspaces: spaces,
 		Executors: map[haft.Kind]executor.Executor{haft.KindPython: w.script}}, cfg, service.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -231,7 +235,7 @@ func (w *world) record(org string, id haft.CallID) *haft.Record {
 // events returns the events of a call, in order.
 func (w *world) events(org string, id haft.CallID) []haft.Event {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 3*time.Minute)
 	defer cancel()
 	var all []haft.Event
 	for e, err := range w.Watch(ctx, admin(org), haft.EventFilter{}, 0) {

@@ -100,6 +100,9 @@ var signs = sync.OnceValue(func() []sign {
 		{ProblemConflict,
 			regexp.MustCompile(`\bERESOLVE\b[\s\S]{0,600}?Found: ([^\s]+)[\s\S]{0,900}?(peer [^\n]{1,150})`)},
 		{ProblemConflict, regexp.MustCompile(`\b(?:ResolutionImpossible|ERESOLVE)\b`)},
+		{ProblemBuild,
+			regexp.MustCompile(
+				`[Bb]ecause (?:all versions of |only )?([A-Za-z0-9][A-Za-z0-9._-]*)[^\n]{0,100}? ha(?:s|ve) no (?:usable )?wheels`)},
 		{ProblemNotFound,
 			regexp.MustCompile(
 				`Because ([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the (?:package registry|provided package locations)`)},
@@ -133,7 +136,8 @@ var advice = map[ProblemKind]struct {
 	code haft.Code
 	text string
 }{
-	ProblemNotFound: {haft.CodeInvalid, "the index has no package %s: check the spelling"},
+	ProblemNotFound: {haft.CodeInvalid, "the index has no package %s, or none that is built for this " +
+		"interpreter: check the spelling, or let the operator allow --build-from-source"},
 	ProblemVersion: {haft.CodeInvalid,
 		"there is no version of %s that fits what is asked for and this interpreter: change or remove the constraint"},
 	ProblemConflict: {haft.CodeConflict, "%s cannot be installed together: change or remove one of the constraints"},
@@ -147,7 +151,8 @@ var advice = map[ProblemKind]struct {
 		"configured, and whether its host is allowed"},
 	ProblemTimeout: {haft.CodeUnavailable, "installing the packages took too long: try again, or ask for fewer"},
 	ProblemBuild: {haft.CodeInvalid,
-		"%s could not be built from source: choose a version that has built packages for this system"},
+		"%s could not be built from source: choose a version that has built packages for this system, or let the " +
+			"operator allow --build-from-source"},
 	ProblemDisk: {haft.CodeUnavailable, "there is not enough space on the disk to install the packages: free " +
 		"some space, or remove unused ones with \"haft env gc\""},
 	ProblemMemory: {haft.CodeUnavailable, "there is not enough memory to install the packages"},

@@ -30,6 +30,8 @@ func TestDiagnose(t *testing.T) {
 			"1)):\n        Expected sha256 00\n", layer.ProblemHash, "six==1.0", ""},
 		{"pip build", "  error: subprocess-exited-with-error\n  ERROR: Failed building wheel for evil\nERROR: Could " +
 			"not build wheels for evil, which is required", layer.ProblemBuild, "evil", ""},
+		{"uv without a wheel", "Because only docopt<=0.6.2 is available and docopt==0.6.2 has no usable " +
+			"wheels, we can conclude that sumy cannot be used.", layer.ProblemBuild, "docopt", ""},
 		{"pip missing", "/usr/bin/python3: No module named pip", layer.ProblemTool, "", ""},
 		{"pip certificate", "SSLError(SSLCertVerificationError(1, '[SSL: CERTIFICATE_VERIFY_FAILED] certificate " +
 			"verify failed'))", layer.ProblemTrust, "", ""},

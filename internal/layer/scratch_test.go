@@ -80,7 +80,7 @@ func TestInstaller_follows_nothing_that_build_code_leaves(t *testing.T) {
 						strings.Contains(haft.MessageOf(err), secret) {
 						t.Errorf("Resolve = %v", err)
 					}
-				case <-time.After(20 * time.Second):
+				case <-time.After(3 * time.Minute):
 					t.Fatal("it hangs")
 				}
 			})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"strconv"
 	"time"
 
 	"haft"
@@ -129,4 +130,24 @@ func (a Ask) check() error {
 
 func invalid(message string) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: message}
+}
+
+// Key joins names so that no two lists look alike.
+func Key(parts ...string) string {
+	b := make([]byte, 0, 128) // on the stack, which most names fit in
+	for i, p := range parts {
+		if i > 0 {
+			b = append(b, ' ')
+		}
+		b = strconv.AppendQuote(b, p)
+	}
+	return string(b)
+}
+
+// Burst is how many calls a tool's rate lets come at once; 0 if it bounds nothing.
+func Burst(r haft.Rate) int {
+	if r.Burst == 0 && r.PerSecond > 0 {
+		return max(1, int(math.Ceil(r.PerSecond)))
+	}
+	return r.Burst
 }

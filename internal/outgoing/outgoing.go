@@ -47,6 +47,9 @@ func VisitResult(res *haft.Result, c Cleaner) {
 	for i, n := range res.Notices {
 		res.Notices[i] = c.Text("notices", n)
 	}
+	if w := res.Workspace; w != nil {
+		w.Name, w.Enforced = c.Text("workspace", w.Name), c.Text("workspace", w.Enforced)
+	}
 }
 
 // visitFailure gives every text of a failure to a cleaner.

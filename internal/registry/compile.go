@@ -60,18 +60,23 @@ func compileSchema(text json.RawMessage) (*schema.Compiled, error) {
 
 // Fit reads arguments as models write them and makes them fit the schema, or returns
 // the failure that says why they do not fit.
-func (c *Compiled) Fit(text []byte) (json.RawMessage, *haft.Failure) {
-	args, failure := c.FitRead(schema.ReadArguments(text))
+func (c *Compiled) Fit(text []byte, opts schema.FitOptions) (json.RawMessage, *haft.Failure) {
+	tree, err := schema.ReadArguments(text)
+	args, failure := c.fitTree(tree, err, opts)
 	return args.Text, failure
 }
 
 // FitRead is [Compiled.Fit] for what [schema.ReadArguments] returns. It does not change args.
 func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *haft.Failure) {
+	return c.fitTree(args, err, schema.FitOptions{})
+}
+
+func (c *Compiled) fitTree(args *schema.Object, err error, opts schema.FitOptions) (jsontree.Document, *haft.Failure) {
 	if err != nil {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation, Message: haft.MessageOf(err),
 			Retry: haft.RetryChanged}
 	}
-	fitted, misfits := c.args.Fit(args, schema.FitOptions{})
+	fitted, misfits := c.args.Fit(args, opts)
 	if len(misfits) > 0 {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation,
 			Message: "the arguments do not fit: " + inWords(misfits), Retry: haft.RetryChanged, Misfits: misfits}

@@ -8,6 +8,7 @@ import (
 
 	"haft"
 	"haft/internal/registry"
+	"haft/schema"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +37,7 @@ func TestCompiled_Fit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, failure := c.Fit([]byte(tt.args))
+			got, failure := c.Fit([]byte(tt.args), schema.FitOptions{})
 			if (failure != nil) != (tt.failure != "") {
 				t.Fatalf("Fit(%s) = %s, %+v", tt.args, got, failure)
 			}

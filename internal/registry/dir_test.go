@@ -180,7 +180,7 @@ func next(t *testing.T, reports <-chan []string) []string {
 	select {
 	case s := <-reports:
 		return s
-	case <-time.After(20 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("nothing was reported")
 	}
 	return nil

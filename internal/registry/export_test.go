@@ -1,6 +1,10 @@
 package registry
 
-import "context"
+import (
+	"context"
+
+	"haft"
+)
 
 // Share makes r look at the store each time, as over a store that other processes
 // write to.
@@ -35,3 +39,6 @@ func (r *Registry) Waiting() int {
 	defer r.cache.mu.Unlock()
 	return len(r.cache.loads)
 }
+
+// PassGiven is passGiven.
+func PassGiven(d *Derived, given any) ([]haft.Argument, error) { return passGiven(d, given) }

@@ -116,7 +116,7 @@ func TestSync_makes_nobody_wait(t *testing.T) {
 			if err != nil {
 				t.Errorf("Put: %v", err)
 			}
-		case <-time.After(30 * time.Second): // it would never end
+		case <-time.After(3 * time.Minute): // it would never end
 			t.Error("a tool is not written while a list is compiled")
 		}
 	}

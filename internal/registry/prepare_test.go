@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/registry"
+	"haft/schema"
 )
 
 // What is prepared is ready to be called and kept nowhere.
@@ -17,7 +18,7 @@ func TestPrepare_keeps_nothing(t *testing.T) {
 	if err != nil || c.Tool.Name != "add" || c.Tool.Version.Digest == "" {
 		t.Fatalf("Prepare = %+v, %v", c, err)
 	}
-	if args, failure := c.Fit([]byte(`{"a":"7"}`)); failure != nil || string(args) != `{"a":7}` {
+	if args, failure := c.Fit([]byte(`{"a":"7"}`), schema.FitOptions{}); failure != nil || string(args) != `{"a":7}` {
 		t.Errorf("Fit = %s, %+v", args, failure)
 	}
 	if _, err := r.Resolve(t.Context(), "acme", "add", ""); haft.CodeOf(err) != haft.CodeNotFound {

@@ -131,6 +131,11 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 	if description == "" {
 		description = derived.Description
 	}
+	if given != nil {
+		if derived.Pass, err = passGiven(derived, given); err != nil {
+			return err
+		}
+	}
 	// A schema that was derived takes the same way as one that was given, so that
 	// what is exported with its schema becomes the same version again.
 	if given == nil {
@@ -222,7 +227,7 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 		return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 	}
 	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given,
-		Org: c.by.Org, Lock: c.lock}
+		Untyped: given, Org: c.by.Org, Lock: c.lock}
 	derived, err := r.cfg.Derive(ctx, src)
 	if missing := sourceFaults(err); len(missing) > 0 && !given {
 		// What is missing may only be documentation. Then it is a tool, but not one

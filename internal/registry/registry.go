@@ -18,8 +18,9 @@ type Source struct {
 	Kind     haft.Kind
 	Text     []byte
 	Function string // "" lets the rules of the language choose
-	// Undocumented accepts functions and parameters without documentation.
-	Undocumented bool
+	// Undocumented accepts functions and parameters without documentation, and Untyped
+	// parameters of any type.
+	Undocumented, Untyped bool
 	// Org and Lock say which packages the source will run with.
 	Org  string
 	Lock haft.Lock

@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/internal/review"
+	"haft/internal/skiptest"
 )
 
 // seeds adds all sources of the golden files.
@@ -43,7 +44,11 @@ func FuzzReview(f *testing.F) {
 	seeds(f, func(name, source string) {
 		f.Add(byte(slices.Index(languages, kinds[filepath.Ext(name)])+3), source)
 	})
-	for _, s := range hostile(200) {
+	n := 200
+	if skiptest.Race {
+		n = 20
+	}
+	for _, s := range hostile(n) {
 		f.Add(byte(0), s)
 		f.Add(byte(2), s)
 	}
@@ -142,6 +147,9 @@ func TestReview_hostile(t *testing.T) {
 			n := 1_000
 			if kind == haft.KindPython {
 				n = 500
+			}
+			if skiptest.Race {
+				n = 100
 			}
 			r := review.New(review.Config{Python: run})
 			for _, source := range hostile(n) {

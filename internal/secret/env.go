@@ -1,6 +1,7 @@
 package secret
 
 import (
+	"slices"
 	"strings"
 
 	"haft"
@@ -39,6 +40,9 @@ var reserved = []string{
 	"GODEBUG", "GOTRACEBACK", "GOFLAGS",
 }
 
+// harmless are variables that reserved would cover, and that load or run nothing.
+var harmless = []string{"NODE_ENV", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONUTF8"}
+
 // CheckEnvName returns an error if callers may not set a variable of this name. Case does
 // not matter: some programs read http_proxy, and some systems ignore case.
 func CheckEnvName(name string) error {
@@ -58,6 +62,9 @@ func CheckEnvName(name string) error {
 		}
 	}
 	upper := strings.ToUpper(name)
+	if slices.Contains(harmless, upper) {
+		return nil
+	}
 	for _, r := range reserved {
 		if prefix, ok := strings.CutSuffix(r, "*"); r == upper || ok && strings.HasPrefix(upper, prefix) {
 			return refuse("the variable " + name + " is reserved and cannot be set")

@@ -3,6 +3,7 @@ package secret
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -15,7 +16,8 @@ const masked = `"[redacted]"`
 // Names recognises arguments that hold secrets by their names. It never changes and is
 // safe for concurrent use. A nil Names recognises the common names.
 type Names struct {
-	extra map[string]bool
+	extra  map[string]bool
+	public []string
 }
 
 // NewNames returns the common names and those of extra. Case and the characters
@@ -27,6 +29,13 @@ func NewNames(extra []string) *Names {
 	}
 	return n
 }
+
+// NewPublicNames returns the common names, and variables that are no secrets whatever they hold.
+func NewPublicNames(variables []string) *Names { return &Names{public: slices.Clone(variables)} }
+
+// Public reports whether the variable of this name is no secret. A value that has another name as
+// well is one.
+func (n *Names) Public(variable string) bool { return n != nil && slices.Contains(n.public, variable) }
 
 // Sensitive reports whether an argument of this name holds a secret. It goes by
 // the words of the name: access_token does, max_tokens and tokenizer do not.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft/internal/secret"
+	"haft/internal/skiptest"
 )
 
 // worst are texts that are made to take long: of what is nearly a value, or made of
@@ -73,7 +74,11 @@ func TestStream_takes_linear_time(t *testing.T) {
 		}
 		return best
 	}
-	for _, unit := range []string{"aa", "ab", "a%z", "a%61", "a\n", `a\q`, `a\\`, "%61", "&amp;", "&#97;"} {
+	units := []string{"aa", "&#97;", "ab", "a%z", "a%61", "a\n", `a\q`, `a\\`, "%61", "&amp;"}
+	if skiptest.Race {
+		units = units[:2]
+	}
+	for _, unit := range units {
 		short, long := fastest(unit, 1<<10), fastest(unit, 32<<10)
 		if long > 10*short+20*time.Millisecond {
 			t.Errorf("%q: a value of 1 KiB takes %v, one of 32 KiB %v", unit, short, long)

@@ -6,10 +6,12 @@ package servertest
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"haft/internal/service"
 	"haft/internal/store"
 	"haft/internal/store/sqlite"
+	"haft/internal/workspace"
 	"haft/policy"
 	"haft/server"
 )
@@ -98,12 +101,13 @@ func Open(t testing.TB, rules string, run executor.Executor, reg registry.Config
 		t.Fatal(err)
 	}
 	parts := engine.Parts{Store: st, Registry: registry.New(st, reg),
-		Executors: map[haft.Kind]executor.Executor{haft.KindPython: run, haft.KindBuiltin: run}}
+		Workspaces: workspace.New(st, workspace.Config{Dir: filepath.Join(t.TempDir(), "workspaces")}),
+		Executors:  map[haft.Kind]executor.Executor{haft.KindPython: run, haft.KindBuiltin: run}}
 	e, err := engine.Open(t.Context(), parts, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { Check(t, e.Close()) })
+	t.Cleanup(func() { Check(t, errors.Join(e.Close(), parts.Workspaces.Close())) })
 	return e, service.New(e, parts, manage), st
 }
 

@@ -15,6 +15,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/filestore"
 	"haft/internal/store"
+	"haft/internal/workspace"
 )
 
 // eraseWait is how long the calls of somebody may take to end who is erased.
@@ -23,12 +24,13 @@ const eraseWait = 30 * time.Second
 // A DataManager gives out and erases what is kept of a user or an organisation.
 type DataManager struct {
 	*base
-	tools     *ToolManager
-	agents    *AgentManager
-	approvals *ApprovalManager
-	servers   *ServerManager
-	sandboxes *SandboxManager
-	files     *filestore.Store
+	tools      *ToolManager
+	agents     *AgentManager
+	approvals  *ApprovalManager
+	servers    *ServerManager
+	sandboxes  *SandboxManager
+	files      *filestore.Store
+	workspaces *workspace.Store
 }
 
 // subject returns whose data is meant, if p may do that to it.
@@ -85,7 +87,7 @@ func (d *DataManager) eraseKept(ctx context.Context, of haft.Subject) error {
 			servers = append(servers, s)
 		}
 	}
-	err := d.files.Erase(ctx, of.Org, of.User)
+	err := cmp.Or(d.files.Erase(ctx, of.Org, of.User), d.workspaces.Erase(ctx, of.Org, of.User))
 	if err != nil {
 		return err
 	}

@@ -210,7 +210,7 @@ func TestErase_of_who_goes_on(t *testing.T) {
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	var calling sync.WaitGroup
 	defer calling.Wait()
 	defer cancel()

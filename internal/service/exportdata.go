@@ -101,8 +101,17 @@ func (d *DataManager) exportKeys(ctx context.Context, of haft.Subject, w io.Writ
 	return nil
 }
 
-// exportFiles writes what files there are, newest first. Their content is read one by one.
+// exportFiles writes which files and workspaces there are. Their content is read one by one.
 func (d *DataManager) exportFiles(ctx context.Context, of haft.Subject, w io.Writer) error {
+	list, err := d.workspaces.All(ctx, of.Org, of.User)
+	if err != nil {
+		return err
+	}
+	for _, x := range list {
+		if err := haft.WriteExport(w, "workspace", x); err != nil {
+			return err
+		}
+	}
 	return exportAll(w, "file", d.files.All(ctx, filestore.Filter{Org: of.Org, User: of.User, Limit: page}))
 }
 

@@ -99,8 +99,8 @@ func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) 
 	}
 	c := haft.Call{
 		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
-		Env:     r.Call.Env,
-		Files:   r.Call.Files,
+		Env:   r.Call.Env,
+		Files: r.Call.Files, Workspace: r.Call.Workspace,
 		Sandbox: r.Call.Sandbox, Parent: r.Call.ID,
 	}
 	if h.authority.Manages(p) {

@@ -442,8 +442,12 @@ func (u *ServerManager) checkCommand(ctx context.Context, s *haft.MCPServer) err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Env)) {
+		if slices.Contains(u.cfg.CommandVariables, name) {
+			continue
+		}
 		if err := secret.CheckEnvName(name); err != nil {
-			return err
+			return &haft.Error{Code: haft.CodeInvalid, Message: haft.MessageOf(err) +
+				": the operator can allow it for MCP servers with haft serve --mcp-variable", Err: err}
 		}
 	}
 	rules, err := u.decisions.Rules(ctx, s.Org)

@@ -13,12 +13,14 @@ import (
 	"haft/internal/engine"
 	"haft/internal/filestore"
 	"haft/internal/store"
+	"haft/internal/workspace"
 )
 
 // A RetentionManager knows how long calls are kept, and prunes older ones.
 type RetentionManager struct {
 	*base
-	files *filestore.Store
+	files      *filestore.Store
+	workspaces *workspace.Store
 }
 
 // keepLimits is longer than any period of a quota.
@@ -280,6 +282,9 @@ func (m *RetentionManager) pruneLoop(ctx context.Context) {
 		hour := round%720 == 719
 		if hour {
 			m.warn(ctx, "prune", m.prune(ctx))
+		}
+		if round%720 == 0 {
+			m.warn(ctx, "remove what a crash left of workspaces", m.workspaces.Sweep(ctx))
 		}
 		if round%12 == 0 {
 			_, err := m.files.Sweep(ctx)

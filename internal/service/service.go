@@ -24,6 +24,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/session"
 	"haft/internal/store"
+	"haft/internal/workspace"
 	"haft/policy"
 )
 
@@ -45,6 +46,9 @@ type Config struct {
 	Egress route.Guard
 	// Ceilings are the highest limits of a server; zero fields are those of package haft.
 	Ceilings haft.Limits
+	// CommandVariables are reserved names that variables of an MCP server may have which is a
+	// command: PYTHONPATH decides which code it loads, and LD_PRELOAD too.
+	CommandVariables []string
 	// KeepEvents is how long events can be replayed; 0 means a week.
 	KeepEvents time.Duration
 	// Retention says how long calls are kept that have ended, where an organisation has
@@ -98,8 +102,12 @@ type Vault interface {
 		write func(store.OwnSecrets) error) error
 }
 
-// Changes is how the engine learns that permissions have changed.
+// Changes is how the engine learns that permissions have changed, or that something was done
+// without a call.
 type Changes interface {
+	// Charge takes what a decision says that a call costs, for work that is no call, and
+	// writes an entry of the audit about it.
+	Charge(ctx context.Context, p haft.Principal, d policy.Decision, kind string, body any) error
 	// Log writes an entry of the audit that is not about a call, and has the calls of the
 	// organisation, or of all if org is empty, decided again.
 	Log(ctx context.Context, p haft.Principal, org, kind string, body any) error
@@ -116,6 +124,8 @@ type Decisions interface {
 	CheckSandbox(name, pointer string) error
 	// ServerHosts returns the hosts that an MCP server can reach.
 	ServerHosts(s haft.MCPServer) ([]string, error)
+	// Explain says what would be decided about a call.
+	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
 	// Answerable reports whether p could answer a request for approval.
 	Answerable(ctx context.Context, p haft.Principal, a haft.Approval) bool
 	// Answer writes what p says to a request that waits, and has its call go on or ends it.
@@ -155,6 +165,27 @@ func (b *base) log(ctx context.Context, p haft.Principal, kind string, body any)
 	return b.changes.Log(ctx, p, p.Org, kind, body)
 }
 
+// askWorkspace asks the policy whether p may use a workspace without a call. Rules name an agent by its id or
+// its name, as for calls.
+func (b *base) askWorkspace(ctx context.Context, p haft.Principal, w *haft.CallWorkspace) error {
+	rules, err := b.decisions.Rules(ctx, p.Org)
+	if err != nil {
+		return err
+	}
+	req := policy.Request{Principal: p, Workspace: w}
+	if p.Agent != "" {
+		agent, err := b.store.Agents.Agent(ctx, p.Org, p.Agent)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			return &haft.Error{Code: haft.CodeDenied, Message: "there is no such agent in this organisation"}
+		}
+		if err != nil {
+			return err
+		}
+		req.Principal.Agent, req.AgentName = string(agent.ID), agent.Name
+	}
+	return rules.CheckWorkspace(req)
+}
+
 // manage has do run if p may do the action, and writes to the audit that it was done,
 // with what do returns.
 func (b *base) manage(ctx context.Context, p haft.Principal, a haft.Action, kind string,
@@ -180,14 +211,15 @@ type API struct {
 	*ApprovalManager
 	*History
 
-	Policies  *PolicyManager
-	Servers   *ServerManager
-	Sandboxes *SandboxManager
-	Variables *SecretManager
-	Retainer  *RetentionManager
-	Data      *DataManager
-	Files     *FileManager
-	Sessions  *SessionManager
+	Policies   *PolicyManager
+	Servers    *ServerManager
+	Sandboxes  *SandboxManager
+	Variables  *SecretManager
+	Retainer   *RetentionManager
+	Data       *DataManager
+	Files      *FileManager
+	Sessions   *SessionManager
+	Workspaces haft.Workspaces
 
 	base *base
 }
@@ -210,17 +242,23 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 	if files == nil {
 		files = filestore.New(parts.Store, filestore.Config{})
 	}
+	spaces := parts.Workspaces
+	if spaces == nil {
+		spaces = workspace.New(parts.Store, workspace.Config{})
+	}
 	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules,
 		calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
 	a := &API{
 		Caller: e, Planner: e, Operator: e, base: b,
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},
 		History: &History{b}, Policies: &PolicyManager{b}, Servers: &ServerManager{base: b},
-		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b, files},
+		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b, files, spaces},
 		Files: &FileManager{b, files}, Sessions: &SessionManager{b, cfg.Sessions},
 	}
+	a.Workspaces = (&workspace.API{Store: spaces, Rules: cfg.Rules, Files: a.Files, Log: b.log,
+		Ask: b.askWorkspace}).Roles()
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
-		servers: a.Servers, sandboxes: a.Sandboxes, files: files}
+		servers: a.Servers, sandboxes: a.Sandboxes, files: files, workspaces: spaces}
 	e.Go(a.Retainer.pruneLoop)
 	return a
 }

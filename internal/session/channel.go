@@ -1,12 +1,14 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,7 +22,7 @@ const (
 	maxFrame  = 2 << 20
 	maxQueued = 4 * window
 	// maxEvent bounds a message, but for those that list files, and maxStray what may come
-	// for requests that are over.
+	// for requests that are over, besides what was on its way when they were broken off.
 	maxEvent = 64 << 10
 	maxList  = 512 << 10
 	maxStray = 64 << 20
@@ -54,7 +56,7 @@ type message struct {
 	PID     int             `json:"pid,omitempty"`
 	Size    int64           `json:"size,omitempty"`
 	N       int64           `json:"n,omitempty"`
-	Entries []Entry         `json:"entries,omitempty"`
+	Entries json.RawMessage `json:"entries,omitempty"` // a list
 	Cut     bool            `json:"cut,omitempty"`
 }
 
@@ -76,7 +78,7 @@ type channel struct {
 	mu    sync.Mutex
 	last  uint32
 	open  map[uint32]*request
-	stray int // bytes that came for no request
+	stray int // bytes that came for no request, less what those that were broken off may still send
 	err   error
 }
 
@@ -84,14 +86,17 @@ type channel struct {
 type request struct {
 	ch    *channel
 	id    uint32
-	ready chan struct{} // has an element if there may be items or credit
+	ready chan struct{} // has an element if there may be items
+	paid  chan struct{} // has an element if there may be credit
 
 	// Guarded by ch.mu.
 	items   []item
 	lists   bool // its answer lists files
 	ignored bool // nothing that comes is of interest
+	over    bool // the agent has said how it ended
 	queued  int
 	credit  int // bytes that may be sent to the agent
+	refused error
 	ended   error
 }
 
@@ -124,7 +129,8 @@ func (c *channel) send(payload []byte) error {
 
 // start makes a request. Fields are the members of the message besides id and op.
 func (c *channel) start(op string, fields map[string]any) (*request, error) {
-	r := &request{ch: c, ready: make(chan struct{}, 1), credit: window, lists: op == "list" || op == "stat"}
+	r := &request{ch: c, ready: make(chan struct{}, 1), paid: make(chan struct{}, 1), credit: window,
+		lists: op == "list" || op == "stat"}
 	c.mu.Lock()
 	if c.err != nil {
 		defer c.mu.Unlock()
@@ -154,10 +160,14 @@ func (r *request) control(op string, fields map[string]any) error {
 	return r.ch.send(b)
 }
 
-// close forgets the request. What still comes for it is dropped.
+// close forgets the request. What still comes for it is dropped: as much as may wait to be read
+// is no fault of the agent, which did not know.
 func (r *request) close() {
 	r.ch.mu.Lock()
 	defer r.ch.mu.Unlock()
+	if r.ch.open[r.id] == r && !r.over {
+		r.ch.stray -= maxQueued + maxAnswer
+	}
 	delete(r.ch.open, r.id)
 }
 
@@ -193,11 +203,11 @@ func (r *request) next(ctx context.Context) (item, error) {
 	}
 }
 
-// write sends data to the request, as fast as it is read there.
+// write sends data to the request, as fast as it is read there. One that was refused reads nothing.
 func (r *request) write(ctx context.Context, data []byte) error {
 	for len(data) > 0 {
 		r.ch.mu.Lock()
-		n, err := min(r.credit, len(data), window/4), r.ended
+		n, err := min(r.credit, len(data), window/4), cmp.Or(r.ended, r.refused)
 		r.credit -= n
 		r.ch.mu.Unlock()
 		switch {
@@ -205,7 +215,7 @@ func (r *request) write(ctx context.Context, data []byte) error {
 			return err
 		case n <= 0:
 			select {
-			case <-r.ready:
+			case <-r.paid:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
@@ -222,9 +232,11 @@ func (r *request) write(ctx context.Context, data []byte) error {
 
 // wake tells who waits for the request.
 func (r *request) wake() {
-	select {
-	case r.ready <- struct{}{}:
-	default:
+	for _, c := range []chan struct{}{r.ready, r.paid} {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -307,6 +319,12 @@ func (c *channel) deliver(payload []byte) error {
 		r.credit += int(it.event.N)
 		r.wake()
 		return nil
+	}
+	if it.event != nil && slices.Contains([]string{"done", "exited", "ran", "refused"}, it.event.Event) {
+		r.over = true
+		if it.event.Event == "refused" {
+			r.refused = refusal(it.event)
+		}
 	}
 	it.size = len(payload)
 	r.queued += it.size

@@ -101,6 +101,44 @@ func TestChannel_an_agent_that_breaks_the_protocol_ends_it(t *testing.T) {
 	}
 }
 
+// What was on its way when a request was broken off does not end the session, however many are: a
+// flood does, as does one for requests that had ended.
+func TestChannel_requests_that_are_broken_off(t *testing.T) {
+	c := newChannel(nil, func(error) {})
+	request := func(id uint32) *request {
+		r := &request{ch: c, id: id, ready: make(chan struct{}, 1), paid: make(chan struct{}, 1), credit: window}
+		c.open[id] = r
+		return r
+	}
+	const many = 2 * maxStray / window
+	for id := range uint32(many) {
+		r := request(id)
+		r.close()
+		r.close() // as who closes a stream twice
+		if err := c.deliver(data(id, window)); err != nil {
+			t.Fatalf("request %d: %v", id, err)
+		}
+	}
+	most := c.stray
+	for id := range uint32(many) {
+		r := request(id)
+		if err := c.deliver(fmt.Appendf(nil, `{"id":%d,"event":"done"}`, id)); err != nil {
+			t.Fatal(err)
+		}
+		r.close()
+	}
+	if want := many * (dataHead + window - maxQueued - maxAnswer); most != want || c.stray != want {
+		t.Errorf("stray is %d, then %d; want %d", most, c.stray, want)
+	}
+	flood := data(1, window)
+	for range (maxStray-c.stray)/len(flood) + 1 {
+		if err := c.deliver(flood); err != nil {
+			return
+		}
+	}
+	t.Error("a flood goes on")
+}
+
 // A flood does not keep a caller whose context has ended.
 func TestChannel_a_flood_does_not_hold_a_caller(t *testing.T) {
 	r, _ := hostile(t, func(id uint32) [][]byte {

@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"haft"
 )
@@ -25,10 +27,10 @@ const maxContexts = 16
 
 // A Code is a piece of code that is run in a context of a session.
 type Code struct {
-	// Context names the context; empty means the one of the language. Contexts of
-	// languages are made when they are needed.
+	// Context names the context; empty means the one that is named by the language. A context
+	// is made when it is needed.
 	Context string
-	// Language is python, javascript or bash, for a context that is named by it.
+	// Language is python, javascript or bash.
 	Language string
 	Source   string
 	// Env has variables of the environment while it runs.
@@ -75,14 +77,72 @@ type Variable struct {
 
 // An answer is one message of a kernel.
 type answer struct {
-	Result    map[string]json.RawMessage `json:"result"`
-	Main      bool                       `json:"main"`
-	Cut       bool                       `json:"cut"`
-	Done      bool                       `json:"done"`
-	Count     int                        `json:"count"`
-	Status    *int                       `json:"status"`
-	Error     *CodeError                 `json:"error"`
-	Variables []Variable                 `json:"variables"`
+	Result    json.RawMessage `json:"result"` // an object of forms
+	Main      bool            `json:"main"`
+	Cut       bool            `json:"cut"`
+	Done      bool            `json:"done"`
+	Count     int             `json:"count"`
+	Status    *int            `json:"status"`
+	Error     *CodeError      `json:"error"`
+	Variables json.RawMessage `json:"variables"` // a list
+}
+
+// Code can write answers itself: what has many small parts takes far more memory than its text.
+const (
+	maxForms     = 32
+	maxVariables = 1000
+)
+
+// formsOf reads an object that has few members.
+func formsOf(raw json.RawMessage) (map[string]json.RawMessage, error) {
+	forms := map[string]json.RawMessage{}
+	err := eachOf(raw, maxForms, func(d *json.Decoder) error {
+		name, err := d.Token()
+		if err != nil {
+			return fmt.Errorf("read a result: %w", err)
+		}
+		var form json.RawMessage
+		if err := d.Decode(&form); err != nil {
+			return fmt.Errorf("read a result: %w", err)
+		}
+		text, _ := name.(string) // the names of members are
+		forms[text] = form
+		return nil
+	})
+	return forms, err
+}
+
+// variablesOf reads a list of variables.
+func variablesOf(raw json.RawMessage) (list []Variable, err error) {
+	err = eachOf(raw, maxVariables, func(d *json.Decoder) error {
+		var v Variable
+		if err := d.Decode(&v); err != nil {
+			return fmt.Errorf("read a variable: %w", err)
+		}
+		list = append(list, v)
+		return nil
+	})
+	return list, err
+}
+
+// eachOf reads the parts of an object or a list, of which there may be at most most.
+func eachOf(raw json.RawMessage, most int, read func(*json.Decoder) error) error {
+	if len(raw) == 0 || string(raw) == "null" {
+		return nil
+	}
+	d := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := d.Token(); err != nil {
+		return fmt.Errorf("read an answer: %w", err)
+	}
+	for n := 0; d.More(); n++ {
+		if n == most {
+			return fmt.Errorf("%w: more than %d parts of an answer", errProtocol, most)
+		}
+		if err := read(d); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // A codeContext is an interpreter of the session.
@@ -93,27 +153,56 @@ type codeContext struct {
 	turn     chan struct{} // has an element while no code runs
 }
 
-// context returns the context of a code, made if it is that of a language.
+// context returns the context of a code, made if there is none.
 func (s *Session) context(ctx context.Context, code Code) (*codeContext, error) {
-	id := code.Context
-	if id == "" {
-		id = code.Language
+	id := cmp.Or(code.Context, code.Language)
+	if err := s.making.take(ctx); err != nil {
+		return nil, err
 	}
-	s.making.Lock()
-	defer s.making.Unlock()
-	if c := s.contexts[id]; c != nil {
+	defer s.making.release()
+	c := s.contexts[id]
+	switch {
+	case c == nil && code.Language == "":
+		return nil, errNoContext
+	case c != nil && code.Language != "" && c.Language != code.Language,
+		code.Language != "" && id != code.Language &&
+			slices.Contains([]string{"python", "javascript", "typescript", "bash"}, id):
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the context is for code in another language"}
+	case c != nil:
 		return c, nil
 	}
-	if code.Context != "" && code.Context != code.Language {
-		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+	if err := checkName("context", id); err != nil {
+		return nil, err
 	}
 	return s.makeContext(ctx, id, code.Language, "")
 }
 
+// A timedMutex is a mutex that is not waited for longer than a context lasts. It has an element while
+// it is held.
+type timedMutex chan struct{}
+
+// take waits until nobody holds the mutex.
+func (m timedMutex) take(ctx context.Context) error {
+	select {
+	case m <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// release is the end of take.
+func (m timedMutex) release() { <-m }
+
+// errNoContext is the error for a context that is not there.
+var errNoContext = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+
 // NewContext makes a further context and returns its name.
 func (s *Session) NewContext(ctx context.Context, language, dir string) (string, error) {
-	s.making.Lock()
-	defer s.making.Unlock()
+	if err := s.making.take(ctx); err != nil {
+		return "", err
+	}
+	defer s.making.release()
 	s.named++
 	c, err := s.makeContext(ctx, fmt.Sprintf("%s-%d", language, s.named), language, dir)
 	if err != nil {
@@ -133,6 +222,7 @@ func (s *Session) makeContext(ctx context.Context, id, language, dir string) (*c
 		return nil, s.why(err)
 	}
 	if _, err := r.await(ctx, "started"); err != nil {
+		_ = r.stop(syscall.SIGKILL) // it may start yet
 		r.close()
 		return nil, s.why(err)
 	}
@@ -145,12 +235,14 @@ func (s *Session) makeContext(ctx context.Context, id, language, dir string) (*c
 
 // EndContext ends a context with all that it started. The next code that names its
 // language gets a new one.
-func (s *Session) EndContext(id string) error {
-	s.making.Lock()
-	defer s.making.Unlock()
+func (s *Session) EndContext(ctx context.Context, id string) error {
+	if err := s.making.take(ctx); err != nil {
+		return err
+	}
+	defer s.making.release()
 	c := s.contexts[id]
 	if c == nil {
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+		return errNoContext
 	}
 	return s.endContext(c)
 }
@@ -163,15 +255,38 @@ func (s *Session) endContext(c *codeContext) error {
 	return err
 }
 
-// Contexts lists the contexts of the session: their languages by name.
-func (s *Session) Contexts() map[string]string {
-	s.making.Lock()
-	defer s.making.Unlock()
-	out := map[string]string{}
-	for id, c := range s.contexts {
-		out[id] = c.Language
+// listTime bounds how long it takes to list the variables of one context.
+const listTime = 2 * time.Second
+
+// Contexts lists the contexts of the session, by name, with their variables. Those of one that
+// runs code are not known.
+func (s *Session) Contexts(ctx context.Context) ([]haft.SessionContext, error) {
+	if err := s.making.take(ctx); err != nil {
+		return nil, err
 	}
-	return out
+	all := slices.Collect(maps.Values(s.contexts))
+	s.making.release()
+	slices.SortFunc(all, func(a, b *codeContext) int { return strings.Compare(a.ID, b.ID) })
+	out := []haft.SessionContext{}
+	for _, c := range all {
+		info := haft.SessionContext{Name: c.ID, Language: c.Language, Busy: len(c.turn) == 0,
+			Variables: []haft.SessionVariable{}}
+		if !info.Busy && c.Language != "bash" {
+			timed, cancel := context.WithTimeout(ctx, listTime)
+			list, err := s.Variables(timed, c.ID)
+			cancel()
+			if err != nil && s.ctx.Err() != nil {
+				return nil, s.why(err)
+			}
+			info.Busy = err != nil // other code began meanwhile, or it has ended
+			for _, v := range list {
+				info.Variables = append(info.Variables, haft.SessionVariable{Name: s.CleanText(v.Name),
+					Type: s.CleanText(v.Type), Text: s.CleanText(v.Text)})
+			}
+		}
+		out = append(out, info)
+	}
+	return out, nil
 }
 
 // Run runs code. There is no outcome if nothing ran. When ctx ends it is interrupted, and if
@@ -220,11 +335,12 @@ func (s *Session) run(ctx context.Context, code Code, fields map[string]any) (*O
 	lost, err := run.follow(ctx)
 	if lost {
 		run.out.Lost = true
-		s.making.Lock()
-		if s.contexts[c.ID] == c {
-			err = errors.Join(err, s.endContext(c))
+		if s.making.take(s.ctx) == nil { // else all of the session has ended
+			if s.contexts[c.ID] == c {
+				err = errors.Join(err, s.endContext(c))
+			}
+			s.making.release()
 		}
-		s.making.Unlock()
 	}
 	return &run.out, run.variables, s.why(err)
 }
@@ -247,7 +363,7 @@ func (u *running) follow(ctx context.Context) (lost bool, err error) {
 		it, err := u.r.next(waiting)
 		switch {
 		case err != nil && ctx.Err() != nil && waiting == ctx:
-			if err := u.r.control("signal", map[string]any{"signal": int(syscall.SIGINT)}); err != nil {
+			if err := u.r.stop(syscall.SIGINT); err != nil {
 				return true, err
 			}
 			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
@@ -304,22 +420,31 @@ func (u *running) take() error {
 	if err != nil {
 		return fmt.Errorf("%w: an answer that is not JSON", errProtocol)
 	}
-	if a.Result != nil && len(u.out.Results) < maxResults {
-		u.out.Results = append(u.out.Results, Result{Main: a.Main, Cut: a.Cut, Data: a.Result})
+	if len(a.Result) > 0 && len(u.out.Results) < maxResults {
+		forms, err := formsOf(a.Result)
+		if err != nil {
+			return err
+		}
+		if len(forms) > 0 {
+			u.out.Results = append(u.out.Results, Result{Main: a.Main, Cut: a.Cut, Data: forms})
+		}
 	}
 	if a.Done {
-		u.out.Count, u.out.Status, u.out.Error, u.variables = a.Count, a.Status, a.Error, a.Variables
+		u.out.Count, u.out.Status, u.out.Error = a.Count, a.Status, a.Error
+		u.variables, err = variablesOf(a.Variables)
 	}
-	return nil
+	return err
 }
 
 // Interrupt interrupts what runs in a context.
-func (s *Session) Interrupt(id string) error {
-	s.making.Lock()
-	defer s.making.Unlock()
+func (s *Session) Interrupt(ctx context.Context, id string) error {
+	if err := s.making.take(ctx); err != nil {
+		return err
+	}
+	defer s.making.release()
 	c := s.contexts[id]
 	if c == nil {
-		return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such context in the session"}
+		return errNoContext
 	}
 	return c.r.control("signal", map[string]any{"signal": int(syscall.SIGINT)})
 }

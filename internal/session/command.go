@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,10 +39,12 @@ type Size struct {
 // A Process is a running command. Its output is read by Wait, which must be called.
 type Process struct {
 	// PID is what the command is known by inside the session.
-	PID int
-	cmd Command
-	r   *request
-	end func()
+	PID     int
+	session *Session
+	cmd     Command
+	r       *request
+	end     func()
+	feeding sync.Mutex // held while one input is sent
 }
 
 // killGrace is how long a command has after SIGTERM, and code after an interrupt.
@@ -63,16 +67,17 @@ func (s *Session) Start(ctx context.Context, cmd Command) (*Process, error) {
 	}
 	m, err := r.await(ctx, "started")
 	if err != nil {
+		_ = r.stop(syscall.SIGKILL) // it may start yet; the agent does one after the other
 		r.close()
 		end()
 		return nil, s.why(err)
 	}
-	return &Process{PID: m.PID, cmd: cmd, r: r, end: end}, nil
+	return &Process{PID: m.PID, session: s, cmd: cmd, r: r, end: end}, nil
 }
 
 // Wait hands on the output of the command until it ends, and returns its status: that of
 // exit, or minus the number of the signal that ended it. When ctx ends, the command gets
-// SIGTERM, and SIGKILL a moment later.
+// SIGTERM, and SIGKILL a moment later. If that does not end it, the session ends.
 func (p *Process) Wait(ctx context.Context) (int, error) {
 	defer p.end()
 	defer p.r.close()
@@ -80,15 +85,20 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 	for {
 		it, err := p.r.next(waiting)
 		switch {
-		case err != nil && waiting.Err() != nil && !killed && waiting != ctx:
+		case err != nil && waiting.Err() != nil && killed:
+			p.session.end("a command could not be ended")
+			return 0, p.session.why(err)
+		case err != nil && waiting.Err() != nil && waiting != ctx:
 			killed = true // it had its time
-			if err := p.Signal(syscall.SIGKILL); err != nil {
+			if err := p.r.stop(syscall.SIGKILL); err != nil {
 				return 0, err
 			}
-			waiting = context.WithoutCancel(ctx)
+			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
+			defer cancel()
+			waiting = timed
 			continue
 		case err != nil && ctx.Err() != nil && waiting == ctx:
-			if err := p.Signal(syscall.SIGTERM); err != nil {
+			if err := p.r.stop(syscall.SIGTERM); err != nil {
 				return 0, err
 			}
 			timed, cancel := context.WithTimeout(context.WithoutCancel(ctx), killGrace)
@@ -134,6 +144,12 @@ func (p *Process) Signal(n syscall.Signal) error {
 	return p.r.control("signal", map[string]any{"signal": int(n)})
 }
 
+// stop sends a signal to a command or code that was cancelled. When it has ended, the agent kills
+// what it has left running, as far as that can be told from what others left.
+func (r *request) stop(n syscall.Signal) error {
+	return r.control("signal", map[string]any{"signal": int(n), "sweep": true})
+}
+
 // Resize sets the size of the terminal.
 func (p *Process) Resize(size Size) error {
 	return p.r.control("resize", map[string]any{"rows": size.Rows, "cols": size.Cols})
@@ -154,6 +170,47 @@ func (s *Session) Dial(ctx context.Context, port int) (io.ReadWriteCloser, error
 	}
 	return &stream{ctx: ctx, r: r, end: end}, nil
 }
+
+// DialPort is Dial for whoever wants a [net.Conn]. It is closed when ctx ends. It has no
+// deadlines.
+func (s *Session) DialPort(ctx context.Context, port int) (net.Conn, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	c, err := s.Dial(ctx, port)
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	return &portConn{c, cancel}, nil
+}
+
+// A portConn is a connection to a port of a session.
+type portConn struct {
+	io.ReadWriteCloser
+	cancel func()
+}
+
+// Close implements [net.Conn]. It ends a Read and a Write, too.
+func (c *portConn) Close() error {
+	c.cancel()
+	return c.ReadWriteCloser.Close()
+}
+
+// The rest of [net.Conn], which a connection to a port does not have.
+
+// LocalAddr implements [net.Conn].
+func (c *portConn) LocalAddr() net.Addr { return &net.TCPAddr{} }
+
+// RemoteAddr implements [net.Conn].
+func (c *portConn) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// SetDeadline implements [net.Conn].
+func (c *portConn) SetDeadline(time.Time) error { return nil }
+
+// SetReadDeadline implements [net.Conn].
+func (c *portConn) SetReadDeadline(time.Time) error { return nil }
+
+// SetWriteDeadline implements [net.Conn].
+func (c *portConn) SetWriteDeadline(time.Time) error { return nil }
 
 // A stream is a connection to a port, or a file that is read.
 type stream struct {

@@ -2,12 +2,15 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path"
 	"strings"
 	"syscall"
+	"time"
 
 	"haft"
 )
@@ -132,10 +135,27 @@ func (s *Session) Stat(ctx context.Context, name string) (Entry, error) {
 	if err != nil {
 		return Entry{}, err
 	}
-	if len(m.Entries) != 1 {
+	list, err := entriesOf(m.Entries)
+	if err != nil || len(list) != 1 {
 		return Entry{}, errProtocol
 	}
-	return m.Entries[0], nil
+	return list[0], nil
+}
+
+// maxEntries bounds a list of files: more than the agent sends.
+const maxEntries = 10_000
+
+// entriesOf reads a list of files.
+func entriesOf(raw json.RawMessage) (list []Entry, err error) {
+	err = eachOf(raw, maxEntries, func(d *json.Decoder) error {
+		var e Entry
+		if err := d.Decode(&e); err != nil {
+			return fmt.Errorf("read a list of files: %w", err)
+		}
+		list = append(list, e)
+		return nil
+	})
+	return list, err
 }
 
 // List lists a directory, and those in it down to depth. It reports whether there are more
@@ -145,7 +165,122 @@ func (s *Session) List(ctx context.Context, name string, depth int) (list []Entr
 	if err != nil {
 		return nil, false, err
 	}
-	return m.Entries, m.Cut, nil
+	list, err = entriesOf(m.Entries)
+	return list, m.Cut, err
+}
+
+// MaxRead bounds a file that is read for the owner: one with holes can be larger than any disk.
+const MaxRead = 1 << 30
+
+// OpenFile returns the content of a file without the secrets of the session. The caller closes it.
+func (s *Session) OpenFile(ctx context.Context, name string) (io.ReadCloser, error) {
+	f, size, err := s.ReadFile(ctx, name, 0)
+	if err != nil {
+		return nil, err
+	}
+	f = s.Clean(&bounded{f, MaxRead})
+	if size > MaxRead {
+		return nil, errors.Join(errTooLarge, f.Close())
+	}
+	return f, nil
+}
+
+// errTooLarge is the error for a file that is larger than [MaxRead].
+var errTooLarge = &haft.Error{Code: haft.CodeInvalid, Message: "the file is larger than 1 GiB: read it in parts, " +
+	"with commands"}
+
+// bounded is a file that fails where it gets too large.
+type bounded struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements [io.Reader].
+func (b *bounded) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, errTooLarge
+	}
+	return n, err
+}
+
+// Files is List for the owner, without secrets. With depth 0 it describes the one file.
+func (s *Session) Files(ctx context.Context, name string, depth int) (*haft.SessionDir, error) {
+	var list []Entry
+	var cut bool
+	var err error
+	if depth > 0 {
+		list, cut, err = s.List(ctx, name, depth)
+	} else {
+		list = make([]Entry, 1)
+		list[0], err = s.Stat(ctx, name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	out := &haft.SessionDir{Files: make([]haft.SessionFile, len(list)), Cut: cut}
+	for i, e := range list {
+		// The time is what the session says: it may be anything.
+		at := time.Unix(0, 0)
+		if e.Modified > 0 && e.Modified < 1<<33 {
+			at = time.UnixMicro(int64(e.Modified * 1e6))
+		}
+		out.Files[i] = haft.SessionFile{Path: s.CleanText(e.Path), Name: s.CleanText(e.Name), Type: e.Type,
+			Size: e.Size, Mode: e.Mode, Modified: at.UTC(), Target: s.CleanText(e.Target)}
+	}
+	return out, nil
+}
+
+// watchPace is how often the files of a directory are looked at.
+const watchPace = 500 * time.Millisecond
+
+// Watch yields what happens to the files of a directory, and of those in it, until ctx ends. It
+// looks at them again and again: of changes that follow each other closely it sees the last.
+func (s *Session) Watch(ctx context.Context, name string) iter.Seq2[haft.SessionChange, error] {
+	return func(yield func(haft.SessionChange, error) bool) {
+		var before map[string]haft.SessionFile
+		tick := time.NewTicker(watchPace)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			dir, err := s.Files(ctx, name, maxDepth)
+			if err != nil {
+				if ctx.Err() == nil {
+					yield(haft.SessionChange{}, err)
+				}
+				return
+			}
+			now := map[string]haft.SessionFile{}
+			for _, f := range dir.Files {
+				now[f.Path] = f
+			}
+			if before != nil && !changes(before, now, dir.Cut, yield) {
+				return
+			}
+			before = now
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// changes yields the difference between two lists of files. In one that is cut, what is missing
+// may still be there.
+func changes(before, now map[string]haft.SessionFile, cut bool, yield func(haft.SessionChange, error) bool) bool {
+	report := func(kind string, f haft.SessionFile) bool { return yield(haft.SessionChange{Type: kind, File: f}, nil) }
+	for path, f := range now {
+		old, had := before[path]
+		if !had && !report("create", f) || had && old != f && f.Type != "dir" && !report("write", f) {
+			return false
+		}
+	}
+	for path, f := range before {
+		if _, has := now[path]; !has && !cut && !report("remove", f) {
+			return false
+		}
+	}
+	return true
 }
 
 // MakeDir makes a directory, and those that lead to it.

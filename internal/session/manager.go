@@ -19,9 +19,9 @@ import (
 
 // Config says how many sessions there may be, and for how long. Zero fields get defaults.
 type Config struct {
-	// Total bounds the sessions of this server, PerOrg those of an organisation; 0 means
-	// 256 and 32.
-	Total, PerOrg int
+	// Total bounds the sessions of this server, PerOrg those of an organisation and PerOwner
+	// those of one owner; 0 means 256, and 5/8 and half of Total.
+	Total, PerOrg, PerOwner int
 	// TTL is how long a session lives if nothing else is asked for, MaxTTL the longest that
 	// can be; 0 means an hour and a day. Idle is after how long without use it ends; 0 means
 	// 10 minutes.
@@ -45,10 +45,16 @@ type Manager struct {
 	mu      sync.Mutex
 	closed  bool
 	live    map[string]*Session
-	opening map[string]int  // of organisations
-	names   map[string]bool // that sessions which are being opened will have
-	stops   int             // how often sessions were stopped
-	past    []past          // the newest last
+	running map[haft.CallID]*Process // commands that take input
+	opening map[*opening]bool
+	past    []past // the newest last
+}
+
+// An opening is a session that is being made.
+type opening struct {
+	owner   haft.Principal
+	name    string
+	stopped bool // meanwhile
 }
 
 // past is why a session ended.
@@ -71,10 +77,13 @@ func New(cfg Config) *Manager {
 		cfg.Total = 256
 	}
 	if cfg.PerOrg <= 0 {
-		cfg.PerOrg = 32
+		cfg.PerOrg = max(1, cfg.Total*5/8)
+	}
+	if cfg.PerOwner <= 0 {
+		cfg.PerOwner = max(1, cfg.Total/2)
 	}
 	return &Manager{cfg: cfg, boot: strings.ToLower(rand.Text()[:8]), live: map[string]*Session{},
-		opening: map[string]int{}, names: map[string]bool{}}
+		running: map[haft.CallID]*Process{}, opening: map[*opening]bool{}}
 }
 
 // Options are what a session is made with.
@@ -98,17 +107,15 @@ func owner(p haft.Principal) string {
 
 // Open makes a session.
 func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
-	ttl, idle := cmp.Or(o.TTL, m.cfg.TTL), cmp.Or(o.Idle, m.cfg.Idle)
-	if ttl < 0 || ttl > m.cfg.MaxTTL || idle < 0 || idle > m.cfg.MaxTTL {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("a session lives at most %s", m.cfg.MaxTTL)}
+	if err := m.CheckTimes(o.TTL, o.Idle); err != nil {
+		return nil, err
 	}
-	if len(o.Name) > 64 || strings.ContainsFunc(o.Name, func(r rune) bool { return r < ' ' || r > '~' || r == '/' }) {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "the name of a session has at most 64 letters, digits and signs of ASCII without /"}
+	ttl, idle := min(cmp.Or(o.TTL, m.cfg.TTL), m.cfg.MaxTTL), cmp.Or(o.Idle, m.cfg.Idle)
+	if err := checkName("session", o.Name); err != nil {
+		return nil, err
 	}
 	p := o.Request.Principal
-	stops, err := m.reserve(p, o.Name)
+	begun, err := m.reserve(p, o.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -117,14 +124,11 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 	c, isolation, err := m.cfg.Open(ctx, open)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.names, nameKey(p, o.Name))
-	if m.opening[p.Org]--; m.opening[p.Org] == 0 {
-		delete(m.opening, p.Org)
-	}
+	delete(m.opening, begun)
 	if err != nil {
 		return nil, err
 	}
-	if m.closed || m.stops != stops {
+	if m.closed || begun.stopped {
 		c.Release(false)
 		return nil, cell.ErrClosed
 	}
@@ -139,49 +143,61 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 	return s, nil
 }
 
-// nameKey is what a name is reserved by.
-func nameKey(p haft.Principal, name string) string {
-	if name == "" {
-		return ""
+// checkName refuses names that cannot be told or written in a path.
+func checkName(of, name string) error {
+	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' || r == '/' }) ||
+		name == "." || name == ".." {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the name of a " + of +
+			" has at most 64 letters, digits and signs of ASCII without /"}
 	}
-	return p.Org + "\x00" + owner(p) + "\x00" + name
+	return nil
 }
 
-// reserve checks that one more session may be opened, and counts it. It returns how often
-// sessions were stopped so far.
-func (m *Manager) reserve(p haft.Principal, name string) (stops int, err error) {
+// reserve checks that one more session may be opened, and counts it.
+func (m *Manager) reserve(p haft.Principal, name string) (*opening, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	switch key := nameKey(p, name); {
+	switch {
 	case m.closed:
-		return 0, cell.ErrClosed
+		return nil, cell.ErrClosed
 	case owner(p) == "":
-		return 0, &haft.Error{Code: haft.CodeDenied, Message: "a session needs an owner: a user or a key"}
-	case key != "" && m.names[key]:
-		return 0, &haft.Error{Code: haft.CodeConflict, Message: "a session of this name is being made"}
+		return nil, &haft.Error{Code: haft.CodeDenied, Message: "a session needs an owner: a user or a key"}
 	}
-	all, ofOrg := len(m.live), m.opening[p.Org]
-	for _, n := range m.opening {
-		all += n
+	all, ofOrg, ofOwner, taken := 0, 0, 0, false
+	count := func(q haft.Principal, other string) {
+		all++
+		if q.Org == p.Org {
+			ofOrg++
+			if owner(q) == owner(p) {
+				ofOwner++
+				taken = taken || name != "" && other == name
+			}
+		}
 	}
 	for _, s := range m.live {
-		if s.info.Org != p.Org {
-			continue
-		}
-		ofOrg++
-		if name != "" && s.info.Name == name && owner(s.owner) == owner(p) {
-			return 0, &haft.Error{Code: haft.CodeConflict, Message: "there is a session of this name already"}
-		}
+		count(s.owner, s.info.Name)
 	}
-	if ofOrg >= m.cfg.PerOrg || all >= m.cfg.Total {
-		return 0, &haft.Error{Code: haft.CodeRateLimited,
-			Message: fmt.Sprintf("there are %d sessions, which is the most; end one, or wait until one ends", ofOrg)}
+	for o := range m.opening {
+		count(o.owner, o.name)
 	}
-	m.opening[p.Org]++
-	if key := nameKey(p, name); key != "" {
-		m.names[key] = true
+	tooMany := func(format string, n int) error {
+		return &haft.Error{Code: haft.CodeRateLimited, Message: fmt.Sprintf(format, n) +
+			", which is the most; end one, or wait until one ends"}
 	}
-	return m.stops, nil
+	switch {
+	case taken:
+		return nil, &haft.Error{Code: haft.CodeConflict,
+			Message: "there is a session of this name, or it is being made"}
+	case ofOwner >= m.cfg.PerOwner:
+		return nil, tooMany("you have %d sessions", ofOwner)
+	case ofOrg >= m.cfg.PerOrg:
+		return nil, tooMany("the organisation has %d sessions", ofOrg)
+	case all >= m.cfg.Total:
+		return nil, tooMany("the server has as many sessions as it may have (%d)", m.cfg.Total)
+	}
+	begun := &opening{owner: p, name: name}
+	m.opening[begun] = true
+	return begun, nil
 }
 
 // forget drops a session that has ended, and remembers why.
@@ -247,13 +263,44 @@ func (m *Manager) infos(match func(*Session) bool) []haft.Session {
 	return out
 }
 
-// Extend sets when a session ends at the latest, counted from now.
-func (m *Manager) Extend(s *Session, ttl time.Duration) error {
-	if ttl <= 0 || ttl > m.cfg.MaxTTL {
-		return &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("a session lives at most %s", m.cfg.MaxTTL)}
+// Extend sets when a session ends at the latest, counted from now, and after how long without
+// use; 0 changes nothing. However often it is extended, it ends MaxTTL after it was made.
+func (m *Manager) Extend(s *Session, ttl, idle time.Duration) error {
+	if err := m.CheckTimes(ttl, idle); err != nil {
+		return err
 	}
-	s.Extend(time.Now().Add(ttl).UTC())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if ttl > 0 {
+		s.info.Expires = time.Now().Add(ttl).UTC()
+		if last := s.info.Created.Add(m.cfg.MaxTTL); s.info.Expires.After(last) {
+			s.info.Expires = last
+		}
+	}
+	if idle > 0 {
+		s.info.IdleTimeout = haft.Millis(idle)
+	}
+	if s.idle != nil {
+		s.ttl.Reset(time.Until(s.info.Expires))
+		s.idle.Reset(s.info.IdleTimeout.D())
+	}
+	return nil
+}
+
+// minTime is the shortest time that a session can be given.
+const minTime = time.Second
+
+// CheckTimes refuses times that no session can have; 0 means that none is asked for.
+func (m *Manager) CheckTimes(ttl, idle time.Duration) error {
+	for _, d := range []time.Duration{ttl, idle} {
+		if d > m.cfg.MaxTTL {
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: fmt.Sprintf("a session lives at most %s", m.cfg.MaxTTL)}
+		}
+		if d != 0 && d < minTime {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "the times of a session are at least 1 second"}
+		}
+	}
 	return nil
 }
 
@@ -288,7 +335,9 @@ func (m *Manager) Stop(why string, match func(haft.Principal) bool) int {
 func (m *Manager) stopping(match func(haft.Principal) bool) []*Session {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.stops++
+	for o := range m.opening {
+		o.stopped = o.stopped || match(o.owner)
+	}
 	var list []*Session
 	for _, s := range m.live {
 		if match(s.owner) {
@@ -340,6 +389,7 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, packages or secrets " +
 			"are not what they were when the session was made; end it, or use another name"}
 	}
+	s.learn(req)
 	return s, nil
 }
 

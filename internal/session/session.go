@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/secret"
 	"haft/sandbox"
 	"haft/sandbox/cell"
 )
@@ -24,7 +25,7 @@ type Session struct {
 	cancel context.CancelCauseFunc
 	gone   chan struct{} // closed when nothing of it runs any more
 
-	making   sync.Mutex // guards contexts and named, and is held while one is made
+	making   timedMutex // guards contexts and named, and is held while one is made
 	contexts map[string]*codeContext
 	named    int
 
@@ -33,6 +34,10 @@ type Session struct {
 	used  time.Time
 	idle  *time.Timer // nil once the session has ended
 	ttl   *time.Timer
+	// redactor removes the secrets of the last call, whose environment all calls had. exposed
+	// says that code could see some.
+	redactor *secret.Redactor
+	exposed  bool
 
 	egressMu sync.Mutex
 	serves   []*egress
@@ -49,9 +54,17 @@ type egress struct {
 // newSession makes a session of a cell whose agent is ready.
 func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session {
 	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c,
-		contexts: map[string]*codeContext{}, used: time.Now(), gone: make(chan struct{})}
+		contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
+		gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
-	s.ch = newChannel(c.Conn, func(error) { s.end("its agent has ended") })
+	s.ch = newChannel(c.Conn, func(error) {
+		select { // the sandbox knows better why
+		case <-c.Ended():
+			s.end(endOf(c.Exit()))
+		case <-time.After(endWait):
+			s.end("its agent has ended")
+		}
+	})
 	c.ServeEgress(s.serveConn)
 	s.mu.Lock() // a timer may fire at once
 	defer s.mu.Unlock()
@@ -69,6 +82,9 @@ func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session 
 	}()
 	return s
 }
+
+// endWait is how long the end of a sandbox may be later than that of its channel.
+const endWait = 200 * time.Millisecond
 
 // endOf says why a sandbox has ended by itself.
 func endOf(exit sandbox.Exit, err error) string {
@@ -130,13 +146,14 @@ func (s *Session) use() (end func()) {
 // idled ends the session if it is not in use.
 func (s *Session) idled() {
 	s.mu.Lock()
-	unused := s.inUse == 0 && time.Since(s.used) >= s.info.IdleTimeout.D()
+	idle := s.info.IdleTimeout.D()
+	unused := s.inUse == 0 && time.Since(s.used) >= idle
 	if !unused && s.idle != nil {
-		s.idle.Reset(s.info.IdleTimeout.D())
+		s.idle.Reset(idle)
 	}
 	s.mu.Unlock()
 	if unused {
-		s.end("it was not used for " + s.info.IdleTimeout.D().String())
+		s.end("it was not used for " + idle.String())
 	}
 }
 
@@ -147,16 +164,6 @@ func (s *Session) Info() haft.Session {
 	info := s.info
 	info.Used, info.Busy = s.used, s.inUse > 0
 	return info
-}
-
-// Extend sets when the session ends at the latest.
-func (s *Session) Extend(until time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.info.Expires = until
-	if s.idle != nil {
-		s.ttl.Reset(time.Until(until))
-	}
 }
 
 // Ended returns a channel that is closed when the session has ended. Why says the reason

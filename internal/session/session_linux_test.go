@@ -308,8 +308,8 @@ func TestManager_ends_what_is_idle_or_over(t *testing.T) {
 		o    session.Options
 		want string
 	}{
-		{session.Options{Idle: 300 * time.Millisecond}, "not used"},
-		{session.Options{TTL: 300 * time.Millisecond}, "time was over"},
+		{session.Options{Idle: time.Second}, "not used"},
+		{session.Options{TTL: time.Second}, "time was over"},
 	} {
 		s := open(t, m, c.o)
 		select {
@@ -343,6 +343,12 @@ func TestManager_bounds(t *testing.T) {
 	_, err := m.Open(t.Context(), session.Options{TTL: 25 * time.Hour, Request: req})
 	if haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a long life: %v", err)
+	}
+	for _, o := range []session.Options{{TTL: 1}, {Idle: 1}, {Idle: -time.Hour}, {Idle: 999 * time.Millisecond}} {
+		o.Request = req
+		if _, err = m.Open(t.Context(), o); haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("a short life %v, %v: %v", o.TTL, o.Idle, err)
+		}
 	}
 	if n := m.Stop("stopped", func(p haft.Principal) bool { return p.Org == "acme" }); n != 2 {
 		t.Errorf("Stop ended %d, want 2", n)

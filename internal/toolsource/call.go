@@ -30,6 +30,8 @@ type Run struct {
 	Files []sandbox.File
 	// Programs are names of programs of the host that the tool sees.
 	Programs []string
+	// Workspace is a directory that outlives the call; nil means none.
+	Workspace *executor.Workspace
 	// Beside says, by their names in the source, what to do about modules that lie beside the
 	// tool and are not among Files.
 	Beside map[string]string
@@ -77,7 +79,8 @@ func (r *Runner) request(kind haft.Kind, run Run) executor.Request {
 		run.Network = sandbox.NetworkEgress
 	}
 	return executor.Request{Org: run.Org, Kind: kind, Stored: true, Env: run.Env, Modules: run.Files,
-		Programs: run.Programs, Layers: run.Layers, Limits: run.Limits, Network: run.Network, Need: r.Need}
+		Programs: run.Programs, Workspace: run.Workspace,
+		Layers: run.Layers, Limits: run.Limits, Network: run.Network, Need: r.Need}
 }
 
 // Call takes one call of t through its stages. If the tool fails, the Result says so; an

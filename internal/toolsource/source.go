@@ -10,6 +10,7 @@ import (
 	"haft/executor"
 	"haft/executor/builtin"
 	"haft/internal/registry"
+	"haft/schema"
 )
 
 // ToolName is the name of the tool that runs source without storing it. Policies allow and
@@ -26,6 +27,8 @@ type sourceIn struct {
 	Args       map[string]json.RawMessage `json:"args,omitempty" jsonschema:"the arguments of the function, by name"`
 	Parameters map[string]json.RawMessage `json:"parameters,omitempty" jsonschema:"the JSON Schema of the arguments, if it is not to be read from the source"`
 	Pip        []string                   `json:"pip_requirements,omitempty" jsonschema:"packages of Python that the source needs, such as numpy==2.3.1"`
+	Returns    map[string]json.RawMessage `json:"returns,omitempty" jsonschema:"the JSON Schema of the value; {} is for any value, and what is no data becomes its text"`
+	Python     bool                       `json:"coerce,omitempty" jsonschema:"whether arguments that do not fit are converted as Python does it, such as 5 to text"`
 	NPM        []string                   `json:"npm_requirements,omitempty" jsonschema:"packages of npm that the source needs, such as zod@4.1.5"`
 }
 
@@ -33,12 +36,17 @@ type sourceIn struct {
 func (in sourceIn) draft() (haft.Draft, error) {
 	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function,
 		Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
-	if in.Parameters == nil {
-		return d, nil
-	}
-	var err error
-	if d.Parameters, err = json.Marshal(in.Parameters); err != nil {
-		return d, fmt.Errorf("encode the schema: %w", err)
+	for _, s := range []struct {
+		from map[string]json.RawMessage
+		to   *json.RawMessage
+	}{{in.Parameters, &d.Parameters}, {in.Returns, &d.Returns}} {
+		if s.from == nil {
+			continue
+		}
+		var err error
+		if *s.to, err = json.Marshal(s.from); err != nil {
+			return d, fmt.Errorf("encode the schema: %w", err)
+		}
 	}
 	return d, nil
 }
@@ -81,14 +89,14 @@ func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) 
 			return nil, fmt.Errorf("encode the arguments: %w", err)
 		}
 	}
-	args, failure := tool.Fit(raw)
+	args, failure := tool.Fit(raw, schema.FitOptions{Python: in.Python})
 	if failure != nil {
 		return &haft.Result{Status: haft.StatusValidation, Error: failure}, nil
 	}
 	v := tool.Tool.Version
 	inner := req
 	inner.Kind, inner.Source, inner.Function, inner.Pass, inner.Args = v.Kind, v.Source, v.Function, v.Pass, args
-	inner.Tool, inner.Digest, inner.Output = tool.Tool.Name, v.Digest, v.Settings.Output.Type
+	inner.Tool, inner.Digest, inner.Output, inner.Returns = tool.Tool.Name, v.Digest, v.Settings.Output.Type, v.Returns
 	inner.Programs = v.Settings.Programs
 	inner.Inject = make(map[string]json.RawMessage, len(v.Injected))
 	for _, name := range v.Injected {

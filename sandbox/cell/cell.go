@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"haft/sandbox"
 )
@@ -27,8 +28,8 @@ type Plan struct {
 	Key Key
 	// Run starts a sandbox: [sandbox.Provider.Run] or [sandbox.Template.Run].
 	Run func(context.Context, sandbox.Spec) (sandbox.Exit, error)
-	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Given, Egress,
-	// Begin, Prepared, Idle, Finish and Ended.
+	// Spec describes the run. The pool sets Channel, Stdout, Stderr, Given, Egress, Begin,
+	// Prepared, Idle, Metered, Finish and Ended.
 	Spec sandbox.Spec
 	// Boot returns when the command is up, or an error. Nil means that the command does
 	// not report it: Take returns the cell at once and Begin starts it, so that no output
@@ -66,6 +67,7 @@ type Cell struct {
 	began, over    sync.Once
 	left           atomic.Int32 // of the caller and the run
 	given          atomic.Pointer[[]string]
+	cpu            atomic.Value // of func() time.Duration
 	ended          chan struct{}
 	once           sync.Once // for ended
 
@@ -150,6 +152,14 @@ func (c *Cell) Ended() <-chan struct{} { return c.ended }
 // Ended is closed.
 func (c *Cell) Exit() (sandbox.Exit, error) { return c.exit, c.err }
 
+// CPU returns how much processor time the run has used, or 0 if that is not known.
+func (c *Cell) CPU() time.Duration {
+	if read, ok := c.cpu.Load().(func() time.Duration); ok {
+		return read()
+	}
+	return 0
+}
+
 // Early returns the beginning of the output before Begin, such as the error message of a
 // broken interpreter.
 func (c *Cell) Early() string { return c.stderr.early() + c.stdout.early() }
@@ -200,6 +210,7 @@ func (p *Pool) start(s *keyState, plan Plan) (*Cell, error) {
 	spec.Channel, spec.Stdout, spec.Stderr = inside, &c.stdout, &c.stderr
 	spec.Begin, spec.Prepared, spec.Finish = c.begin, c.prepared, c.finish
 	spec.Idle = sync.OnceFunc(func() { close(c.idle) })
+	spec.Metered = func(read func() time.Duration) { c.cpu.Store(read) }
 	if spec.Network == sandbox.NetworkEgress {
 		spec.ServeEgress = c.egress.serveConn
 	}

@@ -221,7 +221,7 @@ func TestRun_egress_is_given_up(t *testing.T) {
 			came <- struct{}{}
 			select {
 			case <-ctx.Done():
-			case <-time.After(30 * time.Second):
+			case <-time.After(3 * time.Minute):
 				t.Error("nobody told the egress of the end")
 			}
 		})(&spec)

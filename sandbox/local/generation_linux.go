@@ -180,7 +180,7 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	pl.Prctl("dumpable", unix.PR_SET_DUMPABLE, 1)
 	pl.Umask(0o022)
 	p.machine.overlays(&pl, &spec, "/")
-	private(&pl, spec.Limits, "/", p.machine.hasProc)
+	private(&pl, &spec, "/", p.machine.hasProc)
 	listen(&pl, &spec)
 	pl.Own()
 	if err := p.confine(&pl, &spec, 0); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/sandbox"
 )
 
 // The user ids of the host, by instance. A run has one of its own, since the
@@ -35,6 +36,16 @@ type idPool struct {
 // privileged, its only number is fixed.
 func newIDs(mc *machine, first, step, size, fixed int) *idPool {
 	return &idPool{machine: mc, first: first, step: step, size: size, fixed: fixed, used: map[int]bool{}}
+}
+
+// checkOwner refuses a user id that a run cannot have: one that is not of a workspace, or any if the
+// machine is not privileged.
+func (mc *machine) checkOwner(uid int) error {
+	if uid == 0 || mc.privileged && uid >= sandbox.FirstOwner && uid < sandbox.FirstOwner+sandbox.Owners {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeDenied,
+		Message: "the workspace belongs to a user id that this sandbox cannot give to a run"}
 }
 
 // openIDs makes the pools of the provider.

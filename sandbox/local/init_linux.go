@@ -53,6 +53,7 @@ type message struct {
 	RSS    int64  `json:"rss,omitempty"`
 	Peak   int    `json:"peak,omitempty"` // processes
 	Limit  string `json:"limit,omitempty"`
+	Idle   bool   `json:"idle,omitempty"` // the limit is one of an idle command
 }
 
 // The kinds of message. See the diagrams in doc.go.

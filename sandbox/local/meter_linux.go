@@ -153,8 +153,10 @@ func (ms *meters) run(m *meter) {
 			tick.Reset(pace/2 + rand.N(pace)) // at unpredictable moments
 			continue
 		}
-		ms.send(report)
-		return
+		report.Idle = w.Idle
+		if ms.send(report); !w.Idle {
+			return
+		} // else its call may have begun, and other limits are on their way
 	}
 }
 

@@ -69,6 +69,7 @@ func mountDescriptor(t *testing.T, p *local.Provider) {
 	}
 	l := lending{t: t, p: p, top: top, hosts: !must(p.Isolation(t.Context())).Has(haft.ControlMountNS)}
 	l.opened(t)
+	l.workspace(t)
 	if !l.hosts { // else there are no mount points
 		l.points(t)
 	}
@@ -148,6 +149,48 @@ func (l lending) opened(t *testing.T) {
 			t.Error("a file was made on the host")
 		}
 	})
+}
+
+// workspace mounts a directory for its owner alone: two runs one after the other use the same files.
+func (l lending) workspace(t *testing.T) {
+	dir, owner := lentDir(t, l.top, "owned", "mine"), 0
+	if os.Getuid() == 0 {
+		owner = sandbox.FirstOwner + 7
+	}
+	for _, name := range []string{dir, filepath.Join(dir, "what")} {
+		if err := errors.Join(os.Chmod(name, 0o700), os.Lchown(name, max(owner, os.Getuid()),
+			max(owner, os.Getgid()))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(owner int, script string, writable bool) (string, error) {
+		var out bytes.Buffer
+		_, err := l.p.Run(t.Context(), sandbox.Spec{
+			Argv: []string{"/bin/sh", "-c", script}, Env: []string{"PATH=/usr/bin:/bin", "W=" + sandbox.WorkspaceDir},
+			Mounts: append(system(), sandbox.Mount{Host: dir, Inside: sandbox.WorkspaceDir, Writable: writable,
+				File: opened(t, dir)}),
+			Stdout: &out, Stderr: &out, Owner: owner,
+		})
+		return out.String(), err
+	}
+	for _, want := range []string{"mine", "minemore"} {
+		const script = `cat $W/what; printf more >> $W/what; umask 077; : > $W/own; mknod $W/dev c 1 3 2>/dev/null`
+		if out, err := run(owner, script, true); err != nil || !strings.HasPrefix(out, want) {
+			t.Errorf("it printed %q, %v, want %q", out, err, want)
+		}
+	}
+	if _, err := os.Lstat(filepath.Join(dir, "dev")); err == nil {
+		t.Error("there is a device node")
+	}
+	out, err := run(owner, "echo x >> $W/what || echo refused", false)
+	if err != nil || !strings.Contains(out, "refused") {
+		t.Errorf("read-only it printed %q, %v", out, err)
+	}
+	for _, other := range []int{1, sandbox.FirstOwner - 1, sandbox.FirstOwner + sandbox.Owners} {
+		if _, err := run(other, "true", true); haft.CodeOf(err) != haft.CodeDenied {
+			t.Errorf("the user id %d: %v", other, err)
+		}
+	}
 }
 
 // points mounts where somebody else could decide what is there.

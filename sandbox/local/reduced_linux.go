@@ -52,6 +52,9 @@ func (r *run) reducedRequest() (request, error) {
 			Message: "named hosts need a network namespace, which this sandbox does not have: without one a program " +
 				"could go anywhere"}
 	}
+	if err := r.reachWorkspace(); err != nil {
+		return request{}, err
+	}
 	if err := r.makeDir(); err != nil {
 		return request{}, &sandbox.SetupError{Step: "directory", Err: errnoIn(err)}
 	}
@@ -93,13 +96,36 @@ func (r *run) reducedRequest() (request, error) {
 	}
 	argv, env := r.spec.WorkAt(filepath.Join(r.dir, "work"))
 	req := request{
-		Plan: pl, Argv: argv, Files: 3, Watch: w, Reduced: true, Alone: p.machine.privileged,
+		Plan: pl, Argv: argv, Files: 3, Watch: w, Reduced: true, Alone: p.machine.privileged && r.spec.Owner == 0,
 		Env: append([]string{"TMPDIR=" + filepath.Join(r.dir, "tmp")}, env...),
 	}
 	if r.spec.Channel != nil {
 		req.Files++
 	}
 	return req, nil
+}
+
+// reachWorkspace makes the workspace visible at its path of the host, to which the user of the run
+// needs a way: there is no mount that leads around the permissions of the directories above.
+func (r *run) reachWorkspace() error {
+	spec := r.spec.WorkspaceAtHost()
+	r.spec = &spec
+	if !r.p.machine.privileged {
+		return nil
+	}
+	for _, m := range spec.Mounts {
+		if m.Host != m.Inside || m.File == nil || spec.Owner == 0 {
+			continue
+		}
+		for dir := filepath.Dir(m.Host); dir != "/"; dir = filepath.Dir(dir) {
+			if info, err := os.Stat(dir); err != nil || info.Mode()&0o001 == 0 {
+				return &haft.Error{Code: haft.CodeDenied, Message: "a workspace needs a mount namespace, which this " +
+					"sandbox does not have: run haft as an ordinary user, or let others pass the directories " +
+					"above the workspaces (chmod o+x)"}
+			}
+		}
+	}
+	return nil
 }
 
 // makeDir makes the directory of the run's files.

@@ -75,6 +75,10 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 		"stdout": "/proc/self/fd/1", "stderr": "/proc/self/fd/2"} {
 		pl.Symlink(target, "dev/"+link)
 	}
+	if spec.Terminals {
+		mkdirs(pl, made, "dev/pts")
+		pl.Symlink("pts/ptmx", "dev/ptmx")
+	}
 	etc(pl, made, spec.Network)
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
@@ -307,7 +311,8 @@ func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
 // private plans what belongs to one run alone: one tmpfs, so that one quota holds
 // for all its directories together, and a view of its own processes. The base is
 // "" in the new root, which is the current directory, or "/" in a template's.
-func private(pl *plan.Plan, l haft.Limits, base string, proc bool) {
+func private(pl *plan.Plan, spec *sandbox.Spec, base string, proc bool) {
+	l := spec.Limits
 	pl.Mount("haft", base+"tmp", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV,
 		fmt.Sprintf("size=%d,nr_inodes=%d,mode=0755", l.Disk, l.Inodes+privateInodes))
 	for _, d := range []struct {
@@ -327,6 +332,12 @@ func private(pl *plan.Plan, l haft.Limits, base string, proc bool) {
 		// keys, sys, sysrq-trigger, meminfo, stat, loadavg or uptime to mask.
 		pl.Mount("proc", base+"proc", "proc", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC,
 			"subset=pid,hidepid=invisible")
+	}
+	if spec.Terminals {
+		// Every mount is an instance of its own (Linux 4.7): no terminal of the host or of
+		// another run is in it. A terminal is kernel memory that nobody counts.
+		pl.Mount("devpts", base+"dev/pts", "devpts", unix.MS_NOSUID|unix.MS_NOEXEC,
+			"newinstance,ptmxmode=0666,mode=0600,max=4")
 	}
 }
 

@@ -29,6 +29,9 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := checkSpec(&spec); err != nil {
 		return sandbox.Exit{}, err
 	}
+	if err := p.machine.checkOwner(spec.Owner); err != nil {
+		return sandbox.Exit{}, err
+	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
 		return p.runUnproven(ctx, &spec)
 	}
@@ -184,6 +187,9 @@ func (r *run) handOver(theirs []*os.File) {
 // open makes the parts of a run that Haft keeps: a user id, a cgroup and pipes. It returns
 // the descriptors of the command.
 func (r *run) open() (theirs []*os.File, err error) {
+	if r.spec.Owner != 0 {
+		return r.openAs(r.spec.Owner)
+	}
 	if r.p.machine.namespaces {
 		r.init, r.uid = r.p.spares.take(r.spec.Network)
 	}
@@ -244,7 +250,7 @@ func (r *run) request() (request, error) {
 		return request{}, err
 	}
 	r.p.machine.overlays(&pl, r.spec, "")
-	private(&pl, r.spec.Limits, "", r.p.machine.hasProc)
+	private(&pl, r.spec, "", r.p.machine.hasProc)
 	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, err

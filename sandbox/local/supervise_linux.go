@@ -143,6 +143,9 @@ func (g *guard) start() {
 	waited, idle := g.begin != nil, g.phase == idle
 	g.begin, g.ready, g.phase = nil, nil, running
 	g.started, g.base = time.Now(), g.r.group.ReadCPU()
+	if g.r.spec.Metered != nil {
+		g.r.spec.Metered(g.r.group.MeterCPU())
+	}
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
 	if waited && !idle {
 		g.resetUsage()
@@ -228,6 +231,9 @@ func (g *guard) checkMeters() {
 			limit = haft.FailPIDs
 		}
 	}
+	if limit != "" && g.phase == idle && g.begun() {
+		return
+	}
 	if limit != "" {
 		g.stop(sandbox.CauseLimit, limit)
 	}
@@ -239,6 +245,19 @@ func (g *guard) checkMeters() {
 	}
 	g.pace = min(g.pace*2, 500*time.Millisecond)
 	g.meter.Reset(g.r.untilCPU(g.base, g.pace))
+}
+
+// begun reports whether the call has begun, perhaps before something was measured of a command that
+// is taken for idle: then it may work. It starts the clock if that is not done yet.
+func (g *guard) begun() bool {
+	if g.phase == idle {
+		select {
+		case <-g.begin:
+			g.start()
+		default:
+		}
+	}
+	return g.phase == running
 }
 
 // initProcesses is how many processes in the cgroup of the run are ours.
@@ -332,7 +351,9 @@ func (g *guard) handle(m message) {
 	case msgIdle:
 		g.reportIdle()
 	case msgLimit:
-		g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
+		if !m.Idle || !g.begun() {
+			g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
+		}
 	}
 }
 

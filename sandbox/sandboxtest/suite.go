@@ -20,6 +20,13 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider) {
 	run(t, open, Cases())
 }
 
+// RunSome runs the cases that keep picks, for what has no other promise to make: a session is as
+// confined as a run, but is no provider.
+func RunSome(t *testing.T, open func(t *testing.T) sandbox.Provider, keep func(Case) bool) {
+	t.Helper()
+	run(t, open, slices.DeleteFunc(Cases(), func(c Case) bool { return !keep(c) }))
+}
+
 // run runs some cases against a provider.
 func run(t *testing.T, open func(t *testing.T) sandbox.Provider, cases []Case) {
 	t.Helper()

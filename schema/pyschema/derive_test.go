@@ -85,7 +85,7 @@ func TestDerive_refuses_bad_text_clearly(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(p.String()+" "+tt.name, func(t *testing.T) {
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
 				sig, err := pyschema.Derive(ctx, fresh(p), []byte(tt.source), schema.Options{})
 				e, ok := errors.AsType[*schema.SourceError](err)
@@ -129,7 +129,7 @@ func TestDerive_survives_long_chains(t *testing.T) {
 		} {
 			t.Run(p.String()+" "+name, func(t *testing.T) {
 				t.Parallel()
-				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 				defer cancel()
 				_, err := pyschema.Derive(ctx, fresh(p), []byte(good+chain), schema.Options{})
 				if _, ok := errors.AsType[*schema.SourceError](err); err != nil && !ok {
@@ -355,7 +355,7 @@ func TestDerive_bounds_types_that_double(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 			defer cancel()
 			source := append(bytes.Clone(b.Bytes()), tt.source...)
 			sig, err := pyschema.Derive(ctx, fresh(p), source, schema.Options{DescriptionsOptional: true})

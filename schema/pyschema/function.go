@@ -125,11 +125,12 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 		fault(f.fault("the docstring has no description: say what the tool does before its sections"))
 	}
 	b := newBuilder(ctx, m, resolve, false)
-	params, errs, err := b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
+	opts.DescriptionsOptional = opts.DescriptionsOptional || !documented
+	params, errs, err := b.parameters(f, doc, sig, opts)
 	if errors.Is(err, errTooLarge) {
 		sig.Injected = nil
 		b = newBuilder(ctx, m, resolve, true)
-		params, errs, err = b.parameters(f, doc, sig, opts.DescriptionsOptional || !documented)
+		params, errs, err = b.parameters(f, doc, sig, opts)
 	}
 	switch {
 	case ctx.Err() != nil:
@@ -173,7 +174,7 @@ func (m *module) returned(ctx context.Context, resolve Resolver, f *statement) *
 // parameters returns the schema of the parameters of f and every fault in them.
 // The error is errTooLarge, or not the source's fault.
 func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
-	undescribed bool) (*schema.Object, []*schema.SourceError, error) {
+	opts schema.Options) (*schema.Object, []*schema.SourceError, error) {
 	properties := &schema.Object{}
 	required := []any{}
 	var faults []*schema.SourceError
@@ -188,7 +189,7 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 		if b.state.nodes > maxNodes {
 			return nil, nil, errTooLarge
 		}
-		if err == nil && s.String("description") == "" && !undescribed {
+		if err == nil && s.String("description") == "" && !opts.DescriptionsOptional {
 			err = p.fault("it has no description: describe it in the docstring, such as \"Args: %s: …\"", p.Name)
 		}
 		if err != nil {
@@ -197,8 +198,11 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 				return nil, nil, err
 			}
 			e.Parameter = p.Name
-			faults = append(faults, e)
-			continue
+			if !opts.TypesOptional || p.Kind == "args" || p.Kind == "kwargs" {
+				faults = append(faults, e)
+				continue
+			}
+			s = &schema.Object{}
 		}
 		properties.Set(p.Name, s)
 		if must {

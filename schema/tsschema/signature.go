@@ -23,7 +23,7 @@ type derivation struct {
 
 // fail notes a problem of the function or of one parameter.
 func (d *derivation) fail(at int, param, message string) {
-	if len(d.errs) >= maxProblems {
+	if len(d.errs) >= maxProblems || d.TypesOptional && param != "" {
 		return
 	}
 	e := &schema.SourceError{Function: d.fn.name, Parameter: param, Message: message}

@@ -80,7 +80,7 @@ func serveEndpoint(t *testing.T, s *app.Service, endpoint *mcpserver.Server,
 	served := make(chan error, 1)
 	go func() { served <- web.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 		defer cancel()
 		for _, err := range []error{web.Shutdown(ctx), <-served} {
 			if err != nil {

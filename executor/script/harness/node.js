@@ -424,6 +424,8 @@
     return stack.toWellFormed ? stack.toWellFormed() : stack;
   }
 
+  const home = process.cwd(); // modules are never looked for in a workspace
+
   function prepare(frame) {
     for (const k of keys(frame.env || {})) process.env[k] = frame.env[k];
     for (const f of frame.files || []) {
@@ -436,6 +438,7 @@
     if (egress) egress.lead(false);
     process.argv = [process.argv[0], frame.file];
     if (frame.scripts) own(frame.scripts);
+    if (frame.workdir) process.chdir(process.env.HAFT_WORKSPACE);
   }
 
   // own lets require load the files of the tool as the host has translated them: x.ts also as
@@ -469,10 +472,10 @@
   }
 
   function load(frame) {
-    const file = path.join(process.cwd(), frame.file);
+    const file = path.join(home, frame.file);
     const m = new Module(file, null);
     m.filename = file;
-    m.paths = (frame.path || []).concat(Module._nodeModulePaths(process.cwd()));
+    m.paths = (frame.path || []).concat(Module._nodeModulePaths(home));
     if (frame.invoke) {
       // Asks for a call of another tool, and waits for its end.
       m.invoke = (text) => {
@@ -547,7 +550,7 @@
     if (!(frame.path && frame.path.length) && !frame.files) {
       return { url: "data:text/javascript;base64," + base64(BufferOf(source, "utf8"), "base64"), done() {} };
     }
-    const file = path.join(process.cwd(), frame.file + ".mjs");
+    const file = path.join(home, frame.file + ".mjs");
     fs.writeFileSync(file, source);
     return { url: require("node:url").pathToFileURL(file).href, done: () => fs.rmSync(file, { force: true }) };
   }

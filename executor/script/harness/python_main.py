@@ -221,19 +221,66 @@ def _load(call):
         raise _Source("%s: %s" % (type(e).__name__, e.msg), e.lineno or 0, e.offset or 0) from None
     except (ValueError, OverflowError, RecursionError, MemoryError) as e:
         raise _Source("%s: %s" % (type(e).__name__, e)) from None
-    module = type(sys)(_MODULE)
-    module.__file__ = name
-    # Without this exec would hand our private builtins to the tool.
-    module.__dict__["__builtins__"] = _b
-    module.__loader__ = _Loader(source)
-    sys.modules[_MODULE] = module
     if "linecache" in sys.modules:
         _cache_lines(name, source)
     _file_of_tool[:] = [name, source]
+    try:
+        return _exec(call, code)
+    except NameError as e:
+        code = _unannotated(e, source, name)
+        if code is None:
+            raise
+    return _exec(call, code)
+
+
+_TYPING = frozenset((
+    "Annotated", "Any", "Callable", "Dict", "FrozenSet", "Iterable", "List", "Literal", "Mapping", "NamedTuple",
+    "Optional", "Sequence", "Set", "Tuple", "Type", "TypedDict", "Union"))
+
+
+def _exec(call, code):
+    module = type(sys)(_MODULE)
+    module.__file__ = call["file"]
+    # Without this exec would hand our private builtins to the tool.
+    module.__dict__["__builtins__"] = _b
+    module.__loader__ = _Loader(call["source"])
+    sys.modules[_MODULE] = module
     if call.get("invoke"):
         module.__dict__["__haft_invoke__"] = _invoker(*_ask)
+    names = _TYPING.intersection(code.co_names)
+    if names:
+        # A source that does not import them means these, for the reader of the schema too.
+        import typing
+        for n in names:
+            module.__dict__[n] = getattr(typing, n)
     exec(code, module.__dict__)
     return module
+
+
+def _unannotated(e, source, name):
+    """The code of a source with annotations that are not evaluated, or None. A function that
+    was registered without the module around it may be annotated with names that are not
+    there, such as the model of a schema that was given. Only a source that does
+    nothing but define and import is run once more."""
+    import ast
+    import __future__
+    missing = getattr(e, "name", None) or _str(e).partition("'")[2].partition("'")[0]
+    try:
+        tree = ast.parse(source)
+        for s in tree.body:
+            if not _isinstance(s, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Import, ast.ImportFrom)) and \
+                    not (_isinstance(s, ast.Expr) and _isinstance(s.value, ast.Constant)):
+                return None
+        for f in ast.walk(tree):
+            if _isinstance(f, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                f.returns = None
+            elif _isinstance(f, ast.arg):
+                f.annotation = None
+        if any(_isinstance(n, ast.Name) and n.id == missing for n in ast.walk(tree)):
+            return None
+        return compile(source, name, "exec", __future__.annotations.compiler_flag, dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
 
 
 class _Detector:
@@ -326,6 +373,8 @@ def _prepare(call):
             if top in names and top not in standard and not top.startswith("__"):
                 del sys.modules[k]
         sys.meta_path.insert(0, _Finder(names))
+    if call.get("workdir"):
+        os.chdir(os.environ["HAFT_WORKSPACE"])
 
 
 class _Finder:
@@ -373,7 +422,7 @@ def _run(call, state, clock):
         t2 = clock()
         _settle()
         if text is None:
-            text = _encode(value, call["limit"])
+            text = _encode(value, call["limit"], call.get("any", False))
         times = "%.3f,%.3f,%.3f" % ((t1 - t0) * 1e3, (t2 - t1) * 1e3, (clock() - t2) * 1e3)
         return b'{"type":"result","times":[' + times.encode("ascii") + b'],"value":' + text + b"}"
     except BaseException as e:

@@ -113,10 +113,13 @@ def _hints_one_by_one(func, raw, typing):
     out = {}
     for name, a in raw.items():
         one = type("_One", (), {"__annotations__": {name: a}, "__module__": func.__module__})
-        try:
-            out.update(typing.get_type_hints(one, func.__globals__, None, include_extras=True))
-        except Exception:
-            pass
+        # A name that nothing defines is that of typing, as for the reader of the schema.
+        for names in (func.__globals__, dict(typing.__dict__, **func.__globals__)):
+            try:
+                out.update(typing.get_type_hints(one, names, None, include_extras=True))
+                break
+            except Exception:
+                pass
     return out
 
 
@@ -133,6 +136,8 @@ def _arguments(func, call, module):
     for name, v in call["args"].items():
         if name in hints and not (v is None and defaults.get(name, 0) is None):
             v = _convert(v, hints[name], "/" + _escape(name))
+        elif name not in hints and type(v) in (dict, list):
+            v = _record(v)  # the schema may call it a model that is not in the source
         given[name] = v
     for name, v in (call.get("inject") or {}).items():
         if name in names:

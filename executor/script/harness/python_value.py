@@ -54,8 +54,9 @@ def _class(value):
 
 
 class _Encoder:
-    def __init__(self, limit):
+    def __init__(self, limit, any=False):
         self.limit = limit
+        self.any = any  # what is no data becomes its text
         self.size = 0
         self.out = []
         self.inside = set()
@@ -138,6 +139,8 @@ class _Encoder:
             return self.pairs(v, where, depth, list(v.items()))
         if _isinstance(v, (list, tuple, range, type({}.keys()), type({}.values()), type({}.items()))) or _is(v, "collections", "deque"):
             return self.items(v, where, depth, list(v))
+        if self.any:
+            return self.put(self.text(_str(v), where))
         raise _Bad(where, _class(v) + " is not data; " + _advice(v))
 
     def guarded(self, v, where, depth, write):
@@ -354,9 +357,9 @@ def _advice(v):
     return "return a dict, a list, text or a number"
 
 
-def _encode(value, limit):
+def _encode(value, limit, any=False):
     """The JSON text of value as UTF-8, at most limit bytes."""
-    e = _Encoder(limit)
+    e = _Encoder(limit, any)
     e.value(value, "value", 0)
     text = "".join(e.out).encode("utf-8")
     if len(text) > limit:

@@ -14,6 +14,7 @@ import stat
 import struct
 import subprocess
 import sys
+import time
 
 _WINDOW = 1 << 20
 _PIECE = 1 << 16
@@ -53,7 +54,10 @@ class _Source:
                 self.agent.selector.unregister(self.fd)
 
     def ready(self, _):
-        self.read()
+        try:
+            self.read()
+        except Exception:  # of what was read: nothing more is read then
+            self.close()
 
     def read(self):
         """Reads a piece, and reports whether there was one."""
@@ -171,6 +175,9 @@ class _Request:
         if self.sink is not None:
             self.sink.end()
 
+    def signal(self, number):
+        pass
+
     def finish(self, **event):
         for s in self.sources:
             s.close()
@@ -184,17 +191,19 @@ class _Process(_Request):
     """A command."""
 
     def __init__(self, agent, id, m):
-        env = dict(os.environ, **(m.get("env") or {}))
+        env, began = dict(os.environ, **(m.get("env") or {})), _ticks()
         cwd, pty = m.get("cwd") or "/work", m.get("pty")
         options = dict(cwd=cwd, env=env, start_new_session=True, close_fds=True)
-        self.terminal = None
+        self.terminal = child = None
         try:
             if pty:
-                self.terminal, child = os.openpty()
+                try:
+                    self.terminal, child = os.openpty()
+                except OSError:
+                    raise _Refused("denied", "the session has no terminals: leave tty out, or make a session with tty")
                 _resize(self.terminal, pty)
                 self.child = subprocess.Popen(m["argv"], stdin=child, stdout=child, stderr=child,
                                               preexec_fn=_take_terminal, **options)
-                os.close(child)
             else:
                 self.child = subprocess.Popen(
                     m["argv"], stdin=subprocess.PIPE if m.get("stdin") else subprocess.DEVNULL,
@@ -203,6 +212,11 @@ class _Process(_Request):
             raise _refuse(e, cwd if not os.path.isdir(cwd) else str(m["argv"][0]))
         except (ValueError, subprocess.SubprocessError) as e:
             raise _Refused("invalid", "the command cannot be started: %s" % e)
+        finally:
+            if child is not None:
+                os.close(child)
+                if not hasattr(self, "child"):
+                    os.close(self.terminal)
         super().__init__(agent, id)
         if pty:
             self.sources = [_Source(agent, self, self.terminal, _STDOUT)]
@@ -212,6 +226,7 @@ class _Process(_Request):
                             _Source(agent, self, _own(self.child.stderr), _STDERR)]
             if self.child.stdin:
                 self.sink = _Sink(agent, id, _own(self.child.stdin))
+        self.sweep, self.began, self.mark = False, began, _mark(m)
         agent.processes[self.child.pid] = self
         agent.say(id=id, event="started", pid=self.child.pid)
 
@@ -223,6 +238,8 @@ class _Process(_Request):
         for s in self.sources:
             s.drain()
         del self.agent.processes[self.child.pid]
+        if self.sweep:
+            _sweep(self.agent, self.child.pid, self)
         self.finish(event="exited", code=code)
 
     def signal(self, number):
@@ -265,7 +282,7 @@ class _Context(_Request):
         self.control = mine
         self.sources = [_Source(agent, self, out_r, _STDOUT), _Source(agent, self, err_r, _STDERR),
                         _Source(agent, self, mine.detach(), 3)]
-        self.answers = self.sources[2].fd
+        self.sink = _Sink(agent, None, os.dup(self.sources[2].fd))
         agent.processes[self.pid] = self
         agent.say(id=id, event="started", pid=self.pid)
 
@@ -299,26 +316,20 @@ class _Context(_Request):
         run, self.current = self.current, None if last else self.current
         if last:
             self.agent.requests.pop(run.id, None)
+            if run.sweep:
+                _sweep(self.agent, self.pid, run)
         for piece in range(0, len(text), _MAX_FRAME // 8):
             self.agent.data(run.id, 3, text[piece:piece + _MAX_FRAME // 8].encode("utf-8"))
         self.agent.data(run.id, 3, b"\0")
         if last:
             self.agent.say(id=run.id, event="ran")
 
-    def run(self, id, text):
+    def run(self, id, text, mark):
         if self.current is not None:
             raise _Refused("conflict", "the context runs other code")
-        self.current = _Run(self, id)
+        self.current = _Run(self, id, mark)
         self.credit = _WINDOW
-        data = memoryview(text.encode("utf-8") + b"\0")
-        os.set_blocking(self.answers, True)
-        try:
-            while data:
-                data = data[os.write(self.answers, data):]
-        except OSError:
-            pass  # it has ended, which is noticed
-        finally:
-            os.set_blocking(self.answers, False)
+        self.sink.write(text.encode("utf-8") + b"\0")  # if it has ended, that is noticed
 
     def check(self):
         pid, status = os.waitpid(self.pid, os.WNOHANG) if self.child is None else (0, self.child.poll())
@@ -331,6 +342,8 @@ class _Context(_Request):
         self.signal(signal.SIGKILL)  # what it started
         if self.current is not None:
             self.agent.requests.pop(self.current.id, None)
+            if self.current.sweep:
+                _sweep(self.agent, self.pid, self.current)
             self.agent.say(id=self.current.id, event="exited", code=code)
         self.finish(event="exited", code=code)
 
@@ -347,8 +360,9 @@ class _Context(_Request):
 class _Run:
     """One code of a context."""
 
-    def __init__(self, context, id):
+    def __init__(self, context, id, mark):
         self.context, self.id, self.credit = context, id, _WINDOW
+        self.sweep, self.began, self.mark = False, _ticks(), mark
         context.agent.requests[id] = self
 
     def read_by_host(self, n):
@@ -373,7 +387,7 @@ class _Read(_Request):
     def __init__(self, agent, id, m):
         path = m["path"]
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
         except OSError as e:
             raise _refuse(e, path)
         info = os.fstat(fd)
@@ -394,8 +408,7 @@ class _Read(_Request):
             except OSError:
                 data = b""
             if not data:
-                os.close(self.fd)
-                self.finish(event="done")
+                self.signal(signal.SIGKILL)
                 return
             self.left -= len(data)
             self.credit -= len(data)
@@ -404,6 +417,11 @@ class _Read(_Request):
     def read_by_host(self, n):
         self.credit += n
         self.more()
+
+    def signal(self, number):
+        """Ends the reading: at the end of the file, or because the host wants no more of it."""
+        os.close(self.fd)
+        self.finish(event="done")
 
 
 class _Write(_Request):
@@ -438,15 +456,21 @@ class _Write(_Request):
                 raise self.failed
             os.rename(self.temp, self.path)
         except OSError as e:
-            os.unlink(self.temp)
+            self.remove()
             refused = _refuse(e, self.path)
             self.finish(event="refused", code=refused.code, message=refused.message)
             return
         self.finish(event="done", size=self.size)
 
+    def remove(self):
+        try:
+            os.unlink(self.temp)
+        except OSError:  # code of the session has removed it
+            pass
+
     def signal(self, number):
         os.close(self.fd)
-        os.unlink(self.temp)
+        self.remove()
         self.finish(event="refused", code="cancelled", message="the write was given up")
 
 
@@ -454,12 +478,16 @@ class _Dial(_Request):
     """A connection to a port of the session."""
 
     def __init__(self, agent, id, m):
-        s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        s.settimeout(5)
+        at = "/work/.ports/%d" % m["port"]  # where there are no sockets of the Internet
+        kind, at = (socket.AF_UNIX, at) if os.path.exists(at) else (socket.AF_INET, ("127.0.0.1", m["port"]))
+        s = None
         try:
-            s.connect(("127.0.0.1", m["port"]))
+            s = socket.socket(kind, socket.SOCK_STREAM)
+            s.settimeout(1)  # nothing else is done meanwhile
+            s.connect(at)
         except OSError:
-            s.close()
+            if s is not None:
+                s.close()
             raise _Refused("not_found", "nothing listens on port %d of the session" % m["port"])
         super().__init__(agent, id)
         self.socket = s
@@ -489,10 +517,46 @@ def _own(f):
     return fd
 
 
+def _ticks():
+    """Now, as the kernel tells when a process began."""
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+
+
+def _mark(m):
+    """The variable by which the processes of a call are known."""
+    call = (m.get("env") or {}).get("HAFT_CALL_ID")
+    return b"HAFT_CALL_ID=" + call.encode("utf-8", "replace") if call else None
+
+
+def _sweep(agent, group, work):
+    """Kills what a cancelled call has started: processes of its group that began after it, and those that
+    have its id in their environment."""
+    for _ in range(4):  # they may fork meanwhile
+        found = False
+        for name in os.listdir("/proc"):
+            if not name.isdigit() or int(name) in agent.processes or int(name) == os.getpid():
+                continue
+            try:
+                with open("/proc/%s/stat" % name, "rb") as f:
+                    fields = f.read().rpartition(b")")[2].split()
+                if fields[0] in b"ZX" or int(fields[19]) < work.began:
+                    continue
+                mine = int(fields[2]) == group
+                if not mine and work.mark is not None:
+                    with open("/proc/%s/environ" % name, "rb") as f:
+                        mine = work.mark in f.read().split(b"\0")
+                if mine:
+                    os.kill(int(name), signal.SIGKILL)
+                    found = True
+            except (OSError, IndexError):  # it has ended, or is somebody else's
+                continue
+        if not found:
+            return
+
+
 def _take_terminal():
-    import fcntl
-    import termios
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+    """Makes the terminal that of the session of processes: the first that its leader opens is. TIOCSCTTY is denied."""
+    os.close(os.open(os.ttyname(0), os.O_RDWR))
 
 
 def _resize(fd, size):
@@ -568,8 +632,11 @@ class _Agent:
 
     def send(self, payload):
         data = memoryview(len(payload).to_bytes(4, "big") + payload)
-        while data:
-            data = data[os.write(self.channel, data):]
+        try:
+            while data:
+                data = data[os.write(self.channel, data):]
+        except OSError:
+            os._exit(0)  # the host is gone
 
     def say(self, **m):
         self.send(json.dumps(m).encode("ascii"))
@@ -578,7 +645,8 @@ class _Agent:
         self.send(b"\0" + struct.pack(">IB", id, stream) + data)
 
     def read_by(self, id, n):
-        self.say(id=id, event="read", n=n)
+        if id is not None:  # code for a kernel is no data of the host
+            self.say(id=id, event="read", n=n)
 
     def receive(self, _):
         data = os.read(self.channel, 1 << 18)
@@ -596,17 +664,22 @@ class _Agent:
             self.message(payload)
 
     def message(self, payload):
-        if payload[:1] == b"\0":
-            id, _ = struct.unpack(">IB", payload[1:6])
-            r = self.requests.get(id)
-            if r is not None:
-                r.input(payload[6:])
-            return
-        m = json.loads(payload)
+        """Does what a message says. Whatever fails is the end of its request and of nothing else."""
+        id = 0
         try:
-            self.request(m["id"], m)
+            if payload[:1] == b"\0":
+                id, _ = struct.unpack(">IB", payload[1:6])
+                r = self.requests.get(id)
+                if r is not None:
+                    r.input(payload[6:])
+                return
+            m = json.loads(payload)
+            id = m["id"]
+            self.request(id, m)
         except _Refused as e:
-            self.say(id=m["id"], event="refused", code=e.code, message=e.message)
+            self.say(id=id, event="refused", code=e.code, message=e.message)
+        except Exception as e:
+            self.say(id=id, event="refused", code="invalid", message="the session cannot do it: %s" % type(e).__name__)
 
     def request(self, id, m):
         op = m["op"]
@@ -619,6 +692,8 @@ class _Agent:
                 r.end_input()
         elif op == "signal":
             if r is not None:
+                if m.get("sweep"):
+                    r.sweep = True
                 r.signal(m["signal"])
         elif op == "resize":
             if r is not None and getattr(r, "terminal", None) is not None:
@@ -629,7 +704,7 @@ class _Agent:
             context = self.requests.get(m["context"])
             if not isinstance(context, _Context):
                 raise _Refused("not_found", "there is no such context")
-            context.run(id, m["code"] if context.language == "bash" else json.dumps(m))
+            context.run(id, m["code"] if context.language == "bash" else json.dumps(m), _mark(m))
         else:
             try:
                 self.say(id=id, event="done", **_OPS[op](m))
@@ -643,7 +718,10 @@ class _Agent:
         except BlockingIOError:
             pass
         for p in list(self.processes.values()):
-            p.check()
+            try:
+                p.check()
+            except Exception:  # it is looked at again when the next process ends
+                pass
 
     def serve(self):
         self.woken, w = os.pipe()

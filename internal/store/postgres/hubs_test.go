@@ -27,7 +27,7 @@ func TestHubs_of_two_servers_publish_the_same(t *testing.T) {
 		t.Cleanup(h.Close)
 		hubs = append(hubs, h)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	seen := make([][]int64, restless+len(hubs))
 	var watching sync.WaitGroup
@@ -105,7 +105,7 @@ func TestHubs_begin_where_the_others_are(t *testing.T) {
 		t.Errorf("the other hub is at %d, %v; want %d", got, err, last)
 	}
 	got := make(chan int64)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	go func() {
 		defer close(got)
@@ -143,7 +143,7 @@ func TestHubs_number_the_events_of_a_call_together(t *testing.T) {
 	publish(t, a, "c", 2)
 	e := haft.Event{Type: haft.EventProgress, Time: at, Call: "c", Tool: "f",
 		Principal: haft.Principal{Org: "acme", User: "ann"}}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	want := int64(3)
 	for got, err := range a.Watch(ctx, event.Filter{Org: "acme"}, 0) {

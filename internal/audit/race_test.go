@@ -1,6 +1,0 @@
-//go:build race
-
-package audit_test
-
-// slow is true where the exhaustive test would take minutes.
-const slow = true

@@ -1,0 +1,59 @@
+package callenv
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"haft"
+)
+
+// ErrLabel is wrapped by the refusal of a call that is named by a secret.
+var ErrLabel = errors.New("a label holds a secret")
+
+// LabelError refuses a call or a plan that is named by a secret, and says which name that is.
+func LabelError(what string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Err: ErrLabel,
+		Message: "the " + what + " holds a secret, and would be kept in the clear: choose another"}
+}
+
+// label is a name that a caller chose.
+type label struct{ what, text string }
+
+// labels returns the names of a call that its caller chose, and by which it is kept and
+// found again. Those cannot be redacted. The name of the tool is not among them: it is
+// that of a tool, or it is redacted. The id is the caller's unless it is ours.
+func labels(c haft.Call, ours bool) []label {
+	all := []label{
+		{"idempotency_key", c.IdempotencyKey}, {"turn", c.Turn}, {"trace", c.Trace}, {"digest", c.Digest},
+		{"sandbox", c.Sandbox}, {"parent", string(c.Parent)},
+	}
+	if !ours {
+		all = append(all, label{"id", string(c.ID)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
+		all = append(all, label{"env", name})
+	}
+	for _, f := range c.Files {
+		all = append(all, label{"path of a file", f.Path}, label{"id of a file", string(f.ID)})
+	}
+	if c.Workspace != nil {
+		all = append(all, label{"workspace", c.Workspace.Name})
+	}
+	return all
+}
+
+// CheckLabels refuses a call one of whose labels holds a secret. It is asked before
+// anything of the call is kept. Values that are no secrets by their name and short do
+// not count: a turn may have the word production in it.
+func CheckLabels(c haft.Call, ours bool, holdsSecret func(text string) bool) error {
+	if holdsSecret == nil {
+		return nil
+	}
+	for _, l := range labels(c, ours) {
+		if l.text != "" && holdsSecret(l.text) {
+			return LabelError(l.what + " of the call")
+		}
+	}
+	return nil
+}

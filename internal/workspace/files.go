@@ -1,0 +1,236 @@
+package workspace
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"haft"
+)
+
+// checkPath accepts clean relative paths only.
+func checkPath(name string) error {
+	if name == "." || !filepath.IsLocal(name) || path.Clean(name) != name || len(name) > maxPath ||
+		strings.Count(name, "/") >= maxDepth/2 || strings.ContainsRune(name, 0) {
+		return invalid("/path", "expected a relative path without . and .., of at most 1024 bytes")
+	}
+	return nil
+}
+
+// pathError makes an error of the caller of a path that does not lead to what was expected.
+func pathError(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return missing("file in the workspace")
+	}
+	_, isPath := errors.AsType[*fs.PathError](err)
+	no, isErrno := errors.AsType[syscall.Errno](err)
+	if isErrno && slices.Contains([]syscall.Errno{syscall.ENOTDIR, syscall.ELOOP, syscall.EISDIR, syscall.ENAMETOOLONG,
+		syscall.EEXIST, syscall.ENOTEMPTY, syscall.EINVAL}, no) || isPath && !isErrno { // it leads out of the root
+		return invalid("/path", "expected directories on the way: a part of the path is a file or a link")
+	}
+	return err
+}
+
+// withFiles runs do with the files of a workspace, of which it has no lease: a tool may be running.
+func (a *API) withFiles(ctx context.Context, p haft.Principal, name string, do func(files *os.Root) error) error {
+	w, err := a.find(ctx, p, name, haft.WorkspacesRead)
+	if err != nil {
+		return err
+	}
+	home, err := a.Store.openHome(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer home.Close() // only read
+	files, err := openDir(home, w.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return conflict("the workspace was restored meanwhile: try again")
+	}
+	if err != nil {
+		return homeError(err)
+	}
+	defer files.Close() // only read
+	return pathError(do(files))
+}
+
+// WorkspaceFiles implements [haft.WorkspaceReader].
+func (a *API) WorkspaceFiles(ctx context.Context, p haft.Principal, name,
+	dir string) (list *haft.WorkspaceListing, err error) {
+	err = a.withFiles(ctx, p, name, func(files *os.Root) error {
+		if dir != "" {
+			if err := cmp.Or(checkPath(dir), parents(files, dir+"/", false, 0)); err != nil {
+				return err
+			}
+			sub, err := openDir(files, dir)
+			if err != nil {
+				return err
+			}
+			defer sub.Close() // only read
+			files = sub
+		}
+		leave, err := a.Store.looks.enter(ctx)
+		if err != nil {
+			return err
+		}
+		defer leave()
+		list, err = listTree(ctx, files, dir)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// entry describes an entry.
+func entry(at string, info fs.FileInfo) haft.WorkspaceEntry {
+	e := haft.WorkspaceEntry{Path: at, Kind: "other", Modified: info.ModTime().UTC()}
+	switch mode := info.Mode(); {
+	case mode.IsRegular():
+		e.Kind, e.Size = "file", info.Size()
+	case mode.IsDir():
+		e.Kind = "directory"
+	case mode&fs.ModeSymlink != 0:
+		e.Kind = "link"
+	}
+	return e
+}
+
+// content is what was in a file when it was opened, or less if a tool cut it meanwhile.
+type content struct {
+	*io.SectionReader
+	io.Closer
+}
+
+// OpenWorkspaceFile implements [haft.WorkspaceReader].
+func (a *API) OpenWorkspaceFile(ctx context.Context, p haft.Principal, name,
+	at string) (e *haft.WorkspaceEntry, r io.ReadSeekCloser, err error) {
+	err = a.withFiles(ctx, p, name, func(files *os.Root) error {
+		if err := cmp.Or(checkPath(at), parents(files, at, false, 0)); err != nil {
+			return err
+		}
+		f, info, err := openFile(files, at)
+		if err != nil {
+			return err
+		}
+		e, r = new(entry(at, info)), content{io.NewSectionReader(f, 0, info.Size()), f}
+		return nil
+	})
+	return e, r, err
+}
+
+// PutWorkspaceFile implements [haft.WorkspaceWriter].
+func (a *API) PutWorkspaceFile(ctx context.Context, p haft.Principal, name string, f haft.CallFile) error {
+	if err := checkPath(f.Path); err != nil {
+		return err
+	}
+	size, data := int64(len(f.Data)), io.Reader(bytes.NewReader(f.Data))
+	if f.ID != "" {
+		kept, reader, err := a.Files.OpenFile(ctx, p, f.ID)
+		if err != nil {
+			return err
+		}
+		size, data = kept.Size, reader
+	}
+	return a.change(ctx, p, name, "workspace.put", map[string]any{"bytes": size},
+		func(home *os.Root, w *row, limit haft.WorkspaceSize) error {
+			then := haft.WorkspaceSize{Bytes: w.Used.Bytes + size, Inodes: w.Used.Inodes + 1}
+			if err := over(then, limit); err != nil {
+				return full(err)
+			}
+			if err := a.Store.diskFull(home, size); err != nil {
+				return err
+			}
+			temp := "put-" + rand.Text()
+			err := writeFile(home, temp, w.uid, io.LimitReader(data, size))
+			if err == nil {
+				err = w.place(home, temp, f.Path)
+			}
+			if err != nil {
+				return errors.Join(err, unlessGone(home.Remove(temp)))
+			}
+			return nil
+		})
+}
+
+// writeFile writes a file for the owner to the disk.
+func writeFile(dir *os.Root, name string, owner int, data io.Reader) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, data)
+	return errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close(), chown(dir, name, owner))
+}
+
+// place moves a file to its path in the files of a workspace. Nobody else uses those: directories that
+// are no links stay so.
+func (w *row) place(home *os.Root, temp, at string) error {
+	files, err := openDir(home, w.dir)
+	if err != nil {
+		return err
+	}
+	defer files.Close() // syncDir has written it
+	if err := parents(files, at, true, w.uid); err != nil {
+		return err
+	}
+	if err := home.Rename(temp, path.Join(w.dir, at)); err != nil {
+		return pathError(err)
+	}
+	return syncDir(files, path.Dir(at))
+}
+
+// parents checks that a path leads through directories only, and no links. If make is set it makes those
+// that are missing.
+func parents(files *os.Root, at string, make bool, owner int) error {
+	for i := range at {
+		if at[i] != '/' {
+			continue
+		}
+		info, err := files.Lstat(at[:i])
+		if errors.Is(err, fs.ErrNotExist) && make {
+			if err = files.Mkdir(at[:i], 0o755); err == nil {
+				err = chown(files, at[:i], owner)
+			}
+		} else if err == nil && !info.IsDir() {
+			err = syscall.ENOTDIR
+		}
+		if err != nil {
+			return pathError(err)
+		}
+	}
+	return nil
+}
+
+// RemoveWorkspaceFile implements [haft.WorkspaceWriter].
+func (a *API) RemoveWorkspaceFile(ctx context.Context, p haft.Principal, name, at string) error {
+	if err := checkPath(at); err != nil {
+		return err
+	}
+	return a.change(ctx, p, name, "workspace.remove_file", nil,
+		func(home *os.Root, w *row, _ haft.WorkspaceSize) error {
+			files, err := openDir(home, w.dir)
+			if err != nil {
+				return err
+			}
+			defer files.Close() // only read
+			if err := parents(files, at, false, 0); err != nil {
+				return err
+			}
+			temp := trash + rand.Text()
+			if err := home.Rename(path.Join(w.dir, at), temp); err != nil {
+				return pathError(err)
+			}
+			return removeTree(home, temp)
+		})
+}
