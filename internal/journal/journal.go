@@ -25,13 +25,14 @@ type Journal struct {
 	Entries atomic.Int64
 
 	mu sync.Mutex
-	// moving are calls whose next state is about to be written with an event.
-	moving map[haft.CallID]bool
+	// moving are the parts that are about to be written: one of a call, so that a batch never
+	// has two states of it.
+	moving map[haft.CallID]*reservation
 	// fresh are calls that have no events yet, so that nobody has to ask.
 	fresh map[haft.CallID]bool
-	// settled are calls whose last part was not written, and why; nil means that an earlier
-	// try was written after all.
-	settled map[haft.CallID]error
+	// settled are parts that were not written, and why; nil means that an earlier try was
+	// written after all.
+	settled map[*store.Batch]error
 	// owner is whose calls can be written, and errors makes what is told of those that
 	// are not: because this process was given up, or because others have moved them.
 	owner              func() string
@@ -46,6 +47,12 @@ var (
 	_ event.PartLog   = (*Journal)(nil)
 )
 
+// A reservation is the turn of a part to be written.
+type reservation struct {
+	part *store.Batch
+	over chan struct{}
+}
+
 // Shared implements [event.SharedLog].
 func (j *Journal) Shared() bool { return j.store.Shared() }
 
@@ -54,9 +61,9 @@ func (j *Journal) Tip(ctx context.Context) (int64, error) { return j.store.Event
 
 // New returns a journal that knows nothing yet.
 func New(s *store.Store, owner func() string, givenUp, overtaken func() error) *Journal {
-	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken, moving: map[haft.CallID]bool{},
+	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken, moving: map[haft.CallID]*reservation{},
 		fresh:   map[haft.CallID]bool{},
-		settled: map[haft.CallID]error{}}
+		settled: map[*store.Batch]error{}}
 }
 
 // Begin says that a call is new.
@@ -70,20 +77,43 @@ func (j *Journal) Begin(id haft.CallID) {
 func (j *Journal) Forget(id haft.CallID) {
 	j.mu.Lock()
 	delete(j.fresh, id)
-	delete(j.moving, id)
 	j.mu.Unlock()
 }
 
-// Reserve notes that a part is about to be written with an event of the call, unless
-// somebody else is about to move the same call: of two who do so at once one is first.
-func (j *Journal) Reserve(id haft.CallID) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if j.moving[id] {
-		return false
+// Reserve waits until no other part of the call is about to be written: which of several may be
+// written is for the store to say, not for who comes first here. The part has its turn until it
+// is appended or [Journal.Drop] gives it back.
+func (j *Journal) Reserve(ctx context.Context, id haft.CallID, part *store.Batch) error {
+	for {
+		j.mu.Lock()
+		other := j.moving[id]
+		if other == nil {
+			j.moving[id] = &reservation{part: part, over: make(chan struct{})}
+		}
+		j.mu.Unlock()
+		if other == nil {
+			return nil
+		}
+		select {
+		case <-other.over:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
-	j.moving[id] = true
-	return true
+}
+
+// Drop gives back the turn of a part that was not appended, if it still has it.
+func (j *Journal) Drop(id haft.CallID, part *store.Batch) {
+	j.mu.Lock()
+	j.dropLocked(id, part)
+	j.mu.Unlock()
+}
+
+func (j *Journal) dropLocked(id haft.CallID, part *store.Batch) {
+	if r := j.moving[id]; r != nil && r.part == part {
+		delete(j.moving, id)
+		close(r.over)
+	}
 }
 
 // Append implements [event.Log].
@@ -105,13 +135,13 @@ func (j *Journal) AppendParts(ctx context.Context, events []haft.Event, parts []
 		if !ok {
 			continue
 		}
-		delete(j.moving, e.Call)
+		j.dropLocked(e.Call, part)
 		for i := range part.Audit {
 			part.Audit[i].Time = time.Time{}
 		}
 		if part.Owner != batch.Owner { // of before this process was given up
 			lost.Calls = append(lost.Calls, e.Call)
-			j.settled[e.Call] = j.givenUp()
+			j.settled[part] = j.givenUp()
 			continue
 		}
 		if len(events) == 1 {
@@ -128,7 +158,7 @@ func (j *Journal) AppendParts(ctx context.Context, events []haft.Event, parts []
 	j.known = false
 	j.mu.Unlock()
 	for {
-		batch.Events = j.without(events, &batch, &lost)
+		batch.Events = j.without(events, parts, &batch, &lost)
 		err := error(nil)
 		if len(batch.Events) > 0 {
 			err = j.store.Commit(ctx, batch)
@@ -160,18 +190,23 @@ func (j *Journal) AppendParts(ctx context.Context, events []haft.Event, parts []
 
 // without takes what belongs to calls out of a batch, and returns the events that stay.
 // The others lose their cursors, and why is kept for whoever waits for them.
-func (j *Journal) without(events []haft.Event, b *store.Batch, lost *store.Stale) []haft.Event {
+func (j *Journal) without(events []haft.Event, parts []any, b *store.Batch,
+	lost *store.Stale) []haft.Event {
 	if len(lost.Calls)+len(lost.Kept) == 0 {
 		return events
 	}
 	j.mu.Lock()
-	for _, id := range lost.Calls {
-		if _, known := j.settled[id]; !known {
-			j.settled[id] = j.overtaken()
+	for i, e := range events {
+		part, ok := parts[i].(*store.Batch)
+		switch {
+		case !ok:
+		case slices.Contains(lost.Kept, e.Call):
+			j.settled[part] = nil
+		case slices.Contains(lost.Calls, e.Call):
+			if _, known := j.settled[part]; !known {
+				j.settled[part] = j.overtaken()
+			}
 		}
-	}
-	for _, id := range lost.Kept {
-		j.settled[id] = nil
 	}
 	j.mu.Unlock()
 	out := func(id haft.CallID) bool { return slices.Contains(lost.Calls, id) || slices.Contains(lost.Kept, id) }
@@ -191,13 +226,12 @@ func (j *Journal) without(events []haft.Event, b *store.Batch, lost *store.Stale
 	return stay
 }
 
-// Outcome says, once, why the last part of a call was not written, if that is known: nil
-// means that it was before.
-func (j *Journal) Outcome(id haft.CallID) (err error, known bool) { //nolint:revive,staticcheck // whether it is known comes second, as of a map
+// Outcome says, once, why a part was not written, if that is known: nil means that it was before.
+func (j *Journal) Outcome(part *store.Batch) (err error, known bool) { //nolint:revive,staticcheck // whether it is known comes second, as of a map
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	err, known = j.settled[id]
-	delete(j.settled, id)
+	err, known = j.settled[part]
+	delete(j.settled, part)
 	return err, known
 }
 
