@@ -37,6 +37,10 @@ func (ap *approvals) Answerable(ctx context.Context, p haft.Principal, a haft.Ap
 		return false
 	}
 	ex, err := ap.seals.unseal(rec)
+	if err != nil && a.State != haft.ApprovalPending {
+		// Its arguments are gone. Whoever could answer it sees what became of it, by those that were shown.
+		ex, err = ap.seals.bareExecution(rec), nil
+	}
 	if err != nil {
 		return false
 	}
