@@ -38,43 +38,13 @@ func (w *recorder) publish(ctx context.Context, ex *execution, typ haft.EventTyp
 		w.journal.Forget(ex.call.ID)
 		return membership.GivenUp() // others tell what becomes of it
 	}
-	if part == nil {
-		return w.publishAlone(ctx, ex, ev)
+	if part != nil {
+		part.Owner = ex.rec.Owner
 	}
-	part.Owner = ex.rec.Owner
-	if err = w.journal.Reserve(context.WithoutCancel(ctx), ex.call.ID, part); err != nil {
+	known, err := w.journal.Publish(ctx, w.hub, ev, part)
+	if err == nil || known {
 		return err
 	}
-	defer w.journal.Drop(ex.call.ID, part) // also if the hub panics
-	if _, err = w.hub.PublishWith(ctx, ev, part); err == nil {
-		return nil
-	}
-	if why, known := w.journal.Outcome(part); known {
-		return why
-	}
-	return w.unwritten(ex, err)
-}
-
-// maxDropped is how often an event is published that was in one transaction with what somebody
-// else, who was too late, had to say about the same call.
-const maxDropped = 3
-
-// publishAlone publishes an event that moves nothing.
-func (w *recorder) publishAlone(ctx context.Context, ex *execution, ev haft.Event) error {
-	var err error
-	for range maxDropped {
-		if _, err = w.hub.Publish(ctx, ev); err == nil || !errors.Is(err, event.ErrDropped) {
-			break
-		}
-	}
-	if err == nil {
-		return nil
-	}
-	return w.unwritten(ex, err)
-}
-
-// unwritten is the error for an event that the store did not take.
-func (w *recorder) unwritten(ex *execution, err error) error {
 	w.journal.Forget(ex.call.ID)
 	if errors.Is(err, store.ErrGivenUp) {
 		w.members.Hurry()

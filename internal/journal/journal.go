@@ -47,12 +47,6 @@ var (
 	_ event.PartLog   = (*Journal)(nil)
 )
 
-// A reservation is the turn of a part to be written.
-type reservation struct {
-	part *store.Batch
-	over chan struct{}
-}
-
 // Shared implements [event.SharedLog].
 func (j *Journal) Shared() bool { return j.store.Shared() }
 
@@ -78,42 +72,6 @@ func (j *Journal) Forget(id haft.CallID) {
 	j.mu.Lock()
 	delete(j.fresh, id)
 	j.mu.Unlock()
-}
-
-// Reserve waits until no other part of the call is about to be written: which of several may be
-// written is for the store to say, not for who comes first here. The part has its turn until it
-// is appended or [Journal.Drop] gives it back.
-func (j *Journal) Reserve(ctx context.Context, id haft.CallID, part *store.Batch) error {
-	for {
-		j.mu.Lock()
-		other := j.moving[id]
-		if other == nil {
-			j.moving[id] = &reservation{part: part, over: make(chan struct{})}
-		}
-		j.mu.Unlock()
-		if other == nil {
-			return nil
-		}
-		select {
-		case <-other.over:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Drop gives back the turn of a part that was not appended, if it still has it.
-func (j *Journal) Drop(id haft.CallID, part *store.Batch) {
-	j.mu.Lock()
-	j.dropLocked(id, part)
-	j.mu.Unlock()
-}
-
-func (j *Journal) dropLocked(id haft.CallID, part *store.Batch) {
-	if r := j.moving[id]; r != nil && r.part == part {
-		delete(j.moving, id)
-		close(r.over)
-	}
 }
 
 // Append implements [event.Log].
@@ -224,15 +182,6 @@ func (j *Journal) without(events []haft.Event, parts []any, b *store.Batch,
 		}
 	}
 	return stay
-}
-
-// Outcome says, once, why a part was not written, if that is known: nil means that it was before.
-func (j *Journal) Outcome(part *store.Batch) (err error, known bool) { //nolint:revive,staticcheck // whether it is known comes second, as of a map
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	err, known = j.settled[part]
-	delete(j.settled, part)
-	return err, known
 }
 
 // After implements [event.Log].
