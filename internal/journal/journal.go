@@ -55,9 +55,8 @@ func (j *Journal) Tip(ctx context.Context) (int64, error) { return j.store.Event
 
 // New returns a journal that knows nothing yet.
 func New(s *store.Store, owner func() string, givenUp, overtaken func() error) *Journal {
-	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken, moving: map[haft.CallID]*reservation{},
-		fresh:   map[haft.CallID]bool{},
-		settled: map[*store.Batch]error{}}
+	return &Journal{store: s, owner: owner, givenUp: givenUp, overtaken: overtaken,
+		moving: map[haft.CallID]*reservation{}, fresh: map[haft.CallID]bool{}, settled: map[*store.Batch]error{}}
 }
 
 // Begin says that a call is new.
