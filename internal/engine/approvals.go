@@ -37,8 +37,9 @@ func (ap *approvals) Answerable(ctx context.Context, p haft.Principal, a haft.Ap
 		return false
 	}
 	ex, err := ap.seals.unseal(rec)
-	if err != nil && a.State != haft.ApprovalPending {
-		// Its arguments are gone. Whoever could answer it sees what became of it, by those that were shown.
+	if err != nil && rec.Status.Final() && !rec.Redacted {
+		// What was sealed is gone. Whoever could answer it sees what became of it, by the arguments that are kept:
+		// all of them, since rules that look at others might name somebody else.
 		ex, err = ap.seals.bareExecution(rec), nil
 	}
 	if err != nil {
@@ -59,7 +60,7 @@ func (ap *approvals) Answer(ctx context.Context, p haft.Principal, a *haft.Appro
 		return nil, err
 	}
 	if !time.Now().Before(a.Expires) {
-		if err := ap.recorder.expire(ctx, rec); err != nil {
+		if err := ended(ap.recorder.expire(ctx, rec)); err != nil {
 			return nil, err
 		}
 		return nil, &haft.Error{Code: haft.CodeConflict, Message: "the request has expired"}
