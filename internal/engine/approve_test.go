@@ -162,6 +162,47 @@ func TestApproval_expires(t *testing.T) {
 	want(t, w.end(user("o", "ann"), res.Call), haft.StatusRejected)
 }
 
+// ATTACK: somebody sees an ended request that rules about its arguments kept from them, because the arguments are not
+// all kept.
+func TestApproval_ended_is_seen_by_who_could_answer(t *testing.T) {
+	for name, tt := range map[string]struct {
+		redact string
+		want   bool
+	}{
+		"all is kept":     {"", true},
+		"not all is kept": {"redact: [path], ", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := setup(t, allowAll+`
+rules:
+  - {id: ask, effect: ask, tools: ["tool:delete*"], `+tt.redact+`approval: {users: [carl]}}
+`, engine.Config{})
+			w.tool("o", "delete", nil)
+			ann, carl := user("o", "ann"), user("o", "carl")
+			res, a := w.pending(ann, "delete", `{"path":"/tmp/x"}`)
+			if !w.Engine.Answerable(t.Context(), carl, a) || w.Engine.Answerable(t.Context(), user("o", "dora"), a) {
+				t.Error("while it waits, others than carl can answer it")
+			}
+			check(t, w.Cancel(t.Context(), ann, res.Call))
+			a = *w.approvalNow(a)
+			if got := w.Engine.Answerable(t.Context(), carl, a); got != tt.want || a.State != haft.ApprovalExpired {
+				t.Errorf("carl could answer it: %v, want %v; it is %s", got, tt.want, a.State)
+			}
+			if w.Engine.Answerable(t.Context(), user("o", "dora"), a) {
+				t.Error("dora sees it")
+			}
+		})
+	}
+}
+
+// approvalNow reads a request again.
+func (w *world) approvalNow(a haft.Approval) *haft.Approval {
+	w.t.Helper()
+	now, err := w.store.Approvals.Approval(w.t.Context(), a.Requester.Org, a.ID)
+	check(w.t, err)
+	return now
+}
+
 func TestApproval_survives_a_restart(t *testing.T) {
 	w := setup(t, askFirst, engine.Config{})
 	w.tool("o", "delete", nil)
