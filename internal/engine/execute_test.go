@@ -96,7 +96,8 @@ func TestRetry_stretches_the_time(t *testing.T) {
 }
 
 func TestBreaker_opens_and_closes(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Breaker: circuit.Config{Failures: 2, Delay: 50 * time.Millisecond}})
+	t.Parallel()
+	w := setup(t, allowAll, engine.Config{Breaker: circuit.Config{Failures: 2, Delay: 3 * time.Second}})
 	w.tool("o", "work", nil)
 	bad := true
 	w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
