@@ -1,0 +1,57 @@
+// Package agenttool has the built-in tools with which agents remember: they edit the blocks of memory that an agent has
+// before it, keep and find passages in its archive, find what was said, and send messages.
+//
+// Names, arguments and the wording of errors are those of Letta, which models and prompts were made for. A tool acts
+// for the agent of its call, and for nobody else; a call without an agent is refused.
+package agenttool
+
+import (
+	"context"
+	"errors"
+
+	"haft"
+	"haft/executor/builtin"
+)
+
+// A BlockEditor changes the blocks of agents. Edit is given the block as it is, and its answer is kept in the same
+// transaction.
+type BlockEditor interface {
+	EditBlock(ctx context.Context, p haft.Principal, label string, edit func(haft.Block) (string, error)) error
+}
+
+// A History is what was said to an agent and by it.
+type History interface {
+	Messages(ctx context.Context, p haft.Principal, agent string, f haft.MessageFilter) ([]haft.Message, error)
+}
+
+// A Mailbox takes messages of agents to other agents. Reply waits for the answer.
+type Mailbox interface {
+	Deliver(ctx context.Context, from haft.Principal, agent, text string) error
+	Reply(ctx context.Context, from haft.Principal, agent, text string) (string, error)
+}
+
+// Config is what the tools work on.
+type Config struct {
+	Blocks  BlockEditor
+	Archive haft.Archive
+	History History
+	Mailbox Mailbox
+}
+
+// category is that of all tools here.
+const category = "memory"
+
+// Add adds the tools.
+func Add(s *builtin.Set, cfg Config) error {
+	return errors.Join(addBlockTools(s, cfg.Blocks), addArchiveTools(s, cfg.Archive), addHistoryTools(s, cfg.History),
+		addMessageTools(s, cfg.Mailbox))
+}
+
+// agentOf is the principal of a call that an agent made.
+func agentOf(c builtin.Call) (haft.Principal, error) {
+	if c.Principal.Agent == "" {
+		return haft.Principal{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "the tool works on the memory of an agent, and this call is not of an agent: name one, as in --agent"}
+	}
+	return c.Principal, nil
+}
