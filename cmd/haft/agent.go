@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/exit"
 )
 
 // agentCommand keeps agents.
@@ -78,7 +79,7 @@ func printAgent(s *session, a *haft.Agent) {
 func createAgent(ctx context.Context, s *session, args []string) error {
 	switch _, err := s.Agent(ctx, s.p, args[0]); {
 	case err == nil:
-		return advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"},
+		return exit.Advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"},
 			"see it with: haft agent show "+args[0])
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return err
@@ -117,7 +118,7 @@ func agentEnv(unset *[]string) work {
 		}
 		for k, v := range set {
 			if v == "" {
-				return usage(fmt.Errorf("%s has no value: give one, or remove it with --unset %s", k, k))
+				return exit.Misuse(fmt.Errorf("%s has no value: give one, or remove it with --unset %s", k, k))
 			}
 		}
 		if a.Env == nil {
@@ -125,7 +126,7 @@ func agentEnv(unset *[]string) work {
 		}
 		for _, k := range *unset {
 			if _, ok := a.Env[k]; !ok {
-				return usage(fmt.Errorf("%s is not set; see what is with: haft agent env %s", k, a.Name))
+				return exit.Misuse(fmt.Errorf("%s is not set; see what is with: haft agent env %s", k, a.Name))
 			}
 			delete(a.Env, k)
 		}
@@ -159,7 +160,7 @@ func agentRules(ctx context.Context, s *session, args []string) error {
 		return printJSON(s.out, append([]haft.ToolRule{}, a.Rules...))
 	}
 	if text := strings.TrimSpace(args[1]); text != "-" && (text == "" || !strings.ContainsAny(text[:1], "@[")) {
-		return usage(errors.New("the rules are @FILE, - for standard input, or a JSON array"))
+		return exit.Misuse(errors.New("the rules are @FILE, - for standard input, or a JSON array"))
 	}
 	var rules []haft.ToolRule
 	if err := toolfile.ReadDocument(s.in, "the file of rules", args[1], &rules); err != nil {

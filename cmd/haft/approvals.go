@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/exit"
 )
 
 // approvalsCommand answers requests that wait for a person.
@@ -138,9 +139,9 @@ func decide(ctx context.Context, s *session, ref string, answer haft.Answer) (*h
 	a, err := s.Decide(ctx, s.p, id, answer)
 	switch haft.CodeOf(err) {
 	case haft.CodeConflict:
-		err = advise(err, "see what waits with: haft approvals")
+		err = exit.Advise(err, "see what waits with: haft approvals")
 	case haft.CodeDenied:
-		err = advise(err,
+		err = exit.Advise(err,
 			"see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
 	}
 	return a, err
@@ -170,7 +171,7 @@ func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 	}
 	res, err := backend.WaitFor(ctx, s.system, s.p, a.Call, a.ID, 0)
 	if haft.CodeOf(err) == haft.CodeNotFound {
-		return advise(err, noSuchCall)
+		return exit.Advise(err, noSuchCall)
 	}
 	if err != nil {
 		return err

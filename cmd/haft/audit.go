@@ -17,6 +17,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/backend"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/toolfile"
 )
@@ -72,7 +73,7 @@ func auditCommand(p *profile) command {
 func forAuditors(do work) work {
 	return func(ctx context.Context, s *session, args []string) error {
 		if err := (authority.Rules{}).Authorize(s.p, haft.AuditRead, authority.Resource{}); err != nil {
-			return advise(err, "work as an administrator with --role admin")
+			return exit.Advise(err, "work as an administrator with --role admin")
 		}
 		return do(ctx, s, args)
 	}
@@ -108,7 +109,7 @@ func readMarks(name, org string, keys audit.Keys) ([]audit.Mark, error) {
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, usage(fmt.Errorf("read the heads: %w", err))
+		return nil, exit.Misuse(fmt.Errorf("read the heads: %w", err))
 	}
 	defer f.Close()
 	return audit.ReadMarks(f, org, keys)
@@ -124,7 +125,7 @@ func printAudit(p *profile, w io.Writer, rep audit.Report) error {
 		return err
 	}
 	if !rep.Sound() {
-		return exitWith(exitTool)
+		return exit.With(exit.Tool)
 	}
 	return nil
 }
@@ -204,13 +205,13 @@ func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) e
 	}
 	f, err := os.Open(name)
 	if err != nil {
-		return usage(fmt.Errorf("read the export: %w", err))
+		return exit.Misuse(fmt.Errorf("read the export: %w", err))
 	}
 	defer f.Close()
 	rep, err := audit.Read(f, p.org, keys, marks, nil)
 	if haft.CodeOf(err) == haft.CodeInvalid {
 		report(p.err, err)
-		return exitWith(exitTool)
+		return exit.With(exit.Tool)
 	}
 	if err != nil {
 		return err
@@ -224,7 +225,7 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 	if file != "" {
 		text, err := toolfile.ReadBounded(file, 1<<20)
 		if err != nil {
-			return nil, usage(fmt.Errorf("read the keys: %w", err))
+			return nil, exit.Misuse(fmt.Errorf("read the keys: %w", err))
 		}
 		return audit.ParseKeys(text)
 	}
@@ -244,11 +245,11 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 	}
 	text, err := toolfile.ReadBounded(filepath.Join(dir, "audit.key"), 64<<10)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(errors.New("there is no key in the data directory: give the public one with --key; haft " +
+		return nil, exit.Misuse(errors.New("there is no key in the data directory: give the public one with --key; haft " +
 			"audit key prints it where the log was written"))
 	}
 	if err != nil {
-		return nil, usage(fmt.Errorf("read the key of the audit log: %w", err))
+		return nil, exit.Misuse(fmt.Errorf("read the key of the audit log: %w", err))
 	}
 	signer, err := audit.ParseSigner(text)
 	if err != nil {
@@ -295,7 +296,7 @@ func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter,
 		f.Until, err = flagvalue.ParseSince(a.until, now)
 	}
 	if err != nil {
-		return f, usage(err)
+		return f, exit.Misuse(err)
 	}
 	if local, ok := s.system.(*backend.Local); !ok || local.Engine != nil { // else there is only the store
 		f.Agent = s.agentID(ctx, f.Agent)
@@ -306,7 +307,7 @@ func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter,
 // showAudit lists entries.
 func showAudit(ctx context.Context, s *session, which *auditFilter) error {
 	if which.Limit < 1 || which.Limit > 10_000 {
-		return usage(errors.New("--limit is between 1 and 10000"))
+		return exit.Misuse(errors.New("--limit is between 1 and 10000"))
 	}
 	f, err := which.read(ctx, s)
 	if err != nil {

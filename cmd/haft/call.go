@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/backend"
 	"haft/internal/engine"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/terminal"
 	"haft/internal/toolfile"
@@ -91,11 +92,11 @@ func (f *callFlags) check(args []string) error {
 	many := f.batch != "" || f.plan != ""
 	switch {
 	case f.batch != "" && f.plan != "":
-		return usage(errors.New("--batch and --plan do not go together"))
+		return exit.Misuse(errors.New("--batch and --plan do not go together"))
 	case many && len(args) > 0:
-		return usage(errors.New("the tools are named in the file: leave NAME out"))
+		return exit.Misuse(errors.New("the tools are named in the file: leave NAME out"))
 	case !many && len(args) != 1:
-		return usage(errors.New("name one tool: haft call NAME; see which there are with haft tool list"))
+		return exit.Misuse(errors.New("name one tool: haft call NAME; see which there are with haft tool list"))
 	}
 	return nil
 }
@@ -105,7 +106,7 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 	c = f.call
 	c.ID, c.Tool, c.Principal = engine.NewCallID(), name, s.p
 	if c.Limits.Wall < 0 {
-		return c, usage(errors.New("--timeout must be positive"))
+		return c, exit.Misuse(errors.New("--timeout must be positive"))
 	}
 	if c.Args, err = f.readFor(ctx, s, name); err != nil {
 		return c, err
@@ -118,7 +119,7 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 		return c, err
 	}
 	if c.Digest != "" {
-		return c, usage(errors.New("--version and --digest both name a version: give one"))
+		return c, exit.Misuse(errors.New("--version and --digest both name a version: give one"))
 	}
 	v, err := versionOf(ctx, s, name, f.version)
 	if err == nil {
@@ -174,7 +175,7 @@ func (s *session) printCall(res *haft.Result, shown bool) error {
 	if res.Status == haft.StatusPending {
 		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n",
 			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
-		return exitWith(statusExits[res.Status])
+		return exit.With(exit.OfStatus[res.Status])
 	}
 	err := printResult(s.profile, res)
 	if res.Error != nil && res.Error.RetryAfter > 0 {
@@ -229,7 +230,7 @@ func explain(ctx context.Context, s *session, c haft.Call) error {
 	if len(d.Problems) > 0 {
 		fmt.Fprintln(s.err, "  next: rules look at arguments: give those of the call with --args or --arg")
 	}
-	return exitWith(exitDenied)
+	return exit.With(exit.Denied)
 }
 
 // printDecision explains a decision to a person.
@@ -271,9 +272,9 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 	if err != nil {
 		return err
 	}
-	code, i := exitOK, 0
+	code, i := exit.OK, 0
 	for _, res := range results {
-		code = cmp.Or(code, statusExits[res.Status])
+		code = cmp.Or(code, exit.OfStatus[res.Status])
 	}
 	err = s.print(results, func() {
 		printTable(s.out, results, listing[*haft.Result]{"#,CALL,TOOL,STATUS,TOOK,RESULT", func(r *haft.Result) []any {
@@ -282,7 +283,7 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 				outcomeText(r)}
 		}, "there were no calls in the batch"})
 	})
-	return cmp.Or(err, exitWith(code))
+	return cmp.Or(err, exit.With(code))
 }
 
 // outcomeText is the value of a result, or why there is none.
@@ -330,5 +331,5 @@ func printChain(s *session, c *haft.Chain) error {
 			fmt.Fprintln(s.err, safe(s.err, c.Error.Message))
 		}
 	})
-	return cmp.Or(err, exitWith(statusExits[c.Status]))
+	return cmp.Or(err, exit.With(exit.OfStatus[c.Status]))
 }

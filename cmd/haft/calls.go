@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/terminal"
 )
@@ -126,12 +127,12 @@ func (f *callFilter) read(ctx context.Context, s *session) (which haft.CallFilte
 	which = f.CallFilter
 	for _, text := range f.statuses {
 		if !slices.Contains(haft.Statuses(), haft.Status(text)) {
-			return which, usage(fmt.Errorf("--status is one of %v", haft.Statuses()))
+			return which, exit.Misuse(fmt.Errorf("--status is one of %v", haft.Statuses()))
 		}
 		which.Status = append(which.Status, haft.Status(text))
 	}
 	if which.Since, err = flagvalue.ParseSince(f.since, time.Now()); err != nil {
-		return which, usage(err)
+		return which, exit.Misuse(err)
 	}
 	which.Agent = s.agentID(ctx, which.Agent)
 	return which, nil
@@ -225,7 +226,7 @@ func timelineText(t haft.Timeline) string {
 // cancelCalls cancels calls: those of ids, or all of a principal.
 func cancelCalls(ctx context.Context, s *session, ids []string, all bool, of haft.Principal) error {
 	if all == (len(ids) > 0) {
-		return usage(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs are meant"))
+		return exit.Misuse(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs are meant"))
 	}
 	if all {
 		of.Agent = s.agentID(ctx, of.Agent)
@@ -264,7 +265,7 @@ func showEvents(ctx context.Context, s *session, id haft.CallID, follow bool) er
 			}, "the events of this call are not kept any more"})
 	}
 	if s.json {
-		return usage(errors.New("--follow goes on, and --json prints one document: leave one out"))
+		return exit.Misuse(errors.New("--follow goes on, and --json prints one document: leave one out"))
 	}
 	for e, err := range s.WatchCall(ctx, s.p, id) {
 		if err != nil {

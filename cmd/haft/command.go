@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/internal/exit"
 )
 
 // A command describes one command: its help, its flags and what it does. It is either a leaf,
@@ -71,8 +72,8 @@ func (c command) buildTree(p *profile) *cobra.Command {
 			return err
 		}
 		err := c.do(cmd, p, args)
-		if c.missing != "" && haft.CodeOf(err) == haft.CodeNotFound && nextStep(err) == "" {
-			return advise(err, c.missing)
+		if c.missing != "" && haft.CodeOf(err) == haft.CodeNotFound && exit.NextStep(err) == "" {
+			return exit.Advise(err, c.missing)
 		}
 		return err
 	}
@@ -100,15 +101,15 @@ func (c command) checkArguments(cmd *cobra.Command, args []string) error {
 		return c.check(args)
 	}
 	if len(c.subs) > 0 && len(args) > 0 {
-		return usage(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", args[0], c.use, c.use))
+		return exit.Misuse(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", args[0], c.use, c.use))
 	}
 	least, most := argumentCount(c.use)
 	if len(args) >= least && (most < 0 || len(args) <= most) {
 		return nil
 	}
 	_, names, _ := strings.Cut(c.use, " ")
-	return usage(fmt.Errorf("expected %s, found %d arguments: see %s --help", cmp.Or(names, "no arguments"), len(args),
-		cmd.CommandPath()))
+	return exit.Misuse(fmt.Errorf("expected %s, found %d arguments: see %s --help", cmp.Or(names, "no arguments"),
+		len(args), cmd.CommandPath()))
 }
 
 // argumentCount returns how many arguments a use line such as "rollback NAME [VERSION]" names.
@@ -201,7 +202,7 @@ func setFromEnv(f *pflag.FlagSet, names []string) error {
 			}
 		}
 		if err := set(text); err != nil {
-			return usage(fmt.Errorf("$%s: %w", variable(name), err))
+			return exit.Misuse(fmt.Errorf("$%s: %w", variable(name), err))
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/terminal"
 )
 
@@ -45,8 +46,8 @@ func TestCommands_that_are_not_there_are_usage_errors(t *testing.T) {
 		"agent frob", "tool add", "calls show", "tool list --frob", "frob"} {
 		var out, errs bytes.Buffer
 		code := run(context.Background(), strings.Fields(line), streams{strings.NewReader(""), &out, &errs})
-		if code != exitUsage && line != "frob" || code == exitOK {
-			t.Errorf("haft %s ends with %d, want %d", line, code, exitUsage)
+		if code != exit.Usage && line != "frob" || code == exit.OK {
+			t.Errorf("haft %s ends with %d, want %d", line, code, exit.Usage)
 		}
 		if errs.Len() == 0 {
 			t.Errorf("haft %s says nothing", line)

@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/datadir"
+	"haft/internal/exit"
 	"haft/internal/terminal"
 )
 
@@ -38,7 +39,7 @@ cannot be copied. Then nothing is left in DIR.`,
 			"leave out master.key: without it nobody can read the secrets in the copy"}},
 		plain: func(ctx context.Context, p *profile, args []string) (err error) {
 			if p.remote() {
-				return usage(errors.New("backup works where the data is, and not on a server"))
+				return exit.Misuse(errors.New("backup works where the data is, and not on a server"))
 			}
 			if cfg.Data, err = p.dir(); err != nil {
 				return err
@@ -107,11 +108,11 @@ uses the database.`,
 // copyBackup copies a backup into an empty data directory.
 func (r restoreFlags) copyBackup(ctx context.Context, p *profile, from string) error {
 	if p.remote() || p.database != "" {
-		return usage(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and " +
+		return exit.Misuse(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and " +
 			"copy the files of the backup"))
 	}
 	if r.accept {
-		return usage(errors.New("restore needs FROM or --accept-loss, and not both"))
+		return exit.Misuse(errors.New("restore needs FROM or --accept-loss, and not both"))
 	}
 	dir, err := p.dir()
 	if err != nil {
@@ -128,10 +129,10 @@ func (r restoreFlags) copyBackup(ctx context.Context, p *profile, from string) e
 // acceptLoss goes on without what is lost.
 func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 	if p.remote() {
-		return usage(errors.New("restore works where the data is, and not on a server"))
+		return exit.Misuse(errors.New("restore works where the data is, and not on a server"))
 	}
 	if !r.accept {
-		return usage(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries " +
+		return exit.Misuse(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries " +
 			"of the audit log"))
 	}
 	dir, err := p.dir()
@@ -139,7 +140,7 @@ func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 		return err
 	}
 	if _, err := os.Stat(dir); err != nil {
-		return usage(fmt.Errorf("look at the data directory: %w", err))
+		return exit.Misuse(fmt.Errorf("look at the data directory: %w", err))
 	}
 	// A server keeps the directory: there is nothing to wait for.
 	cfg := app.ServiceConfig{Data: dir, Database: p.database, Wait: 200 * time.Millisecond, AuditSink: r.sink}
@@ -157,7 +158,7 @@ func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 			"nothing is lost: no file is missing, and the database continues the audit log that was signed last")
 	case !accepted:
 		fmt.Fprintln(p.err, "nothing was changed")
-		return exitWith(exitTool)
+		return exit.With(exit.Tool)
 	default:
 		fmt.Fprintln(p.out, "accepted: the audit log says so, and is signed from here on")
 	}
@@ -170,7 +171,7 @@ func (r restoreFlags) confirm(p *profile, loss datadir.Loss) (bool, error) {
 		return r.yes, err
 	}
 	if !terminal.Is(p.in) {
-		return false, usage(errors.New("nobody can be asked here: look at what is lost, and give --yes"))
+		return false, exit.Misuse(errors.New("nobody can be asked here: look at what is lost, and give --yes"))
 	}
 	fmt.Fprint(p.err, "Go on without that? Type yes: ")
 	answer, err := bufio.NewReader(p.in).ReadString('\n')
@@ -249,7 +250,7 @@ are beyond its reach.`,
 		flags: append(subjectFlags(&of), flag{&yes, "yes", "erase it"}),
 		run: func(ctx context.Context, s *session, _ []string) error {
 			if !yes {
-				return usage(errors.New("what is erased cannot be had again: export it with haft export, and " +
+				return exit.Misuse(errors.New("what is erased cannot be had again: export it with haft export, and " +
 					"give --yes"))
 			}
 			of.Org = cmp.Or(of.Org, s.p.Org)

@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/doctor"
+	"haft/internal/exit"
 	"haft/sandbox/sandboxtest"
 )
 
@@ -107,7 +108,7 @@ func runAttacks(ctx context.Context, a *app.App, p *profile) error {
 			paint(p.out, bold, rep.Grade))
 	})
 	if err == nil && count[sandboxtest.Broken] > 0 {
-		return exitWith(exitTool)
+		return exit.With(exit.Tool)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/layer"
 	"haft/internal/requirement"
@@ -53,7 +54,7 @@ func envCommand(*profile) command {
 				plain: func(ctx context.Context, p *profile, tools []string) error {
 					named := len(files)+len(list) > 0
 					if len(tools) == 0 && !named {
-						return usage(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
+						return exit.Misuse(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
 					}
 					if named {
 						if err := buildForRun(ctx, p, files, list, upgrade); err != nil || len(tools) == 0 {
@@ -85,7 +86,7 @@ type environment struct {
 // may use them meanwhile.
 func eachStore(p *profile, work func(owner string, st *layer.Store) error) error {
 	if p.remote() {
-		return usage(errors.New("environments are on the machine that runs the tools: use haft env there"))
+		return exit.Misuse(errors.New("environments are on the machine that runs the tools: use haft env there"))
 	}
 	dir, err := p.dir()
 	if err != nil {

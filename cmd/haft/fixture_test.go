@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/exit"
 	"haft/internal/store/storetest"
 )
 
@@ -154,7 +155,7 @@ func (f *fixture) verify(t *testing.T) {
 		}
 		var out, errs bytes.Buffer
 		if code := run(context.WithoutCancel(t.Context()), args,
-			streams{strings.NewReader(""), &out, &errs}); code != exitOK || !strings.HasPrefix(out.String(), "sound") {
+			streams{strings.NewReader(""), &out, &errs}); code != exit.OK || !strings.HasPrefix(out.String(), "sound") {
 			t.Fatalf("haft audit verify of %s ends with %d:\n%s%s", org, code, &out, &errs)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/bench"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 )
 
@@ -122,7 +123,7 @@ func replayCall(ctx context.Context, s *session, args []string) error {
 	}
 	old := rec.Result
 	if old == nil || !rec.Status.Final() {
-		return advise(&haft.Error{Code: haft.CodeConflict,
+		return exit.Advise(&haft.Error{Code: haft.CodeConflict,
 			Message: "the call has not ended: there is nothing to compare with"},
 			"see where it stands with: haft calls show "+args[0])
 	}
@@ -138,9 +139,9 @@ func replayCall(ctx context.Context, s *session, args []string) error {
 	switch {
 	case res.Status == haft.StatusPending:
 		fmt.Fprintf(s.err, "the new call waits for a person\n  next: haft approvals approve %s\n", res.Approval)
-		return exitWith(exitDenied)
+		return exit.With(exit.Denied)
 	case !c.Equal:
-		return exitWith(exitTool)
+		return exit.With(exit.Tool)
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"haft/internal/exit"
 )
 
 // withOutput calls write with the file of --output, or with standard output if none is named.
@@ -14,7 +16,7 @@ func (p *profile) withOutput(name string, write func(io.Writer) error) (err erro
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return usage(fmt.Errorf("write the export: %w", err))
+		return exit.Misuse(fmt.Errorf("write the export: %w", err))
 	}
 	return errors.Join(write(file), file.Close())
 }

@@ -8,6 +8,7 @@ import (
 
 	"haft"
 	"haft/internal/auth"
+	"haft/internal/exit"
 )
 
 // keyCommand keeps API keys.
@@ -73,7 +74,7 @@ func createKey(ctx context.Context, s *session, k auth.Key, expires time.Duratio
 	if k.Agent != "" {
 		a, err := s.Agent(ctx, s.p, k.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
-			return advise(err, "see which there are with: haft agent list")
+			return exit.Advise(err, "see which there are with: haft agent list")
 		}
 		if err != nil {
 			return err
@@ -104,7 +105,7 @@ func printNewKey(s *session, k auth.Key, text string) error {
 		"roles", strings.Join(k.Roles, ", "), "scope", scopeText(k), "expires", since(k.Expires),
 		"old secret until", until)
 	if err != nil {
-		return advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err),
+		return exit.Advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err),
 			"make another secret with: haft key rotate "+k.ID)
 	}
 	return nil

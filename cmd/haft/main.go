@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/sandbox/local"
 )
 
@@ -84,7 +85,7 @@ func run(ctx context.Context, args []string, std streams) int {
 		report(std.err, err)
 		reportJSON(cmd, std.out, err)
 	}
-	return exitCode(err)
+	return exit.CodeOf(err)
 }
 
 // commands lists the commands of haft by their names.
@@ -123,7 +124,7 @@ is checked, confined, limited and fast.`,
 	root.SetIn(std.in)
 	root.SetOut(std.out)
 	root.SetErr(std.err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Misuse(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	all := commands()
 	if one := all[first]; one != nil {
@@ -139,12 +140,12 @@ is checked, confined, limited and fast.`,
 // reportJSON prints an error in the form of the HTTP API if the command was asked for
 // JSON: a script that reads its output must not find none.
 func reportJSON(cmd *cobra.Command, w io.Writer, err error) {
-	msg := errorText(err)
+	msg := exit.Text(err)
 	if asked, flagErr := cmd.Flags().GetBool("json"); flagErr != nil || !asked || msg == "" {
 		return
 	}
 	body := map[string]string{"code": string(haft.CodeOf(err)), "message": msg}
-	if next := nextStep(err); next != "" {
+	if next := exit.NextStep(err); next != "" {
 		body["next"] = next
 	}
 	_ = printJSON(w, map[string]any{"error": body}) // stderr has it too
@@ -152,9 +153,9 @@ func reportJSON(cmd *cobra.Command, w io.Writer, err error) {
 
 // report prints an error for a person.
 func report(w io.Writer, err error) {
-	if msg := errorText(err); msg != "" {
+	if msg := exit.Text(err); msg != "" {
 		fmt.Fprintln(w, paint(w, red, "haft:"), safe(w, msg))
-		if next := nextStep(err); next != "" {
+		if next := exit.NextStep(err); next != "" {
 			fmt.Fprintln(w, paint(w, dim, "  next: "+safe(w, next)))
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/mcpfile"
 	"haft/internal/toolfile"
@@ -116,7 +117,7 @@ func (f *mcpFlags) read(name string, command []string) (s haft.MCPServer, err er
 	s = f.server
 	s.Name, s.Command = name, command
 	if (s.URL == "") == (len(command) == 0) {
-		return s, usage(errors.New("a server is a command after --, or an address with --url"))
+		return s, exit.Misuse(errors.New("a server is a command after --, or an address with --url"))
 	}
 	if s.Headers, err = toolfile.Pairs("--header", f.headers); err != nil {
 		return s, err
@@ -148,7 +149,7 @@ func readMount(text string) (haft.MCPMount, error) {
 	dir, inside, _ := strings.Cut(text, ":")
 	dir, err := filepath.Abs(dir)
 	if err != nil {
-		return m, usage(fmt.Errorf("--mount: %w", err))
+		return m, exit.Misuse(fmt.Errorf("--mount: %w", err))
 	}
 	if real, err := filepath.EvalSymlinks(dir); err == nil && inside == "" {
 		m.Inside = dir // as the command names it
@@ -229,11 +230,11 @@ const maxServersFile = 1 << 20
 func importServers(ctx context.Context, s *session, file string, only []string) error {
 	raw, err := toolfile.ReadBounded(file, maxServersFile)
 	if err != nil {
-		return usage(fmt.Errorf("read the servers: %w", err))
+		return exit.Misuse(fmt.Errorf("read the servers: %w", err))
 	}
 	servers, err := mcpfile.Parse(raw)
 	if err != nil {
-		return usage(fmt.Errorf("%s: %w", file, err))
+		return exit.Misuse(fmt.Errorf("%s: %w", file, err))
 	}
 	var changes []haft.MCPChange
 	for _, m := range servers {
@@ -261,7 +262,7 @@ func login(ctx context.Context, s *session, name, listen string) error {
 	defer cancel()
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil || host != "127.0.0.1" && host != "localhost" && host != "::1" {
-		return usage(errors.New("--listen is an address of this machine only, such as 127.0.0.1:0"))
+		return exit.Misuse(errors.New("--listen is an address of this machine only, such as 127.0.0.1:0"))
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", listen)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/toolfile"
 	"haft/policy"
 )
@@ -50,7 +51,7 @@ organisation, each with the reason why it matched or not. On whose behalf is sai
 							err = explain(ctx, s, call)
 						}
 						if haft.CodeOf(err) == haft.CodeInvalid {
-							return advise(err, "rules look at arguments: give those of the call with --args or --arg")
+							return exit.Advise(err, "rules look at arguments: give those of the call with --args or --arg")
 						}
 						return err
 					})
@@ -86,10 +87,10 @@ func readPolicy(in io.Reader, name string) (text []byte, err error) {
 		text, err = toolfile.ReadBounded(name, policy.MaxDocument)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, usage(fmt.Errorf("%s: there is no such file", name))
+		return nil, exit.Misuse(fmt.Errorf("%s: there is no such file", name))
 	}
 	if err != nil {
-		return nil, usage(fmt.Errorf("read the policy: %w", err))
+		return nil, exit.Misuse(fmt.Errorf("read the policy: %w", err))
 	}
 	return text, nil
 }
@@ -97,7 +98,7 @@ func readPolicy(in io.Reader, name string) (text []byte, err error) {
 // policyError names the file before the line.
 func policyError(name string, err error) error {
 	if e, ok := errors.AsType[*haft.Error](err); ok && e.Code == haft.CodeInvalid {
-		return advise(&haft.Error{Code: e.Code, Message: name + ": " + e.Message, Err: e.Err},
+		return exit.Advise(&haft.Error{Code: e.Code, Message: name + ": " + e.Message, Err: e.Err},
 			"mend the line and try again with: haft policy check "+name)
 	}
 	return err

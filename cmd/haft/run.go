@@ -15,6 +15,7 @@ import (
 	"haft/executor"
 	"haft/internal/backend"
 	"haft/internal/egress"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
 	"haft/internal/terminal"
@@ -95,7 +96,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
-		return usage(fmt.Errorf("--isolation is one of %v", haft.Levels()))
+		return exit.Misuse(fmt.Errorf("--isolation is one of %v", haft.Levels()))
 	}
 	r.Files = append(of.Files, r.Files...)
 	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
@@ -173,7 +174,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 	r.Programs = f.programs
 	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Grace: f.grace, Memory: int64(f.memory)}
 	if f.timeout <= 0 {
-		return r, usage(errors.New("--timeout must be positive"))
+		return r, exit.Misuse(errors.New("--timeout must be positive"))
 	}
 	if r.Args, err = f.read(p.in); err != nil {
 		return r, err
@@ -189,7 +190,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 		r.Hosts = strings.Split(f.network, ",")
 		for _, h := range r.Hosts {
 			if _, err := egress.ParseRule(h); err != nil {
-				return r, usage(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
+				return r, exit.Misuse(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
 			}
 		}
 	}
@@ -197,7 +198,7 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 		return r, err
 	}
 	if f.output != "" && !slices.Contains(haft.OutputTypes(), f.output) {
-		return r, usage(fmt.Errorf("--output is one of %v", haft.OutputTypes()))
+		return r, exit.Misuse(fmt.Errorf("--output is one of %v", haft.OutputTypes()))
 	}
 	r.Files, err = toolfile.ReadFiles(f.files)
 	return r, err
@@ -208,5 +209,5 @@ func printResult(p *profile, res *haft.Result) error {
 	if err := p.print(res, func() { terminal.PrintResult(p.out, p.err, res) }); err != nil {
 		return err
 	}
-	return exitWith(statusExits[res.Status])
+	return exit.With(exit.OfStatus[res.Status])
 }

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/exit"
 	"haft/internal/toolfile"
 	"haft/schema"
 )
@@ -51,7 +52,7 @@ not run, or a schema (.json), bare or in the form of a vendor.`,
 func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
 	form, err := schema.ParseForm(f.format)
 	if err != nil {
-		return usage(err)
+		return exit.Misuse(err)
 	}
 	var sig *schema.Signature
 	var health haft.SchemaHealth
@@ -102,7 +103,7 @@ func (f schemaFlags) derive(ctx context.Context, p *profile, ref string) (*schem
 func printSchema(w io.Writer, sig *schema.Signature, form schema.Form, strict bool) error {
 	raw, err := schema.Render(sig, form, strict)
 	if err != nil {
-		return &exit{exitValidation, err}
+		return &exit.Error{Code: exit.Validation, Err: err}
 	}
 	var b bytes.Buffer
 	if err := json.Indent(&b, raw, "", "  "); err != nil {
@@ -121,7 +122,7 @@ func printHealth(w io.Writer, name string, h haft.SchemaHealth) error {
 		fmt.Fprintln(w, "  "+safe(w, r.String()))
 	}
 	if h.Status == haft.HealthInvalid {
-		return exitWith(exitValidation)
+		return exit.With(exit.Validation)
 	}
 	return nil
 }

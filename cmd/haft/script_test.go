@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/store/storetest"
 	"haft/internal/terminal"
 	"haft/sandbox/local"
@@ -193,12 +194,12 @@ func grab(ts *testscript.TestScript, neg bool, args []string) {
 
 func TestExits_cover_every_status_and_code(t *testing.T) {
 	for _, s := range haft.Statuses() {
-		if _, ok := statusExits[s]; !ok {
+		if _, ok := exit.OfStatus[s]; !ok {
 			t.Errorf("status %q has no exit code", s)
 		}
 	}
 	for _, c := range haft.Codes() {
-		if _, ok := codeExits[c]; !ok {
+		if _, ok := exit.OfCode[c]; !ok {
 			t.Errorf("code %q has no exit code", c)
 		}
 	}

@@ -16,6 +16,8 @@ import (
 	"haft/internal/secret/vault"
 	"haft/internal/terminal"
 	"haft/internal/toolfile"
+
+	"haft/internal/exit"
 )
 
 // secretCommand keeps secrets.
@@ -164,7 +166,7 @@ func (b *secretFlags) read(s *session) (none secret.Value, err error) {
 	given, text := s.given("value"), []byte(b.value)
 	switch in, _ := s.in.(*os.File); {
 	case given && b.file != "":
-		return none, usage(errors.New("give the value with --value or with --value-file, not both"))
+		return none, exit.Misuse(errors.New("give the value with --value or with --value-file, not both"))
 	case given:
 		fmt.Fprintln(s.err, "note: a value on the command line is seen by others on this machine and kept in the "+
 			"history of the shell; use standard input or --value-file")
@@ -178,17 +180,17 @@ func (b *secretFlags) read(s *session) (none secret.Value, err error) {
 		text, err = io.ReadAll(io.LimitReader(s.in, keeper.MaxValue+3))
 	}
 	if err != nil {
-		return none, usage(fmt.Errorf("read the value: %w", err))
+		return none, exit.Misuse(fmt.Errorf("read the value: %w", err))
 	}
 	if !given {
 		text = bytes.TrimSuffix(bytes.TrimSuffix(text, []byte("\n")), []byte("\r"))
 	}
 	if len(text) == 0 {
-		return none, usage(errors.New("the value is empty: give it on standard input or with --value-file; to remove " +
-			"a secret: haft secret rm NAME"))
+		return none, exit.Misuse(errors.New("the value is empty: give it on standard input or with --value-file; to " +
+			"remove a secret: haft secret rm NAME"))
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
-		return none, usage(errors.New("the value holds NUL, which no variable can"))
+		return none, exit.Misuse(errors.New("the value holds NUL, which no variable can"))
 	}
 	return secret.New(string(text)), nil
 }
@@ -201,15 +203,15 @@ func (b *secretFlags) binding(v secret.Value) (*secret.Binding, secret.Value, er
 	placed := to.Header != "" || to.Prefix != "" || to.Query != "" || to.Basic != ""
 	switch {
 	case b.unbind && (len(to.Hosts) > 0 || placed || exchanged):
-		return nil, v, usage(errors.New("--unbind goes with none of the flags that bind"))
+		return nil, v, exit.Misuse(errors.New("--unbind goes with none of the flags that bind"))
 	case b.unbind:
 		return &secret.Binding{}, v, nil
 	case len(to.Hosts) == 0 && (placed || exchanged):
-		return nil, v, usage(errors.New("say with --host where the secret goes"))
+		return nil, v, exit.Misuse(errors.New("say with --host where the secret goes"))
 	case len(to.Hosts) == 0:
 		return nil, v, nil
 	case !placed && !exchanged:
-		return nil, v, usage(errors.New("say where in a request the secret stands: --header Authorization " +
+		return nil, v, exit.Misuse(errors.New("say where in a request the secret stands: --header Authorization " +
 			"--prefix 'Bearer ', --query NAME or --basic password"))
 	case !placed:
 		to.Header, to.Prefix = "Authorization", "Bearer " // RFC 6750
@@ -223,11 +225,11 @@ func (b *secretFlags) binding(v secret.Value) (*secret.Binding, secret.Value, er
 		return &to, v, nil
 	}
 	if b.oauth.Grant != secret.GrantRefresh {
-		return nil, v, usage(errors.New("--client-secret-file goes with --grant " + secret.GrantRefresh))
+		return nil, v, exit.Misuse(errors.New("--client-secret-file goes with --grant " + secret.GrantRefresh))
 	}
 	text, err := toolfile.ReadBounded(b.clientFile, keeper.MaxValue)
 	if err != nil {
-		return nil, v, usage(err)
+		return nil, v, exit.Misuse(err)
 	}
 	v, err = b.oauth.Join(secret.New(string(bytes.TrimRight(text, "\r\n"))), v)
 	return &to, v, err

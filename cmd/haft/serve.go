@@ -18,6 +18,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
 	"haft/internal/terminal"
@@ -123,7 +124,7 @@ func (s *serveFlags) flags(p *profile) []flag {
 func (s *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(s.level)); err != nil {
-		return nil, usage(errors.New("--log-level is debug, info, warn or error"))
+		return nil, exit.Misuse(errors.New("--log-level is debug, info, warn or error"))
 	}
 	switch s.logFormat {
 	case "text":
@@ -133,7 +134,7 @@ func (s *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 	case "none":
 		return slog.New(slog.DiscardHandler), nil
 	}
-	return nil, usage(errors.New("--log is text, json or none"))
+	return nil, exit.Misuse(errors.New("--log is text, json or none"))
 }
 
 // config checks the flags and sets the other fields of the configuration.
@@ -143,17 +144,17 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		return cfg, err
 	}
 	if s.readyWait < 0 || s.drain < 0 {
-		return cfg, usage(errors.New("--ready-wait and --drain must not be negative"))
+		return cfg, exit.Misuse(errors.New("--ready-wait and --drain must not be negative"))
 	}
 	if cfg.Data, err = p.dir(); err != nil {
 		return cfg, err
 	}
 	keep := cfg.Manage.Retention
 	if err := keep.Check(); err != nil {
-		return cfg, usage(err)
+		return cfg, exit.Misuse(err)
 	}
 	if cfg.Engine.DeadAfter < time.Second {
-		return cfg, usage(errors.New("--takeover is a second at least: a server that is only busy must not be " +
+		return cfg, exit.Misuse(errors.New("--takeover is a second at least: a server that is only busy must not be " +
 			"given up"))
 	}
 	cfg.Engine.BacklogAll, cfg.Engine.Beat = 10*cfg.Engine.Backlog, cfg.Engine.DeadAfter/5
@@ -183,12 +184,12 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		return cfg, err
 	}
 	if (s.tlsCert == "") != (s.tlsKey == "") {
-		return cfg, usage(errors.New("--tls-cert and --tls-key go together"))
+		return cfg, exit.Misuse(errors.New("--tls-cert and --tls-key go together"))
 	}
 	if s.tlsCert != "" {
 		s.tls = &certificate{cert: s.tlsCert, key: s.tlsKey}
 		if err := s.tls.load(); err != nil {
-			return cfg, usage(err)
+			return cfg, exit.Misuse(err)
 		}
 		cfg.Upstream.Protect = append(cfg.Upstream.Protect, s.tlsKey)
 		cfg.HTTP.TLS = s.tls.config()
@@ -211,11 +212,11 @@ func (s *serveFlags) run(ctx context.Context, p *profile) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.addr) // first: a port that is taken changes nothing
 	if err != nil {
-		return usage(fmt.Errorf("listen: %w", err))
+		return exit.Misuse(fmt.Errorf("listen: %w", err))
 	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
-		return errors.Join(advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"),
+		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"),
 			ln.Close())
 	}
 	again := make(chan os.Signal, 1)

@@ -18,6 +18,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/auth"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 )
 
@@ -65,15 +66,15 @@ func (s *serveFlags) checkBounds() error {
 		{"max-backlog", int64(s.cfg.Engine.Backlog), 1, 1 << 20},
 	} {
 		if r.value < r.least || r.value > r.most {
-			return usage(fmt.Errorf("--%s is between %d and %d", r.flag, r.least, r.most))
+			return exit.Misuse(fmt.Errorf("--%s is between %d and %d", r.flag, r.least, r.most))
 		}
 	}
 	if g := s.cfg.Engine.Ceilings.Grace; g < haft.DefaultLimits().Grace || g > haft.LimitCeilings().Grace {
-		return usage(fmt.Errorf("--max-grace is between %s and %s", haft.DefaultLimits().Grace,
+		return exit.Misuse(fmt.Errorf("--max-grace is between %s and %s", haft.DefaultLimits().Grace,
 			haft.LimitCeilings().Grace))
 	}
 	if min(h.ReadTimeout, h.WriteTimeout) < time.Second || max(h.ReadTimeout, h.WriteTimeout) > time.Hour {
-		return usage(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
+		return exit.Misuse(errors.New("--read-timeout and --write-timeout are between 1s and 1h"))
 	}
 	return nil
 }
@@ -113,7 +114,7 @@ func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
 	i := o.issuer
 	if i.URL == "" {
 		if !reflect.ValueOf(*o).IsZero() {
-			return nil, usage(errors.New("what is said of OpenID Connect is of --oidc-issuer, which is missing"))
+			return nil, exit.Misuse(errors.New("what is said of OpenID Connect is of --oidc-issuer, which is missing"))
 		}
 		return nil, nil
 	}
@@ -121,12 +122,12 @@ func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
 	for _, pair := range o.roles {
 		theirs, ours, ok := strings.Cut(pair, "=")
 		if !ok || theirs == "" || ours == "" {
-			return nil, usage(errors.New("--oidc-role is THEIRS=OURS, such as haft-admins=admin"))
+			return nil, exit.Misuse(errors.New("--oidc-role is THEIRS=OURS, such as haft-admins=admin"))
 		}
 		i.Roles[theirs] = ours
 	}
 	if err := auth.CheckIssuer(i); err != nil {
-		return nil, usage(err)
+		return nil, exit.Misuse(err)
 	}
 	return []auth.Issuer{i}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"haft/client"
 	"haft/internal/backend"
 	"haft/internal/checkpoint"
+	"haft/internal/exit"
 	"haft/internal/supply"
 	"haft/internal/terminal"
 	"haft/internal/toolfile"
@@ -147,7 +148,7 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 		svc, err = app.OpenEvidence(ctx, cfg)
 	}
 	if err != nil {
-		return nil, advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
+		return nil, exit.Advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
 	s := &session{system: &backend.Local{Service: svc}, profile: p, p: p.principal()}
 	s.p.Agent = s.agentID(ctx, s.p.Agent)
@@ -158,10 +159,10 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 // is not valid, or that is of another principal than the flags name, does nothing.
 func (p *profile) dial(ctx context.Context) (*session, error) {
 	if p.given("server") && (p.given("data") || p.given("database")) {
-		return nil, usage(errors.New("--server is a system of its own: leave --data and --database out"))
+		return nil, exit.Misuse(errors.New("--server is a system of its own: leave --data and --database out"))
 	}
 	if p.given("allow-reduced") {
-		return nil, usage(errors.New("--allow-reduced is decided where tools run: " +
+		return nil, exit.Misuse(errors.New("--allow-reduced is decided where tools run: " +
 			"start the server with it, haft serve --allow-reduced"))
 	}
 	key, err := p.key()
@@ -170,15 +171,15 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 	}
 	c, err := client.New(client.Config{URL: p.server, Key: key, Name: "haft/" + version})
 	if err != nil {
-		return nil, usage(fmt.Errorf("--server: %w", err))
+		return nil, exit.Misuse(fmt.Errorf("--server: %w", err))
 	}
 	self, err := c.Self(ctx)
 	switch haft.CodeOf(err) {
 	case haft.CodeUnauthenticated:
-		err = advise(err, "give the key with --key-file FILE or in $HAFT_KEY; haft serve writes the first one "+
+		err = exit.Advise(err, "give the key with --key-file FILE or in $HAFT_KEY; haft serve writes the first one "+
 			"to admin.key in its data directory")
 	case haft.CodeUnavailable, haft.CodeNotFound:
-		err = advise(err, "look whether a Haft server is at "+p.server+"; start one with: haft serve")
+		err = exit.Advise(err, "look whether a Haft server is at "+p.server+"; start one with: haft serve")
 	}
 	s := &session{system: backend.NewRemote(c), profile: p}
 	if err == nil {
@@ -197,7 +198,7 @@ func (p *profile) key() (string, error) {
 	if p.keyFile != "" && (p.given("key-file") || text == "") {
 		raw, err := toolfile.ReadBounded(p.keyFile, 64<<10)
 		if err != nil {
-			return "", usage(fmt.Errorf("read the key: %w", err))
+			return "", exit.Misuse(fmt.Errorf("read the key: %w", err))
 		}
 		if info, err := os.Stat(p.keyFile); err == nil && info.Mode().IsRegular() && info.Mode().Perm()&0o077 != 0 {
 			fmt.Fprintf(p.err, "note: %s can be read by others on this machine\n", p.keyFile)
@@ -205,8 +206,8 @@ func (p *profile) key() (string, error) {
 		text = string(raw)
 	}
 	if text = strings.TrimSpace(text); text == "" {
-		return "", usage(errors.New("a server wants a key: give it with --key-file FILE or in $HAFT_KEY; haft serve " +
-			"writes the first one to admin.key in its data directory"))
+		return "", exit.Misuse(errors.New("a server wants a key: give it with --key-file FILE or in $HAFT_KEY; haft " +
+			"serve writes the first one to admin.key in its data directory"))
 	}
 	return text, nil
 }
@@ -238,7 +239,7 @@ func (p *profile) keyPrincipal(own haft.Principal) (haft.Principal, error) {
 		flag = "--role"
 	}
 	if flag != "" {
-		return who, usage(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: "+
+		return who, exit.Misuse(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: "+
 			"on a server the key says who asks", own.User, own.Org, strings.Join(own.Roles, " "), flag))
 	}
 	return who, nil
@@ -255,7 +256,7 @@ func (s *session) local(otherwise string) (*backend.Local, error) {
 	if l, ok := s.system.(*backend.Local); ok {
 		return l, nil
 	}
-	return nil, usage(errors.New(otherwise))
+	return nil, exit.Misuse(errors.New(otherwise))
 }
 
 // agentID returns the id of an agent that is named by its name or id: records, limits

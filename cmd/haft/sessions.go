@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/exit"
 )
 
 // sessionCommand works in sessions.
@@ -52,7 +53,7 @@ func inSession(w *backend.SessionWork, do func(context.Context, system, haft.Pri
 			return s.printCall(w.Result, true)
 		}
 		if err == nil {
-			err = exitWith(code)
+			err = exit.With(code)
 		}
 		return err
 	}

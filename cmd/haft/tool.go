@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/exit"
 	"haft/internal/registry"
 	"haft/internal/toolfile"
 	"haft/schema"
@@ -94,7 +95,7 @@ version if there are any.`,
 // listTools lists the tools that a filter selects.
 func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
 	if f.Kind != "" && !slices.Contains(haft.Kinds(), f.Kind) {
-		return usage(fmt.Errorf("--kind is one of %v", haft.Kinds()))
+		return exit.Misuse(fmt.Errorf("--kind is one of %v", haft.Kinds()))
 	}
 	return printList(s.profile, s.Tools(ctx, s.p, f), listing[haft.Tool]{
 		"NAME,KIND,VERSION,STATE,CATEGORY,TAGS,CHANGED,DESCRIPTION", func(t haft.Tool) []any {
@@ -157,7 +158,7 @@ func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.V
 			return &v, nil
 		}
 	}
-	return nil, advise(&haft.Error{Code: haft.CodeNotFound,
+	return nil, exit.Advise(&haft.Error{Code: haft.CodeNotFound,
 		Message: fmt.Sprintf("the tool %s has no version %d", ref, number)},
 		"see which it has with: haft tool versions "+ref)
 }
@@ -166,7 +167,7 @@ func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.V
 func showForm(s *session, t *haft.Tool, format string, strict bool) error {
 	form, err := schema.ParseForm(format)
 	if err != nil {
-		return usage(err)
+		return exit.Misuse(err)
 	}
 	sig := &schema.Signature{Name: t.Name, Description: t.Version.Description}
 	for _, part := range []struct {
@@ -256,14 +257,14 @@ func rollBack(ctx context.Context, s *session, args []string) (err error) {
 	number := 0
 	if len(args) == 2 {
 		if number, err = strconv.Atoi(args[1]); err != nil || number < 1 {
-			return usage(errors.New("VERSION is a number: see haft tool versions " + args[0]))
+			return exit.Misuse(errors.New("VERSION is a number: see haft tool versions " + args[0]))
 		}
 	} else if number, err = versionBefore(ctx, s, args[0]); err != nil {
 		return err
 	}
 	t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Version: &number})
 	if haft.CodeOf(err) == haft.CodeNotFound {
-		return advise(err, "see which versions it has with: haft tool versions "+args[0])
+		return exit.Advise(err, "see which versions it has with: haft tool versions "+args[0])
 	}
 	if err != nil {
 		return err
@@ -285,7 +286,7 @@ func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
 			return v.Number, nil
 		}
 	}
-	return 0, advise(&haft.Error{Code: haft.CodeConflict,
+	return 0, exit.Advise(&haft.Error{Code: haft.CodeConflict,
 		Message: "there is no version before the current one that may be called"},
 		"see which versions it has with: haft tool versions "+ref)
 }
@@ -311,7 +312,7 @@ type reviewFlags struct {
 // answer accepts or refuses a version.
 func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) error {
 	if f.accept == f.refuse {
-		return usage(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
+		return exit.Misuse(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
 			args[0] + " --version N"))
 	}
 	state := haft.ToolState{Review: &haft.Answer{Approve: f.accept, Reason: f.reason}}
@@ -320,7 +321,7 @@ func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) err
 	}
 	t, err := s.SetTool(ctx, s.p, args[0], state)
 	if haft.CodeOf(err) == haft.CodeDenied {
-		return advise(err, "ask another administrator to look: haft tool review "+args[0]+" --accept --user NAME")
+		return exit.Advise(err, "ask another administrator to look: haft tool review "+args[0]+" --accept --user NAME")
 	}
 	if err != nil {
 		return err
@@ -340,7 +341,7 @@ func exportTools(ctx context.Context, s *session, args []string) error {
 	}
 	written, err := registry.WriteDir(args[0], tools)
 	if err != nil {
-		return advise(err, "name a directory that can be written")
+		return exit.Advise(err, "name a directory that can be written")
 	}
 	return s.print(append([]string{}, written...), func() {
 		for _, name := range written {

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/registry"
 	"haft/internal/toolfile"
@@ -69,11 +70,11 @@ is run. A source in which something grave is found waits for haft tool review.`,
 		plain: func(ctx context.Context, p *profile, args []string) error {
 			switch {
 			case watch && (len(args) != 1 || !toolfile.IsDir(args[0])):
-				return usage(errors.New("--watch is for one directory"))
+				return exit.Misuse(errors.New("--watch is for one directory"))
 			case watch && p.json:
-				return usage(errors.New("--watch never ends, and --json prints one document: leave one out"))
+				return exit.Misuse(errors.New("--watch never ends, and --json prints one document: leave one out"))
 			case (a.draft.Name != "" || len(a.included) > 0) && (len(args) > 1 || toolfile.IsDir(args[0])):
-				return usage(errors.New("--name and --file are for one file"))
+				return exit.Misuse(errors.New("--name and --file are for one file"))
 			case watch:
 				return a.watch(ctx, p, args[0])
 			}
@@ -156,7 +157,7 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 		err = errors.Join(err, value.Set(f.Value.String()))
 	})
 	if err != nil {
-		return usage(err)
+		return exit.Misuse(err)
 	}
 	if given("requirement") {
 		d.Needs = toolfile.SplitRequirements(d.Kind, a.requirements)
@@ -182,10 +183,10 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 		many = true
 		found, err := registry.ReadDir(name)
 		if err != nil {
-			return advise(err, "name a directory with .py, .ts, .js or .sh files")
+			return exit.Advise(err, "name a directory with .py, .ts, .js or .sh files")
 		}
 		if len(found) == 0 {
-			return usage(fmt.Errorf("%s: there are no .py, .ts, .js or .sh files in it", name))
+			return exit.Misuse(fmt.Errorf("%s: there are no .py, .ts, .js or .sh files in it", name))
 		}
 		a.addFound(ctx, s, name, found)
 		if ctx.Err() != nil {
@@ -198,7 +199,7 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 			fmt.Fprintln(s.out, summary)
 		}
 	})
-	return cmp.Or(err, exitWith(code))
+	return cmp.Or(err, exit.With(code))
 }
 
 // addFound registers the tools of a directory, with the packages that files of the directory name.
@@ -294,7 +295,7 @@ func (a *adder) summary() (code int, text string) {
 	for _, r := range a.done {
 		word, _ := r.outcome()
 		if count[word]++; r.err != nil {
-			code = cmp.Or(code, exitCode(r.err))
+			code = cmp.Or(code, exit.CodeOf(r.err))
 		}
 	}
 	text = fmt.Sprintf("%d files: %d created, %d updated, %d unchanged", len(a.done), count["created"],

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/exit"
 )
 
 // webhookCommand keeps webhooks.
@@ -75,7 +76,7 @@ func addWebhook(ctx context.Context, s *session, w haft.Webhook) error {
 	}{*kept, secret}, secret, "the secret, by which the receiver knows us, is shown this once:",
 		"webhook", cell{string(kept.ID), bold}, "address", kept.URL, "events", eventsText(*kept))
 	if err != nil {
-		return advise(fmt.Errorf("show the secret of webhook %s, which is kept: %w", kept.ID, err),
+		return exit.Advise(fmt.Errorf("show the secret of webhook %s, which is kept: %w", kept.ID, err),
 			"remove it and add another: haft webhook rm "+string(kept.ID))
 	}
 	return nil

@@ -1,0 +1,146 @@
+// Package exit says with which code a command ends, and what it prints about an error.
+package exit
+
+import (
+	"errors"
+	"fmt"
+
+	"haft"
+	"haft/client"
+	"haft/internal/backend"
+	"haft/internal/toolfile"
+	"haft/schema"
+)
+
+// The exit codes are a contract: scripts rely on them.
+const (
+	OK         = 0
+	Tool       = 1
+	Usage      = 2
+	Validation = 3
+	Denied     = 4
+	Timeout    = 5
+	Limit      = 6
+	Cancelled  = 7
+	Rate       = 8
+	Unknown    = 9
+	Internal   = 70
+)
+
+// OfStatus maps every status of a result to an exit code.
+var OfStatus = map[haft.Status]int{
+	haft.StatusSuccess:    OK,
+	haft.StatusError:      Tool,
+	haft.StatusTimeout:    Timeout,
+	haft.StatusLimit:      Limit,
+	haft.StatusValidation: Validation,
+	haft.StatusDenied:     Denied,
+	haft.StatusRejected:   Denied,
+	haft.StatusPending:    Denied, // it did not run: it is not approved yet
+	haft.StatusQueued:     OK,     // it is acknowledged, and runs later
+	haft.StatusRunning:    OK,
+	haft.StatusCancelled:  Cancelled,
+	haft.StatusRate:       Rate,
+	haft.StatusUnknown:    Unknown,
+}
+
+// OfCode maps every code of an error to an exit code.
+var OfCode = map[haft.Code]int{
+	haft.CodeInvalid:         Validation,
+	haft.CodeUnauthenticated: Denied,
+	haft.CodeDenied:          Denied,
+	haft.CodeNotFound:        Usage, // the command line names what is not there
+	haft.CodeConflict:        Validation,
+	haft.CodeRateLimited:     Rate,
+	haft.CodeUnavailable:     Internal,
+	haft.CodeInternal:        Internal,
+}
+
+// An Error is an error with an exit code of its own. One without Err prints nothing,
+// because the command has printed everything.
+type Error struct {
+	Code int
+	Err  error
+}
+
+// Error returns the cause, or the code if there is none.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit code %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Misuse marks err as a wrong command line.
+func Misuse(err error) error { return &Error{Usage, err} }
+
+// With ends a command that has printed everything with a code.
+func With(code int) error {
+	if code == OK {
+		return nil
+	}
+	return &Error{Code: code}
+}
+
+// An advised is an error with what to do next.
+type advised struct {
+	error
+	next string
+}
+
+// Unwrap returns the error.
+func (a *advised) Unwrap() error { return a.error }
+
+// Advise adds what to do next, which is printed on a line of its own.
+func Advise(err error, next string) error {
+	if err == nil {
+		return nil
+	}
+	return &advised{err, next}
+}
+
+// NextStep returns what to do about an error, or "".
+func NextStep(err error) string {
+	if a, ok := errors.AsType[*advised](err); ok {
+		return a.next
+	}
+	return ""
+}
+
+// CodeOf returns the exit code for err.
+func CodeOf(err error) int {
+	if err == nil {
+		return OK
+	}
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Code
+	}
+	_, wrongFile := errors.AsType[*toolfile.Error](err)
+	_, wrongSource := errors.AsType[*schema.SourceError](err)
+	_, coded := errors.AsType[*haft.Error](err)
+	switch {
+	case wrongFile:
+		return Usage
+	case errors.Is(err, backend.ErrCancelled):
+		return Cancelled
+	case errors.Is(err, client.ErrMaybeDone):
+		return Unknown
+	case wrongSource:
+		return Validation
+	case coded:
+		return OfCode[haft.CodeOf(err)]
+	}
+	return Internal
+}
+
+// Text returns everything that is known about err, because the command runs as
+// the person who reads it. It is empty if the command has printed it.
+func Text(err error) string {
+	if e, ok := errors.AsType[*Error](err); ok && e.Err == nil {
+		return ""
+	}
+	return err.Error()
+}
