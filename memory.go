@@ -85,13 +85,18 @@ type PassageFilter struct {
 	Limit       int
 }
 
-// A Memory keeps what agents remember. Agents are named by id or name.
-type Memory interface {
+// Blocks keep what agents have before them. Agents are named by id or name.
+type Blocks interface {
 	AddBlock(ctx context.Context, p Principal, b Block) (*Block, error)
 	Block(ctx context.Context, p Principal, id BlockID) (*Block, error)
 	Blocks(ctx context.Context, p Principal, f BlockFilter) ([]Block, error)
 	ChangeBlock(ctx context.Context, p Principal, id BlockID, c BlockChange) (*Block, error)
 	RemoveBlock(ctx context.Context, p Principal, id BlockID) error
+}
+
+// A Memory says which agent has which blocks.
+type Memory interface {
+	Blocks
 	// AttachBlock and DetachBlock can be done twice.
 	AttachBlock(ctx context.Context, p Principal, agent string, id BlockID) error
 	DetachBlock(ctx context.Context, p Principal, agent string, id BlockID) error

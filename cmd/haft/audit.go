@@ -245,8 +245,8 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 	}
 	text, err := toolfile.ReadBounded(filepath.Join(dir, "audit.key"), 64<<10)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, exit.Misuse(errors.New("there is no key in the data directory: give the public one with --key; haft " +
-			"audit key prints it where the log was written"))
+		return nil, exit.Misuse(errors.New("there is no key in the data directory: give the public one with " +
+			"--key; haft audit key prints it where the log was written"))
 	}
 	if err != nil {
 		return nil, exit.Misuse(fmt.Errorf("read the key of the audit log: %w", err))

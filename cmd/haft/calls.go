@@ -226,7 +226,8 @@ func timelineText(t haft.Timeline) string {
 // cancelCalls cancels calls: those of ids, or all of a principal.
 func cancelCalls(ctx context.Context, s *session, ids []string, all bool, of haft.Principal) error {
 	if all == (len(ids) > 0) {
-		return exit.Misuse(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs are meant"))
+		return exit.Misuse(errors.New("name calls, or say --all, with --of-user or --of-agent where only theirs " +
+			"are meant"))
 	}
 	if all {
 		of.Agent = s.agentID(ctx, of.Agent)

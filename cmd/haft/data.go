@@ -108,8 +108,8 @@ uses the database.`,
 // copyBackup copies a backup into an empty data directory.
 func (r restoreFlags) copyBackup(ctx context.Context, p *profile, from string) error {
 	if p.remote() || p.database != "" {
-		return exit.Misuse(errors.New("restore FROM works on a data directory; put back a Postgres with pg_restore, and " +
-			"copy the files of the backup"))
+		return exit.Misuse(errors.New("restore FROM works on a data directory; put back a Postgres with " +
+			"pg_restore, and copy the files of the backup"))
 	}
 	if r.accept {
 		return exit.Misuse(errors.New("restore needs FROM or --accept-loss, and not both"))
@@ -132,8 +132,8 @@ func (r restoreFlags) acceptLoss(ctx context.Context, p *profile) error {
 		return exit.Misuse(errors.New("restore works where the data is, and not on a server"))
 	}
 	if !r.accept {
-		return exit.Misuse(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up entries " +
-			"of the audit log"))
+		return exit.Misuse(errors.New("restore needs the directory of a backup, or --accept-loss, which gives up " +
+			"entries of the audit log"))
 	}
 	dir, err := p.dir()
 	if err != nil {

@@ -51,7 +51,8 @@ organisation, each with the reason why it matched or not. On whose behalf is sai
 							err = explain(ctx, s, call)
 						}
 						if haft.CodeOf(err) == haft.CodeInvalid {
-							return exit.Advise(err, "rules look at arguments: give those of the call with --args or --arg")
+							return exit.Advise(err, "rules look at arguments: give those of the call with --args "+
+								"or --arg")
 						}
 						return err
 					})

@@ -216,7 +216,8 @@ func (s *serveFlags) run(ctx context.Context, p *profile) error {
 	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
-		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with --data DIR"),
+		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with "+
+			"--data DIR"),
 			ln.Close())
 	}
 	again := make(chan os.Signal, 1)

@@ -69,7 +69,8 @@ func (w *world) PassageTags(context.Context, haft.Principal, string) ([]string, 
 
 func (w *world) Messages(_ context.Context, _ haft.Principal, _ string, f haft.MessageFilter) ([]haft.Message, error) {
 	w.messages = f
-	return []haft.Message{{Role: haft.RoleUser, Text: "hello", Created: time.Unix(0, 0)}, {Role: haft.RoleAssistant}}, nil
+	return []haft.Message{{Role: haft.RoleUser, Text: "hello", Created: time.Unix(0, 0)},
+		{Role: haft.RoleAssistant}}, nil
 }
 
 func (w *world) Deliver(_ context.Context, from haft.Principal, agent, text string) error {
@@ -129,7 +130,8 @@ func TestBlockTools(t *testing.T) {
 			block: haft.Block{Value: strings.Repeat("a", 40)}, err: "Exceeds 40 character limit"},
 		{name: "insert at the end", tool: "memory_insert", args: `{"label":"human","new_str":"c"}`,
 			block: haft.Block{Value: "a\nb"}, want: "a\nb\nc"},
-		{name: "insert at the beginning", tool: "memory_insert", args: `{"label":"human","new_str":"c","insert_line":0}`,
+		{name: "insert at the beginning", tool: "memory_insert",
+			args:  `{"label":"human","new_str":"c","insert_line":0}`,
 			block: haft.Block{Value: "a\nb"}, want: "c\na\nb"},
 		{name: "insert in the middle", tool: "memory_insert", args: `{"label":"human","new_str":"c","insert_line":1}`,
 			block: haft.Block{Value: "a\nb"}, want: "a\nc\nb"},
@@ -186,7 +188,8 @@ func TestTools_are_for_agents(t *testing.T) {
 		"send_message_to_agent_async":              `{"message":"x","other_agent_id":"b"}`,
 		"send_message_to_agent_and_wait_for_reply": `{"message":"x","other_agent_id":"b"}`,
 	} {
-		if res := w.call(t, "", tool, args); res.Error == nil || !strings.Contains(res.Error.Message, "not of an agent") {
+		if res := w.call(t, "", tool, args); res.Error == nil || !strings.Contains(res.Error.Message, "not of an "+
+			"agent") {
 			t.Errorf("%s: %+v", tool, res.Error)
 		}
 	}
@@ -201,7 +204,8 @@ func TestSearches(t *testing.T) {
 	res := w.call(t, "agent", "archival_memory_search", `{"query":"tea","tags":["t"],"tag_match_mode":"all","top_k":3,
 		"start_datetime":"2024-01-15","end_datetime":"2024-01-16"}`)
 	f := w.passages
-	if res.Error != nil || f.Query != "tea" || !f.AllTags || f.Limit != 3 || f.Since.Day() != 15 || f.Till.Hour() != 23 {
+	if res.Error != nil || f.Query != "tea" || !f.AllTags || f.Limit != 3 || f.Since.Day() != 15 ||
+		f.Till.Hour() != 23 {
 		t.Errorf("%+v, asked %+v", res.Error, f)
 	}
 	if !strings.Contains(string(res.Value), `"content":"tea"`) {

@@ -43,7 +43,8 @@ type foundPassage struct {
 // addArchiveTools adds the tools of the archive.
 func addArchiveTools(s *builtin.Set, archive haft.Archive) error {
 	insert := builtin.Def{Name: "archival_memory_insert", Version: "1", Category: category,
-		Annotations: harmless(false), Description: "Add information to long-term archival memory, for later retrieval: " +
+		Annotations: harmless(false), Description: "Add information to long-term archival memory, for later " +
+			"retrieval: " +
 			"facts, documents and knowledge that do not have to be before you all the time."}
 	search := builtin.Def{Name: "archival_memory_search", Version: "1", Category: category,
 		Annotations: harmless(true), Enums: map[string][]string{"tag_match_mode": {"any", "all"}},

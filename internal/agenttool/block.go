@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"haft"
@@ -45,7 +46,8 @@ func addBlockTools(s *builtin.Set, blocks BlockEditor) error {
 	return errors.Join(
 		addEdit(s, blocks, "core_memory_append", "Append to the contents of core memory.",
 			func(in appendIn) (string, edit) { return in.Label, appendTo(in.Content) }),
-		addEdit(s, blocks, "core_memory_replace", "Replace the contents of core memory. To delete memories, use an empty "+
+		addEdit(s, blocks, "core_memory_replace", "Replace the contents of core memory. To delete memories, use "+
+			"an empty "+
 			"string for new_content.",
 			func(in replaceContentIn) (string, edit) {
 				return in.Label, replaceOnce(in.Label, in.Old, in.New, false)
@@ -70,7 +72,8 @@ type edit func(b haft.Block) (string, error)
 
 // addEdit adds a tool that edits one block.
 func addEdit[In any](s *builtin.Set, blocks BlockEditor, name, description string, of func(In) (string, edit)) error {
-	d := builtin.Def{Name: name, Description: description, Version: "1", Category: category, Annotations: harmless(false)}
+	d := builtin.Def{Name: name, Description: description, Version: "1", Category: category,
+		Annotations: harmless(false)}
 	return builtin.Add(s, d, func(ctx context.Context, c builtin.Call, in In) (string, error) {
 		p, err := agentOf(c)
 		if err != nil {
@@ -110,12 +113,13 @@ func appendTo(content string) edit {
 }
 
 // numbered finds the numbers that lines have where a model is shown them; they are no part of the block.
-var numbered = regexp.MustCompile(`(?m)^\s*\d+→ `)
+var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^\s*\d+→ `) })
 
 // refuseNumbers refuses a text that was copied together with what is shown around it.
 func refuseNumbers(name, text string) error {
-	if numbered.MatchString(text) {
-		return invalid(name + " contains a line number prefix, which is not allowed. Do not include line numbers when " +
+	if numbered().MatchString(text) {
+		return invalid(name + " contains a line number prefix, which is not allowed. Do not include line numbers " +
+			"when " +
 			"calling memory tools (line numbers are for display purposes only).")
 	}
 	if strings.Contains(text, "# NOTE: Line numbers shown below") {
@@ -158,7 +162,8 @@ func replaceOnce(label, from, to string, exact bool) edit {
 				lines = append(lines, fmt.Sprint(i+1))
 			}
 		}
-		return "", invalid(fmt.Sprintf("No replacement was performed. Multiple occurrences of old_string `%s` in lines "+
+		return "", invalid(fmt.Sprintf("No replacement was performed. Multiple occurrences of old_string `%s` in "+
+			"lines "+
 			"[%s]. Please ensure it is unique.", short(from), strings.Join(lines[:min(len(lines), 20)], ", ")))
 	}
 }
@@ -177,7 +182,8 @@ func insertAt(text string, line *int) edit {
 			at = len(lines)
 		}
 		if at < 0 || at > len(lines) {
-			return "", invalid(fmt.Sprintf("Invalid `insert_line` parameter: %d. It should be within the range of lines of "+
+			return "", invalid(fmt.Sprintf("Invalid `insert_line` parameter: %d. It should be within the range "+
+				"of lines of "+
 				"the memory block: [0, %d], or -1 to append to the end of the memory block.", at, len(lines)))
 		}
 		more := strings.Split(tabs(text), "\n")

@@ -51,7 +51,8 @@ func Add(s *builtin.Set, cfg Config) error {
 func agentOf(c builtin.Call) (haft.Principal, error) {
 	if c.Principal.Agent == "" {
 		return haft.Principal{}, &haft.Error{Code: haft.CodeInvalid,
-			Message: "the tool works on the memory of an agent, and this call is not of an agent: name one, as in --agent"}
+			Message: "the tool works on the memory of an agent, and this call is not of an agent: name one, as " +
+				"in --agent"}
 	}
 	return c.Principal, nil
 }

@@ -76,7 +76,8 @@ func addMessageTools(s *builtin.Set, mail Mailbox) error {
 	send := builtin.Def{Name: "send_message", Version: "1", Category: about, Annotations: harmless(false),
 		Description: "Sends a message to the human user."}
 	deliver := builtin.Def{Name: "send_message_to_agent_async", Version: "1", Category: about,
-		Annotations: harmless(false), Description: "Sends a message to a specific agent and does not wait for its answer."}
+		Annotations: harmless(false), Description: "Sends a message to a specific agent and does not wait for " +
+			"its answer."}
 	wait := builtin.Def{Name: "send_message_to_agent_and_wait_for_reply", Version: "1", Category: about,
 		Annotations: harmless(false), Description: "Sends a message to a specific agent and waits for its answer.",
 		Settings: haft.Settings{Limits: haft.Limits{Wall: haft.Millis(10 * time.Minute)}}}
