@@ -1,8 +1,9 @@
 package model
 
 import (
-	"encoding/json"
 	"fmt"
+
+	"haft/schema"
 )
 
 // defaultOutput is how many tokens an answer may have by default, because Anthropic wants a number.
@@ -80,7 +81,7 @@ func anthropicTools(body object, r *rendering) error {
 		if len(used) == 0 {
 			return nil
 		}
-		raw, err := encode(used)
+		raw, err := schema.Encode(used)
 		if err != nil {
 			return fmt.Errorf("name the tools of the conversation: %w", err)
 		}
@@ -93,164 +94,99 @@ func anthropicTools(body object, r *rendering) error {
 	return nil
 }
 
-// An anthropicEvent is an event of Messages.
-type anthropicEvent struct {
-	Type    string `json:"type"`
-	Index   int    `json:"index"`
-	Message struct {
-		Usage anthropicUsage `json:"usage"`
-	} `json:"message"`
-	Block struct {
-		Type      string          `json:"type"`
-		Text      string          `json:"text"`
-		Thinking  string          `json:"thinking"`
-		Signature string          `json:"signature"`
-		Data      string          `json:"data"`
-		ID        string          `json:"id"`
-		Name      string          `json:"name"`
-		Input     json.RawMessage `json:"input"`
-	} `json:"content_block"`
-	Delta struct {
-		Type      string `json:"type"`
-		Text      string `json:"text"`
-		Thinking  string `json:"thinking"`
-		Signature string `json:"signature"`
-		Partial   string `json:"partial_json"`
-		Stop      string `json:"stop_reason"`
-	} `json:"delta"`
-	Usage anthropicUsage `json:"usage"`
-}
-
-// An anthropicUsage has counts that do not include each other. Those that an event does not have stay as they were.
-type anthropicUsage struct {
-	Input   *int `json:"input_tokens"`
-	Output  *int `json:"output_tokens"`
-	Read    *int `json:"cache_read_input_tokens"`
-	Written *int `json:"cache_creation_input_tokens"`
-}
-
 // An anthropicReader builds an answer of blocks, which come one after the other.
 type anthropicReader struct {
 	*builder
-	call                 *partialCall    // of the block that is open, if it is one
-	input                json.RawMessage // its arguments, if they came with its begin
-	thinking             *thinkingBlock
-	fresh, read, written int // tokens of the input
-}
-
-// A thinkingBlock goes back as it came.
-type thinkingBlock struct {
-	Type      string `json:"type"`
-	Thinking  string `json:"thinking"`
-	Signature string `json:"signature"`
+	call                 *partialCall // of the block that is open, if it is one
+	input                string       // its arguments, if they came with its begin
+	thinking             int          // where the reasoning of the open block begins
+	signature            []byte       // of the open block
+	fresh, read, written int          // tokens of the input, which do not include each other
 }
 
 // readAnthropic reads the stream of Messages.
-func readAnthropic(b *builder) func(event) (bool, error) {
+func readAnthropic(b *builder) func(value) (bool, error) {
 	r := &anthropicReader{builder: b}
-	return func(ev event) (bool, error) {
-		var e anthropicEvent
-		if err := ev.decode(&e); err != nil {
-			return false, err
-		}
-		switch e.Type {
+	return func(e value) (bool, error) {
+		switch e.text("type") {
 		case "message_start":
-			r.count(e.Message.Usage)
+			r.countTokens(e.at("message", "usage"))
 		case "content_block_start":
-			return false, r.begin(e)
+			return false, r.begin(e.at("content_block"))
 		case "content_block_delta":
-			return false, r.delta(e)
+			return false, r.delta(e.at("delta"))
 		case "content_block_stop":
 			return false, r.end()
 		case "message_delta":
-			r.count(e.Usage)
-			r.stopped(e.Delta.Stop)
+			r.countTokens(e.at("usage"))
+			switch e.text("delta", "stop_reason") {
+			case "":
+				return false, nil
+			case "max_tokens", "model_context_window_exceeded":
+				r.stop = StopLength
+			case "refusal":
+				r.stop = StopRefusal
+			}
+			r.complete = true
+			return false, r.end()
 		case "message_stop":
 			b.complete = true
 			return true, nil
-		case "error":
-			return false, b.fault(ev.data)
 		}
 		return false, nil
 	}
 }
 
-// count notes the tokens.
-func (r *anthropicReader) count(u anthropicUsage) {
-	for _, c := range []struct{ from, to *int }{{u.Input, &r.fresh}, {u.Read, &r.read}, {u.Written, &r.written},
-		{u.Output, &r.usage.Output}} {
-		if c.from != nil {
-			*c.to = max(*c.from, 0)
+// countTokens notes the counts that an event has. The others stay what they were.
+func (r *anthropicReader) countTokens(usage value) {
+	for name, to := range map[string]*int{"input_tokens": &r.fresh, "cache_read_input_tokens": &r.read,
+		"cache_creation_input_tokens": &r.written, "output_tokens": &r.usage.Output} {
+		if usage.at(name).present() {
+			*to = usage.count(name)
 		}
 	}
 	r.usage.Input, r.usage.Cached = r.fresh+r.read+r.written, r.read
 }
 
-// stopped notes why the answer ends.
-func (r *anthropicReader) stopped(reason string) {
-	switch reason {
-	case "":
-		return
-	case "max_tokens", "model_context_window_exceeded":
-		r.stop = StopLength
-	case "refusal":
-		r.stop = StopRefusal
-	}
-	r.complete = true
-}
-
 // begin opens a block. Its content may stand there already.
-func (r *anthropicReader) begin(e anthropicEvent) (err error) {
+func (r *anthropicReader) begin(block value) (err error) {
 	if err := r.end(); err != nil { // some servers do not end their blocks
 		return err
 	}
-	switch e.Block.Type {
-	case "text":
-		return r.addText(e.Block.Text)
-	case "thinking":
-		r.thinking = &thinkingBlock{"thinking", e.Block.Thinking, e.Block.Signature}
-		return r.addReasoning(e.Block.Thinking)
+	switch block.text("type") {
 	case "redacted_thinking":
-		return r.addRaw(object{"type": "redacted_thinking", "data": e.Block.Data})
+		return r.addRaw(object{"type": "redacted_thinking", "data": block.text("data")})
 	case "tool_use":
-		r.input = append(r.input[:0], e.Block.Input...)
-		r.call, err = r.beginCall(e.Block.ID, e.Block.Name)
+		r.input = block.at("input").textOrJSON()
+		r.call, err = r.beginCall(block.text("id"), block.text("name"))
+		return err
 	}
-	return err
+	return r.delta(block)
 }
 
 // delta adds to the open block.
-func (r *anthropicReader) delta(e anthropicEvent) error {
-	switch e.Delta.Type {
-	case "text_delta":
-		return r.addText(e.Delta.Text)
-	case "thinking_delta":
-		if r.thinking != nil {
-			r.thinking.Thinking += e.Delta.Thinking
-		}
-		return r.addReasoning(e.Delta.Thinking)
-	case "signature_delta":
-		if r.thinking != nil {
-			if r.thinking.Signature += e.Delta.Signature; len(r.thinking.Signature) > maxOpaque {
-				return invalidAnswer("has a signature of more than %d bytes", maxOpaque)
-			}
-		}
-	case "input_json_delta":
-		if r.call != nil {
-			return r.addArguments(r.call, e.Delta.Partial)
-		}
+func (r *anthropicReader) delta(d value) error {
+	if r.call != nil {
+		return r.addArguments(r.call, d.text("partial_json"))
 	}
-	return nil
+	if err := r.addText(d.text("text")); err != nil {
+		return err
+	}
+	if r.signature = append(r.signature, d.text("signature")...); len(r.signature) > maxOpaque {
+		return invalidAnswer("has a signature of more than %d bytes", maxOpaque)
+	}
+	return r.addReasoning(d.text("thinking"))
 }
 
 // end closes the open block.
 func (r *anthropicReader) end() (err error) {
 	switch {
-	case r.thinking != nil && r.thinking.Signature != "":
-		err = r.addRaw(r.thinking)
+	case len(r.signature) > 0:
+		err = r.addRaw(object{"type": "thinking", "thinking": r.reasoning.String()[r.thinking:],
+			"signature": string(r.signature)})
 	case r.call != nil && len(r.call.args) == 0:
-		err = r.addArguments(r.call, textOrJSON(r.input))
+		err = r.addArguments(r.call, r.input)
 	}
-	r.thinking, r.call = nil, nil
+	r.thinking, r.signature, r.call = r.reasoning.Len(), nil, nil
 	return err
 }

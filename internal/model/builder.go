@@ -1,11 +1,13 @@
 package model
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"strings"
 
 	"haft"
+	"haft/internal/bounds"
 	"haft/internal/modelapi"
 	"haft/schema"
 )
@@ -123,7 +125,7 @@ func (b *builder) addArguments(c *partialCall, text string) error {
 
 // addRaw adds something that only the vendor understands.
 func (b *builder) addRaw(v any) error {
-	raw, err := encode(v)
+	raw, err := schema.Encode(v)
 	if err == nil {
 		b.pieces = append(b.pieces, piece{Raw: raw})
 	}
@@ -136,8 +138,26 @@ func (b *builder) send(c Chunk) {
 	}
 }
 
-// fault returns that of an error which the vendor reports in the stream.
-func (b *builder) fault(raw []byte) error { return readVendorError(raw).fault(0, b.secrets) }
+// handle returns what reads the events of a stream, until read says that it is done.
+func (b *builder) handle(read func(value) (done bool, err error)) func([]byte) (bool, error) {
+	return func(data []byte) (bool, error) {
+		if isDone(data) {
+			b.complete = true
+			return true, nil
+		}
+		if bounds.Check(data, bounds.Default(), nil) != nil || !json.Valid(data) {
+			return false, invalidAnswer("has an event that is no JSON, or more of it than is read")
+		}
+		v := value(data)
+		if bytes.TrimLeft(data, " ")[0] != '{' {
+			return false, invalidAnswer("has an event that is not of the format")
+		}
+		if v.at("error").present() || v.text("type") == "error" {
+			return false, readVendorError(data).fault(0, b.secrets)
+		}
+		return read(v)
+	}
+}
 
 // madeID begins the ids of calls to which the model gave none.
 const madeID = "haft-"
@@ -146,7 +166,7 @@ const madeID = "haft-"
 func (b *builder) answer() (*Answer, error) {
 	a := &Answer{Text: strings.ToValidUTF8(b.text.String(), "\ufffd"), Stop: b.stop,
 		Reasoning: strings.ToValidUTF8(b.reasoning.String(), "\ufffd"),
-		Usage:     Usage{max(b.usage.Input, 0), max(b.usage.Output, 0), max(b.usage.Cached, 0)}}
+		Usage:     b.usage}
 	taken, keep := map[string]bool{}, false
 	for i, p := range b.calls {
 		if p.name == "" {
@@ -167,7 +187,7 @@ func (b *builder) answer() (*Answer, error) {
 		}
 		if call.Malformed != "" {
 			var err error
-			if call.Args, err = encode(strings.ToValidUTF8(string(p.args), "\ufffd")); err != nil {
+			if call.Args, err = schema.Encode(strings.ToValidUTF8(string(p.args), "\ufffd")); err != nil {
 				return nil, err
 			}
 		}
@@ -186,7 +206,7 @@ func (b *builder) answer() (*Answer, error) {
 		return a, nil
 	}
 	var err error
-	if a.Opaque, err = encode(opaque{b.server, b.pieces}); err != nil {
+	if a.Opaque, err = schema.Encode(opaque{b.server, b.pieces}); err != nil {
 		return nil, err
 	}
 	if len(a.Opaque) > maxOpaque {

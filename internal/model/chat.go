@@ -3,8 +3,6 @@ package model
 import (
 	"encoding/json"
 	"strings"
-
-	"haft/internal/bounds"
 )
 
 // renderChat writes a request of Chat Completions.
@@ -82,70 +80,22 @@ func chatAssistant(t turn) object {
 	return m
 }
 
-// A chatChunk is an event of Chat Completions.
-type chatChunk struct {
-	Error   json.RawMessage `json:"error"`
-	Choices []struct {
-		Index  int       `json:"index"`
-		Delta  chatDelta `json:"delta"`
-		Reason string    `json:"finish_reason"`
-	} `json:"choices"`
-	Usage *struct {
-		Input   int `json:"prompt_tokens"`
-		Output  int `json:"completion_tokens"`
-		Details struct {
-			Cached int `json:"cached_tokens"`
-		} `json:"prompt_tokens_details"`
-	} `json:"usage"`
-}
-
-// A chatDelta is what is new in a chunk.
-type chatDelta struct {
-	Content json.RawMessage `json:"content"` // a text; a list of parts for some models of Mistral
-	Refusal string          `json:"refusal"`
-	// Servers have one of these names for the reasoning. DeepSeek's wants it back.
-	ReasoningContent string          `json:"reasoning_content"`
-	Reasoning        string          `json:"reasoning"`
-	Calls            []chatCallDelta `json:"tool_calls"`
-}
-
-// A chatCallDelta is what is new of a call.
-type chatCallDelta struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
-	Function struct {
-		Name string          `json:"name"`
-		Args json.RawMessage `json:"arguments"` // a text; an object for some servers
-	} `json:"function"`
-	Extra json.RawMessage `json:"extra_content"` // of Gemini's server for this format: a signature
-}
-
 // readChat reads the stream of Chat Completions.
-func readChat(b *builder) func(event) (bool, error) {
+func readChat(b *builder) func(value) (bool, error) {
 	byIndex := map[int]*partialCall{}
-	return func(ev event) (bool, error) {
-		if isDone(ev) {
-			b.complete = true
-			return true, nil
+	return func(e value) (bool, error) {
+		if u := e.at("usage"); u.present() {
+			b.usage = Usage{u.count("prompt_tokens"), u.count("completion_tokens"),
+				u.count("prompt_tokens_details", "cached_tokens")}
 		}
-		var chunk chatChunk
-		if err := ev.decode(&chunk); err != nil {
-			return false, err
-		}
-		if present(chunk.Error) || ev.name == "error" {
-			return false, b.fault(ev.data)
-		}
-		if u := chunk.Usage; u != nil {
-			b.usage = Usage{u.Input, u.Output, u.Details.Cached}
-		}
-		for _, choice := range chunk.Choices {
-			if choice.Index != 0 {
+		for _, choice := range e.list("choices") {
+			if choice.count("index") != 0 {
 				continue
 			}
-			if err := b.chatDelta(choice.Delta, byIndex); err != nil {
+			if err := b.chatDelta(choice.at("delta"), byIndex); err != nil {
 				return false, err
 			}
-			switch choice.Reason {
+			switch choice.text("finish_reason") {
 			case "":
 				continue
 			case "length":
@@ -160,35 +110,43 @@ func readChat(b *builder) func(event) (bool, error) {
 }
 
 // chatDelta adds what is new in a chunk.
-func (b *builder) chatDelta(d chatDelta, byIndex map[int]*partialCall) error {
-	field, reasoning := "reasoning_content", d.ReasoningContent
-	if reasoning == "" {
-		field, reasoning = "reasoning", d.Reasoning
+func (b *builder) chatDelta(d value, byIndex map[int]*partialCall) error {
+	for _, field := range []string{"reasoning_content", "reasoning"} { // DeepSeek wants it back under its name
+		text := d.text(field)
+		if text != "" && b.reasoning.Len() == 0 {
+			if err := b.addRaw(field); err != nil {
+				return err
+			}
+		}
+		if err := b.addReasoning(text); err != nil {
+			return err
+		}
+		if text != "" {
+			break // some servers send both
+		}
 	}
-	if reasoning != "" && b.reasoning.Len() == 0 {
-		if err := b.addRaw(field); err != nil {
+	for _, part := range d.list("content") { // of some models of Mistral
+		if err := b.addText(part.text("text")); err != nil {
 			return err
 		}
 	}
-	if err := b.addReasoning(reasoning); err != nil {
-		return err
-	}
-	if err := b.addText(textOf(d.Content) + d.Refusal); err != nil {
-		return err
-	}
-	if d.Refusal != "" {
+	if d.text("refusal") != "" {
 		b.stop = StopRefusal
 	}
-	for _, delta := range d.Calls {
+	if err := b.addText(d.text("content") + d.text("refusal")); err != nil {
+		return err
+	}
+	for _, delta := range d.list("tool_calls") {
 		c, err := b.chatCall(delta, byIndex)
 		if err != nil {
 			return err
 		}
-		if err := b.addArguments(c, textOrJSON(delta.Function.Args)); err != nil {
+		if err := b.addArguments(c, delta.at("function", "arguments").textOrJSON()); err != nil {
 			return err
 		}
-		if present(delta.Extra) && bounds.Check(delta.Extra, bounds.Limits{Depth: 10, Values: 100}, nil) == nil {
-			b.pieces[c.piece].Raw = append(json.RawMessage(nil), delta.Extra...)
+		// Gemini's server for this format sends its signature so.
+		if extra := delta.at("extra_content"); extra.present() {
+			b.pieces[c.piece].Raw = json.RawMessage(extra)
 		}
 	}
 	return nil
@@ -197,18 +155,19 @@ func (b *builder) chatDelta(d chatDelta, byIndex map[int]*partialCall) error {
 // chatCall returns the call that a delta is of. Some servers leave out the index, some give the same one to all calls,
 // and some send whole calls without ids. A delta with another id, or with a name for a call that has arguments, begins
 // a call.
-func (b *builder) chatCall(d chatCallDelta, byIndex map[int]*partialCall) (*partialCall, error) {
+func (b *builder) chatCall(d value, byIndex map[int]*partialCall) (*partialCall, error) {
 	var c *partialCall
-	if d.Index != nil {
-		c = byIndex[*d.Index]
+	index, indexed := d.count("index"), d.at("index").present()
+	if indexed {
+		c = byIndex[index]
 	} else if n := len(b.calls); n > 0 {
 		c = b.calls[n-1]
 	}
-	name := d.Function.Name
+	id, name := d.text("id"), d.text("function", "name")
 	switch {
-	case c == nil, d.ID != "" && c.id != "" && d.ID != c.id, d.ID == "" && name != "" && len(c.args) > 0:
+	case c == nil, id != "" && c.id != "" && id != c.id, id == "" && name != "" && len(c.args) > 0:
 		var err error
-		if c, err = b.beginCall(d.ID, name); err != nil {
+		if c, err = b.beginCall(id, name); err != nil {
 			return nil, err
 		}
 	case c.name == "" && name != "":
@@ -216,32 +175,10 @@ func (b *builder) chatCall(d chatCallDelta, byIndex map[int]*partialCall) (*part
 		b.send(Chunk{Tool: name})
 	}
 	if c.id == "" {
-		c.id = d.ID
+		c.id = id
 	}
-	if d.Index != nil {
-		byIndex[*d.Index] = c
+	if indexed {
+		byIndex[index] = c
 	}
 	return c, nil
-}
-
-// present reports whether a value is there and not null.
-func present(raw []byte) bool { return len(raw) > 0 && string(raw) != "null" }
-
-// textOf returns a text, or those of a list of parts.
-func textOf(raw json.RawMessage) string {
-	if !present(raw) {
-		return ""
-	}
-	var text string
-	if json.Unmarshal(raw, &text) == nil {
-		return text
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	_ = json.Unmarshal(raw, &parts) // what has another form has no text
-	for _, p := range parts {
-		text += p.Text
-	}
-	return text
 }

@@ -99,68 +99,28 @@ func geminiFunction(c call, fields object) object {
 	return fields
 }
 
-// A geminiChunk is an event of generateContent.
-type geminiChunk struct {
-	Error      json.RawMessage `json:"error"`
-	Candidates []struct {
-		Index   int `json:"index"`
-		Content struct {
-			Parts []geminiPart `json:"parts"`
-		} `json:"content"`
-		Reason string `json:"finishReason"`
-	} `json:"candidates"`
-	Feedback struct {
-		Blocked string `json:"blockReason"`
-	} `json:"promptFeedback"`
-	Usage *struct {
-		Input    int `json:"promptTokenCount"`
-		Tools    int `json:"toolUsePromptTokenCount"`
-		Cached   int `json:"cachedContentTokenCount"`
-		Output   int `json:"candidatesTokenCount"`
-		Thoughts int `json:"thoughtsTokenCount"`
-	} `json:"usageMetadata"`
-}
-
-// A geminiPart is a part of the content.
-type geminiPart struct {
-	Text      string `json:"text"`
-	Thought   bool   `json:"thought"`
-	Signature string `json:"thoughtSignature"`
-	Call      *struct {
-		ID   string          `json:"id"`
-		Name string          `json:"name"`
-		Args json.RawMessage `json:"args"`
-	} `json:"functionCall"`
-}
-
 // readGemini reads the stream of generateContent.
-func readGemini(b *builder) func(event) (bool, error) {
-	return func(ev event) (bool, error) {
-		var chunk geminiChunk
-		if err := ev.decode(&chunk); err != nil {
-			return false, err
+func readGemini(b *builder) func(value) (bool, error) {
+	return func(e value) (bool, error) {
+		if u := e.at("usageMetadata"); u.present() { // every chunk has the sum so far
+			b.usage = Usage{u.count("promptTokenCount") + u.count("toolUsePromptTokenCount"),
+				u.count("candidatesTokenCount") + u.count("thoughtsTokenCount"), u.count("cachedContentTokenCount")}
 		}
-		if present(chunk.Error) {
-			return false, b.fault(ev.data)
-		}
-		if u := chunk.Usage; u != nil { // every chunk has the sum so far
-			b.usage = Usage{u.Input + u.Tools, u.Output + u.Thoughts, u.Cached}
-		}
-		if chunk.Feedback.Blocked != "" {
+		if e.text("promptFeedback", "blockReason") != "" {
 			b.stop, b.complete = StopFiltered, true
 		}
-		for _, c := range chunk.Candidates {
-			if c.Index != 0 {
+		for _, c := range e.list("candidates") {
+			if c.count("index") != 0 {
 				continue
 			}
-			for _, p := range c.Content.Parts {
+			for _, p := range c.list("content", "parts") {
 				if err := b.geminiPart(p); err != nil {
 					return false, err
 				}
 			}
-			if c.Reason != "" {
+			if reason := c.text("finishReason"); reason != "" {
 				b.complete = true
-				if err := b.geminiStop(c.Reason); err != nil {
+				if err := b.geminiStop(reason); err != nil {
 					return false, err
 				}
 			}
@@ -170,30 +130,26 @@ func readGemini(b *builder) func(event) (bool, error) {
 }
 
 // geminiPart adds a part. Calls are whole.
-func (b *builder) geminiPart(p geminiPart) error {
-	sign := func(at *piece) (err error) {
-		if p.Signature != "" {
-			at.Raw, err = encode(p.Signature)
-		}
-		return err
+func (b *builder) geminiPart(p value) error {
+	var signature json.RawMessage
+	if p.text("thoughtSignature") != "" {
+		signature = json.RawMessage(p.at("thoughtSignature"))
 	}
-	switch {
-	case p.Call != nil:
-		c, err := b.beginCall(p.Call.ID, p.Call.Name)
-		if err == nil {
-			err = b.addArguments(c, textOrJSON(p.Call.Args))
-		}
+	if f := p.at("functionCall"); f.present() {
+		c, err := b.beginCall(f.text("id"), f.text("name"))
 		if err != nil {
 			return err
 		}
-		return sign(&b.pieces[c.piece])
-	case p.Thought:
-		return b.addReasoning(p.Text)
+		b.pieces[c.piece].Raw = signature
+		return b.addArguments(c, f.at("args").textOrJSON())
 	}
-	if err := b.addText(p.Text); err != nil || p.Signature == "" {
-		return err
+	if string(p.at("thought")) == "true" {
+		return b.addReasoning(p.text("text"))
 	}
-	return sign(b.textPiece()) // the last part may be a signature alone
+	if signature != nil {
+		b.textPiece().Raw = signature // the last part may be a signature alone
+	}
+	return b.addText(p.text("text"))
 }
 
 // geminiStop notes why the answer ends.

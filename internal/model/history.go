@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/bounds"
+	"haft/schema"
 )
 
 // A rendering is what the formats need to write a request.
@@ -196,7 +197,7 @@ func argumentObject(c haft.ToolCall) json.RawMessage {
 	if json.Unmarshal(args, &text) != nil {
 		text = string(args)
 	}
-	wrapped, err := encode(object{"unreadable_arguments": strings.ToValidUTF8(text[:min(len(text), maxMalformed)], "")})
+	wrapped, err := schema.Encode(object{"unreadable_arguments": strings.ToValidUTF8(text[:min(len(text), maxMalformed)], "")})
 	if err != nil { // not reached: a text can be written
 		return json.RawMessage("{}")
 	}

@@ -119,7 +119,7 @@ type format struct {
 	endpoint  func(model string) string
 	authorize func(h http.Header, key string)
 	render    func(*rendering) (object, error)
-	reader    func(*builder) func(event) (done bool, err error)
+	reader    func(*builder) func(value) (done bool, err error)
 }
 
 // formats are those that clients speak.
@@ -225,9 +225,9 @@ func (c *Client) body(req Request) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := encode(merge(fields, c.cfg.Options))
+	body, err := schema.Encode(merge(fields, c.cfg.Options))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("write the request to the model: %w", err)
 	}
 	if len(body) > maxRequest {
 		return nil, &Fault{Kind: TooLong, Message: fmt.Sprintf("the conversation has %d bytes, %d is the most",
@@ -269,7 +269,7 @@ func (c *Client) ask(ctx context.Context, model, key string, body []byte, idle *
 		return nil, refused(resp, in, secrets)
 	}
 	b := &builder{emit: emit, server: c.server(), secrets: secrets}
-	err = readEvents(in, c.format.reader(b))
+	err = readEvents(in, b.handle(c.format.reader(b)))
 	if f, ok := errors.AsType[*Fault](err); err != nil && !(ok && f.Kind == Cut && b.complete) {
 		return nil, err
 	}
@@ -306,15 +306,4 @@ func merge(into, fields object) object {
 		into[k] = v
 	}
 	return into
-}
-
-// encode writes compact JSON without escapes for HTML, which cost tokens.
-func encode(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, fmt.Errorf("write the request to the model: %w", err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

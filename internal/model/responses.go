@@ -59,89 +59,36 @@ func reasons(model string) bool {
 	return true
 }
 
-// A responseEvent is an event of Responses.
-type responseEvent struct {
-	Type     string        `json:"type"`
-	Delta    string        `json:"delta"`
-	Item     *responseItem `json:"item"`
-	Response struct {
-		Output     []responseItem  `json:"output"`
-		Error      json.RawMessage `json:"error"`
-		Incomplete struct {
-			Reason string `json:"reason"`
-		} `json:"incomplete_details"`
-		Usage struct {
-			Input   int `json:"input_tokens"`
-			Output  int `json:"output_tokens"`
-			Details struct {
-				Cached int `json:"cached_tokens"`
-			} `json:"input_tokens_details"`
-		} `json:"usage"`
-	} `json:"response"`
-}
-
-// A responseItem is an item of the output.
-type responseItem struct {
-	Type      string          `json:"type"`
-	ID        string          `json:"id"`
-	CallID    string          `json:"call_id"`
-	Name      string          `json:"name"`
-	Arguments json.RawMessage `json:"arguments"`
-	Status    string          `json:"status"`
-	Phase     string          `json:"phase"`
-	Encrypted string          `json:"encrypted_content"`
-	Summary   []reasoningPart `json:"summary"`
-	Content   []struct {
-		Text    string `json:"text"`
-		Refusal string `json:"refusal"`
-	} `json:"content"`
-}
-
-// A reasoningPart is a part of the summary of reasoning.
-type reasoningPart struct {
-	Type string `json:"type"`
-	Text string `json:"text"`
-}
-
-// readResponses reads the stream of Responses. The items that are done are the answer; the pieces before are for those
-// who watch.
-func readResponses(b *builder) func(event) (bool, error) {
-	r := &responseReader{builder: b}
-	return func(ev event) (bool, error) {
-		var e responseEvent
-		if err := ev.decode(&e); err != nil {
-			return false, err
-		}
-		switch e.Type {
-		case "response.output_text.delta", "response.refusal.delta":
-			return false, r.watch(Chunk{Text: e.Delta})
-		case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
-			return false, r.watch(Chunk{Reasoning: e.Delta})
-		case "response.output_item.added":
-			if e.Item != nil && e.Item.Type == "function_call" {
-				return false, r.watch(Chunk{Tool: e.Item.Name})
-			}
-		case "response.output_item.done":
-			if e.Item != nil {
-				return false, r.item(*e.Item)
-			}
-		case "response.completed", "response.incomplete":
-			return true, r.end(e)
-		case "response.failed":
-			return false, b.fault(e.Response.Error)
-		case "error":
-			return false, b.fault(ev.data)
-		}
-		return false, nil
-	}
-}
-
-// A responseReader builds an answer of the items of Responses.
+// A responseReader builds an answer of the items of Responses that are done. The pieces before are only shown.
 type responseReader struct {
 	*builder
 	items   int
 	watched int  // bytes that were shown before their items are done
 	shown   bool // some of the item that is being written was shown
+}
+
+// readResponses reads the stream of Responses.
+func readResponses(b *builder) func(value) (bool, error) {
+	r := &responseReader{builder: b}
+	return func(e value) (bool, error) {
+		switch e.text("type") {
+		case "response.output_text.delta", "response.refusal.delta":
+			return false, r.watch(Chunk{Text: e.text("delta")})
+		case "response.reasoning_summary_text.delta", "response.reasoning_text.delta":
+			return false, r.watch(Chunk{Reasoning: e.text("delta")})
+		case "response.output_item.added":
+			if e.text("item", "type") == "function_call" {
+				return false, r.watch(Chunk{Tool: e.text("item", "name")})
+			}
+		case "response.output_item.done":
+			return false, r.item(e.at("item"))
+		case "response.completed", "response.incomplete":
+			return true, r.end(e.at("response"))
+		case "response.failed":
+			return false, readVendorError(e.at("response", "error")).fault(0, b.secrets)
+		}
+		return false, nil
+	}
 }
 
 // watch shows a piece of an item that is not done.
@@ -157,31 +104,31 @@ func (r *responseReader) watch(c Chunk) error {
 }
 
 // item adds an item that is done.
-func (r *responseReader) item(it responseItem) (err error) {
+func (r *responseReader) item(it value) (err error) {
 	emit := r.emit
 	if r.shown {
 		r.emit = nil // its pieces were
 	}
 	r.items++
-	switch it.Type {
+	switch it.text("type") {
 	case "message":
-		for _, part := range it.Content {
-			if part.Refusal != "" {
+		for _, part := range it.list("content") {
+			if part.text("refusal") != "" {
 				r.stop = StopRefusal
 			}
 			if err == nil {
-				err = r.addText(part.Text + part.Refusal)
+				err = r.addText(part.text("text") + part.text("refusal"))
 			}
 		}
-		if err == nil && it.Phase != "" && r.text.Len() > 0 {
-			r.textPiece().Raw, err = encode(it.Phase)
+		if it.text("phase") != "" {
+			r.textPiece().Raw = json.RawMessage(it.at("phase"))
 		}
 	case "reasoning":
 		err = r.reasoningItem(it)
 	case "function_call":
 		var c *partialCall
-		if c, err = r.beginCall(it.CallID, it.Name); err == nil {
-			err = r.addArguments(c, textOrJSON(it.Arguments))
+		if c, err = r.beginCall(it.text("call_id"), it.text("name")); err == nil {
+			err = r.addArguments(c, it.at("arguments").textOrJSON())
 		}
 	}
 	r.emit, r.shown = emit, false
@@ -189,49 +136,42 @@ func (r *responseReader) item(it responseItem) (err error) {
 }
 
 // reasoningItem adds reasoning. Without its encrypted form it cannot be sent back, because the vendor keeps nothing.
-func (r *responseReader) reasoningItem(it responseItem) error {
-	parts := []string{}
-	for _, s := range it.Summary {
-		parts = append(parts, s.Text)
-	}
-	for _, c := range it.Content {
-		parts = append(parts, c.Text)
-	}
-	text := strings.Join(parts, "\n\n")
-	if text != "" && r.reasoning.Len() > 0 {
-		text = "\n\n" + text
-	}
-	if err := r.addReasoning(text); err != nil || it.Encrypted == "" {
-		return err
-	}
-	if it.Summary == nil {
-		it.Summary = []reasoningPart{}
-	}
-	return r.addRaw(object{"type": "reasoning", "id": it.ID, "summary": it.Summary, "encrypted_content": it.Encrypted})
-}
-
-// end ends an answer.
-func (r *responseReader) end(e responseEvent) error {
-	for r.items < len(e.Response.Output) { // those that were not done, and all from servers that send none before
-		if err := r.item(e.Response.Output[r.items]); err != nil {
+func (r *responseReader) reasoningItem(it value) error {
+	summary := []any{}
+	for _, part := range append(it.list("summary"), it.list("content")...) {
+		text := part.text("text")
+		if summary = append(summary, object{"type": "summary_text", "text": text}); r.reasoning.Len() > 0 {
+			text = "\n\n" + text
+		}
+		if err := r.addReasoning(text); err != nil {
 			return err
 		}
 	}
-	u := e.Response.Usage
-	r.usage, r.complete = Usage{u.Input, u.Output, u.Details.Cached}, true
-	if e.Type == "response.incomplete" {
-		if r.stop = StopLength; e.Response.Incomplete.Reason == "content_filter" {
-			r.stop = StopFiltered
-		}
+	encrypted := it.text("encrypted_content")
+	if encrypted == "" {
+		return nil
 	}
-	return nil
+	return r.addRaw(object{"type": "reasoning", "id": it.text("id"), "summary": summary[:len(it.list("summary"))],
+		"encrypted_content": encrypted})
 }
 
-// textOrJSON returns the text of a JSON string, and any other JSON as it is.
-func textOrJSON(raw json.RawMessage) string {
-	text := ""
-	if !present(raw) || raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
-		return text
+// end ends an answer.
+func (r *responseReader) end(response value) error {
+	// Those that were not done, and all from servers that send none before.
+	for all := response.list("output"); r.items < len(all); {
+		if err := r.item(all[r.items]); err != nil {
+			return err
+		}
 	}
-	return string(raw)
+	u := response.at("usage")
+	r.usage = Usage{u.count("input_tokens"), u.count("output_tokens"), u.count("input_tokens_details", "cached_tokens")}
+	r.complete = true
+	switch response.text("incomplete_details", "reason") {
+	case "":
+	case "content_filter":
+		r.stop = StopFiltered
+	default:
+		r.stop = StopLength
+	}
+	return nil
 }
