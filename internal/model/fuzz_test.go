@@ -36,8 +36,7 @@ func fuzzStream(f *testing.F, form schema.Form) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		shown := 0
-		b := &builder{server: "s", secrets: []string{"topsecret"}, emit: func(c Chunk) { shown += len(c.Text) }}
+		b := &builder{server: "s", secrets: []string{"topsecret"}}
 		err := readEvents(bytes.NewReader(stream), b.handle(formats()[form].reader(b)))
 		var a *Answer
 		if err == nil {
