@@ -82,7 +82,8 @@ func unreachable(err error) error {
 func refused(resp *http.Response, body io.Reader, secrets []string) error {
 	text, err := io.ReadAll(io.LimitReader(body, maxError))
 	if err != nil {
-		return &Fault{Kind: Cut, Status: resp.StatusCode, Message: "the connection to the server of the model broke", Err: err}
+		return &Fault{Kind: Cut, Status: resp.StatusCode, Err: err,
+			Message: "the connection to the server of the model broke"}
 	}
 	e := readVendorError(text)
 	if resp.StatusCode == http.StatusOK && e.empty() {

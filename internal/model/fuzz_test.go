@@ -14,19 +14,38 @@ import (
 
 // seeds are streams of all formats.
 var seeds = []string{
-	"data: {\"choices\":[{\"delta\":{\"reasoning\":\"r\",\"content\":\"a\"}}]}\n\n" +
-		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"id\":\"x\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]}," +
-		"\"finish_reason\":\"tool_calls\"}],\"usage\":{\"prompt_tokens\":1}}\n\ndata: [DONE]\n\n",
-	"event: x\ndata: {\"type\":\"response.output_item.done\",\"item\":{\"type\":\"reasoning\",\"summary\":[{\"text\":\"r\"}]," +
-		"\"encrypted_content\":\"e\"}}\n\ndata: {\"type\":\"response.output_text.delta\",\"delta\":\"a\"}\n\ndata: {\"type\":" +
-		"\"response.completed\",\"response\":{\"output\":[{},{\"type\":\"function_call\",\"call_id\":\"c\",\"name\":\"f\"}]}}\n\n",
-	"data: {\"type\":\"content_block_start\",\"content_block\":{\"type\":\"thinking\"}}\n\ndata: {\"type\":\"content_block_delta\"," +
-		"\"delta\":{\"thinking\":\"r\",\"signature\":\"s\"}}\n\ndata: {\"type\":\"content_block_start\",\"content_block\":{\"type\":" +
-		"\"tool_use\",\"id\":\"c\",\"name\":\"f\",\"input\":{}}}\n\ndata: {\"type\":\"message_delta\",\"delta\":{\"stop_reason\":" +
-		"\"max_tokens\"},\"usage\":{\"output_tokens\":3}}\n\ndata: {\"type\":\"message_stop\"}\n\n",
-	"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"r\",\"thought\":true},{\"functionCall\":{\"name\":\"f\"}," +
-		"\"thoughtSignature\":\"s\"},{\"text\":\"\",\"thoughtSignature\":\"s\"}]},\"finishReason\":\"STOP\"}]}\n\n",
-	"data: {\"error\":{\"type\":\"overloaded_error\",\"message\":\"m\"}}\n\n",
+	`data: {"choices":[{"delta":{"reasoning":"r","content":"a"}}]}
+
+data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"x","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":1}}
+
+data: [DONE]
+
+`,
+	`event: x
+data: {"type":"response.output_item.done","item":{"type":"reasoning","summary":[{"text":"r"}],"encrypted_content":"e"}}
+
+data: {"type":"response.output_text.delta","delta":"a"}
+
+data: {"type":"response.completed","response":{"output":[{},{"type":"function_call","call_id":"c","name":"f"}]}}
+
+`,
+	`data: {"type":"content_block_start","content_block":{"type":"thinking"}}
+
+data: {"type":"content_block_delta","delta":{"thinking":"r","signature":"s"}}
+
+data: {"type":"content_block_start","content_block":{"type":"tool_use","id":"c","name":"f","input":{}}}
+
+data: {"type":"message_delta","delta":{"stop_reason":"max_tokens"},"usage":{"output_tokens":3}}
+
+data: {"type":"message_stop"}
+
+`,
+	`data: {"candidates":[{"content":{"parts":[{"text":"r","thought":true},{"functionCall":{"name":"f"},"thoughtSignature":"s"},{"text":"","thoughtSignature":"s"}]},"finishReason":"STOP"}]}
+
+`,
+	`data: {"error":{"type":"overloaded_error","message":"m"}}
+
+`,
 	": comment\r\ndata: [DONE]",
 }
 
@@ -44,14 +63,15 @@ func fuzzStream(f *testing.F, form schema.Form) {
 		}
 		if err != nil {
 			fault, ok := errors.AsType[*Fault](err)
-			if !ok || fault.Message == "" || len([]rune(fault.Message)) > 500 || strings.ContainsAny(fault.Message, "\n\r\x00") ||
-				strings.Contains(fault.Message, "topsecret") {
+			if !ok || fault.Message == "" || len([]rune(fault.Message)) > 500 ||
+				strings.ContainsAny(fault.Message, "\n\r\x00") || strings.Contains(fault.Message, "topsecret") {
 				t.Fatalf("the error is %v", err)
 			}
 			return
 		}
 		checkAnswer(t, a)
-		m := haft.Message{Role: haft.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning, Calls: a.Calls, Opaque: a.Opaque}
+		m := haft.Message{Role: haft.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning, Calls: a.Calls,
+			Opaque: a.Opaque}
 		for other := range formats() {
 			r := &rendering{Request: Request{Model: "m"}, history: history([]haft.Message{m}, "s")}
 			body, err := formats()[other].render(r)

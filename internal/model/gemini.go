@@ -76,7 +76,7 @@ func geminiParts(t turn, model string) []any {
 		case p.Call > 0:
 			c := t.calls[p.Call-1]
 			part["functionCall"] = geminiFunction(c, object{"args": c.args})
-			if p.Raw == nil && !signed && !strings.HasPrefix(model, "gemini-2") && !strings.HasPrefix(model, "gemini-1") {
+			if p.Raw == nil && !signed && !strings.HasPrefix(model, "gemini-2") {
 				part["thoughtSignature"] = foreignSignature
 			}
 			signed = true

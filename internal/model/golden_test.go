@@ -46,7 +46,8 @@ func TestRequests(t *testing.T) {
 				messages[i].Opaque = raw
 			}
 			_, err := client(t, form, s).Generate(t.Context(), model.Request{Model: in.Model, System: in.System,
-				Choice: in.Choice, Parallel: in.Parallel, MaxOutput: in.MaxOutput, Tools: in.Tools, Messages: messages}, nil)
+				Choice: in.Choice, Parallel: in.Parallel, MaxOutput: in.MaxOutput, Tools: in.Tools,
+				Messages: messages}, nil)
 			if err != nil {
 				t.Errorf("%s: %v", form, err)
 				continue

@@ -197,7 +197,8 @@ func argumentObject(c haft.ToolCall) json.RawMessage {
 	if json.Unmarshal(args, &text) != nil {
 		text = string(args)
 	}
-	wrapped, err := schema.Encode(object{"unreadable_arguments": strings.ToValidUTF8(text[:min(len(text), maxMalformed)], "")})
+	text = strings.ToValidUTF8(text[:min(len(text), maxMalformed)], "")
+	wrapped, err := schema.Encode(object{"unreadable_arguments": text})
 	if err != nil { // not reached: a text can be written
 		return json.RawMessage("{}")
 	}
@@ -242,7 +243,7 @@ func alternating(turns []turn, assistant string, text func(string) any, said fun
 			messages = alternate(messages, "user", answer(c))
 		}
 	}
-	if messages[len(messages)-1].role != "user" { // Claude from 4.6 on and Gemini refuse a request that ends with the model
+	if messages[len(messages)-1].role != "user" { // Gemini, and Claude from 4.6 on, refuse to go on after themselves
 		messages = alternate(messages, "user", text(goOn))
 	}
 	return messages

@@ -55,8 +55,8 @@ func TestGenerate_answers(t *testing.T) {
 		want model.Answer
 		skip string // formats that cannot say it
 	}{
-		{name: "text", step: modeltest.Step{Text: "hello there", Usage: modeltest.Usage{Input: 12, Output: 3, Cached: 4}},
-			want: model.Answer{Text: "hello there", Stop: model.StopEnd, Usage: model.Usage{Input: 12, Output: 3, Cached: 4}}},
+		{name: "text", step: modeltest.Step{Text: "hello", Usage: modeltest.Usage{Input: 12, Output: 3, Cached: 4}},
+			want: model.Answer{Text: "hello", Stop: model.StopEnd, Usage: model.Usage{Input: 12, Output: 3, Cached: 4}}},
 		{name: "nothing", want: model.Answer{Stop: model.StopEnd}},
 		{name: "unicode in halves", step: modeltest.Step{Text: strings.Repeat(long, 20), Reasoning: long},
 			want: model.Answer{Text: strings.Repeat(long, 20), Reasoning: long, Stop: model.StopEnd}},
@@ -112,7 +112,8 @@ func TestGenerate_answers(t *testing.T) {
 					t.Fatal(err)
 				}
 				for i, c := range got.Calls { // the words are the schema's
-					if want := test.want.Calls[min(i, len(test.want.Calls)-1)].Malformed; want != "" && strings.Contains(c.Malformed, want) {
+					want := test.want.Calls[min(i, len(test.want.Calls)-1)].Malformed
+					if want != "" && strings.Contains(c.Malformed, want) {
 						got.Calls[i].Malformed = want
 					}
 				}
@@ -168,15 +169,16 @@ func TestGenerate_faults(t *testing.T) {
 		says   string
 		retry  bool
 	}{
-		{"429", always(modeltest.Step{Status: 429, RetryAfter: "7", Message: "slow down " + key}), model.RateLimited, 429,
-			7 * time.Second, "slow down [secret]", true},
+		{"429", always(modeltest.Step{Status: 429, RetryAfter: "7", Message: "slow down " + key}), model.RateLimited,
+			429, 7 * time.Second, "slow down [secret]", true},
 		{"529", always(modeltest.Step{Status: 529, Message: "busy"}), model.Overloaded, 529, 0, "busy", true},
 		{"500", always(modeltest.Step{Status: 500}), model.Unavailable, 500, 0, "500", true},
-		{"401", always(modeltest.Step{Status: 401, Message: "wrong key " + key[:5]}), model.Unauthorized, 401, 0, "the key", false},
-		{"400", always(modeltest.Step{Status: 400, Message: "tools.3: no\nsuch\x1b[31m thing"}), model.RefusedRequest, 400, 0,
-			"tools.3: no such [31m thing", false},
-		{"too long", always(modeltest.Step{Status: 400, Message: "prompt is too long: 200001 tokens"}), model.TooLong, 400, 0,
-			"too long", false},
+		{"401", always(modeltest.Step{Status: 401, Message: "wrong key " + key[:5]}), model.Unauthorized, 401, 0,
+			"the key", false},
+		{"400", always(modeltest.Step{Status: 400, Message: "tools.3: no\nsuch\x1b[31m thing"}), model.RefusedRequest,
+			400, 0, "tools.3: no such [31m thing", false},
+		{"too long", always(modeltest.Step{Status: 400, Message: "prompt is too long: 200001 tokens"}), model.TooLong,
+			400, 0, "too long", false},
 		{"cut", always(modeltest.Step{Text: "once upon a time", Cut: true}), model.Cut, 0, 0, "ended before", true},
 		{"error in the stream", always(modeltest.Step{Text: "once", Error: "overloaded_error", Message: "too busy"}),
 			model.Overloaded, 0, 0, "too busy", true},
@@ -185,8 +187,8 @@ func TestGenerate_faults(t *testing.T) {
 		{"no events", raw(func(io.Writer, schema.Form) {}), model.Cut, 0, 0, "ended before", true},
 		{"no JSON", raw(func(w io.Writer, _ schema.Form) { data(w, `{"a":`) }), model.InvalidAnswer, 0, 0, "no JSON", true},
 		{"other JSON", raw(func(w io.Writer, _ schema.Form) { data(w, `[1,2]`) }), model.InvalidAnswer, 0, 0, "format", true},
-		{"deep JSON", raw(func(w io.Writer, _ schema.Form) { data(w, strings.Repeat("[", 1<<20)) }), model.InvalidAnswer, 0,
-			0, "no JSON, or more", true},
+		{"deep JSON", raw(func(w io.Writer, _ schema.Form) { data(w, strings.Repeat("[", 1<<20)) }),
+			model.InvalidAnswer, 0, 0, "no JSON, or more", true},
 		{"many values", raw(func(w io.Writer, _ schema.Form) { data(w, `{"choices":[`+strings.Repeat("{},", 200_000)+`{}]}`) }),
 			model.InvalidAnswer, 0, 0, "no JSON, or more", true},
 		{"huge text", raw(func(w io.Writer, f schema.Form) {
@@ -226,7 +228,8 @@ func TestGenerate_faults(t *testing.T) {
 				if !ok {
 					t.Fatalf("the error is %v, want a fault", err)
 				}
-				if f.Kind != test.kind || f.Status != test.status || f.RetryAfter != test.after || f.Retryable() != test.retry {
+				if f.Kind != test.kind || f.Status != test.status || f.RetryAfter != test.after ||
+					f.Retryable() != test.retry {
 					t.Errorf("the fault is %s, %d, %v, want %s, %d, %v", f.Kind, f.Status, f.RetryAfter, test.kind,
 						test.status, test.after)
 				}
@@ -347,7 +350,8 @@ func TestGenerate_key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := failing.Generate(t.Context(), hello(), nil); err == nil || !strings.Contains(err.Error(), "no such secret") {
+	_, err = failing.Generate(t.Context(), hello(), nil)
+	if err == nil || !strings.Contains(err.Error(), "no such secret") {
 		t.Errorf("a key that cannot be had gives %v", err)
 	}
 }

@@ -32,7 +32,8 @@ func TestGenerate_gives_opaque_back(t *testing.T) {
 			t.Fatal(err)
 		}
 		req.Messages = append(req.Messages, haft.Message{Role: haft.RoleAssistant, Text: a.Text, Reasoning: a.Reasoning,
-			Calls: a.Calls, Opaque: a.Opaque}, haft.Message{Role: haft.RoleTool, Answers: "c1", Name: "now", Text: "noon"})
+			Calls: a.Calls, Opaque: a.Opaque})
+		req.Messages = append(req.Messages, haft.Message{Role: haft.RoleTool, Answers: "c1", Name: "now", Text: "noon"})
 		for _, to := range []*modeltest.Server{s, other} {
 			if _, err := client(t, form, to).Generate(t.Context(), req, nil); err != nil {
 				t.Fatalf("%s: %v", form, err)
@@ -215,15 +216,17 @@ func TestGenerate_other_answers(t *testing.T) {
 		says                    string
 		after                   time.Duration
 	}{
-		{name: "a page", contentType: "text/html", body: "<html>sign in</html>", status: 200, kind: model.RefusedRequest,
-			says: "check the address"},
+		{name: "a page", contentType: "text/html", body: "<html>sign in</html>", status: 200,
+			kind: model.RefusedRequest, says: "check the address"},
 		{name: "an error with 200", contentType: "application/json", status: 200, kind: model.RateLimited, says: "slow",
 			body: `{"error":{"message":"slow","type":"rate_limit_error"}}`},
-		{name: "a redirect", status: 302, header: [2]string{"Location", "/elsewhere"}, kind: model.RefusedRequest, says: "302"},
+		{name: "a redirect", status: 302, header: [2]string{"Location", "/elsewhere"}, kind: model.RefusedRequest,
+			says: "302"},
 		{name: "no quota", status: 429, kind: model.RefusedRequest, says: "pay",
 			body: `{"error":{"message":"pay","code":"insufficient_quota"}}`},
-		{name: "a list of one error, with a delay", status: 429, kind: model.RateLimited, says: "quota", after: 34 * time.Second,
-			body: `[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{},{"retryDelay":"34s"}]}}]`},
+		{name: "a list of one error, with a delay", status: 429, kind: model.RateLimited, says: "quota",
+			after: 34 * time.Second,
+			body:  `[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{},{"retryDelay":"34s"}]}}]`},
 		{name: "a wrong key with 400", status: 400, kind: model.Unauthorized, says: "key not valid",
 			body: `{"error":{"message":"key not valid","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`},
 		{name: "a text as error", status: 404, kind: model.RefusedRequest, says: "model not found", body: `{"error":"model not found"}`},
@@ -319,7 +322,9 @@ func TestGenerate_addresses(t *testing.T) {
 		{schema.FormGemini, "", "../../admin?x=y#z", "/v1beta/_/_/admin%3Fx=y%23z:streamGenerateContent?alt=sse"},
 	} {
 		got := ""
-		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.URL.RequestURI() }))
+		s := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+			got = r.URL.RequestURI()
+		}))
 		c := client(t, test.form, &modeltest.Server{URL: s.URL + test.path, Client: s.Client()})
 		req := hello()
 		req.Model = test.model

@@ -25,7 +25,7 @@ func FromEnvironment(getenv func(string) string) *File {
 			continue
 		}
 		if err := m.complete(); err != nil {
-			f.Notes = append(f.Notes, m.Name+" is left out: "+err.Error()+"; write it into a file for haft serve --models")
+			f.Notes = append(f.Notes, m.Name+" is left out: "+err.Error()+"; write a file for haft serve --models")
 			continue
 		}
 		f.Models = append(f.Models, m)

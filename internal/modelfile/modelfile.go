@@ -90,8 +90,8 @@ func (f *File) Find(name string) (Model, error) {
 	}
 	if len(f.Models) == 0 {
 		return Model{}, &haft.Error{Code: haft.CodeNotFound,
-			Message: "this server has no models: set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or OLLAMA_HOST, or " +
-				"give haft serve a file with --models"}
+			Message: "this server has no models: set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or " +
+				"OLLAMA_HOST, or give haft serve a file with --models"}
 	}
 	names := make([]string, 0, len(f.Models))
 	for _, m := range f.Models {
@@ -112,7 +112,8 @@ var urls = map[schema.Form]string{
 // What names look like.
 var (
 	modelName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
-	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,99}$`) })
+	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
+	secret    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
 
 // Parse reads a file. origin names it in errors.
@@ -191,7 +192,7 @@ func (m *Model) complete() error {
 		return errors.New("format is one of openai, openai-responses, anthropic, gemini")
 	case len(m.Model) > 200 || strings.ContainsFunc(m.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return errors.New("model is the vendor's name, up to 200 characters without spaces")
-	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !variable().MatchString(m.KeySecret):
+	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secret().MatchString(m.KeySecret):
 		return errors.New("key_env and key_secret are names such as OPENAI_API_KEY, and not the key itself")
 	case m.KeyEnv != "" && m.KeySecret != "":
 		return errors.New("a model has key_env or key_secret, and not both")

@@ -14,6 +14,9 @@ import (
 
 const key = "sk-very-secret"
 
+// a is a table to which lines can be added.
+const a = "[models.a]\nformat = \"openai\""
+
 func TestParse(t *testing.T) {
 	got, err := modelfile.Parse("models.toml", `
 default = "local"
@@ -55,7 +58,8 @@ key_env = "GEMINI_API_KEY"
 	if m, err := got.Find(""); err != nil || m.Name != "local" {
 		t.Errorf("the default is %v, %v", m, err)
 	}
-	if _, err := got.Find("other"); haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(err.Error(), "claude, local") {
+	_, err = got.Find("other")
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(err.Error(), "claude, local") {
 		t.Errorf("a model that is not there gives %v", err)
 	}
 	if first, err := modelfile.Parse("x", "[models.b]\nformat='openai'\n[models.a]\nformat='openai'"); err != nil ||
@@ -69,25 +73,25 @@ func TestParse_refuses(t *testing.T) {
 	for _, test := range []struct{ name, text, says string }{
 		{"empty", "", "1 to 100"},
 		{"no TOML", "[models.a]\nformat = " + key, "line 2: it is not TOML"},
-		{"wrong type", "[models.a]\nformat = \"openai\"\ncontext_tokens = \"" + key + "\"", "not TOML, or a value"},
-		{"a key in the file", "[models.a]\nformat = \"openai\"\n\nkey = \"" + key + "\"", "line 4: this key is not known"},
-		{"a key at the top", "api_key = \"" + key + "\"\n[models.a]\nformat = \"openai\"", "line 1: this key is not known"},
-		{"a key as variable", "[models.a]\nformat = \"openai\"\nkey_env = \"" + key + "\"", "line 1: key_env and key_secret"},
-		{"a key as secret", "\n[models.a]\nformat = \"openai\"\nkey_secret = \"" + key + "\"", "line 2: key_env and key_secret"},
-		{"both", "[models.a]\nformat = \"openai\"\nkey_env = \"A\"\nkey_secret = \"B\"", "not both"},
+		{"wrong type", a + "\ncontext_tokens = \"" + key + "\"", "not TOML, or a value"},
+		{"a key in the file", a + "\n\nkey = \"" + key + "\"", "line 4: this key is not known"},
+		{"a key at the top", "api_key = \"" + key + "\"\n" + a, "line 1: this key is not known"},
+		{"a key as variable", a + "\nkey_env = \"" + key + "\"", "line 1: key_env and key_secret"},
+		{"a key as secret", "\n" + a + "\nkey_secret = \"" + key + "\"", "line 2: key_env and key_secret"},
+		{"both", a + "\nkey_env = \"A\"\nkey_secret = \"B\"", "not both"},
 		{"no format", "[models.a]\nmodel = \"x\"", "format is one of"},
 		{"other format", "[models.a]\nformat = \"mcp\"", "format is one of"},
 		{"name", "[models.\"a b\"]\nformat = \"openai\"", "the name of a model"},
-		{"vendor's name", "[models.a]\nformat = \"openai\"\nmodel = \"a b\"", "the vendor's name"},
-		{"http", "[models.a]\nformat = \"openai\"\nurl = \"http://10.0.0.1/v1\"", "insecure = true"},
-		{"http to a name like loopback", "[models.a]\nformat = \"openai\"\nurl = \"http://127.0.0.1.example/v1\"", "insecure = true"},
-		{"scheme", "[models.a]\nformat = \"openai\"\nurl = \"ftp://a/" + key + "\"", "url is an address"},
-		{"password", "[models.a]\nformat = \"openai\"\nurl = \"https://u:" + key + "@a\"", "no user"},
+		{"vendor's name", a + "\nmodel = \"a b\"", "the vendor's name"},
+		{"http", a + "\nurl = \"http://10.0.0.1/v1\"", "insecure = true"},
+		{"http to a name like loopback", a + "\nurl = \"http://127.0.0.1.example/v1\"", "insecure = true"},
+		{"scheme", a + "\nurl = \"ftp://a/" + key + "\"", "url is an address"},
+		{"password", a + "\nurl = \"https://u:" + key + "@a\"", "no user"},
 		{"key in the query", "[models.a]\nformat = \"gemini\"\nurl = \"https://a/v1?key=" + key + "\"", "no user"},
-		{"negative", "[models.a]\nformat = \"openai\"\nmax_output_tokens = -1", "numbers of tokens"},
-		{"more output than context", "[models.a]\nformat = \"openai\"\ncontext_tokens = 5\nmax_output_tokens = 5", "less than"},
-		{"price", "[models.a]\nformat = \"openai\"\nprice_input = nan", "prices"},
-		{"default", "default = \"b\"\n[models.a]\nformat = \"openai\"", "line 1: default is none"},
+		{"negative", a + "\nmax_output_tokens = -1", "numbers of tokens"},
+		{"more output than context", a + "\ncontext_tokens = 5\nmax_output_tokens = 5", "less than"},
+		{"price", a + "\nprice_input = nan", "prices"},
+		{"default", "default = \"b\"\n" + a, "line 1: default is none"},
 		{"large", strings.Repeat("#\n", 40_000), "bytes"},
 		{"many", manyModels(), "1 to 100"},
 	} {
@@ -119,12 +123,14 @@ func TestFromEnvironment(t *testing.T) {
 		}
 	}
 	none := modelfile.FromEnvironment(environment())
-	if _, err := none.Find(""); len(none.Models) != 0 || err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY") {
+	_, err := none.Find("")
+	if len(none.Models) != 0 || err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY") {
 		t.Errorf("without variables the models are %+v, %v", none, err)
 	}
 	all := modelfile.FromEnvironment(environment("OPENAI_API_KEY", key, "ANTHROPIC_API_KEY", key, "GEMINI_API_KEY", key,
 		"OLLAMA_HOST", "0.0.0.0"))
-	if len(all.Models) != 4 || all.Default != "anthropic" || strings.Contains(fmt.Sprintf("%v %+v %#v", all, all, all), key) {
+	if len(all.Models) != 4 || all.Default != "anthropic" ||
+		strings.Contains(fmt.Sprintf("%v %+v %#v", all, all, all), key) {
 		t.Errorf("the models are %+v", all)
 	}
 	for host, want := range map[string]string{
