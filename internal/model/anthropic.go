@@ -1,16 +1,10 @@
 package model
 
-import (
-	"fmt"
-
-	"haft/schema"
-)
-
 // defaultOutput is how many tokens an answer may have by default, because Anthropic wants a number.
 const defaultOutput = 8192
 
 // renderAnthropic writes a request of Messages.
-func renderAnthropic(r *rendering) (object, error) {
+func renderAnthropic(r *rendering) object {
 	text := func(s string) any { return object{"type": "text", "text": s} }
 	said := func(t turn) []any {
 		blocks := []any{}
@@ -51,12 +45,13 @@ func renderAnthropic(r *rendering) (object, error) {
 	if r.System != "" {
 		body["system"] = []any{object{"type": "text", "text": r.System, "cache_control": cached}}
 	}
-	return body, anthropicTools(body, r)
+	anthropicTools(body, r)
+	return body
 }
 
 // anthropicTools adds the tools and which of them to call. A conversation with calls must have tools: if none are
 // offered any more, those that were called are named and forbidden.
-func anthropicTools(body object, r *rendering) error {
+func anthropicTools(body object, r *rendering) {
 	choice := object{"type": "auto"}
 	switch r.Choice {
 	case "", ChoiceAuto:
@@ -67,9 +62,8 @@ func anthropicTools(body object, r *rendering) error {
 	default:
 		choice = object{"type": "tool", "name": r.Choice}
 	}
-	if r.tools == nil {
-		used := []any{}
-		seen := map[string]bool{}
+	if body["tools"] = r.tools; r.tools == nil {
+		used, seen := []any{}, map[string]bool{}
 		for _, t := range r.history {
 			for _, c := range t.calls {
 				if !seen[c.name] {
@@ -79,19 +73,15 @@ func anthropicTools(body object, r *rendering) error {
 			}
 		}
 		if len(used) == 0 {
-			return nil
+			delete(body, "tools")
+			return
 		}
-		raw, err := schema.Encode(used)
-		if err != nil {
-			return fmt.Errorf("name the tools of the conversation: %w", err)
-		}
-		r.tools, choice = raw, object{"type": "none"}
+		body["tools"], choice = used, object{"type": "none"}
 	}
 	if !r.Parallel && choice["type"] != "none" {
 		choice["disable_parallel_tool_use"] = true
 	}
-	body["tools"], body["tool_choice"] = r.tools, choice
-	return nil
+	body["tool_choice"] = choice
 }
 
 // An anthropicReader builds an answer of blocks, which come one after the other.

@@ -2,6 +2,7 @@ package model
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/rand"
 	"encoding/json"
 	"strings"
@@ -22,10 +23,9 @@ type builder struct {
 	calls           []*partialCall
 	pieces          []piece
 	inCall          bool // what was written last belongs to a call
-	stop            Stop
+	stop            Stop // empty if the model ended by itself
 	usage           Usage
-	// complete says that the stream may end.
-	complete bool
+	complete        bool // the stream may end
 }
 
 // A partialCall is a call that is being written.
@@ -148,8 +148,8 @@ func (b *builder) handle(read func(value) (done bool, err error)) func([]byte) (
 		if bounds.Check(data, bounds.Default(), nil) != nil || !json.Valid(data) {
 			return false, invalidAnswer("has an event that is no JSON, or more of it than is read")
 		}
-		v := value(data)
-		if bytes.TrimLeft(data, " ")[0] != '{' {
+		v := value(bytes.TrimSpace(data))
+		if v[0] != '{' {
 			return false, invalidAnswer("has an event that is not of the format")
 		}
 		if v.at("error").present() || v.text("type") == "error" {
@@ -164,9 +164,8 @@ const madeID = "haft-"
 
 // answer returns the whole.
 func (b *builder) answer() (*Answer, error) {
-	a := &Answer{Text: strings.ToValidUTF8(b.text.String(), "\ufffd"), Stop: b.stop,
-		Reasoning: strings.ToValidUTF8(b.reasoning.String(), "\ufffd"),
-		Usage:     b.usage}
+	// What was decoded from JSON is valid UTF-8.
+	a := &Answer{Text: b.text.String(), Reasoning: b.reasoning.String(), Stop: b.stop, Usage: b.usage}
 	taken, keep := map[string]bool{}, false
 	for i, p := range b.calls {
 		if p.name == "" {
@@ -178,8 +177,9 @@ func (b *builder) answer() (*Answer, error) {
 		}
 		taken[call.ID] = true
 		keep = keep || !plainID(call.ID)
-		if b.stop == StopLength && b.inCall && i == len(b.calls)-1 {
-			call.Malformed = "the answer ended at its limit of tokens while this call was written"
+		if b.stop != "" && b.inCall && i == len(b.calls)-1 {
+			// The arguments may look whole and lack half of what was meant.
+			call.Malformed = "the answer was ended, at its limit of tokens or by a filter, while this call was written"
 		} else if args, err := schema.ReadArguments(p.args); err != nil {
 			call.Malformed = haft.MessageOf(err)
 		} else if call.Args, err = schema.Encode(args); err != nil {
@@ -187,18 +187,16 @@ func (b *builder) answer() (*Answer, error) {
 		}
 		if call.Malformed != "" {
 			var err error
-			if call.Args, err = schema.Encode(strings.ToValidUTF8(string(p.args), "\ufffd")); err != nil {
+			if call.Args, err = schema.Encode(string(p.args)); err != nil {
 				return nil, err
 			}
 		}
 		a.Calls = append(a.Calls, call)
 	}
-	if len(a.Calls) > 0 && (a.Stop == StopEnd || a.Stop == "") {
+	if a.Stop == "" && len(a.Calls) > 0 {
 		a.Stop = StopCalls
 	}
-	if a.Stop == "" || a.Stop == StopCalls && len(a.Calls) == 0 {
-		a.Stop = StopEnd
-	}
+	a.Stop = cmp.Or(a.Stop, StopEnd)
 	for _, p := range b.pieces {
 		keep = keep || len(p.Raw) > 0
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // renderChat writes a request of Chat Completions.
-func renderChat(r *rendering) (object, error) {
+func renderChat(r *rendering) object {
 	messages := []any{}
 	if r.System != "" {
 		messages = append(messages, object{"role": "system", "content": r.System})
@@ -34,7 +34,7 @@ func renderChat(r *rendering) (object, error) {
 	if r.tools != nil {
 		openAITools(body, r, object{"type": "function", "function": object{"name": r.Choice}})
 	}
-	return body, nil
+	return body
 }
 
 // openAITools adds the tools and which of them to call. named is how the format names one.

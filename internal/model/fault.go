@@ -174,8 +174,8 @@ func kindOf(status int, words, message string) Kind {
 	}
 	switch {
 	case status == http.StatusRequestEntityTooLarge, has(words, "context_length", "request_too_large"),
-		has(message, "prompt is too long", "maximum context length", "context window", "context length",
-			"input token count", "too many tokens", "exceeds the available context"):
+		status != http.StatusTooManyRequests && has(message, "prompt is too long", "context window", "context length",
+			"input token count", "exceeds the available context"):
 		return TooLong
 	case has(words, "insufficient_quota", "billing"), status == http.StatusPaymentRequired:
 		return RefusedRequest // waiting does not pay the bill

@@ -25,7 +25,7 @@ func geminiEndpoint(model string) string {
 const foreignSignature = "skip_thought_signature_validator"
 
 // renderGemini writes a request of generateContent.
-func renderGemini(r *rendering) (object, error) {
+func renderGemini(r *rendering) object {
 	text := func(s string) any { return object{"text": s} }
 	said := func(t turn) []any { return geminiParts(t, r.Model) }
 	answer := func(c call) any {
@@ -47,13 +47,13 @@ func renderGemini(r *rendering) (object, error) {
 		body["generationConfig"] = object{"maxOutputTokens": r.MaxOutput}
 	}
 	if r.tools == nil {
-		return body, nil
+		return body
 	}
 	body["tools"] = r.tools
 	config := object{}
 	switch r.Choice {
 	case "", ChoiceAuto:
-		return body, nil
+		return body
 	case ChoiceRequired:
 		config["mode"] = "ANY"
 	case ChoiceNone:
@@ -62,7 +62,7 @@ func renderGemini(r *rendering) (object, error) {
 		config["mode"], config["allowedFunctionNames"] = "ANY", []string{r.Choice}
 	}
 	body["toolConfig"] = object{"functionCallingConfig": config}
-	return body, nil
+	return body
 }
 
 // geminiParts writes what a model said.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"haft"
 	"haft/internal/modelapi"
@@ -48,7 +49,7 @@ const (
 type Answer struct {
 	Text, Reasoning string
 	// Calls are those that the model asks for. Their tools need not exist. Malformed is set where the arguments are no
-	// JSON object; then Args is what the model wrote, as a JSON string.
+	// JSON object, or not whole; then Args is what the model wrote, as a JSON string.
 	Calls []haft.ToolCall
 	// Opaque belongs into [haft.Message] with the rest. It goes back to the same server only.
 	Opaque json.RawMessage
@@ -63,7 +64,7 @@ type Stop string
 const (
 	StopEnd      Stop = "end"
 	StopCalls    Stop = "calls"    // the model waits for the answers to its calls
-	StopLength   Stop = "length"   // it ran out of tokens; a call that it was writing is malformed
+	StopLength   Stop = "length"   // it ran out of tokens
 	StopRefusal  Stop = "refusal"  // the model does not want to
 	StopFiltered Stop = "filtered" // the vendor withholds the answer
 )
@@ -108,7 +109,7 @@ const (
 	maxLine      = 16 << 20 // bytes of one line or event: Responses repeat the whole answer in the last one
 	maxError     = 64 << 10 // bytes of an error that are read
 	maxText      = 4 << 20  // bytes of the text, and of the reasoning
-	maxArguments = schema.MaxBytes
+	maxArguments = 1 << 20  // bytes of those of one call
 	maxCalls     = modelapi.MaxCalls
 )
 
@@ -118,7 +119,7 @@ type format struct {
 	version   string
 	endpoint  func(model string) string
 	authorize func(h http.Header, key string)
-	render    func(*rendering) (object, error)
+	render    func(*rendering) object
 	reader    func(*builder) func(value) (done bool, err error)
 }
 
@@ -191,11 +192,14 @@ func (c *Client) Generate(ctx context.Context, req Request, emit func(Chunk)) (*
 			return nil, fmt.Errorf("get the key of the model: %w", err)
 		}
 	}
+	if key = strings.TrimSpace(key); strings.ContainsFunc(key, unicode.IsControl) {
+		return nil, &Fault{Kind: Unauthorized, Message: "the key of the model has control characters; store it again"}
+	}
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	idle := time.AfterFunc(c.cfg.Idle, func() { cancel(errIdle) })
 	defer idle.Stop()
-	answer, err := c.ask(within, req.Model, strings.TrimSpace(key), body, idle, emit)
+	answer, err := c.ask(within, req.Model, key, body, idle, emit)
 	switch {
 	case err == nil:
 		return answer, nil
@@ -221,11 +225,12 @@ func (c *Client) body(req Request) ([]byte, error) {
 	if len(tools.Listed) == 0 {
 		r.tools = nil
 	}
-	fields, err := c.format.render(r)
-	if err != nil {
-		return nil, err
+	fields := c.format.render(r)
+	merge(fields, c.cfg.Options)
+	if choice, ok := fields["tool_choice"].(object); ok && (choice["type"] == "any" || choice["type"] == "tool") {
+		delete(fields, "thinking") // Anthropic refuses a forced call of a model that thinks
 	}
-	body, err := schema.Encode(merge(fields, c.cfg.Options))
+	body, err := schema.Encode(fields)
 	if err != nil {
 		return nil, fmt.Errorf("write the request to the model: %w", err)
 	}

@@ -56,7 +56,8 @@ func TestGenerate_answers(t *testing.T) {
 		skip string // formats that cannot say it
 	}{
 		{name: "text", step: modeltest.Step{Text: "hello", Usage: modeltest.Usage{Input: 12, Output: 3, Cached: 4}},
-			want: model.Answer{Text: "hello", Stop: model.StopEnd, Usage: model.Usage{Input: 12, Output: 3, Cached: 4}}},
+			want: model.Answer{Text: "hello", Stop: model.StopEnd,
+				Usage: model.Usage{Input: 12, Output: 3, Cached: 4}}},
 		{name: "nothing", want: model.Answer{Stop: model.StopEnd}},
 		{name: "unicode in halves", step: modeltest.Step{Text: strings.Repeat(long, 20), Reasoning: long},
 			want: model.Answer{Text: strings.Repeat(long, 20), Reasoning: long, Stop: model.StopEnd}},
@@ -91,6 +92,10 @@ func TestGenerate_answers(t *testing.T) {
 			call("c1", "now", `{"a":1}`), call("c2", "rm", `{"path":"/"}`)}},
 			want: model.Answer{Stop: model.StopLength, Calls: []haft.ToolCall{call("c1", "now", `{"a":1}`),
 				{ID: "c2", Tool: "rm", Args: json.RawMessage(quoted(`{"path":"/"}`)), Malformed: "limit of tokens"}}}},
+		{name: "filtered within a call", skip: "anthropic", step: modeltest.Step{Stop: "filtered",
+			Calls: []haft.ToolCall{call("c1", "rm", `{"path":"/"}`)}},
+			want: model.Answer{Stop: model.StopFiltered, Calls: []haft.ToolCall{
+				{ID: "c1", Tool: "rm", Args: json.RawMessage(quoted(`{"path":"/"}`)), Malformed: "by a filter"}}}},
 		{name: "refusal", skip: "gemini", step: modeltest.Step{Text: "I would rather not", Stop: "refusal"},
 			want: model.Answer{Text: "I would rather not", Stop: model.StopRefusal}},
 		{name: "filtered", skip: "anthropic", step: modeltest.Step{Text: "so", Stop: "filtered"},
@@ -349,6 +354,16 @@ func TestGenerate_key(t *testing.T) {
 		Key: func(context.Context) (string, error) { return "", errors.New("no such secret") }})
 	if err != nil {
 		t.Fatal(err)
+	}
+	broken, err := model.New(model.Config{Format: forms[0], BaseURL: "https://a.example", HTTP: http.DefaultClient,
+		Key: func(context.Context) (string, error) { return key + "\r\nX: y", nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = broken.Generate(t.Context(), hello(), nil)
+	f, ok := errors.AsType[*model.Fault](err)
+	if !ok || f.Kind != model.Unauthorized || strings.Contains(f.Error(), key) {
+		t.Errorf("a key of two lines gives %v", err)
 	}
 	_, err = failing.Generate(t.Context(), hello(), nil)
 	if err == nil || !strings.Contains(err.Error(), "no such secret") {

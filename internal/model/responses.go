@@ -6,7 +6,7 @@ import (
 )
 
 // renderResponses writes a request of Responses. Nothing is kept by the vendor.
-func renderResponses(r *rendering) (object, error) {
+func renderResponses(r *rendering) object {
 	input := []any{}
 	for _, t := range r.history {
 		if !t.assistant {
@@ -46,7 +46,7 @@ func renderResponses(r *rendering) (object, error) {
 	if r.tools != nil {
 		openAITools(body, r, object{"type": "function", "name": r.Choice})
 	}
-	return body, nil
+	return body
 }
 
 // reasons reports whether a model may reason. Those of OpenAI that do not refuse a request for their reasoning.

@@ -160,8 +160,9 @@ func TestGenerate_peculiar_streams(t *testing.T) {
 			{"type":"response.incomplete","response":{"incomplete_details":{"reason":"max_output_tokens"},"output":[
 				{"type":"message"},{"type":"function_call","call_id":"c1","name":"f","arguments":"{\"a\":1}"}]}}`,
 			model.Answer{Text: "a", Stop: model.StopLength, Calls: []haft.ToolCall{{ID: "c1", Tool: "f",
-				Args:      json.RawMessage(quoted(`{"a":1}`)),
-				Malformed: "the answer ended at its limit of tokens while this call was written"}}}},
+				Args: json.RawMessage(quoted(`{"a":1}`)),
+				Malformed: "the answer was ended, at its limit of tokens or by a filter, while this call was " +
+					"written"}}}},
 		{"blocks that begin whole", schema.FormAnthropic, `
 			{"type":"content_block_start","index":0,"content_block":{"type":"text","text":"a"}}
 			{"type":"content_block_start","index":1,"content_block":{"type":"tool_use","id":"c1","name":"f","input":{"a":1}}}
@@ -222,6 +223,8 @@ func TestGenerate_other_answers(t *testing.T) {
 			body: `{"error":{"message":"slow","type":"rate_limit_error"}}`},
 		{name: "a redirect", status: 302, header: [2]string{"Location", "/elsewhere"}, kind: model.RefusedRequest,
 			says: "302"},
+		{name: "too many tokens for now", status: 429, kind: model.RateLimited, says: "context window", body: `{"error":"` +
+			`the context window of this minute is full"}`},
 		{name: "no quota", status: 429, kind: model.RefusedRequest, says: "pay",
 			body: `{"error":{"message":"pay","code":"insufficient_quota"}}`},
 		{name: "a list of one error, with a delay", status: 429, kind: model.RateLimited, says: "quota",
@@ -357,6 +360,22 @@ func TestGenerate_options(t *testing.T) {
 			t.Errorf("the request is %s", r.Body)
 		}
 	}
+	thinking := modeltest.Start(t, modeltest.Step{Text: "ok"}, modeltest.Step{Text: "ok"})
+	anthropic, err := model.New(model.Config{Format: schema.FormAnthropic, BaseURL: thinking.URL, HTTP: thinking.Client,
+		Options: map[string]any{"thinking": map[string]any{"type": "adaptive"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, choice := range []string{model.ChoiceAuto, model.ChoiceRequired} {
+		req := hello()
+		req.Choice, req.Tools = choice, []haft.Tool{{Name: "now", Version: haft.Version{Number: 1}}}
+		if _, err := anthropic.Generate(t.Context(), req, nil); err != nil {
+			t.Fatal(err)
+		}
+		if thinks := strings.Contains(string(thinking.Requests()[i].Body), "adaptive"); thinks != (i == 0) {
+			t.Errorf("with the choice %s, thinking is sent: %v", choice, thinks)
+		}
+	}
 	if _, err := c.Generate(t.Context(), model.Request{Model: "m"}, nil); err == nil {
 		t.Error("a request without messages is sent")
 	}
@@ -365,5 +384,32 @@ func TestGenerate_options(t *testing.T) {
 	_, err = c.Generate(t.Context(), long, nil)
 	if f, ok := errors.AsType[*model.Fault](err); !ok || f.Kind != model.TooLong || f.Retryable() {
 		t.Errorf("a long request gives %v", err)
+	}
+}
+
+// Streams are framed in every way that the standard allows.
+func TestGenerate_framing(t *testing.T) {
+	first, last := `{"choices":[{"delta":{"content":"a"}}]}`, `{"choices":[{"delta":{},"finish_reason":"stop"}]}`
+	for name, stream := range map[string]string{
+		"CRLF":                "data: " + first + "\r\n\r\ndata: " + last + "\r\n\r\n",
+		"no space":            "data:" + first + "\n\ndata:" + last + "\n\n",
+		"comments and others": ": hello\n\nid: 7\nevent: x\ndata: " + first + "\n\n:\n\ndata: " + last + "\n\n",
+		"several lines":       "data: " + strings.Replace(first, ":", ":\ndata: ", 1) + "\n\ndata: " + last + "\n\n",
+		"byte order mark":     "\ufeffdata: " + first + "\n\ndata: " + last + "\n\n",
+		"no line at the end":  "data: " + first + "\n\ndata: " + last,
+		"done without an end": "data: " + first + "\n\ndata: [DONE]",
+		"broken after it":     "data: " + first + "\n\ndata: " + last + "\n\ndata: {\"usa",
+	} {
+		s := modeltest.Start(t, modeltest.Step{Raw: func(w io.Writer) { _, _ = io.WriteString(w, stream) }})
+		a, err := client(t, schema.FormOpenAI, s).Generate(t.Context(), hello(), nil)
+		if err != nil || a.Text != "a" {
+			t.Errorf("%s: the answer is %+v, %v", name, a, err)
+		}
+	}
+	half := "data: " + first + "\n\ndata: {\"cho"
+	s := modeltest.Start(t, modeltest.Step{Raw: func(w io.Writer) { _, _ = io.WriteString(w, half) }})
+	_, err := client(t, schema.FormOpenAI, s).Generate(t.Context(), hello(), nil)
+	if f, ok := errors.AsType[*model.Fault](err); !ok || f.Kind != model.Cut {
+		t.Errorf("half an event at the end gives %v", err)
 	}
 }
