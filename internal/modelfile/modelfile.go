@@ -1,0 +1,227 @@
+// Package modelfile reads which language models a server has, from a TOML file:
+//
+//	default = "claude"
+//
+//	[models.claude]
+//	format = "anthropic"               # openai, openai-responses, anthropic or gemini
+//	model = "claude-sonnet-5"          # the vendor's name; that of the table if it is not given
+//	key_env = "ANTHROPIC_API_KEY"      # or key_secret, the name of a secret of the organisation
+//	context_tokens = 200000
+//	max_output_tokens = 8192
+//	price_input = 2.0                  # per million tokens
+//	price_output = 10.0
+//	options = { thinking = { type = "adaptive" } }
+//
+//	[models.local]
+//	format = "openai"
+//	url = "http://127.0.0.1:11434/v1"  # http to another machine needs insecure = true
+//	model = "gpt-oss:20b"
+//
+// A file holds the names of keys and never a key. Errors name the line and what is expected there, and no value.
+package modelfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/BurntSushi/toml"
+
+	"haft"
+	"haft/schema"
+)
+
+// The bounds of a file.
+const (
+	maxBytes  = 64 << 10
+	maxModels = 100
+	maxTokens = 100_000_000
+	maxPrice  = 1_000_000
+)
+
+// A Model is one that agents can be given.
+type Model struct {
+	// Name is what agents call it.
+	Name   string      `toml:"-"`
+	Format schema.Form `toml:"format"`
+	URL    string      `toml:"url"`
+	// Model is the vendor's name.
+	Model string `toml:"model"`
+	// KeyEnv is the variable that has the key, and KeySecret the secret of the organisation. Both are empty if the
+	// server needs no key.
+	KeyEnv    string `toml:"key_env"`
+	KeySecret string `toml:"key_secret"`
+	// ContextTokens is how much the model reads, and MaxOutputTokens how much it writes; 0 if that is not known.
+	ContextTokens   int `toml:"context_tokens"`
+	MaxOutputTokens int `toml:"max_output_tokens"`
+	// PriceInput and PriceOutput are for a million tokens; 0 if they are not known.
+	PriceInput  float64 `toml:"price_input"`
+	PriceOutput float64 `toml:"price_output"`
+	// Insecure allows http to another machine, where anyone on the network can read the key and the conversation.
+	Insecure bool `toml:"insecure"`
+	// Options are further fields of the vendor's request.
+	Options map[string]any `toml:"options"`
+}
+
+// String returns the name, the format and the vendor's name.
+func (m Model) String() string { return fmt.Sprintf("%s (%s, %s)", m.Name, m.Format, m.Model) }
+
+// A File is the models of a server.
+type File struct {
+	// Default is the name of the model of agents that name none; empty if there are no models.
+	Default string
+	// Models are in the order of the file.
+	Models []Model
+	// Notes say which models of the environment were left out, and why.
+	Notes []string
+}
+
+// Find returns the model of a name, or the default one for "".
+func (f *File) Find(name string) (Model, error) {
+	name = cmp.Or(name, f.Default)
+	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == name }); i >= 0 && name != "" {
+		return f.Models[i], nil
+	}
+	if len(f.Models) == 0 {
+		return Model{}, &haft.Error{Code: haft.CodeNotFound,
+			Message: "this server has no models: set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or " +
+				"OLLAMA_HOST, or give haft serve a file with --models"}
+	}
+	names := make([]string, 0, len(f.Models))
+	for _, m := range f.Models {
+		names = append(names, m.Name)
+	}
+	return Model{}, &haft.Error{Code: haft.CodeNotFound,
+		Message: "this server has no such model; it has " + strings.Join(names, ", ")}
+}
+
+// urls are the addresses of the vendors.
+var urls = map[schema.Form]string{
+	schema.FormOpenAI:          "https://api.openai.com/v1",
+	schema.FormOpenAIResponses: "https://api.openai.com/v1",
+	schema.FormAnthropic:       "https://api.anthropic.com/v1",
+	schema.FormGemini:          "https://generativelanguage.googleapis.com/v1beta",
+}
+
+// What names look like.
+var (
+	modelName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
+	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
+	secret    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
+)
+
+// Parse reads a file. origin names it in errors.
+func Parse(origin, text string) (*File, error) {
+	refuse := func(line int, format string, args ...any) error {
+		place := origin
+		if line > 0 {
+			place += fmt.Sprintf(": line %d", line)
+		}
+		return &haft.Error{Code: haft.CodeInvalid, Message: place + ": " + fmt.Sprintf(format, args...)}
+	}
+	if len(text) > maxBytes {
+		return nil, refuse(0, "it has %d bytes, %d is the most", len(text), maxBytes)
+	}
+	var doc struct {
+		Default string           `toml:"default"`
+		Models  map[string]Model `toml:"models"`
+	}
+	md, err := toml.Decode(text, &doc)
+	if err != nil {
+		line := 0
+		if pe, ok := errors.AsType[toml.ParseError](err); ok { // its words may hold a key that was written here
+			line = pe.Position.Line
+		}
+		return nil, refuse(line, "it is not TOML, or a value has another type than the documentation says")
+	}
+	for _, key := range md.Undecoded() {
+		if len(key) > 3 && key[2] == "options" {
+			continue // whose keys are the vendor's
+		}
+		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
+			"key_secret, context_tokens, max_output_tokens, price_input, price_output, insecure and options")
+	}
+	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
+		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)
+	}
+	f := &File{Default: doc.Default}
+	for _, key := range md.Keys() {
+		if len(key) != 2 || key[0] != "models" {
+			continue
+		}
+		m := doc.Models[key[1]]
+		m.Name = key[1]
+		if err := m.complete(); err != nil {
+			return nil, refuse(lineOf(text, key), "%s", err)
+		}
+		f.Models = append(f.Models, m)
+	}
+	f.Default = cmp.Or(f.Default, f.Models[0].Name)
+	if _, err := f.Find(f.Default); err != nil {
+		return nil, refuse(lineOf(text, toml.Key{"default"}), "default is none of the models of the file")
+	}
+	return f, nil
+}
+
+// lineOf returns the line where a key is first defined. The parser does not say, so the text is parsed line by line.
+func lineOf(text string, key toml.Key) int {
+	lines := strings.SplitAfter(text, "\n")
+	for n := range lines {
+		var doc map[string]any
+		if md, err := toml.Decode(strings.Join(lines[:n+1], ""), &doc); err == nil && md.IsDefined(key...) {
+			return n + 1
+		}
+	}
+	return 0
+}
+
+// complete fills in what is not given, and reports what is wrong.
+func (m *Model) complete() error {
+	usual, ok := urls[m.Format]
+	m.URL, m.Model = cmp.Or(m.URL, usual), cmp.Or(m.Model, m.Name)
+	switch {
+	case !modelName().MatchString(m.Name):
+		return errors.New("the name of a model has 1 to 100 letters, digits and . _ : / -")
+	case !ok:
+		return errors.New("format is one of openai, openai-responses, anthropic, gemini")
+	case len(m.Model) > 200 || strings.ContainsFunc(m.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return errors.New("model is the vendor's name, up to 200 characters without spaces")
+	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secret().MatchString(m.KeySecret):
+		return errors.New("key_env and key_secret are names such as OPENAI_API_KEY, and not the key itself")
+	case m.KeyEnv != "" && m.KeySecret != "":
+		return errors.New("a model has key_env or key_secret, and not both")
+	case min(m.ContextTokens, m.MaxOutputTokens) < 0, max(m.ContextTokens, m.MaxOutputTokens) > maxTokens:
+		return errors.New("context_tokens and max_output_tokens are numbers of tokens")
+	case m.ContextTokens > 0 && m.MaxOutputTokens >= m.ContextTokens:
+		return errors.New("max_output_tokens is less than context_tokens")
+	case !(m.PriceInput >= 0 && m.PriceInput <= maxPrice && m.PriceOutput >= 0 && m.PriceOutput <= maxPrice):
+		return errors.New("prices are for a million tokens, and not negative")
+	}
+	return m.checkURL()
+}
+
+// checkURL reports what is wrong with the address. It does not show it, because it may contain a password.
+func (m *Model) checkURL() error {
+	u, err := url.Parse(m.URL)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		return errors.New("url is an address such as https://host/v1")
+	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
+		return errors.New("url has no user, password, query or fragment; the key has its own setting")
+	case u.Scheme == "http" && !m.Insecure && !loopback(u.Hostname()):
+		return errors.New("url begins with https://; http:// to another machine needs insecure = true")
+	}
+	return nil
+}
+
+// loopback reports whether a host is this machine.
+func loopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.IsLoopback()
+}

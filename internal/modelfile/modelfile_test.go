@@ -1,0 +1,171 @@
+package modelfile_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"haft"
+	"haft/internal/modelfile"
+	"haft/schema"
+)
+
+const key = "sk-very-secret"
+
+// a is a table to which lines can be added.
+const a = "[models.a]\nformat = \"openai\""
+
+func TestParse(t *testing.T) {
+	got, err := modelfile.Parse("models.toml", `
+default = "local"
+
+[models.claude]
+format = "anthropic"
+model = "claude-sonnet-5"
+key_secret = "ANTHROPIC_KEY"
+context_tokens = 200000
+max_output_tokens = 8192
+price_input = 2
+price_output = 10.5
+options = { thinking = { type = "adaptive" } }
+
+[models.local]
+format = "openai"
+url = "http://localhost:11434/v1"
+
+[models."far/away:1.5"]
+format = "gemini"
+url = "http://10.0.0.1/v1beta"
+insecure = true
+key_env = "GEMINI_API_KEY"
+`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := &modelfile.File{Default: "local", Models: []modelfile.Model{
+		{Name: "claude", Format: schema.FormAnthropic, URL: "https://api.anthropic.com/v1", Model: "claude-sonnet-5",
+			KeySecret: "ANTHROPIC_KEY", ContextTokens: 200000, MaxOutputTokens: 8192, PriceInput: 2, PriceOutput: 10.5,
+			Options: map[string]any{"thinking": map[string]any{"type": "adaptive"}}},
+		{Name: "local", Format: schema.FormOpenAI, URL: "http://localhost:11434/v1", Model: "local"},
+		{Name: "far/away:1.5", Format: schema.FormGemini, URL: "http://10.0.0.1/v1beta", Model: "far/away:1.5",
+			KeyEnv: "GEMINI_API_KEY", Insecure: true},
+	}}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the models differ (-want +got):\n%s", d)
+	}
+	if m, err := got.Find(""); err != nil || m.Name != "local" {
+		t.Errorf("the default is %v, %v", m, err)
+	}
+	_, err = got.Find("other")
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(err.Error(), "claude, local") {
+		t.Errorf("a model that is not there gives %v", err)
+	}
+	if first, err := modelfile.Parse("x", "[models.b]\nformat='openai'\n[models.a]\nformat='openai'"); err != nil ||
+		first.Default != "b" {
+		t.Errorf("without a default it is %+v, %v", first, err)
+	}
+}
+
+// A file that is wrong is refused with the line, and without what stands there.
+func TestParse_refuses(t *testing.T) {
+	for _, test := range []struct{ name, text, says string }{
+		{"empty", "", "1 to 100"},
+		{"no TOML", "[models.a]\nformat = " + key, "line 2: it is not TOML"},
+		{"wrong type", a + "\ncontext_tokens = \"" + key + "\"", "not TOML, or a value"},
+		{"a key in the file", a + "\n\nkey = \"" + key + "\"", "line 4: this key is not known"},
+		{"a key at the top", "api_key = \"" + key + "\"\n" + a, "line 1: this key is not known"},
+		{"a key as variable", a + "\nkey_env = \"" + key + "\"", "line 1: key_env and key_secret"},
+		{"a key as secret", "\n" + a + "\nkey_secret = \"" + key + "\"", "line 2: key_env and key_secret"},
+		{"both", a + "\nkey_env = \"A\"\nkey_secret = \"B\"", "not both"},
+		{"no format", "[models.a]\nmodel = \"x\"", "format is one of"},
+		{"other format", "[models.a]\nformat = \"mcp\"", "format is one of"},
+		{"name", "[models.\"a b\"]\nformat = \"openai\"", "the name of a model"},
+		{"vendor's name", a + "\nmodel = \"a b\"", "the vendor's name"},
+		{"http", a + "\nurl = \"http://10.0.0.1/v1\"", "insecure = true"},
+		{"http to a name like loopback", a + "\nurl = \"http://127.0.0.1.example/v1\"", "insecure = true"},
+		{"scheme", a + "\nurl = \"ftp://a/" + key + "\"", "url is an address"},
+		{"password", a + "\nurl = \"https://u:" + key + "@a\"", "no user"},
+		{"key in the query", "[models.a]\nformat = \"gemini\"\nurl = \"https://a/v1?key=" + key + "\"", "no user"},
+		{"negative", a + "\nmax_output_tokens = -1", "numbers of tokens"},
+		{"more output than context", a + "\ncontext_tokens = 5\nmax_output_tokens = 5", "less than"},
+		{"price", a + "\nprice_input = nan", "prices"},
+		{"default", "default = \"b\"\n" + a, "line 1: default is none"},
+		{"large", strings.Repeat("#\n", 40_000), "bytes"},
+		{"many", manyModels(), "1 to 100"},
+	} {
+		_, err := modelfile.Parse("models.toml", test.text)
+		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(err.Error(), test.says) ||
+			!strings.HasPrefix(err.Error(), "models.toml: ") || strings.Contains(err.Error(), key) {
+			t.Errorf("%s: the error is %v, want %q", test.name, err, test.says)
+		}
+	}
+}
+
+func manyModels() string {
+	var b strings.Builder
+	for i := range 101 {
+		fmt.Fprintf(&b, "[models.m%d]\nformat = \"openai\"\n", i)
+	}
+	return b.String()
+}
+
+func TestFromEnvironment(t *testing.T) {
+	environment := func(pairs ...string) func(string) string {
+		return func(name string) string {
+			for i := 0; i < len(pairs); i += 2 {
+				if pairs[i] == name {
+					return pairs[i+1]
+				}
+			}
+			return ""
+		}
+	}
+	none := modelfile.FromEnvironment(environment())
+	_, err := none.Find("")
+	if len(none.Models) != 0 || err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY") {
+		t.Errorf("without variables the models are %+v, %v", none, err)
+	}
+	all := modelfile.FromEnvironment(environment("OPENAI_API_KEY", key, "ANTHROPIC_API_KEY", key, "GEMINI_API_KEY", key,
+		"OLLAMA_HOST", "0.0.0.0"))
+	if len(all.Models) != 4 || all.Default != "anthropic" ||
+		strings.Contains(fmt.Sprintf("%v %+v %#v", all, all, all), key) {
+		t.Errorf("the models are %+v", all)
+	}
+	for host, want := range map[string]string{
+		"127.0.0.1:1234":         "http://127.0.0.1:1234/v1",
+		"localhost":              "http://localhost:11434/v1",
+		"0.0.0.0:80":             "http://127.0.0.1:80/v1",
+		":99":                    "http://127.0.0.1:99/v1",
+		"[::1]:80":               "http://[::1]:80/v1",
+		"https://ollama.example": "https://ollama.example/v1",
+		"http://10.0.0.1":        "",
+		"http://[":               "",
+	} {
+		f := modelfile.FromEnvironment(environment("OLLAMA_HOST", host))
+		got := ""
+		if m, err := f.Find("ollama"); err == nil {
+			got = m.URL
+		}
+		if got != want || (want == "") != (len(f.Notes) == 1) {
+			t.Errorf("OLLAMA_HOST %s gives %q and %q, want %q", host, got, f.Notes, want)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add("default = 'a'\n[models.a]\nformat = \"openai\"\nurl = \"https://a\"\noptions = {a = [1]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		file, err := modelfile.Parse("f", text)
+		if err != nil {
+			if haft.CodeOf(err) != haft.CodeInvalid {
+				t.Errorf("the error is %v", err)
+			}
+			return
+		}
+		if _, err := file.Find(""); err != nil {
+			t.Errorf("there is no default: %v", err)
+		}
+	})
+}
