@@ -134,6 +134,8 @@ var imports = map[string][]string{
 	"internal/outgoing":  {"internal/secret", "policy"},
 	"internal/telemetry": {"internal/engine"},
 	"internal/flagvalue": {},
+	"internal/exit":      {"client", "internal/backend", "internal/toolfile", "schema"},
+	"internal/agenttool": {"executor", "executor/builtin"},
 	"internal/terminal":  {},
 	"internal/toolfile": {"app", "internal/jsontree", "internal/registry", "internal/requirement", "sandbox",
 		"schema"},
