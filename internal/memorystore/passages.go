@@ -92,11 +92,12 @@ func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentI
 // PassageTags lists the tags of the passages of an agent, at most [store.MaxPage] of them. It jumps from one to the
 // next, however many passages have it.
 func (s *Store) PassageTags(ctx context.Context, org string, agent haft.AgentID) ([]string, error) {
+	of := store.Column(string(agent))
 	const next = "(SELECT MIN(m.term) FROM memory_terms m WHERE m.agent = ? AND m.term > "
 	q := store.NewQuery("WITH RECURSIVE tags (term) AS (SELECT "+next+"? AND m.term < ? AND EXISTS (SELECT 1 FROM memories "+
 		"WHERE agent = ? AND org = ?)) UNION ALL SELECT "+next+"tags.term AND m.term < ?) FROM tags WHERE tags.term IS NOT "+
-		"NULL) SELECT term FROM tags WHERE term IS NOT NULL LIMIT ?", string(agent), tagMark, tagMark+string(unicode.MaxRune),
-		string(agent), store.Column(org), string(agent), tagMark+string(unicode.MaxRune), store.MaxPage)
+		"NULL) SELECT term FROM tags WHERE term IS NOT NULL LIMIT ?", of, tagMark, tagMark+string(unicode.MaxRune),
+		of, store.Column(org), of, tagMark+string(unicode.MaxRune), store.MaxPage)
 	tags, err := list(text, s.selected(ctx, "list tags", q))
 	for i := range tags {
 		tags[i] = strings.TrimPrefix(tags[i], tagMark)
