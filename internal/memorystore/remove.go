@@ -145,9 +145,9 @@ func (s *Store) removeTurn(ctx context.Context, doing, turn string) error {
 }
 
 // PruneTurns removes turns of an organisation that ended before a time, with their messages, if summaries stand for all
-// of these: what the model of an agent still gets stays. It goes on up to a time of the day, and reports whether there
-// may be more.
-func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Time) (gone int, more bool, err error) {
+// of these: what the model of an agent still gets stays. It stops at the time end, and reports whether there may be
+// more.
+func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Time) (more bool, err error) {
 	const doing = "prune turns"
 	turns, err := list(text, s.selected(ctx, doing, store.NewQuery("SELECT t.id FROM turns t JOIN memories m ON m.agent = "+
 		"t.agent WHERE t.org = ? AND t.final = 1 AND t.ended < ? AND NOT EXISTS (SELECT 1 FROM messages x WHERE x.turn = "+
@@ -157,11 +157,10 @@ func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Tim
 			err = s.removeTurn(ctx, doing, id)
 		}
 		if err != nil || time.Now().After(end) {
-			return gone, true, err
+			return true, err
 		}
-		gone++
 	}
-	return gone, len(turns) == store.MaxPage, err
+	return len(turns) == store.MaxPage, err
 }
 
 // Said yields the turns of an organisation, or of one user if that is not empty.
