@@ -240,7 +240,8 @@ func (a *API) AddPassage(ctx context.Context, p haft.Principal, ref string, text
 }
 
 // Passages implements [haft.Archive].
-func (a *API) Passages(ctx context.Context, p haft.Principal, ref string, f haft.PassageFilter) ([]haft.Passage, error) {
+func (a *API) Passages(ctx context.Context, p haft.Principal, ref string,
+	f haft.PassageFilter) ([]haft.Passage, error) {
 	agent, err := a.agent(ctx, p, ref, haft.AgentsRead)
 	if err != nil {
 		return nil, err

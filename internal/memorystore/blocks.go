@@ -54,12 +54,10 @@ func (s *Store) AddBlock(ctx context.Context, b haft.Block, agents ...haft.Agent
 		return nil, err
 	}
 	b.Created = now()
-	b.ID, b.Updated, b.Version = haft.BlockID(newID(blockPrefix, b.Created)), b.Created, 1
+	b.ID = haft.BlockID(newID(blockPrefix, b.Created))
 	err := s.db.Write(ctx, "add a block", func(ctx context.Context, t store.Tx) error {
-		if _, err := t.Exec(ctx, "INSERT INTO blocks (id, org, label, value, description, max_chars, read_only, "+
-			"version, created, updated) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)", string(b.ID),
-			store.Column(b.Org), b.Label, b.Value, b.Description, b.Limit, number(b.ReadOnly), b.Version,
-			b.Created.UnixMicro(), b.Updated.UnixMicro()); err != nil {
+		b.Version = 0
+		if err := writeBlock(ctx, t, &b); err != nil {
 			return err
 		}
 		for _, agent := range slices.Sorted(slices.Values(agents)) {
@@ -84,33 +82,33 @@ func number(b bool) int64 {
 
 // byID selects a block of an organisation.
 func byID(org string, id haft.BlockID) store.Query {
-	return store.NewQuery(blockColumns+"blocks b WHERE b.id = ? AND b.org = ?", store.Column(string(id)),
+	return query(blockColumns+"blocks b WHERE b.id = ? AND b.org = ?", store.Column(string(id)),
 		store.Column(org))
 }
 
 // Block returns a block, or [haft.CodeNotFound].
 func (s *Store) Block(ctx context.Context, org string, id haft.BlockID) (*haft.Block, error) {
-	return one("block", scanBlock(org), s.selected(ctx, "find the block", byID(org, id)))
+	return one(ctx, s, "block", scanBlock(org), byID(org, id))
 }
 
 // Blocks lists blocks of an organisation, or of one agent of it if f names one by id.
 func (s *Store) Blocks(ctx context.Context, org string, f haft.BlockFilter) ([]haft.Block, error) {
-	q := store.NewQuery(blockColumns+"blocks b WHERE b.org = ?", store.Column(org))
+	q := query(blockColumns+"blocks b WHERE b.org = ?", store.Column(org))
 	if f.Agent != "" {
-		q = store.NewQuery(blockColumns+"agent_blocks a JOIN blocks b ON b.id = a.block WHERE a.agent = ? AND b.org = ?",
+		q = query(blockColumns+"agent_blocks a JOIN blocks b ON b.id = a.block WHERE a.agent = ? AND b.org = ?",
 			store.Column(f.Agent), store.Column(org))
 	}
 	if f.Label != "" {
 		q.Add(" AND b.label = ?", store.Column(f.Label))
 	}
 	q.Add(" AND b.id > ? ORDER BY b.id LIMIT ?", store.Column(string(f.After)), page(f.Limit))
-	return list(scanBlock(org), s.selected(ctx, "list blocks", q))
+	return list(ctx, s, scanBlock(org), q)
 }
 
 // RemoveBlock removes a block from all agents that have it, or returns [haft.CodeNotFound].
 func (s *Store) RemoveBlock(ctx context.Context, org string, id haft.BlockID) error {
 	return s.db.Write(ctx, "remove a block", func(ctx context.Context, t store.Tx) error {
-		b, err := one("block", scanBlock(org), locked(ctx, t, byID(org, id)))
+		b, err := one(ctx, locked{t}, "block", scanBlock(org), byID(org, id))
 		if err != nil {
 			return err
 		}
@@ -134,7 +132,7 @@ func attach(ctx context.Context, t store.Tx, org string, agent haft.AgentID, id 
 	if _, err := touch(ctx, t, org, agent, counts{}); err != nil {
 		return err
 	}
-	b, err := one("block", scanBlock(org), locked(ctx, t, byID(org, id)))
+	b, err := one(ctx, locked{t}, "block", scanBlock(org), byID(org, id))
 	if err != nil {
 		return err
 	}
@@ -179,8 +177,6 @@ func (s *Store) DetachBlock(ctx context.Context, org string, agent haft.AgentID,
 
 // BlockAgents lists the agents that have a block.
 func (s *Store) BlockAgents(ctx context.Context, org string, id haft.BlockID) ([]haft.AgentID, error) {
-	q := store.NewQuery("SELECT a.agent FROM agent_blocks a JOIN blocks b ON b.id = a.block WHERE a.block = ? AND "+
-		"b.org = ? ORDER BY a.agent", store.Column(string(id)), store.Column(org))
-	return list(func(r store.Scanner) (haft.AgentID, error) { v, err := text(r); return haft.AgentID(v), err },
-		s.selected(ctx, "list the agents of a block", q))
+	return list(ctx, s, text[haft.AgentID], query("SELECT a.agent FROM agent_blocks a JOIN blocks b ON b.id = a.block "+
+		"WHERE a.block = ? AND b.org = ? ORDER BY a.agent", store.Column(string(id)), store.Column(org)))
 }

@@ -110,7 +110,8 @@ func to(value string) func(haft.Block) (string, error) {
 
 func blocksEdited(t *testing.T, w *world) {
 	human := w.block("human", "Ann", a, b)
-	got, err := w.EditBlock(w.ctx(), "acme", b, "human", func(b haft.Block) (string, error) { return b.Value + "!", nil })
+	more := func(b haft.Block) (string, error) { return b.Value + "!", nil }
+	got, err := w.EditBlock(w.ctx(), "acme", b, "human", more)
 	check(t, err)
 	kept, err := w.Block(w.ctx(), "acme", human.ID)
 	check(t, err)

@@ -14,7 +14,7 @@ import (
 func (s *Store) ChangeBlock(ctx context.Context, org string, id haft.BlockID, c haft.BlockChange) (*haft.Block, error) {
 	var kept *haft.Block
 	err := s.db.Write(ctx, "change a block", func(ctx context.Context, t store.Tx) (err error) {
-		if kept, err = one("block", scanBlock(org), locked(ctx, t, byID(org, id))); err != nil {
+		if kept, err = one(ctx, locked{t}, "block", scanBlock(org), byID(org, id)); err != nil {
 			return err
 		}
 		if c.Version != 0 && c.Version != kept.Version {
@@ -64,13 +64,16 @@ func relabel(ctx context.Context, t store.Tx, b *haft.Block) error {
 	return err
 }
 
-// writeBlock writes a block that is locked.
+// writeBlock writes a block that is new or locked.
 func writeBlock(ctx context.Context, t store.Tx, b *haft.Block) error {
 	b.Version++
 	b.Updated = now()
-	_, err := t.Exec(ctx, "UPDATE blocks SET label = $1, value = $2, description = $3, max_chars = $4, read_only = $5, "+
-		"version = $6, updated = $7 WHERE id = $8", b.Label, b.Value, b.Description, b.Limit, number(b.ReadOnly),
-		b.Version, b.Updated.UnixMicro(), string(b.ID))
+	_, err := t.Exec(ctx, `INSERT INTO blocks (id, org, label, value, description, max_chars, read_only, version, created,
+		updated) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (id) DO UPDATE SET label = excluded.label,
+		value = excluded.value, description = excluded.description, max_chars = excluded.max_chars,
+		read_only = excluded.read_only, version = excluded.version, updated = excluded.updated`,
+		string(b.ID), store.Column(b.Org), b.Label, b.Value, b.Description, b.Limit, number(b.ReadOnly), b.Version,
+		b.Created.UnixMicro(), b.Updated.UnixMicro())
 	return err
 }
 
@@ -94,20 +97,17 @@ func (s *Store) EditBlock(ctx context.Context, org string, agent haft.AgentID, l
 // returns their values, in the order of labels.
 func (s *Store) EditBlocks(ctx context.Context, org string, agent haft.AgentID, labels []string,
 	edit func([]haft.Block) ([]string, error)) (edited []haft.Block, err error) {
-	if n := len(labels); n == 0 || n > haft.MaxBlocks || len(slices.Compact(slices.Sorted(slices.Values(labels)))) != n {
+	distinct := slices.Compact(slices.Sorted(slices.Values(labels)))
+	if n := len(labels); n == 0 || n > haft.MaxBlocks || len(distinct) != n {
 		return nil, invalid("/labels", fmt.Sprintf("expected 1 to %d different labels", haft.MaxBlocks))
-	}
-	asked := make([]any, len(labels))
-	for i, label := range labels {
-		asked[i] = store.Column(label)
 	}
 	err = s.db.Write(ctx, "edit blocks", func(ctx context.Context, t store.Tx) error {
 		// All who lock several blocks do it in the order of their ids, and each block before its attachment.
-		q := store.NewQuery(blockColumns+"blocks b JOIN agent_blocks a ON a.block = b.id WHERE a.agent = ? AND b.org = ? "+
-			"AND a.label IN ", store.Column(string(agent)), store.Column(org))
-		q.In(asked)
+		q := query(blockColumns+"blocks b JOIN agent_blocks a ON a.block = b.id WHERE a.agent = ? AND b.org = ? AND "+
+			"a.label IN ", store.Column(string(agent)), store.Column(org))
+		q.In(anys(labels, store.Column))
 		q.Add(" ORDER BY b.id")
-		found, err := list(scanBlock(org), locked(ctx, t, q))
+		found, err := list(ctx, locked{t}, scanBlock(org), q)
 		if err != nil {
 			return err
 		}

@@ -28,8 +28,8 @@ func openAt(ctx context.Context, where string) (*store.Store, error) {
 	return sqlite.Open(ctx, sqlite.Config{Dir: where})
 }
 
-// write is the second process: it goes on with one turn, and says what was kept. Step n adds three messages, and an edit
-// of a block beside it.
+// write is the second process: it goes on with one turn, and says what was kept. Step n adds three messages, and then
+// edits two blocks.
 func write(where string) {
 	ctx := context.Background()
 	db, err := openAt(ctx, where)
@@ -56,8 +56,8 @@ func write(where string) {
 	os.Exit(1)
 }
 
-// TestStore_killed kills a process that goes on with a turn: everything that was acknowledged is there, nothing is there
-// in part, and the next process claims the turn and goes on with it.
+// TestStore_killed kills a process that goes on with a turn: everything that was acknowledged is there, nothing is
+// there in part, and the next process claims the turn and goes on with it.
 func TestStore_killed(t *testing.T) {
 	for name, where := range map[string]func() string{
 		"sqlite": t.TempDir, "postgres": func() string { return storetest.Postgres(t) },

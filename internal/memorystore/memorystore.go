@@ -59,16 +59,33 @@ func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add 
 	return has, err
 }
 
-// eachFunc is a query: of the database, or of a transaction.
-type eachFunc func(scan func(store.Scanner) error) error
+// A source answers queries: the store, or a transaction that locks the rows.
+type source interface {
+	each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error
+}
+
+func (s *Store) each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error {
+	return s.db.Select(ctx, "read the memory of agents", scan, q)
+}
+
+// A locked source locks the rows that it reads until its transaction ends.
+type locked struct{ store.Tx }
+
+func (l locked) each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error {
+	return l.Lock(ctx, scan, q)
+}
+
+// query is a text, in which each ? stands for the next of args.
+func query(text string, args ...any) store.Query { return store.NewQuery(text, args...) }
 
 // list reads all rows of a query.
-func list[T any](scan func(store.Scanner) (T, error), each eachFunc) (all []T, err error) {
-	err = each(func(r store.Scanner) error {
+func list[T any](ctx context.Context, from source, scan func(store.Scanner) (T, error), q store.Query) (all []T,
+	err error) {
+	err = from.each(ctx, func(r store.Scanner) error {
 		v, err := scan(r)
 		all = append(all, v)
 		return err
-	})
+	}, q)
 	if err != nil {
 		return nil, err
 	}
@@ -76,8 +93,9 @@ func list[T any](scan func(store.Scanner) (T, error), each eachFunc) (all []T, e
 }
 
 // one reads the first row of a query, or returns [haft.CodeNotFound]; what names it.
-func one[T any](what string, scan func(store.Scanner) (T, error), each eachFunc) (*T, error) {
-	all, err := list(scan, each)
+func one[T any](ctx context.Context, from source, what string, scan func(store.Scanner) (T, error),
+	q store.Query) (*T, error) {
+	all, err := list(ctx, from, scan, q)
 	if err != nil {
 		return nil, err
 	}
@@ -87,18 +105,8 @@ func one[T any](what string, scan func(store.Scanner) (T, error), each eachFunc)
 	return &all[0], nil
 }
 
-// selected is a query of the database, for list.
-func (s *Store) selected(ctx context.Context, doing string, q store.Query) eachFunc {
-	return func(scan func(store.Scanner) error) error { return s.db.Select(ctx, doing, scan, q) }
-}
-
-// locked is a query of a transaction that locks its rows, for list.
-func locked(ctx context.Context, t store.Tx, q store.Query) eachFunc {
-	return func(scan func(store.Scanner) error) error { return t.Lock(ctx, scan, q) }
-}
-
 // text scans a column of text.
-func text(r store.Scanner) (v string, err error) {
+func text[T ~string](r store.Scanner) (v T, err error) {
 	err = r.Scan(&v)
 	return v, err
 }

@@ -47,7 +47,6 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"turns_begin_with_a_key_once":               turnsKeyed,
 		"turns_advance_by_their_owner":              turnsAdvance,
 		"turns_of_dead_processes_are_claimed_once":  turnsClaimed,
-		"turns_that_wait_are_resumed_once":          turnsResumed,
 		"turns_are_cancelled_from_elsewhere":        turnsCancelled,
 		"messages_keep_every_field_and_any_text":    messagesKept,
 		"messages_are_filtered_and_found":           messagesFound,

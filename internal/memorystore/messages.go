@@ -31,13 +31,25 @@ func encode(what string, v any, most int) (string, error) {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(v); err != nil {
-		return "", &haft.Error{Code: haft.CodeInvalid, Message: "the " + what + " has parts that are not JSON", Err: err}
+		return "", &haft.Error{Code: haft.CodeInvalid, Message: "a part of the " + what + " is not JSON", Err: err}
 	}
 	if b.Len() > most {
 		return "", tooLarge(what, most)
 	}
 	text := strings.TrimSuffix(b.String(), "\n")
 	return strings.ToValidUTF8(text, string(utf8.RuneError)), nil
+}
+
+// decode reads what encode wrote, and other columns behind it.
+func decode[T any](r store.Scanner, others ...any) (v T, err error) {
+	var doc []byte
+	if err := r.Scan(append([]any{&doc}, others...)...); err != nil {
+		return v, err
+	}
+	if err := json.Unmarshal(doc, &v); err != nil {
+		return v, fmt.Errorf("read what was kept: %w", err)
+	}
+	return v, nil
 }
 
 func tooLarge(what string, most int) error {
@@ -118,32 +130,37 @@ func (s *Store) Messages(ctx context.Context, org string, agent haft.AgentID, f 
 		return nil, invalid("/roles", "expected fewer roles")
 	}
 	if f.Query == "" {
-		q := fitting(org, agent, f)
+		q := fitting(org, agent, f, nil)
 		order := ""
 		if f.Newest {
 			order = " DESC"
 		}
 		q.Add(" ORDER BY seq"+order+" LIMIT ?", page(f.Limit))
-		return list(scanMessage, s.selected(ctx, "list messages", q))
+		return list(ctx, s, scanMessage, q)
 	}
 	found, err := s.search(ctx, newSpan(store.Column(string(agent)), messagePrefix, f.Since, f.Till, f.Newest), f.Query,
-		nil)
+		nil, false)
 	if err != nil {
 		return nil, err
 	}
 	return read(found, page(f.Limit), func(m haft.Message) string { return string(m.ID) },
 		func(ids []any) ([]haft.Message, error) {
-			q := fitting(org, agent, f)
-			q.Add(" AND id IN ")
-			q.In(ids)
-			return list(scanMessage, s.selected(ctx, "read messages", q))
+			return list(ctx, s, scanMessage, fitting(org, agent, f, ids))
 		})
 }
 
-// fitting selects messages that fit a filter, but for its query.
-func fitting(org string, agent haft.AgentID, f haft.MessageFilter) store.Query {
-	q := store.NewQuery("SELECT doc FROM messages WHERE org = ? AND agent = ? AND seq > ?", store.Column(org),
+// fitting selects messages that fit a filter, but for its query; of some ids, if there are any.
+func fitting(org string, agent haft.AgentID, f haft.MessageFilter, ids []any) store.Query {
+	of := "agent = ?"
+	if len(ids) > 0 {
+		of = ofAgent
+	}
+	q := query("SELECT doc FROM messages WHERE org = ? AND "+of+" AND seq > ?", store.Column(org),
 		store.Column(string(agent)), f.After)
+	if len(ids) > 0 {
+		q.Add(" AND id IN ")
+		q.In(ids)
+	}
 	if f.Before > 0 {
 		q.Add(" AND seq < ?", f.Before)
 	}
@@ -157,25 +174,14 @@ func fitting(org string, agent haft.AgentID, f haft.MessageFilter) store.Query {
 		q.Add(" AND created < ?", f.Till.UnixMicro())
 	}
 	if len(f.Roles) > 0 {
-		roles := make([]any, len(f.Roles))
-		for i, role := range f.Roles {
-			roles[i] = store.Column(string(role))
-		}
 		q.Add(" AND role IN ")
-		q.In(roles)
+		q.In(anys(f.Roles, func(role haft.MessageRole) string { return store.Column(string(role)) }))
 	}
 	return q
 }
 
 func scanMessage(r store.Scanner) (haft.Message, error) {
-	var d messageDoc
-	doc, err := text(r)
-	if err == nil {
-		err = json.Unmarshal([]byte(doc), &d)
-	}
-	if err != nil {
-		return haft.Message{}, fmt.Errorf("read a message: %w", err)
-	}
+	d, err := decode[messageDoc](r)
 	d.Message.Opaque = d.Opaque
-	return d.Message, nil
+	return d.Message, err
 }

@@ -11,7 +11,6 @@ import (
 
 	"haft"
 	"haft/internal/store"
-	"haft/internal/store/words"
 )
 
 // passagePrefix begins the id of every passage.
@@ -43,13 +42,14 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 	if strings.TrimSpace(body) == "" {
 		return nil, invalid("/text", "expected a text")
 	}
-	p := haft.Passage{Agent: agent, Text: body, Tags: slices.Compact(slices.Sorted(slices.Values(tags))), Created: now()}
+	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
+	p := haft.Passage{Agent: agent, Text: body, Tags: tags, Created: now()}
 	p.ID = haft.PassageID(newID(passagePrefix, p.Created))
-	doc, err := json.Marshal(p.Tags)
+	doc, err := json.Marshal(tags)
 	if err != nil {
 		return nil, fmt.Errorf("encode tags: %w", err)
 	}
-	terms := termRows(nil, string(agent), string(p.ID), body, p.Tags)
+	terms := termRows(nil, string(agent), string(p.ID), body, tags)
 	err = s.db.Write(ctx, "add a passage", func(ctx context.Context, t store.Tx) error {
 		has, err := touch(ctx, t, org, agent, counts{passages: 1})
 		if err != nil {
@@ -58,8 +58,9 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 		if has.passages > haft.MaxPassages {
 			return conflict(fmt.Sprintf("the agent has %d passages, which is the most: remove some", haft.MaxPassages))
 		}
-		if _, err := t.Exec(ctx, "INSERT INTO passages (agent, id, org, body, tags, created) VALUES ($1, $2, $3, $4, $5, "+
-			"$6)", string(agent), string(p.ID), store.Column(org), body, string(doc), p.Created.UnixMicro()); err != nil {
+		if _, err := t.Exec(ctx, "INSERT INTO passages (id, org, agent, body, tags, created) VALUES ($1, $2, $3, $4, "+
+			"$5, $6)", string(p.ID), store.Column(org), string(agent), body, string(doc),
+			p.Created.UnixMicro()); err != nil {
 			return err
 		}
 		return t.Add(ctx, insertTerms, terms)
@@ -92,13 +93,15 @@ func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentI
 // PassageTags lists the tags of the passages of an agent, at most [store.MaxPage] of them. It jumps from one to the
 // next, however many passages have it.
 func (s *Store) PassageTags(ctx context.Context, org string, agent haft.AgentID) ([]string, error) {
-	of := store.Column(string(agent))
-	const next = "(SELECT MIN(m.term) FROM memory_terms m WHERE m.agent = ? AND m.term > "
-	q := store.NewQuery("WITH RECURSIVE tags (term) AS (SELECT "+next+"? AND m.term < ? AND EXISTS (SELECT 1 FROM memories "+
-		"WHERE agent = ? AND org = ?)) UNION ALL SELECT "+next+"tags.term AND m.term < ?) FROM tags WHERE tags.term IS NOT "+
-		"NULL) SELECT term FROM tags WHERE term IS NOT NULL LIMIT ?", of, tagMark, tagMark+string(unicode.MaxRune),
-		of, store.Column(org), of, tagMark+string(unicode.MaxRune), store.MaxPage)
-	tags, err := list(text, s.selected(ctx, "list tags", q))
+	of, end := store.Column(string(agent)), tagMark+string(unicode.MaxRune)
+	tags, err := list(ctx, s, text[string], query(`WITH RECURSIVE tags (term) AS (
+		SELECT (SELECT MIN(m.term) FROM memory_terms m WHERE m.agent = ? AND m.term > ? AND m.term < ?
+			AND EXISTS (SELECT 1 FROM memories WHERE agent = ? AND org = ?))
+		UNION ALL
+		SELECT (SELECT MIN(m.term) FROM memory_terms m WHERE m.agent = ? AND m.term > tags.term AND m.term < ?)
+			FROM tags WHERE tags.term IS NOT NULL
+		) SELECT term FROM tags WHERE term IS NOT NULL LIMIT ?`,
+		of, tagMark, end, of, store.Column(org), of, end, store.MaxPage))
 	for i := range tags {
 		tags[i] = strings.TrimPrefix(tags[i], tagMark)
 	}
@@ -117,21 +120,16 @@ func (s *Store) Passages(ctx context.Context, org string, agent haft.AgentID, f 
 	if f.Query != "" {
 		return s.searchPassages(ctx, org, agent, sp, f)
 	}
-	q := s.passages(org, agent)
+	q := query(passageColumns+"org = ? AND agent = ?", store.Column(org), sp.agent)
 	if len(f.Tags) > 0 {
-		items, err := s.tagged(ctx, sp, f.Tags, f.AllTags, limit)
-		if err != nil || len(items) == 0 {
+		ids, err := s.tagged(ctx, sp, f.Tags, f.AllTags, limit)
+		if err != nil || len(ids) == 0 {
 			return nil, err
 		}
-		ids := make([]any, len(items))
-		for i, item := range items {
-			ids[i] = item
-		}
-		q.Add(" AND id IN ")
-		q.In(ids)
+		q = passagesByID(org, agent, ids)
 	}
 	q.Add(" AND id > ? AND id < ?"+sp.order("id")+" LIMIT ?", sp.after, sp.before, limit)
-	return list(scanPassage(agent), s.selected(ctx, "list passages", q))
+	return list(ctx, s, scanPassage(agent), q)
 }
 
 func checkQuery(query string) error {
@@ -144,37 +142,44 @@ func checkQuery(query string) error {
 // searchPassages returns the passages of a span that fit a query best.
 func (s *Store) searchPassages(ctx context.Context, org string, agent haft.AgentID, sp span,
 	f haft.PassageFilter) ([]haft.Passage, error) {
-	var groups [][]any
-	switch {
-	case f.AllTags:
-		for _, tag := range f.Tags {
-			groups = append(groups, tagTerms([]string{tag}))
-		}
-	case len(f.Tags) > 0:
-		groups = append(groups, tagTerms(f.Tags))
-	}
-	found, err := s.search(ctx, sp, f.Query, groups)
+	found, err := s.search(ctx, sp, f.Query, f.Tags, f.AllTags)
 	if err != nil {
 		return nil, err
 	}
-	best, err := read(found, page(f.Limit), func(p haft.Passage) string { return string(p.ID) },
-		func(ids []any) ([]haft.Passage, error) {
-			q := s.passages(org, agent)
-			q.Add(" AND id IN ")
-			q.In(ids)
-			return list(scanPassage(agent), s.selected(ctx, "read passages", q))
-		})
-	for i := range best {
-		at := slices.IndexFunc(found, func(c *words.Candidate) bool { return c.ID == string(best[i].ID) })
-		best[i].Score = found[at].Score
+	scores := make(map[string]float64, len(found))
+	for _, c := range found {
+		scores[c.ID] = c.Score
 	}
-	return best, err
+	return read(found, page(f.Limit), func(p haft.Passage) string { return string(p.ID) },
+		func(ids []any) ([]haft.Passage, error) {
+			some, err := list(ctx, s, scanPassage(agent), passagesByID(org, agent, ids))
+			for i := range some {
+				some[i].Score = scores[string(some[i].ID)]
+			}
+			return slices.DeleteFunc(some, func(p haft.Passage) bool { return !hasTags(p, f) }), err
+		})
 }
 
-// passages selects passages of an agent.
-func (s *Store) passages(org string, agent haft.AgentID) store.Query {
-	return store.NewQuery("SELECT id, body, tags, created FROM passages WHERE org = ? AND agent = ?", store.Column(org),
+// hasTags reports whether a passage has the tags of a filter.
+func hasTags(p haft.Passage, f haft.PassageFilter) bool {
+	n := 0
+	for _, tag := range f.Tags {
+		if slices.Contains(p.Tags, tag) {
+			n++
+		}
+	}
+	return n == len(f.Tags) || n > 0 && !f.AllTags
+}
+
+// passageColumns are those that scanPassage reads.
+const passageColumns = "SELECT id, body, tags, created FROM passages WHERE "
+
+// passagesByID selects some passages of an agent.
+func passagesByID(org string, agent haft.AgentID, ids []any) store.Query {
+	q := query(passageColumns+"org = ? AND "+ofAgent+" AND id IN ", store.Column(org),
 		store.Column(string(agent)))
+	q.In(ids)
+	return q
 }
 
 // scanPassage returns what reads a passage of an agent.

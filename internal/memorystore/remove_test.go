@@ -149,11 +149,9 @@ func apart(t *testing.T, w *world) {
 		"messages":      length(t)(w.Messages(w.ctx(), "evil", a, haft.MessageFilter{})),
 		"by their word": length(t)(w.Messages(w.ctx(), "evil", a, haft.MessageFilter{Query: "text"})),
 		"turns":         length(t)(w.Turns(w.ctx(), "evil", a, "", 0)),
+		"all turns":     length(t)(w.UserTurns(w.ctx(), "evil", "", haft.Turn{}, 0)),
 	} {
 		want(t, name, n, 0)
-	}
-	for range w.Said(w.ctx(), "evil", "") {
-		t.Error("a turn is exported")
 	}
 	want(t, "what is left", length(t)(w.BlockAgents(w.ctx(), "acme", block.ID)), 1)
 }
@@ -187,15 +185,18 @@ func anyNames(t *testing.T, w *world) {
 			refused(t, fmt.Sprintf("%s(%.10q)", what, name), err, haft.CodeNotFound)
 		}
 		for what, err := range map[string]error{
-			"Blocks":      second(w.Blocks(w.ctx(), name, haft.BlockFilter{Agent: name, Label: name, After: haft.BlockID(name)})),
+			"Blocks": second(w.Blocks(w.ctx(), name,
+				haft.BlockFilter{Agent: name, Label: name, After: haft.BlockID(name)})),
 			"BlockAgents": second(w.BlockAgents(w.ctx(), name, haft.BlockID(name))),
 			"DetachBlock": w.DetachBlock(w.ctx(), name, haft.AgentID(name), haft.BlockID(name)),
-			"Passages":    second(w.Passages(w.ctx(), name, haft.AgentID(name), haft.PassageFilter{After: haft.PassageID(name)})),
+			"Passages": second(w.Passages(w.ctx(), name, haft.AgentID(name),
+				haft.PassageFilter{After: haft.PassageID(name)})),
 			"by a word":   second(w.Passages(w.ctx(), name, haft.AgentID(name), haft.PassageFilter{Query: "x"})),
 			"PassageTags": second(w.PassageTags(w.ctx(), name, haft.AgentID(name))),
-			"Messages":    second(w.Messages(w.ctx(), name, haft.AgentID(name), haft.MessageFilter{Turn: haft.TurnID(name)})),
-			"Turns":       second(w.Turns(w.ctx(), name, haft.AgentID(name), haft.TurnID(name), 0)),
-			"Erase":       w.Erase(w.ctx(), "acme", name+"\x00"),
+			"Messages": second(w.Messages(w.ctx(), name, haft.AgentID(name),
+				haft.MessageFilter{Turn: haft.TurnID(name)})),
+			"Turns": second(w.Turns(w.ctx(), name, haft.AgentID(name), haft.TurnID(name), 0)),
+			"Erase": w.Erase(w.ctx(), "acme", name+"\x00"),
 		} {
 			if err != nil {
 				t.Errorf("%s(%.10q): %v", what, name, err)

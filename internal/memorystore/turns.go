@@ -2,7 +2,6 @@ package memorystore
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"haft"
@@ -24,17 +23,9 @@ type turnDoc struct {
 // scanTurn reads a turn, and other columns behind it.
 func scanTurn(others ...any) func(store.Scanner) (haft.Turn, error) {
 	return func(r store.Scanner) (haft.Turn, error) {
-		var d turnDoc
-		var doc []byte
-		err := r.Scan(append([]any{&doc}, others...)...)
-		if err == nil {
-			err = json.Unmarshal(doc, &d)
-		}
-		if err != nil {
-			return haft.Turn{}, fmt.Errorf("read a turn: %w", err)
-		}
+		d, err := decode[turnDoc](r, others...)
 		d.Turn.Principal = d.Principal
-		return d.Turn, nil
+		return d.Turn, err
 	}
 }
 
@@ -69,8 +60,8 @@ func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key st
 			turn = same
 			return err
 		}
-		if _, err := tx.Exec(ctx, "INSERT INTO turns (id, org, agent, usr, idem, status, final, owner, cancel, ended, doc) "+
-			"VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, $8)", string(t.ID), store.Column(t.Principal.Org),
+		if _, err := tx.Exec(ctx, "INSERT INTO turns (id, org, agent, usr, idem, status, final, owner, cancel, ended, "+
+			"doc) VALUES ($1, $2, $3, $4, $5, $6, 0, $7, 0, 0, $8)", string(t.ID), store.Column(t.Principal.Org),
 			string(t.Agent), user, store.Column(key), string(t.Status), owner, doc); err != nil {
 			return err
 		}
@@ -87,16 +78,16 @@ func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key st
 // earlier returns the turn that a user began with a key, or nil, or [haft.CodeConflict] if the agent has another one
 // that has not ended. Precondition: the row of the agent is locked.
 func earlier(ctx context.Context, t store.Tx, agent haft.AgentID, user, key string) (*haft.Turn, error) {
-	same, err := list(scanTurn(), locked(ctx, t, store.NewQuery("SELECT doc FROM turns WHERE agent = ? AND usr = ? AND "+
-		"idem = ? AND idem <> ''", string(agent), user, store.Column(key))))
+	same, err := list(ctx, locked{t}, scanTurn(), query("SELECT doc FROM turns WHERE agent = ? AND usr = ? AND idem = "+
+		"? AND idem <> ''", string(agent), user, store.Column(key)))
 	if err != nil {
 		return nil, err
 	}
 	if len(same) > 0 {
 		return &same[0], nil
 	}
-	open, err := list(text, locked(ctx, t, store.NewQuery("SELECT id FROM turns WHERE agent = ? AND final = 0",
-		string(agent))))
+	open, err := list(ctx, locked{t}, text[string], query("SELECT id FROM turns WHERE agent = ? AND final = 0",
+		string(agent)))
 	if err == nil && len(open) > 0 {
 		err = conflict("the agent has a turn that has not ended: wait until it has, or cancel it")
 	}
@@ -124,9 +115,9 @@ func (s *Store) AdvanceTurn(ctx context.Context, owner string, turn haft.Turn, m
 			return err
 		}
 		has := ""
-		was, err := one("turn", scanTurn(&has), locked(ctx, t, store.NewQuery("SELECT doc, owner FROM turns WHERE id = ? "+
-			"AND org = ? AND agent = ?", store.Column(string(turn.ID)), store.Column(turn.Principal.Org),
-			store.Column(string(turn.Agent)))))
+		was, err := one(ctx, locked{t}, "turn", scanTurn(&has), query("SELECT doc, owner FROM turns WHERE id = ? AND "+
+			"org = ? AND agent = ?", store.Column(string(turn.ID)), store.Column(turn.Principal.Org),
+			store.Column(string(turn.Agent))))
 		switch {
 		case err != nil:
 			return err
@@ -164,44 +155,17 @@ func writeTurn(ctx context.Context, t store.Tx, owner string, turn *haft.Turn) e
 // ofTurn is the condition for a turn of an organisation whose agent is there.
 const ofTurn = " WHERE id = ? AND org = ? AND EXISTS (SELECT 1 FROM agents WHERE agents.id = turns.agent)"
 
-// turnQuery selects a turn.
-func turnQuery(org string, id haft.TurnID) store.Query {
-	return store.NewQuery("SELECT doc FROM turns"+ofTurn, store.Column(string(id)), store.Column(org))
-}
-
 // Turn returns a turn, or [haft.CodeNotFound].
 func (s *Store) Turn(ctx context.Context, org string, id haft.TurnID) (*haft.Turn, error) {
-	return one("turn", scanTurn(), s.selected(ctx, "find the turn", turnQuery(org, id)))
+	return one(ctx, s, "turn", scanTurn(), query("SELECT doc FROM turns"+ofTurn, store.Column(string(id)),
+		store.Column(org)))
 }
 
 // Turns lists the turns of an agent after another, oldest first.
 func (s *Store) Turns(ctx context.Context, org string, agent haft.AgentID, after haft.TurnID, limit int) ([]haft.Turn,
 	error) {
-	return list(scanTurn(), s.selected(ctx, "list turns", store.NewQuery("SELECT doc FROM turns WHERE org = ? AND agent = "+
-		"? AND id > ? ORDER BY id LIMIT ?", store.Column(org), store.Column(string(agent)), store.Column(string(after)),
-		page(limit))))
-}
-
-// ResumeTurn makes a turn that waits run again as that of a process, whichever had it. Of many who try one wins: the
-// others get [haft.CodeConflict].
-func (s *Store) ResumeTurn(ctx context.Context, org, owner string, id haft.TurnID) (turn *haft.Turn, err error) {
-	err = s.db.Write(ctx, "resume a turn", func(ctx context.Context, t store.Tx) (err error) {
-		if err := t.Alive(ctx, owner); err != nil {
-			return err
-		}
-		if turn, err = one("turn", scanTurn(), locked(ctx, t, turnQuery(org, id))); err != nil {
-			return err
-		}
-		if turn.Status != haft.TurnWaiting {
-			return conflict("the turn does not wait any more")
-		}
-		turn.Status, turn.Approvals = haft.TurnRunning, nil
-		return writeTurn(ctx, t, owner, turn)
-	})
-	if err != nil {
-		return nil, err
-	}
-	return turn, nil
+	return list(ctx, s, scanTurn(), query("SELECT doc FROM turns WHERE org = ? AND agent = ? AND id > ? ORDER BY id "+
+		"LIMIT ?", store.Column(org), store.Column(string(agent)), store.Column(string(after)), page(limit)))
 }
 
 // ClaimTurns makes a process the owner of turns whose process is gone, and returns them. Of many who claim at once each
@@ -211,17 +175,13 @@ func (s *Store) ClaimTurns(ctx context.Context, owner string) (turns []haft.Turn
 		if err := t.Alive(ctx, owner); err != nil {
 			return err
 		}
-		turns, err = list(scanTurn(), locked(ctx, t, store.NewQuery("SELECT doc FROM turns WHERE final = 0 AND owner <> ? AND "+
-			"owner NOT IN (SELECT owner FROM processes) ORDER BY id LIMIT ?", owner, claimAtOnce)))
+		turns, err = list(ctx, locked{t}, scanTurn(), query("SELECT doc FROM turns WHERE final = 0 AND owner <> ? AND "+
+			"owner NOT IN (SELECT owner FROM processes) ORDER BY id LIMIT ?", owner, claimAtOnce))
 		if err != nil || len(turns) == 0 {
 			return err
 		}
-		ids := make([]any, len(turns))
-		for i, turn := range turns {
-			ids[i] = string(turn.ID)
-		}
-		q := store.NewQuery("UPDATE turns SET owner = ? WHERE id IN ", owner)
-		q.In(ids)
+		q := query("UPDATE turns SET owner = ? WHERE id IN ", owner)
+		q.In(anys(turns, func(turn haft.Turn) string { return string(turn.ID) }))
 		_, err = t.Run(ctx, q)
 		return err
 	})
@@ -234,7 +194,7 @@ func (s *Store) ClaimTurns(ctx context.Context, owner string) (turns []haft.Turn
 // CancelTurn asks the process that has a turn to end it, see [Store.CancelledTurns]. It can be done twice.
 func (s *Store) CancelTurn(ctx context.Context, org string, id haft.TurnID) error {
 	return s.db.Write(ctx, "cancel a turn", func(ctx context.Context, t store.Tx) error {
-		n, err := t.Run(ctx, store.NewQuery("UPDATE turns SET cancel = 1"+ofTurn, store.Column(string(id)),
+		n, err := t.Run(ctx, query("UPDATE turns SET cancel = 1"+ofTurn, store.Column(string(id)),
 			store.Column(org)))
 		if err == nil && n == 0 {
 			err = missing("turn")
@@ -245,7 +205,6 @@ func (s *Store) CancelTurn(ctx context.Context, org string, id haft.TurnID) erro
 
 // CancelledTurns lists the turns of a process that have not ended and that somebody has cancelled.
 func (s *Store) CancelledTurns(ctx context.Context, owner string) ([]haft.TurnID, error) {
-	return list(func(r store.Scanner) (haft.TurnID, error) { v, err := text(r); return haft.TurnID(v), err },
-		s.selected(ctx, "look for turns that were cancelled", store.NewQuery("SELECT id FROM turns WHERE owner = ? AND final "+
-			"= 0 AND cancel = 1 ORDER BY id LIMIT ?", owner, store.MaxPage)))
+	return list(ctx, s, text[haft.TurnID], query("SELECT id FROM turns WHERE owner = ? AND final = 0 AND cancel = 1 "+
+		"ORDER BY id LIMIT ?", owner, store.MaxPage))
 }

@@ -120,20 +120,18 @@ func (d *DataManager) exportFiles(ctx context.Context, of haft.Subject, w io.Wri
 
 // exportTurns writes turns with their messages.
 func (d *DataManager) exportTurns(ctx context.Context, of haft.Subject, w io.Writer) error {
-	for turn, err := range d.memory.Said(ctx, of.Org, of.User) {
-		if err == nil {
-			err = haft.WriteExport(w, "turn", turn)
+	return exportPages(w, "turn", func(last *haft.Turn) ([]haft.Turn, error) {
+		turns, err := d.memory.UserTurns(ctx, of.Org, of.User, *last, page)
+		for _, turn := range turns {
+			if err == nil {
+				err = exportPages(w, "message", func(last *haft.Message) ([]haft.Message, error) {
+					return d.memory.Messages(ctx, of.Org, turn.Agent,
+						haft.MessageFilter{Turn: turn.ID, After: last.Seq, Limit: page})
+				})
+			}
 		}
-		if err == nil {
-			err = exportPages(w, "message", func(last *haft.Message) ([]haft.Message, error) {
-				return d.memory.Messages(ctx, of.Org, turn.Agent, haft.MessageFilter{Turn: turn.ID, After: last.Seq, Limit: page})
-			})
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+		return turns, err
+	})
 }
 
 // exportMemory writes the blocks of an organisation, and the passages of its agents.

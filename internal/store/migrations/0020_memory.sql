@@ -38,14 +38,15 @@ CREATE INDEX memories_org ON memories (org);
 CREATE INDEX memories_removed ON memories (agent) WHERE removed = 1;
 
 CREATE TABLE passages (
-	agent   {text} NOT NULL,
-	id      {text} NOT NULL,
+	id      {text} NOT NULL PRIMARY KEY,
 	org     {text} NOT NULL,
+	agent   {text} NOT NULL,
 	body    TEXT   NOT NULL,
 	tags    TEXT   NOT NULL,
-	created BIGINT NOT NULL,
-	PRIMARY KEY (agent, id)
+	created BIGINT NOT NULL
 );
+
+CREATE INDEX passages_agent ON passages (agent, id);
 
 CREATE TABLE turns (
 	id      {text} NOT NULL PRIMARY KEY,

@@ -64,7 +64,7 @@ type Candidate struct {
 	ID string
 	// Score is how well it fits, once it was ranked.
 	Score float64
-	has [maxQueryWords]int64 // the weight of each word of the query in it
+	has   [maxQueryWords]int64 // the weight of each word of the query in it
 }
 
 // Candidates are those of one search, by id.
