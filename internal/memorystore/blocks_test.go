@@ -240,4 +240,12 @@ func blocksBounded(t *testing.T, w *world) {
 	}
 	_, err = w.AddBlock(w.ctx(), haft.Block{Org: "acme", Label: "more"}, a)
 	refused(t, "one block too many", err, haft.CodeConflict)
+	shared := w.block("shared", "", b)
+	for i := range haft.MaxBlockAgents - 1 {
+		w.exec("INSERT INTO agent_blocks (agent, label, block) VALUES ($1, 'shared', $2)", fmt.Sprint("x", i),
+			string(shared.ID))
+	}
+	check(t, w.AttachBlock(w.ctx(), "acme", b, shared.ID)) // it has it
+	w.agent("acme", "ag_D")
+	refused(t, "one agent too many", w.AttachBlock(w.ctx(), "acme", "ag_D", shared.ID), haft.CodeConflict)
 }

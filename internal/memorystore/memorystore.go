@@ -65,7 +65,10 @@ type source interface {
 }
 
 func (s *Store) each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error {
-	return s.db.Select(ctx, "read the memory of agents", scan, q)
+	if err := s.db.Select(ctx, scan, q); err != nil {
+		return fmt.Errorf("read the memory of agents: %w", err)
+	}
+	return nil
 }
 
 // A locked source locks the rows that it reads until its transaction ends.

@@ -191,6 +191,15 @@ func (w *world) rows(table string) (n int) {
 	return n
 }
 
+// exec changes rows as nobody else does.
+func (w *world) exec(text string, args ...any) {
+	w.t.Helper()
+	check(w.t, store.TablesOf(w.db).Write(w.ctx(), "prepare", func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Exec(ctx, text, args...)
+		return err
+	}))
+}
+
 func (w *world) ctx() context.Context { return w.t.Context() }
 
 func check(t testing.TB, err error) {

@@ -186,5 +186,11 @@ func passagesBounded(t *testing.T, w *world) {
 	w.passage(text.String()) // of many words the first are kept
 	want(t, "terms", w.rows("memory_terms"), 1000)
 	want(t, "what was refused", w.rows("passages"), 1)
+	w.exec("UPDATE memories SET passages = $1 WHERE agent = $2", haft.MaxPassages-1, string(a))
+	last := w.passage("the last one")
+	_, err := w.AddPassage(w.ctx(), "acme", a, "one too many", nil)
+	refused(t, "one passage too many", err, haft.CodeConflict)
+	check(t, w.RemovePassage(w.ctx(), "acme", a, last))
+	w.passage("another last one")
 	want(t, "a query with NUL and what is not UTF-8", w.found(haft.PassageFilter{Query: "\x000001\xff"}), "0000")
 }

@@ -87,9 +87,6 @@ func (b Tables) Each(ctx context.Context, doing string, scan func(Scanner) error
 }
 
 // Select is Each for a query with its arguments.
-func (b Tables) Select(ctx context.Context, doing string, scan func(Scanner) error, q Query) error {
-	if err := each(ctx, b.s, scan, q.b.unlogged()); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+func (b Tables) Select(ctx context.Context, scan func(Scanner) error, q Query) error {
+	return each(ctx, b.s, scan, q.b.unlogged())
 }
