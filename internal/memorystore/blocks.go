@@ -55,22 +55,16 @@ func (s *Store) AddBlock(ctx context.Context, b haft.Block, agents ...haft.Agent
 	}
 	b.Created = now()
 	b.ID = haft.BlockID(newID(blockPrefix, b.Created))
-	err := s.db.Write(ctx, "add a block", func(ctx context.Context, t store.Tx) error {
+	return write(ctx, s, "add a block", func(ctx context.Context, t store.Tx) (*haft.Block, error) {
 		b.Version = 0
-		if err := writeBlock(ctx, t, &b); err != nil {
-			return err
-		}
+		err := writeBlock(ctx, t, &b)
 		for _, agent := range slices.Sorted(slices.Values(agents)) {
-			if err := attach(ctx, t, b.Org, agent, b.ID); err != nil {
-				return err
+			if err == nil {
+				err = attach(ctx, t, b.Org, agent, b.ID)
 			}
 		}
-		return nil
+		return &b, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &b, nil
 }
 
 func number(b bool) int64 {

@@ -12,13 +12,13 @@ import (
 // ChangeBlock changes a block for somebody who manages it: one that is read-only too. It returns
 // [haft.CodeConflict] if the version is not the one that the change replaces.
 func (s *Store) ChangeBlock(ctx context.Context, org string, id haft.BlockID, c haft.BlockChange) (*haft.Block, error) {
-	var kept *haft.Block
-	err := s.db.Write(ctx, "change a block", func(ctx context.Context, t store.Tx) (err error) {
-		if kept, err = one(ctx, locked{t}, "block", scanBlock(org), byID(org, id)); err != nil {
-			return err
+	return write(ctx, s, "change a block", func(ctx context.Context, t store.Tx) (*haft.Block, error) {
+		kept, err := one(ctx, locked{t}, "block", scanBlock(org), byID(org, id))
+		if err != nil {
+			return nil, err
 		}
 		if c.Version != 0 && c.Version != kept.Version {
-			return conflict("the block was changed by somebody else: read it again first")
+			return nil, conflict("the block was changed by somebody else: read it again first")
 		}
 		was := *kept
 		set(&kept.Label, c.Label)
@@ -27,19 +27,15 @@ func (s *Store) ChangeBlock(ctx context.Context, org string, id haft.BlockID, c 
 		set(&kept.Limit, c.Limit)
 		set(&kept.ReadOnly, c.ReadOnly)
 		if err := checkBlock(kept); err != nil || *kept == was {
-			return err
+			return kept, err
 		}
 		if kept.Label != was.Label {
 			if err := relabel(ctx, t, kept); err != nil {
-				return err
+				return nil, err
 			}
 		}
-		return writeBlock(ctx, t, kept)
+		return kept, writeBlock(ctx, t, kept)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return kept, nil
 }
 
 // set sets a field that a change has.
@@ -96,12 +92,12 @@ func (s *Store) EditBlock(ctx context.Context, org string, agent haft.AgentID, l
 // EditBlocks is [Store.EditBlock] for several blocks at once: all are changed or none. edit gets the blocks, and
 // returns their values, in the order of labels.
 func (s *Store) EditBlocks(ctx context.Context, org string, agent haft.AgentID, labels []string,
-	edit func([]haft.Block) ([]string, error)) (edited []haft.Block, err error) {
+	edit func([]haft.Block) ([]string, error)) ([]haft.Block, error) {
 	distinct := slices.Compact(slices.Sorted(slices.Values(labels)))
 	if n := len(labels); n == 0 || n > haft.MaxBlocks || len(distinct) != n {
 		return nil, invalid("/labels", fmt.Sprintf("expected 1 to %d different labels", haft.MaxBlocks))
 	}
-	err = s.db.Write(ctx, "edit blocks", func(ctx context.Context, t store.Tx) error {
+	return write(ctx, s, "edit blocks", func(ctx context.Context, t store.Tx) ([]haft.Block, error) {
 		// All who lock several blocks do it in the order of their ids, and each block before its attachment.
 		q := query(blockColumns+"blocks b JOIN agent_blocks a ON a.block = b.id WHERE a.agent = ? AND b.org = ? AND "+
 			"a.label IN ", store.Column(string(agent)), store.Column(org))
@@ -109,13 +105,13 @@ func (s *Store) EditBlocks(ctx context.Context, org string, agent haft.AgentID, 
 		q.Add(" ORDER BY b.id")
 		found, err := list(ctx, locked{t}, scanBlock(org), q)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		edited = edited[:0]
+		var edited []haft.Block
 		for _, label := range labels {
 			i := slices.IndexFunc(found, func(b haft.Block) bool { return b.Label == label })
 			if i < 0 {
-				return missing("block: the agent has none with this label")
+				return nil, missing("block: the agent has none with this label")
 			}
 			edited = append(edited, found[i])
 		}
@@ -123,15 +119,11 @@ func (s *Store) EditBlocks(ctx context.Context, org string, agent haft.AgentID, 
 		if err == nil && len(values) != len(edited) {
 			err = fmt.Errorf("%d values are given for %d blocks", len(values), len(edited))
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			err = writeValues(ctx, t, edited, values)
 		}
-		return writeValues(ctx, t, edited, values)
+		return edited, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return edited, nil
 }
 
 // writeValues writes the values of blocks that differ from what they are.

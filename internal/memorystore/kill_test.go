@@ -28,9 +28,9 @@ func openAt(ctx context.Context, where string) (*store.Store, error) {
 	return sqlite.Open(ctx, sqlite.Config{Dir: where})
 }
 
-// write is the second process: it goes on with one turn, and says what was kept. Step n adds three messages, and then
-// edits two blocks.
-func write(where string) {
+// writeUntilKilled is the second process: it goes on with one turn, and says what was kept. Step n adds three
+// messages, and then edits two blocks.
+func writeUntilKilled(where string) {
 	ctx := context.Background()
 	db, err := openAt(ctx, where)
 	if err == nil {

@@ -89,23 +89,33 @@ func list[T any](ctx context.Context, from source, scan func(store.Scanner) (T, 
 		all = append(all, v)
 		return err
 	}, q)
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+	return all, err
 }
 
 // one reads the first row of a query, or returns [haft.CodeNotFound]; what names it.
 func one[T any](ctx context.Context, from source, what string, scan func(store.Scanner) (T, error),
 	q store.Query) (*T, error) {
 	all, err := list(ctx, from, scan, q)
+	if err == nil && len(all) == 0 {
+		err = missing(what)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
-		return nil, missing(what)
-	}
 	return &all[0], nil
+}
+
+// write runs f in a transaction, perhaps more than once, and returns what f did, or nothing with an error.
+func write[T any](ctx context.Context, s *Store, doing string,
+	f func(context.Context, store.Tx) (T, error)) (v T, err error) {
+	err = s.db.Write(ctx, doing, func(ctx context.Context, t store.Tx) (err error) {
+		v, err = f(ctx, t)
+		return err
+	})
+	if err != nil {
+		return *new(T), err
+	}
+	return v, nil
 }
 
 // text scans a column of text.

@@ -22,7 +22,7 @@ import (
 // TestMain is also the process that a test kills.
 func TestMain(m *testing.M) {
 	if where := os.Getenv(writeEnv); where != "" {
-		write(where)
+		writeUntilKilled(where)
 		return
 	}
 	goleak.VerifyTestMain(m)

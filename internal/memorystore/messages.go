@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -76,9 +77,8 @@ func checkMessages(messages []haft.Message) error {
 		if size(m) > maxMessage {
 			return tooLarge("message", maxMessage)
 		}
-		switch m.Role {
-		case haft.RoleUser, haft.RoleAssistant, haft.RoleTool, haft.RoleSummary:
-		default:
+		if !slices.Contains([]haft.MessageRole{haft.RoleUser, haft.RoleAssistant, haft.RoleTool, haft.RoleSummary},
+			m.Role) {
 			return &haft.Error{Code: haft.CodeInvalid, Message: "the message has no known role"}
 		}
 	}

@@ -50,25 +50,22 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 		return nil, fmt.Errorf("encode tags: %w", err)
 	}
 	terms := termRows(nil, string(agent), string(p.ID), body, tags)
-	err = s.db.Write(ctx, "add a passage", func(ctx context.Context, t store.Tx) error {
+	return write(ctx, s, "add a passage", func(ctx context.Context, t store.Tx) (*haft.Passage, error) {
 		has, err := touch(ctx, t, org, agent, counts{passages: 1})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if has.passages > haft.MaxPassages {
-			return conflict(fmt.Sprintf("the agent has %d passages, which is the most: remove some", haft.MaxPassages))
+			return nil, conflict(fmt.Sprintf("the agent has %d passages, the most there can be: remove some",
+				haft.MaxPassages))
 		}
 		if _, err := t.Exec(ctx, "INSERT INTO passages (id, org, agent, body, tags, created) VALUES ($1, $2, $3, $4, "+
 			"$5, $6)", string(p.ID), store.Column(org), string(agent), body, string(doc),
 			p.Created.UnixMicro()); err != nil {
-			return err
+			return nil, err
 		}
-		return t.Add(ctx, insertTerms, terms)
+		return &p, t.Add(ctx, insertTerms, terms)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return &p, nil
 }
 
 // RemovePassage removes a passage, or returns [haft.CodeNotFound].

@@ -3,6 +3,7 @@ package memorystore
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"haft"
 	"haft/internal/store"
@@ -97,22 +98,22 @@ func earlier(ctx context.Context, t store.Tx, agent haft.AgentID, user, key stri
 // AdvanceTurn adds messages to a turn and writes how it stands, both or neither. It returns the messages as they are
 // kept. The turn must be that of the process and not have ended: else it returns [haft.CodeConflict], and
 // [haft.CodeNotFound] if it was removed. Of turn count Status, Stop, Error, Model, Usage and Approvals.
-func (s *Store) AdvanceTurn(ctx context.Context, owner string, turn haft.Turn, messages ...haft.Message) (
-	kept []haft.Message, err error) {
+func (s *Store) AdvanceTurn(ctx context.Context, owner string, turn haft.Turn,
+	messages ...haft.Message) ([]haft.Message, error) {
 	if err := checkMessages(messages); err != nil {
 		return nil, err
 	}
-	switch turn.Status {
-	case haft.TurnRunning, haft.TurnWaiting, haft.TurnCompleted, haft.TurnFailed, haft.TurnCancelled:
-	default:
+	if !slices.Contains([]haft.TurnStatus{haft.TurnRunning, haft.TurnWaiting, haft.TurnCompleted, haft.TurnFailed,
+		haft.TurnCancelled}, turn.Status) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the turn has no known status"}
 	}
-	err = s.db.Write(ctx, "go on with a turn", func(ctx context.Context, t store.Tx) (err error) {
+	return write(ctx, s, "go on with a turn", func(ctx context.Context, t store.Tx) ([]haft.Message, error) {
 		if err := t.Alive(ctx, owner); err != nil {
-			return err
+			return nil, err
 		}
-		if kept, err = addMessages(ctx, t, &turn, messages); err != nil {
-			return err
+		kept, err := addMessages(ctx, t, &turn, messages)
+		if err != nil {
+			return nil, err
 		}
 		has := ""
 		was, err := one(ctx, locked{t}, "turn", scanTurn(&has), query("SELECT doc, owner FROM turns WHERE id = ? AND "+
@@ -120,24 +121,20 @@ func (s *Store) AdvanceTurn(ctx context.Context, owner string, turn haft.Turn, m
 			store.Column(string(turn.Agent))))
 		switch {
 		case err != nil:
-			return err
+			return nil, err
 		case was.Final():
-			return conflict("the turn has ended")
+			return nil, conflict("the turn has ended")
 		case has != owner:
-			return conflict("another server has this turn")
+			return nil, conflict("another server has this turn")
 		}
 		was.Status, was.Stop, was.Error, was.Model = turn.Status, turn.Stop, turn.Error, turn.Model
 		was.Usage, was.Approvals = turn.Usage, turn.Approvals
-		return writeTurn(ctx, t, owner, was)
+		return kept, writeTurn(ctx, t, was)
 	})
-	if err != nil {
-		return nil, err
-	}
-	return kept, nil
 }
 
-// writeTurn writes a turn that is locked, as that of a process.
-func writeTurn(ctx context.Context, t store.Tx, owner string, turn *haft.Turn) error {
+// writeTurn writes a turn that is locked.
+func writeTurn(ctx context.Context, t store.Tx, turn *haft.Turn) error {
 	ended := int64(0)
 	if turn.Final() {
 		turn.Ended = now()
@@ -147,8 +144,8 @@ func writeTurn(ctx context.Context, t store.Tx, owner string, turn *haft.Turn) e
 	if err != nil {
 		return err
 	}
-	_, err = t.Exec(ctx, "UPDATE turns SET status = $1, final = $2, ended = $3, owner = $4, doc = $5 WHERE id = $6",
-		string(turn.Status), number(turn.Final()), ended, owner, doc, string(turn.ID))
+	_, err = t.Exec(ctx, "UPDATE turns SET status = $1, final = $2, ended = $3, doc = $4 WHERE id = $5",
+		string(turn.Status), number(turn.Final()), ended, doc, string(turn.ID))
 	return err
 }
 
@@ -170,25 +167,21 @@ func (s *Store) Turns(ctx context.Context, org string, agent haft.AgentID, after
 
 // ClaimTurns makes a process the owner of turns whose process is gone, and returns them. Of many who claim at once each
 // gets others.
-func (s *Store) ClaimTurns(ctx context.Context, owner string) (turns []haft.Turn, err error) {
-	err = s.db.Write(ctx, "claim turns", func(ctx context.Context, t store.Tx) (err error) {
+func (s *Store) ClaimTurns(ctx context.Context, owner string) ([]haft.Turn, error) {
+	return write(ctx, s, "claim turns", func(ctx context.Context, t store.Tx) ([]haft.Turn, error) {
 		if err := t.Alive(ctx, owner); err != nil {
-			return err
+			return nil, err
 		}
-		turns, err = list(ctx, locked{t}, scanTurn(), query("SELECT doc FROM turns WHERE final = 0 AND owner <> ? AND "+
-			"owner NOT IN (SELECT owner FROM processes) ORDER BY id LIMIT ?", owner, claimAtOnce))
+		turns, err := list(ctx, locked{t}, scanTurn(), query("SELECT doc FROM turns WHERE final = 0 AND owner <> ? "+
+			"AND owner NOT IN (SELECT owner FROM processes) ORDER BY id LIMIT ?", owner, claimAtOnce))
 		if err != nil || len(turns) == 0 {
-			return err
+			return nil, err
 		}
 		q := query("UPDATE turns SET owner = ? WHERE id IN ", owner)
 		q.In(anys(turns, func(turn haft.Turn) string { return string(turn.ID) }))
 		_, err = t.Run(ctx, q)
-		return err
+		return turns, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return turns, nil
 }
 
 // CancelTurn asks the process that has a turn to end it, see [Store.CancelledTurns]. It can be done twice.
