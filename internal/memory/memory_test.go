@@ -147,6 +147,9 @@ func TestAPI_authority(t *testing.T) {
 		_, err = w.ChangeBlock(ctx, admin, shared.ID, haft.BlockChange{Label: &back})
 		check(t, err)
 	}
+	twin := w.block("shared")
+	expect(t, "an agent reads a block with the label of its own", second(w.Block(t.Context(), as(ann, "one"), twin.ID)),
+		missing)
 	// An agent that names nobody sees its own.
 	list, err := w.Blocks(t.Context(), as(ann, "one"), haft.BlockFilter{})
 	if err != nil || len(list) != 1 || list[0].ID != shared.ID {

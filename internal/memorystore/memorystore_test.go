@@ -55,6 +55,7 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"memory_is_not_added_to_an_agent_that_goes": agentRace,
 		"memory_of_a_user_is_erased":                userErased,
 		"memory_of_an_organisation_is_erased":       orgErased,
+		"memory_is_erased_while_turns_go_on":        eraseRace,
 		"turns_are_pruned_that_summaries_stand_for": turnsPruned,
 		"organisations_are_apart":                   apart,
 		"names_may_be_anything":                     anyNames,

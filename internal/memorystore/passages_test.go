@@ -136,6 +136,13 @@ func passagesMany(t *testing.T, w *world) {
 	list, err := w.Passages(w.ctx(), "acme", a, haft.PassageFilter{Query: "common words of passage", Limit: 10_000})
 	check(t, err)
 	want(t, "a page of a common word", len(list), 100)
+	list, err = w.Passages(w.ctx(), "acme", a, haft.PassageFilter{Query: "common", Tags: []string{"t1", "t3", "rare"}})
+	check(t, err)
+	for _, p := range list {
+		if len(list) != 100 || p.Tags[0] != "t1" && p.Tags[0] != "t3" {
+			t.Fatalf("of common tags there are %d, one with %v", len(list), p.Tags)
+		}
+	}
 	tags, err := w.PassageTags(w.ctx(), "acme", a)
 	check(t, err)
 	want(t, "tags", len(tags), 11)

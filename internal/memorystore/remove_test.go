@@ -50,7 +50,7 @@ func make120() []haft.Message {
 	return list
 }
 
-// agentRace: while an agent is removed, others add to its memory. Nothing is left of it.
+// agentRace: while an agent is removed, others add to its memory. Nothing is added after it, and nothing is left.
 func agentRace(t *testing.T, w *world) {
 	other := memorystore.New(w.open())
 	for round := range 10 {
@@ -70,7 +70,9 @@ func agentRace(t *testing.T, w *world) {
 			})
 		}
 		check(t, w.db.Agents.RemoveAgent(w.ctx(), "acme", string(agent), ""))
+		n := w.rows("passages")
 		wg.Wait()
+		want(t, "passages when the writers have ended", w.rows("passages"), n)
 	}
 	check(t, w.Purge(w.ctx()))
 	want(t, "passages", w.rows("passages"), 0)
@@ -96,6 +98,31 @@ func userErased(t *testing.T, w *world) {
 	w.turn("p1", "bob", b, "the agent is free again")
 	w.turn("p1", "bob", a, "next")
 	want(t, "numbers go on", w.said(a, haft.MessageFilter{After: 125}), "126:next")
+}
+
+// eraseRace: what a user says while it is erased does not stay without its turn.
+func eraseRace(t *testing.T, w *world) {
+	w.join("p1")
+	other := memorystore.New(w.open())
+	for range 10 {
+		turn := w.turn("p1", "ann", a, "hello")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			for {
+				_, err := other.AdvanceTurn(w.ctx(), "p1", turn, haft.Message{Role: haft.RoleAssistant, Text: "more"})
+				if err != nil {
+					if code := haft.CodeOf(err); code != haft.CodeNotFound && code != haft.CodeConflict {
+						t.Errorf("AdvanceTurn: %v", err)
+					}
+					return
+				}
+			}
+		})
+		check(t, w.Erase(w.ctx(), "acme", "ann"))
+		wg.Wait()
+		want(t, "messages", w.rows("messages"), 0)
+		want(t, "terms", w.rows("memory_terms"), 0)
+	}
 }
 
 func orgErased(t *testing.T, w *world) {
