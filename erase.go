@@ -16,7 +16,7 @@ type Subject struct {
 // An ExportLine is one line of an export.
 type ExportLine struct {
 	// Type is subject, call, event, chain, approval, api_key, agent, tool, mcp_server, webhook,
-	// sandbox_config, audit or usage.
+	// sandbox_config, workspace, file, turn, message, block, passage, audit or usage.
 	Type string `json:"type"`
 	Data any    `json:"data"`
 }

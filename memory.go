@@ -30,7 +30,8 @@ type Block struct {
 const (
 	DefaultBlockLimit = 100_000
 	MaxBlockLimit     = 1_000_000
-	MaxBlocks         = 100 // of one agent
+	MaxBlocks         = 100   // of one agent
+	MaxBlockAgents    = 1_000 // that have one block
 )
 
 // A BlockChange says what is to become of a block: fields that are nil stay. Version is the one that it replaces, or 0
@@ -85,8 +86,8 @@ type PassageFilter struct {
 	Limit       int
 }
 
-// Blocks keep what agents have before them. Agents are named by id or name.
-type Blocks interface {
+// A Memory keeps the blocks of agents. Agents are named by id or name.
+type Memory interface {
 	AddBlock(ctx context.Context, p Principal, b Block) (*Block, error)
 	Block(ctx context.Context, p Principal, id BlockID) (*Block, error)
 	Blocks(ctx context.Context, p Principal, f BlockFilter) ([]Block, error)
@@ -94,9 +95,8 @@ type Blocks interface {
 	RemoveBlock(ctx context.Context, p Principal, id BlockID) error
 }
 
-// A Memory says which agent has which blocks.
-type Memory interface {
-	Blocks
+// A BlockSharer says which agents have which blocks.
+type BlockSharer interface {
 	// AttachBlock and DetachBlock can be done twice.
 	AttachBlock(ctx context.Context, p Principal, agent string, id BlockID) error
 	DetachBlock(ctx context.Context, p Principal, agent string, id BlockID) error

@@ -18,7 +18,7 @@ var retired = map[string]string{
 	"house": "config, codebase", "room": "package, space", "rooms": "packages",
 	"law": "contract, conformance suite", "laws": "contracts",
 	"historian": "CallHistory", "postman": "WebhookAdmin", "shelf": "ToolReader", "courier": "the sender",
-	"porter": "the reader", "passage": "egress session", "outlet": "egress connection", "gate": "egress guard",
+	"porter": "the reader", "outlet": "egress connection", "gate": "egress guard",
 	"pump": "output reader", "parked": "idle", "armed": "preloaded", "lingering": "exiting",
 	"dress": "buildEnv", "undress": "the opposite of it", "wear": "overlay", "unhad": "missing",
 	"glance": "prefilter", "blinks": "prefilterCooldown", "farthest": "prefilterWindow", "calm": "safeBoundary",

@@ -109,7 +109,8 @@ func (pm *permissions) orgsWithCalls(ctx context.Context) []string {
 func takesNothing(kind string) bool {
 	switch kind {
 	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set",
-		"mcp_server.login", "mcp_server.login_ended", "workspace.put", "workspace.remove_file", "workspace.add":
+		"mcp_server.login", "mcp_server.login_ended", "workspace.put", "workspace.remove_file", "workspace.add",
+		"block.add", "block.change", "block.remove", "block.attach", "block.detach", "passage.add", "passage.remove":
 		return true
 	}
 	return false

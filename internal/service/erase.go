@@ -96,6 +96,9 @@ func (d *DataManager) eraseKept(ctx context.Context, of haft.Subject) error {
 	} else if err = d.store.Erasure.EraseOrg(ctx, of.Org); err == nil {
 		err = d.store.Settings.PutSetting(ctx, retentionSetting(of.Org), "")
 	}
+	if err == nil { // with the agents of an organisation gone, nobody adds to what they remember
+		err = d.memory.Erase(ctx, of.Org, of.User)
+	}
 	for _, s := range servers {
 		d.cfg.Upstream.Drop(s)
 	}

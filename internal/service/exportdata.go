@@ -37,6 +37,9 @@ func (d *DataManager) Export(ctx context.Context, p haft.Principal, of haft.Subj
 	if err := d.exportFiles(ctx, of, w); err != nil {
 		return err
 	}
+	if err := d.exportTurns(ctx, of, w); err != nil {
+		return err
+	}
 	own := d.anyManager(of.Org)
 	if err := exportAll(w, "approval", d.approvals.Approvals(ctx, own,
 		haft.ApprovalFilter{Any: true, User: of.User})); err != nil {
@@ -115,6 +118,62 @@ func (d *DataManager) exportFiles(ctx context.Context, of haft.Subject, w io.Wri
 	return exportAll(w, "file", d.files.All(ctx, filestore.Filter{Org: of.Org, User: of.User, Limit: page}))
 }
 
+// exportTurns writes turns with their messages.
+func (d *DataManager) exportTurns(ctx context.Context, of haft.Subject, w io.Writer) error {
+	return exportPages(w, "turn", func(last *haft.Turn) ([]haft.Turn, error) {
+		turns, err := d.memory.UserTurns(ctx, of.Org, of.User, *last, page)
+		for _, turn := range turns {
+			if err == nil {
+				err = exportPages(w, "message", func(last *haft.Message) ([]haft.Message, error) {
+					return d.memory.Messages(ctx, of.Org, turn.Agent,
+						haft.MessageFilter{Turn: turn.ID, After: last.Seq, Limit: page})
+				})
+			}
+		}
+		return turns, err
+	})
+}
+
+// exportMemory writes the blocks of an organisation, and the passages of its agents.
+func (d *DataManager) exportMemory(ctx context.Context, own haft.Principal, w io.Writer) error {
+	err := exportPages(w, "block", func(last *haft.Block) ([]haft.Block, error) {
+		return d.memory.Blocks(ctx, own.Org, haft.BlockFilter{After: last.ID, Limit: page})
+	})
+	if err != nil {
+		return err
+	}
+	for agent, err := range d.agents.AgentList(ctx, own, haft.AgentFilter{}) {
+		if err == nil {
+			err = exportPages(w, "passage", func(last *haft.Passage) ([]haft.Passage, error) {
+				return d.memory.Passages(ctx, own.Org, agent.ID, haft.PassageFilter{After: last.ID, Limit: page})
+			})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// exportPages writes the pages of a list, each after the last of the one before.
+func exportPages[T any](w io.Writer, kind string, next func(last *T) ([]T, error)) error {
+	last := new(T)
+	for more := true; more; {
+		list, err := next(last)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			last = &list[i]
+			if err := haft.WriteExport(w, kind, last); err != nil {
+				return err
+			}
+		}
+		more = len(list) == page
+	}
+	return nil
+}
+
 // exportCalls writes calls with their events and chains, oldest first.
 func (d *DataManager) exportCalls(ctx context.Context, of haft.Subject, w io.Writer) error {
 	chains := map[haft.ChainID]bool{"": true}
@@ -176,6 +235,9 @@ func (d *DataManager) exportOrg(ctx context.Context, own haft.Principal, w io.Wr
 		return err
 	}
 	if err := exportAll(w, "mcp_server", d.servers.MCPServerList(ctx, own)); err != nil {
+		return err
+	}
+	if err := d.exportMemory(ctx, own, w); err != nil {
 		return err
 	}
 	hooks, err := d.store.Webhooks.Webhooks(ctx, own.Org)

@@ -231,7 +231,11 @@ func (m *RetentionManager) pruneOrg(ctx context.Context, org string, place *prun
 			return gone, false, err
 		}
 	}
-	return gone, true, nil
+	if !full || keep.Calls <= 0 {
+		return gone, true, nil
+	}
+	more, err := m.memory.PruneTurns(ctx, org, time.Now().Add(-max(keep.Calls.D(), keepRan)), end)
+	return gone, !more, err
 }
 
 // pruneOld prunes what is older than age or not among the newest count, and in any case than
@@ -289,6 +293,7 @@ func (m *RetentionManager) pruneLoop(ctx context.Context) {
 		if round%12 == 0 {
 			_, err := m.files.Sweep(ctx)
 			m.warn(ctx, "remove old files", err)
+			m.warn(ctx, "remove the memory of agents that are gone", m.memory.Purge(ctx))
 		}
 		if round%12 == 11 || pass.unfinished() {
 			m.warn(ctx, "prune calls", m.pruneCalls(ctx, pass, hour, pruneFor))

@@ -20,6 +20,8 @@ import (
 	"haft/internal/engine"
 	"haft/internal/event"
 	"haft/internal/filestore"
+	"haft/internal/memory"
+	"haft/internal/memorystore"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/session"
@@ -149,6 +151,7 @@ type base struct {
 	cfg       Config
 	store     *store.Store
 	registry  *registry.Registry
+	memory    *memorystore.Store
 	authority authority.Rules
 
 	// The parts of the engine that managers use.
@@ -220,6 +223,7 @@ type API struct {
 	Files      *FileManager
 	Sessions   *SessionManager
 	Workspaces haft.Workspaces
+	Memory     *memory.API
 
 	base *base
 }
@@ -247,7 +251,7 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 		spaces = workspace.New(parts.Store, workspace.Config{})
 	}
 	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules,
-		calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
+		memory: memorystore.New(parts.Store), calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
 	a := &API{
 		Caller: e, Planner: e, Operator: e, base: b,
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},
@@ -257,6 +261,7 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 	}
 	a.Workspaces = (&workspace.API{Store: spaces, Rules: cfg.Rules, Files: a.Files, Log: b.log,
 		Ask: b.askWorkspace}).Roles()
+	a.Memory = &memory.API{Store: b.memory, Agents: parts.Store.Agents, Rules: cfg.Rules, Log: b.log}
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
 		servers: a.Servers, sandboxes: a.Sandboxes, files: files, workspaces: spaces}
 	e.Go(a.Retainer.pruneLoop)

@@ -124,14 +124,23 @@ func (s Agents) Agents(ctx context.Context, org, after string, limit int) ([]haf
 
 // RemoveAgent removes the agent of that id or name, or returns
 // [haft.CodeNotFound], or [haft.CodeConflict] if its revision is not the one of the
-// condition.
+// condition. Its blocks are detached, and its memory is marked: nothing is added to it or taken from
+// it any more, and package memorystore removes its rows, which can be too many for one transaction.
 func (s Agents) RemoveAgent(ctx context.Context, org, ref, condition string) error {
 	a, err := s.Agent(ctx, org, ref)
 	if err != nil {
 		return err
 	}
 	return s.db.write(ctx, "remove the agent", func(ctx context.Context, t *tx) error {
-		return agents.remove(ctx, t, org, string(a.ID), condition)
+		if err := agents.remove(ctx, t, org, string(a.ID), condition); err != nil {
+			return err
+		}
+		if _, err := t.exec(ctx, "INSERT INTO memories (agent, org, seq, replaced, passages, removed) VALUES ($1, "+
+			"$2, 0, 0, 0, 1) ON CONFLICT (agent) DO UPDATE SET removed = 1", string(a.ID), column(org)); err != nil {
+			return err
+		}
+		_, err := t.exec(ctx, "DELETE FROM agent_blocks WHERE agent = $1", string(a.ID))
+		return err
 	})
 }
 

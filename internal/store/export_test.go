@@ -132,9 +132,6 @@ func (s *Store) Analysed(ctx context.Context) (bool, error) {
 	return len(found) > 0, err
 }
 
-// Column is column, for tests.
-func Column(s string) string { return column(s) }
-
 // MaxColumn is the longest text of a column.
 const MaxColumn = maxColumn
 

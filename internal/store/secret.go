@@ -219,12 +219,13 @@ const ScrubDue = "secrets.scrub"
 
 // Scrub removes from the files of the database, and from the log in front of it, what
 // was overwritten or removed: a database keeps that for a long time in pages that
-// nobody reads. It takes as long as writing the tables of secrets, agents and calls
-// again. Backups, and the log that a server archives, are beyond its reach.
+// nobody reads. It takes as long as writing the tables of secrets, agents, calls and
+// memory again. Backups, and the log that a server archives, are beyond its reach.
 func (s *Store) Scrub(ctx context.Context) error {
 	var err error
 	if s.dialect.Shared {
-		for _, table := range []string{"secrets", "agents", "calls"} {
+		for _, table := range []string{"secrets", "agents", "calls", "turns", "messages", "blocks", "passages",
+			"memory_terms"} {
 			if err == nil {
 				_, err = s.db.ExecContext(ctx, "VACUUM (FULL) "+table)
 			}

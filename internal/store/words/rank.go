@@ -14,6 +14,9 @@ import (
 const (
 	maxQueryWords = 8
 	maxToolWords  = 512
+	maxTextWords  = 20_000 // that are looked at
+	maxTextTerms  = 1_000  // that a text is found by
+	maxWeight     = 8
 )
 
 // What a word weighs by the place it stands in.
@@ -44,10 +47,24 @@ func OfTool(t *haft.Tool, description string) map[string]int64 {
 	return weights
 }
 
-// A Candidate is a tool that has some of the words of a query.
+// OfText returns the words that a text is found by, with how often they are in it, up to a bound. Of a long text that
+// is its beginning.
+func OfText(text string) map[string]int64 {
+	weights := make(map[string]int64)
+	for _, w := range Split(text, maxTextWords) {
+		if _, ok := weights[w]; ok || len(weights) < maxTextTerms {
+			weights[w] = min(weights[w]+1, maxWeight)
+		}
+	}
+	return weights
+}
+
+// A Candidate is a tool, or something else that is searched, that has some of the words of a query.
 type Candidate struct {
-	ID  string
-	has [maxQueryWords]int64 // the weight of each word of the query in it
+	ID string
+	// Score is how well it fits, once it was ranked.
+	Score float64
+	has   [maxQueryWords]int64 // the weight of each word of the query in it
 }
 
 // Candidates are those of one search, by id.
@@ -64,19 +81,19 @@ func (c Candidates) Note(i int, id string, weight int64) {
 // Rank orders candidates: the one that was named, those with most of the words,
 // those with the weightiest.
 func (c Candidates) Rank(rare []float64, named string) []*Candidate {
-	scores := make(map[string]float64, len(c))
 	for id, one := range c {
+		one.Score = 0
 		for word, weight := range one.has[:len(rare)] {
 			if weight > 0 {
-				scores[id] += 1000 + float64(weight)*rare[word]
+				one.Score += 1000 + float64(weight)*rare[word]
 			}
 		}
 		if id == named {
-			scores[id] = math.Inf(1)
+			one.Score = math.Inf(1)
 		}
 	}
 	return slices.SortedFunc(maps.Values(c), func(a, b *Candidate) int {
-		return cmp.Or(cmp.Compare(scores[b.ID], scores[a.ID]), strings.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(a.ID, b.ID))
 	})
 }
 

@@ -1,4 +1,4 @@
-// Package words splits text into the words by which tools are searched.
+// Package words splits text into the words by which tools, passages and messages are searched, and ranks what has them.
 package words
 
 import "unicode"

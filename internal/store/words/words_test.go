@@ -1,6 +1,7 @@
 package words_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -9,6 +10,21 @@ import (
 
 	"haft/internal/store/words"
 )
+
+// Of a text the first so many words are kept, each with how often it is there, up to a bound.
+func TestOfText(t *testing.T) {
+	got := words.OfText("tea Tea t " + strings.Repeat("more ", 20))
+	if len(got) != 3 || got["tea"] != 2 || got["t"] != 1 || got["more"] != 8 {
+		t.Errorf("OfText = %v", got)
+	}
+	var long strings.Builder
+	for i := range 30_000 {
+		fmt.Fprintf(&long, "w%d ", i)
+	}
+	if got := words.OfText(long.String()); len(got) != 1000 || got["w999"] != 1 {
+		t.Errorf("a long text has %d words", len(got))
+	}
+}
 
 func TestSplit(t *testing.T) {
 	for text, want := range map[string][]string{

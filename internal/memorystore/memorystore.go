@@ -1,0 +1,179 @@
+// Package memorystore keeps what agents remember and what is said to them in tables of the store's database: blocks,
+// passages, messages and turns.
+//
+// Each agent has a row of memories, which counts its messages and passages. Every transaction that adds to the memory
+// of an agent changes that row first, so that these transactions run one after the other. The removal of an agent
+// marks its row: from then on nothing is added, and [Store.Purge] removes the rest.
+//
+// Passages and messages are found by rows of memory_terms: a term is a word, or the sign # and a tag. Ids begin with
+// their kind and their time, so that the items of one term are in the order of their times, and a search reads the
+// newest ones of each word and no more than a bound.
+package memorystore
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"haft"
+	"haft/internal/store"
+)
+
+// The bounds on what comes from outside, besides those of package haft.
+const (
+	maxPage        = 100       // rows of a list
+	maxLabel       = 64        // characters
+	maxDescription = 10_000    // characters
+	maxTag         = 100       // characters
+	maxQuery       = 10_000    // bytes
+	maxKey         = 1_000     // bytes of an idempotency key
+	maxMessage     = 1 << 20   // bytes of a message with everything in it
+	maxTurn        = 256 << 10 // bytes of a turn
+	maxMessages    = 500       // that are added at once
+)
+
+// A Store keeps the memory of agents. It is safe for concurrent use.
+type Store struct{ db store.Tables }
+
+// New returns the memory in a database.
+func New(db *store.Store) *Store { return &Store{store.TablesOf(db)} }
+
+// counts are those of the row of an agent.
+type counts struct{ seq, passages int64 }
+
+// touch adds to the counts of an agent and returns them, or [haft.CodeNotFound] if the agent is gone. Nobody else adds
+// to the memory of the agent until the transaction ends.
+func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add counts) (has counts, err error) {
+	found := false
+	err = t.Each(ctx, func(r store.Scanner) error { found = true; return r.Scan(&has.seq, &has.passages) },
+		"INSERT INTO memories (agent, org, seq, replaced, passages, removed) SELECT id, org, CAST($1 AS BIGINT), 0, "+
+			"CAST($2 AS BIGINT), 0 FROM agents WHERE id = $3 AND org = $4 ON CONFLICT (agent) DO UPDATE SET seq = "+
+			"memories.seq + excluded.seq, passages = memories.passages + excluded.passages WHERE memories.removed = 0 "+
+			"RETURNING seq, passages", add.seq, add.passages, store.Column(string(agent)), store.Column(org))
+	if err == nil && !found {
+		err = missing("agent")
+	}
+	return has, err
+}
+
+// A source answers queries: the store, or a transaction that locks the rows.
+type source interface {
+	each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error
+}
+
+func (s *Store) each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error {
+	if err := s.db.Select(ctx, scan, q); err != nil {
+		return fmt.Errorf("read the memory of agents: %w", err)
+	}
+	return nil
+}
+
+// A locked source locks the rows that it reads until its transaction ends.
+type locked struct{ store.Tx }
+
+func (l locked) each(ctx context.Context, scan func(store.Scanner) error, q store.Query) error {
+	return l.Lock(ctx, scan, q)
+}
+
+// query is a text, in which each ? stands for the next of args.
+func query(text string, args ...any) store.Query { return store.NewQuery(text, args...) }
+
+// list reads all rows of a query.
+func list[T any](ctx context.Context, from source, scan func(store.Scanner) (T, error), q store.Query) (all []T,
+	err error) {
+	err = from.each(ctx, func(r store.Scanner) error {
+		v, err := scan(r)
+		all = append(all, v)
+		return err
+	}, q)
+	return all, err
+}
+
+// one reads the first row of a query, or returns [haft.CodeNotFound]; what names it.
+func one[T any](ctx context.Context, from source, what string, scan func(store.Scanner) (T, error),
+	q store.Query) (*T, error) {
+	all, err := list(ctx, from, scan, q)
+	if err == nil && len(all) == 0 {
+		err = missing(what)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// write runs f in a transaction, perhaps more than once, and returns what f did, or nothing with an error.
+func write[T any](ctx context.Context, s *Store, doing string,
+	f func(context.Context, store.Tx) (T, error)) (v T, err error) {
+	err = s.db.Write(ctx, doing, func(ctx context.Context, t store.Tx) (err error) {
+		v, err = f(ctx, t)
+		return err
+	})
+	if err != nil {
+		return *new(T), err
+	}
+	return v, nil
+}
+
+// text scans a column of text.
+func text[T ~string](r store.Scanner) (v T, err error) {
+	err = r.Scan(&v)
+	return v, err
+}
+
+// newID returns an id that is greater than those of earlier times, and that nobody can guess.
+func newID(prefix string, at time.Time) string {
+	return idTime(prefix, at) + strings.ToLower(rand.Text())
+}
+
+// idTime returns what is less than all ids of a time, and greater than those before.
+func idTime(prefix string, at time.Time) string {
+	return fmt.Sprintf("%s%013x", prefix, max(0, min(at.UnixMicro(), 1<<52-1)))
+}
+
+// now is the time as it is kept.
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// fromMicros reads a time; 0 is none.
+func fromMicros(us int64) time.Time {
+	if us == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// page returns how many rows to read.
+func page(limit int) int {
+	if limit <= 0 || limit > maxPage {
+		return maxPage
+	}
+	return limit
+}
+
+// checkText reports why a text from outside cannot be kept. A text that is far too long is not even read.
+func checkText(pointer, text string, most int) error {
+	if len(text) > most*utf8.UTFMax {
+		return invalid(pointer, fmt.Sprintf("expected at most %d characters, found %d bytes", most, len(text)))
+	}
+	if n := utf8.RuneCountInString(text); n > most {
+		return invalid(pointer, fmt.Sprintf("expected at most %d characters, found %d", most, n))
+	}
+	if !utf8.ValidString(text) || strings.IndexByte(text, 0) >= 0 {
+		return invalid(pointer, "expected UTF-8 text without NUL characters")
+	}
+	return nil
+}
+
+func invalid(pointer, message string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: message,
+		Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
+}
+
+func missing(what string) error {
+	return &haft.Error{Code: haft.CodeNotFound, Message: "there is no such " + what}
+}
+
+func conflict(message string) error { return &haft.Error{Code: haft.CodeConflict, Message: message} }

@@ -1,0 +1,169 @@
+package memorystore
+
+import (
+	"context"
+	"time"
+
+	"haft"
+	"haft/internal/store"
+)
+
+// How many rows, and messages with their terms, one transaction removes.
+const (
+	removeRows     = 500
+	removeMessages = 50
+)
+
+// removeAll runs a statement that removes some rows until there are no more. Its arguments are whose, and how many at
+// once.
+func (s *Store) removeAll(ctx context.Context, statement, of string) error {
+	for n := int64(removeRows); n == removeRows; {
+		err := s.db.Write(ctx, "remove memory", func(ctx context.Context, t store.Tx) (err error) {
+			n, err = t.Exec(ctx, statement, of, removeRows)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeSome is the statement that removes some rows of a table.
+func removeSome(table, key, where string) string {
+	return "DELETE FROM " + table + " WHERE (" + key + ") IN (SELECT " + key + " FROM " + table + " WHERE " + where +
+		" LIMIT $2)"
+}
+
+// Purge removes the memory of agents that were removed. If it is stopped, the next one goes on.
+func (s *Store) Purge(ctx context.Context) error {
+	for {
+		agents, err := list(ctx, s, text[string], query("SELECT agent FROM memories WHERE removed = 1 LIMIT ?",
+			maxPage))
+		if err != nil || len(agents) == 0 {
+			return err
+		}
+		for _, agent := range agents {
+			for _, statement := range []string{
+				removeSome("turns", "id", "agent = $1"),
+				removeSome("messages", "agent, seq", "agent = $1"),
+				removeSome("passages", "id", "agent = $1"),
+				removeSome("memory_terms", "agent, term, item", "agent = $1"),
+				removeSome("memories", "agent", "agent = $1 AND removed = 1"),
+			} {
+				if err := s.removeAll(ctx, statement, agent); err != nil {
+					return err
+				}
+			}
+		}
+	}
+}
+
+// Erase removes what a user of an organisation said: turns with their messages, whether they have ended or not, and
+// summaries that were made of them. Without a user it removes all memory of an organisation whose agents are gone.
+func (s *Store) Erase(ctx context.Context, org, user string) error {
+	if user == "" {
+		for _, statement := range []string{
+			removeSome("agent_blocks", "agent, label", "block IN (SELECT id FROM blocks WHERE org = $1)"),
+			removeSome("blocks", "id", "org = $1"),
+			"UPDATE memories SET removed = 1 WHERE agent IN (SELECT agent FROM memories WHERE org = $1 AND removed = " +
+				"0 LIMIT $2)",
+		} {
+			if err := s.removeAll(ctx, statement, store.Column(org)); err != nil {
+				return err
+			}
+		}
+		return s.Purge(ctx)
+	}
+	for {
+		turns, err := list(ctx, s, text[string], query("SELECT id FROM turns WHERE org = ? AND usr = ? LIMIT ?",
+			store.Column(org), store.Column(user), maxPage))
+		if err != nil || len(turns) == 0 {
+			return err
+		}
+		for _, id := range turns {
+			if err := s.dropSummaries(ctx, id); err != nil {
+				return err
+			}
+			if err := s.removeTurn(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// dropSummaries takes a turn from its process, and removes summaries of messages of it: those that came later.
+func (s *Store) dropSummaries(ctx context.Context, turn string) error {
+	const later = " FROM messages WHERE role = 'summary' AND agent = (SELECT agent FROM turns WHERE id = $1) AND seq " +
+		"> (SELECT MIN(x.seq) FROM messages x WHERE x.turn = $1)"
+	return s.db.Write(ctx, "erase summaries", func(ctx context.Context, t store.Tx) error {
+		for _, statement := range []string{
+			"UPDATE turns SET owner = '', final = 1 WHERE id = $1",
+			"UPDATE memories SET replaced = 0 WHERE agent = (SELECT agent FROM turns WHERE id = $1) AND EXISTS " +
+				"(SELECT 1" + later + ")",
+			"DELETE FROM memory_terms WHERE item IN (SELECT id" + later + ")",
+			"DELETE" + later,
+		} {
+			if _, err := t.Exec(ctx, statement, turn); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// removeTurn removes a turn that nobody goes on with, after its messages: if it is stopped, the turn is still there.
+func (s *Store) removeTurn(ctx context.Context, turn string) error {
+	for n := removeMessages; n == removeMessages; {
+		err := s.db.Write(ctx, "remove a turn", func(ctx context.Context, t store.Tx) error {
+			ids, err := list(ctx, locked{t}, text[string], query("SELECT id FROM messages WHERE turn = ? LIMIT ?", turn,
+				removeMessages))
+			if n = len(ids); err != nil {
+				return err
+			}
+			for _, id := range ids {
+				if _, err := t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", id); err != nil {
+					return err
+				}
+				if _, err := t.Exec(ctx, "DELETE FROM messages WHERE id = $1", id); err != nil {
+					return err
+				}
+			}
+			if n < removeMessages {
+				_, err = t.Exec(ctx, "DELETE FROM turns WHERE id = $1", turn)
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// PruneTurns removes turns of an organisation that ended before a time, with their messages, if summaries stand for all
+// of these: what the model of an agent still gets stays. It stops at the time end, and reports whether there may be
+// more.
+func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Time) (more bool, err error) {
+	turns, err := list(ctx, s, text[string], query(`SELECT t.id FROM turns t JOIN memories m ON m.agent = t.agent
+		WHERE t.org = ? AND t.final = 1 AND t.ended < ?
+		AND NOT EXISTS (SELECT 1 FROM messages x WHERE x.turn = t.id AND x.seq > m.replaced)
+		ORDER BY t.ended LIMIT ?`, store.Column(org), before.UnixMicro(), store.MaxPage))
+	for _, id := range turns {
+		if err = s.removeTurn(ctx, id); err != nil || time.Now().After(end) {
+			return true, err
+		}
+	}
+	return len(turns) == store.MaxPage, err
+}
+
+// UserTurns lists turns of an organisation, or of one user if that is not empty, after another one, if that has an id.
+func (s *Store) UserTurns(ctx context.Context, org, user string, after haft.Turn, limit int) ([]haft.Turn, error) {
+	q := query("SELECT doc FROM turns WHERE org = ? AND (usr, id) > (?, ?)", store.Column(org),
+		store.Column(after.Principal.Owner()), string(after.ID))
+	if user != "" {
+		q.Add(" AND usr = ?", store.Column(user))
+	}
+	q.Add(" ORDER BY usr, id LIMIT ?", page(limit))
+	return list(ctx, s, scanTurn(), q)
+}
