@@ -1,0 +1,225 @@
+package conversation
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// The bounds of listening.
+const (
+	polling      = 500 * time.Millisecond // for turns that another process runs
+	maxListeners = 100                    // of one turn
+	maxQueued    = 256                    // pieces of text that a listener has yet to take; more are dropped
+)
+
+// A listener is told what happens in a turn.
+type listener struct {
+	of   *listeners
+	wake chan struct{} // has something if there is something to take
+
+	mu    sync.Mutex
+	queue []haft.TurnEvent
+	cut   bool // pieces were dropped since the last message
+	over  bool // there will be no more
+}
+
+// push adds an event. One that may be dropped is if the listener is slow. Others are as many as the turn has messages.
+func (l *listener) push(e haft.TurnEvent, droppable bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case droppable && (l.cut || len(l.queue) >= maxQueued):
+		if !l.cut { // once: what comes behind the gap would not fit to what is before
+			l.cut, e = true, haft.TurnEvent{Notice: "this listener is slow: text is left out until the next message"}
+			break
+		}
+		return
+	case e.Message != nil:
+		l.cut = false
+	}
+	l.queue = append(l.queue, e)
+	l.nudge()
+}
+
+// end says that there will be no more events.
+func (l *listener) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	l.nudge()
+}
+
+func (l *listener) nudge() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take waits for events and returns them, and whether there will be no more.
+func (l *listener) take(ctx context.Context) (list []haft.TurnEvent, over bool, err error) {
+	select {
+	case <-l.wake:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list, l.queue = l.queue, nil
+	return list, l.over, nil
+}
+
+// listeners are those of a turn.
+type listeners struct {
+	mu   sync.Mutex
+	list []*listener
+	over bool
+}
+
+// listen adds a listener. It returns nil if nothing happens any more, and an error if there are too many.
+func (s *listeners) listen() (*listener, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.list) >= maxListeners {
+		return nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many listen to this turn: try again later"}
+	}
+	if s.over {
+		return nil, nil //nolint:nilnil // there is nothing to listen to
+	}
+	l := &listener{of: s, wake: make(chan struct{}, 1)}
+	s.list = append(s.list, l)
+	return l, nil
+}
+
+// leave removes a listener, or nil.
+func (l *listener) leave() {
+	if l != nil {
+		l.of.mu.Lock()
+		defer l.of.mu.Unlock()
+		l.of.list = slices.DeleteFunc(l.of.list, func(other *listener) bool { return other == l })
+	}
+}
+
+// listened reports whether anybody listens.
+func (s *listeners) listened() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.list) > 0
+}
+
+// tell tells all listeners of an event.
+func (s *listeners) tell(e haft.TurnEvent, droppable bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.list {
+		l.push(e, droppable)
+	}
+}
+
+// closeListeners says to all that there will be no more.
+func (s *listeners) closeListeners() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.over = true
+	for _, l := range s.list {
+		l.end()
+	}
+}
+
+// listen returns a listener to a turn that is worked on here, or nil.
+func (s *Service) listen(id haft.TurnID) (*listener, error) {
+	if r := s.running(id); r != nil {
+		return r.listen()
+	}
+	return nil, nil //nolint:nilnil // there is nothing to listen to
+}
+
+// watch yields what happens in a turn after the message of that number, until the turn ends, or waits if brief. What l
+// is told comes as it happens; what is not worked on here is looked for in the store.
+func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listener, brief bool,
+	yield func(haft.TurnEvent) error) error {
+	defer func() { l.leave() }()
+	over := func(t *haft.Turn) bool { return t.Final() || brief && t.Status == haft.TurnWaiting }
+	for {
+		now, err := s.cfg.History.Turn(ctx, t.Principal.Org, t.ID) // first: what it has is not missed then
+		if err != nil {
+			return err
+		}
+		if after, err = s.catchUp(ctx, t, after, yield); err != nil {
+			return err
+		}
+		if over(now) {
+			return yield(haft.TurnEvent{Turn: now})
+		}
+		if l == nil {
+			if l, err = s.listen(t.ID); err != nil {
+				return err
+			}
+			if l == nil {
+				err = s.poll(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		for ended := false; !ended; {
+			var list []haft.TurnEvent
+			if list, ended, err = l.take(ctx); err != nil {
+				return err
+			}
+			for _, e := range fresh(list, after) {
+				if e.Message != nil {
+					after = e.Message.Seq
+				}
+				if err := yield(e); err != nil || e.Turn != nil && over(e.Turn) {
+					return err
+				}
+			}
+		}
+		l = nil
+	}
+}
+
+// poll waits until it is time to look again, unless the service is closed.
+func (s *Service) poll(ctx context.Context) error {
+	if s.life.Err() != nil {
+		return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing, RetryAfter: haft.Millis(time.Second),
+			Message: "this server is shutting down; the turn goes on: follow it again"}
+	}
+	return pause(ctx, polling)
+}
+
+// catchUp yields the messages of a turn that are kept after the one of that number.
+func (s *Service) catchUp(ctx context.Context, t haft.Turn, after int64, yield func(haft.TurnEvent) error) (int64,
+	error) {
+	for {
+		list, err := s.messagesOf(ctx, t, haft.MessageFilter{Turn: t.ID, After: after, Limit: pageSize})
+		if err != nil {
+			return after, err
+		}
+		for _, m := range list {
+			after = m.Seq
+			if err := yield(haft.TurnEvent{Message: &m}); err != nil {
+				return after, err
+			}
+		}
+		if len(list) < pageSize {
+			return after, nil
+		}
+	}
+}
+
+// fresh leaves out what belongs to messages up to that number, which were read from the store.
+func fresh(list []haft.TurnEvent, after int64) []haft.TurnEvent {
+	for i, e := range slices.Backward(list) {
+		if e.Message != nil && e.Message.Seq <= after {
+			return list[i+1:]
+		}
+	}
+	return list
+}

@@ -1,0 +1,241 @@
+package conversation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/internal/model"
+)
+
+// Config is what a service is made of. The fields up to NewCall are needed.
+type Config struct {
+	Turns     Turns
+	Owners    Owners
+	History   History
+	Agents    Agents
+	Models    Models
+	Calls     Calls
+	Authority Authority
+	// Owner names this process now, as the engine does.
+	Owner func() string
+	// NewCall makes the id of a call.
+	NewCall func() haft.CallID
+
+	// Events tells what happens in calls that run; nil means that nobody is told.
+	Events haft.Watcher
+	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or
+	// [haft.CodeDenied] if it was withdrawn. It is asked before every step; nil means that credentials stay.
+	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
+	// Observer makes spans; nil means none.
+	Observer Observer
+	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50, Time
+	// to an hour; the others are unbounded.
+	Budget haft.Budget
+	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
+	Retry haft.Backoff
+	// Running is how many turns this process has at once, and PerOrg how many of one organisation. They default to
+	// 1,000 and 200.
+	Running, PerOrg int
+	// Beat is how often turns that nobody runs are looked for. It defaults to 4 seconds.
+	Beat time.Duration
+	// Logger is told what an operator could act on. Nil discards.
+	Logger *slog.Logger
+}
+
+// filled returns the configuration with its defaults.
+func (c Config) filled() Config {
+	c.Budget.Steps = cmp.Or(max(c.Budget.Steps, 0), 50)
+	c.Budget.Time = cmp.Or(max(c.Budget.Time, 0), haft.Millis(time.Hour))
+	if c.Retry.Tries == 0 {
+		c.Retry = haft.Backoff{Tries: 6, Initial: haft.Millis(500 * time.Millisecond)}
+	}
+	c.Running, c.PerOrg = cmp.Or(max(c.Running, 0), 1000), cmp.Or(max(c.PerOrg, 0), 200)
+	c.Beat = cmp.Or(max(c.Beat, 0), 4*time.Second)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Why a turn is not worked on any more in this process.
+var (
+	errCancelled = errors.New("the turn was cancelled")
+	errClosing   = errors.New("this server is shutting down")
+	errLost      = errors.New("the turn has ended, or another process has it")
+)
+
+// maxFailures is how often in a row a turn may be given up before it ends.
+const maxFailures = 10
+
+// A Service runs turns. It is safe for concurrent use.
+//
+// Lifecycle: New, then its methods, then Close.
+type Service struct {
+	cfg Config
+
+	mu     sync.Mutex
+	runs   map[haft.TurnID]*run
+	failed map[haft.TurnID]int // how often in a row turns of this process could not go on
+	closed bool
+
+	working sync.WaitGroup
+	life    context.Context //nolint:containedctx // ends when Close begins
+	stop    context.CancelCauseFunc
+	hard    context.Context //nolint:containedctx // ends when Close waits no longer
+	kill    context.CancelCauseFunc
+}
+
+var _ haft.Conversations = (*Service)(nil)
+
+// New returns a service, which goes on with turns that nobody runs.
+func New(cfg Config) *Service {
+	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, failed: map[haft.TurnID]int{}}
+	s.hard, s.kill = context.WithCancelCause(context.Background())
+	s.life, s.stop = context.WithCancelCause(s.hard)
+	s.working.Go(s.sweepLoop)
+	return s
+}
+
+// Close stops what turns do, and waits until calls that run have ended, or else until ctx ends, which ends these calls.
+// The turns go on in another process, or in the next one.
+func (s *Service) Close(ctx context.Context) error {
+	s.mu.Lock()
+	s.closed = true
+	for _, r := range s.runs {
+		r.cancel(errClosing)
+	}
+	s.mu.Unlock()
+	s.stop(errClosing)
+	defer context.AfterFunc(ctx, func() { s.kill(errClosing) })()
+	s.working.Wait()
+	s.kill(errClosing)
+	if ctx.Err() != nil {
+		return fmt.Errorf("wait for the calls of turns: %w", context.Cause(ctx))
+	}
+	return nil
+}
+
+// sweepLoop looks for turns that nobody runs until the service is closed.
+func (s *Service) sweepLoop() {
+	for {
+		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
+			s.cfg.Logger.Warn("turns cannot be claimed; it is tried again", "error", err)
+		}
+		if pause(s.life, s.cfg.Beat) != nil {
+			return
+		}
+	}
+}
+
+// sweep goes on with the turns of this process that nobody runs here, and stops working on those that it has lost.
+func (s *Service) sweep(ctx context.Context) error {
+	owner := s.cfg.Owner()
+	s.mu.Lock()
+	lost := make(map[haft.TurnID]*run, len(s.runs))
+	for id, r := range s.runs {
+		lost[id] = r
+	}
+	s.mu.Unlock()
+	list, err := s.cfg.Owners.Claim(ctx, owner)
+	if err != nil {
+		return err
+	}
+	for _, t := range list {
+		if r := lost[t.ID]; r == nil && s.free("") {
+			s.start(ctx, owner, t)
+		} else if r != nil && r.owner == owner {
+			delete(lost, t.ID)
+		}
+	}
+	for _, r := range lost {
+		r.cancel(errLost)
+	}
+	return nil
+}
+
+// free reports whether this process takes another turn, of an organisation if it is not empty.
+func (s *Service) free(org string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := 0
+	for _, r := range s.runs {
+		if r.org == org {
+			n++
+		}
+	}
+	return !s.closed && len(s.runs) < s.cfg.Running && n < s.cfg.PerOrg
+}
+
+// start works on a turn in the background, and returns what does. It returns nil if the service is closed.
+func (s *Service) start(ctx context.Context, owner string, t haft.Turn) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r := s.runs[t.ID]; r != nil || s.closed {
+		return r
+	}
+	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, began: time.Now(), ratio: 1,
+		done: make(chan struct{})}
+	hopeless := s.failed[t.ID] >= maxFailures
+	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
+	base, r.observed = s.observe(base, "invoke_agent", t)
+	r.base = base
+	r.ctx, r.cancel = context.WithCancelCause(base)
+	s.runs[t.ID] = r
+	s.working.Go(func() {
+		defer end(nil)
+		defer unhook()
+		s.leave(r, r.work(hopeless))
+	})
+	return r
+}
+
+// observe begins a span.
+func (s *Service) observe(ctx context.Context, operation string, t haft.Turn) (context.Context,
+	func(model.Usage, string, error)) {
+	if s.cfg.Observer == nil {
+		return ctx, func(model.Usage, string, error) {}
+	}
+	return s.cfg.Observer.Begin(ctx, operation, t)
+}
+
+// leave notes that a turn is not worked on any more.
+func (s *Service) leave(r *run, err error) {
+	s.mu.Lock()
+	delete(s.runs, r.id)
+	switch {
+	case r.turn.Final() || errors.Is(err, errLost):
+		delete(s.failed, r.id)
+	case !errors.Is(err, errClosing):
+		s.failed[r.id]++
+		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
+	}
+	s.mu.Unlock()
+	r.closeListeners()
+	close(r.done)
+}
+
+// running returns what works on a turn here, or nil.
+func (s *Service) running(id haft.TurnID) *run {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.runs[id]
+}
+
+// pause waits, or until ctx ends, and then returns why.
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
