@@ -97,12 +97,11 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, agent string, m h
 	}
 	// It is kept: what comes is the turn's, and not the sender's request's. If the service is closed meanwhile, the turn
 	// goes on elsewhere.
-	r := s.start(ctx, owner, t)
-	if r == nil {
-		return &t, nil, nil
+	l := newListener()
+	if s.start(ctx, owner, t, l); l.of == nil { // it is worked on already, or the service is closed
+		l = nil
 	}
-	l, err := r.listen()
-	return &t, l, err
+	return &t, l, nil
 }
 
 // budget is what a turn may take: what its sender wants within what the server allows.
@@ -216,7 +215,7 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 		} else if err != nil {
 			return err
 		}
-		if r = s.start(ctx, owner, *t); r == nil {
+		if r = s.start(ctx, owner, *t, nil); r == nil {
 			return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down: try again",
 				Err: errClosing}
 		}

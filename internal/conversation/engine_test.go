@@ -187,3 +187,10 @@ func (w *world) ofTurn(id haft.TurnID) (t haft.Turn, list []haft.Message) {
 	}
 	return w.turns[id].turn, list
 }
+
+// first is the id of the first turn.
+func (w *world) first() haft.TurnID {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.order[0]
+}

@@ -27,6 +27,8 @@ type listener struct {
 	over  bool // there will be no more
 }
 
+func newListener() *listener { return &listener{wake: make(chan struct{}, 1)} }
+
 // push adds an event. One that may be dropped is if the listener is slow. Others are as many as the turn has messages.
 func (l *listener) push(e haft.TurnEvent, droppable bool) {
 	l.mu.Lock()
@@ -90,8 +92,8 @@ func (s *listeners) listen() (*listener, error) {
 	if s.over {
 		return nil, nil //nolint:nilnil // there is nothing to listen to
 	}
-	l := &listener{of: s, wake: make(chan struct{}, 1)}
-	s.list = append(s.list, l)
+	l := newListener()
+	l.of, s.list = s, append(s.list, l)
 	return l, nil
 }
 

@@ -148,7 +148,7 @@ func (s *Service) sweep(ctx context.Context) error {
 	}
 	for _, t := range list {
 		if r := lost[t.ID]; r == nil && s.free("") {
-			s.start(ctx, owner, t)
+			s.start(ctx, owner, t, nil)
 		} else if r != nil && r.owner == owner {
 			delete(lost, t.ID)
 		}
@@ -172,8 +172,9 @@ func (s *Service) free(org string) bool {
 	return !s.closed && len(s.runs) < s.cfg.Running && n < s.cfg.PerOrg
 }
 
-// start works on a turn in the background, and returns what does. It returns nil if the service is closed.
-func (s *Service) start(ctx context.Context, owner string, t haft.Turn) *run {
+// start works on a turn in the background, and returns what does, or nil if the service is closed. L, if it is not nil,
+// is told all of it.
+func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[t.ID]; r != nil || s.closed {
@@ -181,6 +182,9 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn) *run {
 	}
 	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, began: time.Now(), ratio: 1,
 		done: make(chan struct{})}
+	if l != nil {
+		l.of, r.list = &r.listeners, []*listener{l}
+	}
 	hopeless := s.failed[t.ID] >= maxFailures
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
