@@ -117,7 +117,7 @@ func (r *run) count(req model.Request, used model.Usage, step bool) {
 	if step {
 		u.Steps++
 		if used.Input > 0 {
-			r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.5), 4)
+			r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
 		}
 		r.tooLong = false
 	}

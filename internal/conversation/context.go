@@ -21,6 +21,14 @@ const (
 
 // load reads the conversation, so that the turn can go on from what is kept.
 func (r *run) load() error {
+	now, err := r.s.cfg.History.Turn(r.base, r.org, r.id)
+	switch {
+	case err != nil:
+		return fmt.Errorf("read the turn: %w", err)
+	case now.Final():
+		return errLost // it ended between when it was claimed and now
+	}
+	r.turn = *now
 	m, err := r.s.cfg.Models.Model(r.ctx, r.turn.Principal, r.turn.Model)
 	if code := haft.CodeOf(err); err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal {
 		err = &ending{stop: haft.StopModel, why: haft.MessageOf(err)}
