@@ -25,18 +25,6 @@ const (
 // errStopped says that nobody listens any more.
 var errStopped = errors.New("the listener stopped")
 
-// Send implements [haft.Conversations].
-func (s *Service) Send(ctx context.Context, p haft.Principal, agent string, m haft.NewMessage) iter.Seq2[haft.TurnEvent,
-	error] {
-	return events(func(yield func(haft.TurnEvent) error) error {
-		t, l, err := s.begin(ctx, p, agent, m)
-		if err != nil {
-			return err
-		}
-		return s.watch(ctx, *t, 0, l, true, yield)
-	})
-}
-
 // events makes a sequence of a function that yields events until it fails.
 func events(each func(yield func(haft.TurnEvent) error) error) iter.Seq2[haft.TurnEvent, error] {
 	return func(yield func(haft.TurnEvent, error) bool) {
@@ -52,51 +40,67 @@ func events(each func(yield func(haft.TurnEvent) error) error) iter.Seq2[haft.Tu
 	}
 }
 
-// begin keeps a message with its turn, and has the turn worked on.
-func (s *Service) begin(ctx context.Context, p haft.Principal, agent string, m haft.NewMessage) (*haft.Turn, *listener,
-	error) {
-	wrong := func(why string) (*haft.Turn, *listener, error) {
-		return nil, nil, &haft.Error{Code: haft.CodeInvalid, Message: why}
-	}
-	a, err := s.find(ctx, p, haft.CallsWrite, agent, m.From)
-	if err != nil {
-		return nil, nil, err
-	}
-	b := m.Budget
+// Send implements [haft.Conversations].
+func (s *Service) Send(ctx context.Context, p haft.Principal, agent string, m haft.NewMessage) iter.Seq2[haft.TurnEvent,
+	error] {
+	return events(func(yield func(haft.TurnEvent) error) error {
+		a, err := s.find(ctx, p, haft.CallsWrite, agent, m.From)
+		if err == nil {
+			err = s.check(p, a, m)
+		}
+		if err != nil {
+			return err
+		}
+		t, l, err := s.begin(ctx, p, a, m)
+		if err != nil {
+			return err
+		}
+		return s.watch(ctx, *t, 0, l, true, yield)
+	})
+}
+
+// check reports why a message is not taken.
+func (s *Service) check(p haft.Principal, a *haft.Agent, m haft.NewMessage) error {
+	code, why, b := haft.CodeInvalid, "", m.Budget
 	switch {
 	case strings.TrimSpace(m.Text) == "" || len(m.Text) > maxText || !utf8.ValidString(m.Text):
-		return wrong(fmt.Sprintf("text is a text in UTF-8 of 1 to %d bytes", maxText))
+		why = fmt.Sprintf("text is a text in UTF-8 of 1 to %d bytes", maxText)
 	case len(m.Key) > maxName || len(m.Model) > maxName:
-		return wrong(fmt.Sprintf("idempotency_key and model have at most %d bytes", maxName))
+		why = fmt.Sprintf("idempotency_key and model have at most %d bytes", maxName)
 	case b.Steps < 0 || b.Tokens < 0 || b.Time < 0 || b.Cost < 0:
-		return wrong("no limit of a budget is negative")
+		why = "no limit of a budget is negative"
 	case p.Owner() == "":
-		return wrong("a turn belongs to somebody: the sender has neither a user nor a credential")
+		why = "a turn belongs to somebody: the sender has neither a user nor a credential"
 	case a.Disabled:
-		return nil, nil, &haft.Error{Code: haft.CodeDenied, Message: "the agent is disabled"}
+		code, why = haft.CodeDenied, "the agent is disabled"
 	case !s.free(p.Org):
-		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second),
-			Message: "too many turns are under way here: try again later"}
+		code, why = haft.CodeRateLimited, "too many turns are under way here: try again later"
+	default:
+		return nil
 	}
+	return &haft.Error{Code: code, Message: why}
+}
+
+// begin keeps a message with its turn, and has the turn worked on.
+func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m haft.NewMessage) (*haft.Turn, *listener,
+	error) {
 	p.Agent = string(a.ID)
 	prof, err := s.cfg.Agents.Profile(ctx, p, a.ID)
 	if err != nil {
 		return nil, nil, err
 	}
 	t := haft.Turn{ID: haft.TurnID("run-" + rand.Text()), Agent: a.ID, Status: haft.TurnRunning,
-		Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(b), Created: time.Now(), Principal: p}
+		Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(m.Budget), Created: time.Now(), Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
 	}
-	first := &haft.Message{ID: haft.MessageID("message-" + rand.Text()), Agent: a.ID, Turn: t.ID, Role: haft.RoleUser,
-		Name: string(m.From), Text: m.Text, Created: t.Created}
+	first := newMessage(t, haft.RoleUser)
+	first.Name, first.Text = string(m.From), m.Text
 	owner := s.cfg.Owner()
 	earlier, err := s.cfg.Turns.Begin(ctx, owner, m.Key, t, first)
 	if err != nil || earlier != nil {
 		return earlier, nil, err
 	}
-	// It is kept: what comes is the turn's, and not the sender's request's. If the service is closed meanwhile, the turn
-	// goes on elsewhere.
 	l := newListener()
 	if s.start(ctx, owner, t, l); l.of == nil { // it is worked on already, or the service is closed
 		l = nil
@@ -119,65 +123,65 @@ func within[T int | int64 | haft.Millis](wanted, most T) T {
 	return wanted
 }
 
+// may reports why p may not do something with agents.
+func (s *Service) may(p haft.Principal, act haft.Action) error {
+	if err := s.cfg.Authority.Authorize(p, haft.AgentsRead, authority.Resource{}); err != nil {
+		return err
+	}
+	return s.cfg.Authority.Authorize(p, act, authority.Resource{})
+}
+
 // find returns an agent to which p may do something. A credential of an agent is for that agent only, except that the
 // agent itself sends messages to others.
 func (s *Service) find(ctx context.Context, p haft.Principal, act haft.Action, ref string,
 	from haft.AgentID) (*haft.Agent, error) {
-	for _, action := range []haft.Action{haft.AgentsRead, act} {
-		if err := s.cfg.Authority.Authorize(p, action, authority.Resource{}); err != nil {
-			return nil, err
-		}
-	}
-	a, err := s.cfg.Agents.Agent(ctx, p, ref)
-	if err != nil {
+	if err := s.may(p, act); err != nil {
 		return nil, err
 	}
-	if p.Agent != "" && p.Agent != string(a.ID) && p.Agent != a.Name && (from == "" || p.Agent != string(from)) {
-		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such agent"}
+	a, err := s.cfg.Agents.Agent(ctx, p, ref)
+	if err == nil && p.Agent != "" && p.Agent != string(a.ID) && p.Agent != a.Name && p.Agent != string(from) {
+		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such agent"}
 	}
-	return a, nil
+	return a, err
 }
 
 // seen returns a turn to which p may do something. What p may not see is not there.
 func (s *Service) seen(ctx context.Context, p haft.Principal, act haft.Action, id haft.TurnID) (*haft.Turn, error) {
-	for _, action := range []haft.Action{haft.AgentsRead, act} {
-		if err := s.cfg.Authority.Authorize(p, action, authority.Resource{}); err != nil {
-			return nil, err
-		}
+	if err := s.may(p, act); err != nil {
+		return nil, err
 	}
 	t, err := s.cfg.History.Turn(ctx, p.Org, id)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.cfg.Authority.Authorize(p, act, authority.Owned("turn", t.Principal)); err != nil {
+	return t, s.cfg.Authority.Authorize(p, act, authority.Owned("turn", t.Principal))
+}
+
+// listed returns an agent, and the owner of those of its turns that p sees: empty if p sees all. Somebody who owns
+// nothing sees what belongs to a name that nobody has.
+func (s *Service) listed(ctx context.Context, p haft.Principal, agent string) (*haft.Agent, string, error) {
+	a, err := s.find(ctx, p, haft.CallsRead, agent, "")
+	if s.cfg.Authority.Authorize(p, haft.CallsRead, authority.Owned("", haft.Principal{Org: p.Org})) == nil {
+		return a, "", err
+	}
+	return a, cmp.Or(p.Owner(), haft.OwnerMark), err
+}
+
+// Turn implements [haft.Conversations].
+func (s *Service) Turn(ctx context.Context, p haft.Principal, id haft.TurnID) (*haft.Turn, error) {
+	t, err := s.seen(ctx, p, haft.CallsRead, id)
+	if err != nil {
 		return nil, err
 	}
 	return t, nil
 }
 
-// whose returns the owner of the turns that p sees, which is empty if p sees all, and whether it sees any.
-func (s *Service) whose(p haft.Principal) (owner string, any bool) {
-	if s.cfg.Authority.Authorize(p, haft.CallsRead, authority.Owned("", haft.Principal{Org: p.Org})) == nil {
-		return "", true
-	}
-	return p.Owner(), p.Owner() != ""
-}
-
-// Turn implements [haft.Conversations].
-func (s *Service) Turn(ctx context.Context, p haft.Principal, id haft.TurnID) (*haft.Turn, error) {
-	return s.seen(ctx, p, haft.CallsRead, id)
-}
-
 // Turns implements [haft.Conversations].
 func (s *Service) Turns(ctx context.Context, p haft.Principal, agent string, after haft.TurnID,
 	limit int) ([]haft.Turn, error) {
-	a, err := s.find(ctx, p, haft.CallsRead, agent, "")
+	a, owner, err := s.listed(ctx, p, agent)
 	if err != nil {
 		return nil, err
-	}
-	owner, any := s.whose(p)
-	if !any {
-		return nil, nil
 	}
 	return s.cfg.History.Turns(ctx, p.Org, owner, a.ID, after, min(cmp.Or(max(limit, 0), 50), maxList))
 }
@@ -185,20 +189,21 @@ func (s *Service) Turns(ctx context.Context, p haft.Principal, agent string, aft
 // Messages implements [haft.Conversations].
 func (s *Service) Messages(ctx context.Context, p haft.Principal, agent string, f haft.MessageFilter) ([]haft.Message,
 	error) {
-	a, err := s.find(ctx, p, haft.CallsRead, agent, "")
+	a, owner, err := s.listed(ctx, p, agent)
+	if err == nil && (len(f.Query) > maxQuery || len(f.Roles) > 4) {
+		err = &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a query has at most %d bytes, and there are 4 "+
+			"roles", maxQuery)}
+	}
 	if err != nil {
 		return nil, err
 	}
-	if len(f.Query) > maxQuery || len(f.Roles) > 4 {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("a query has at most %d bytes, and there are 4 roles", maxQuery)}
-	}
-	owner, any := s.whose(p)
-	if !any {
-		return nil, nil
-	}
 	f.Limit = min(cmp.Or(max(f.Limit, 0), 50), maxList)
 	return s.cfg.History.Messages(ctx, p.Org, owner, a.ID, f)
+}
+
+// messagesOf reads messages of a turn, or of the conversation that it belongs to.
+func (s *Service) messagesOf(ctx context.Context, t haft.Turn, f haft.MessageFilter) ([]haft.Message, error) {
+	return s.cfg.History.Messages(ctx, t.Principal.Org, t.Principal.Owner(), t.Agent, f)
 }
 
 // CancelTurn implements [haft.Conversations]. It returns when the turn has ended.
@@ -215,16 +220,15 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 		} else if err != nil {
 			return err
 		}
-		if r = s.start(ctx, owner, *t, nil); r == nil {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "this server is shutting down: try again",
-				Err: errClosing}
-		}
+		r = s.start(ctx, owner, *t, nil)
 	}
-	r.cancel(errCancelled)
-	select {
-	case <-r.done:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	if r != nil {
+		r.cancel(errCancelled)
+		select {
+		case <-r.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
 	}
 	if t, err = s.cfg.History.Turn(ctx, p.Org, id); err == nil && !t.Final() {
 		err = &haft.Error{Code: haft.CodeUnavailable, Message: "the turn could not be ended now: try again"}
@@ -239,28 +243,17 @@ func (s *Service) Follow(ctx context.Context, p haft.Principal, id haft.TurnID) 
 		if err != nil {
 			return err
 		}
-		l, err := s.listen(id)
-		if err != nil {
-			return err
-		}
-		list, err := s.messagesOf(ctx, *t, haft.MessageFilter{Turn: id, Newest: true, Limit: 1})
-		if err != nil {
-			l.leave()
-			return err
-		}
 		after := int64(0)
+		list, err := s.messagesOf(ctx, *t, haft.MessageFilter{Turn: id, Newest: true, Limit: 1})
 		if len(list) > 0 {
 			after = list[0].Seq
 		}
-		if err := yield(haft.TurnEvent{Turn: t}); err != nil || t.Final() {
-			l.leave()
+		if err == nil {
+			err = yield(haft.TurnEvent{Turn: t})
+		}
+		if err != nil || t.Final() {
 			return err
 		}
-		return s.watch(ctx, *t, after, l, false, yield)
+		return s.watch(ctx, *t, after, nil, false, yield)
 	})
-}
-
-// messagesOf reads messages of a turn.
-func (s *Service) messagesOf(ctx context.Context, t haft.Turn, f haft.MessageFilter) ([]haft.Message, error) {
-	return s.cfg.History.Messages(ctx, t.Principal.Org, t.Principal.Owner(), t.Agent, f)
 }

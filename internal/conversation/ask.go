@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 
 	"haft"
+	"haft/internal/engine"
 	"haft/internal/model"
 	"haft/internal/toolrule"
 )
@@ -19,28 +21,26 @@ const maxRetryAfter = time.Minute
 // errTime is the cause of the end of a request for which the turn has no time left.
 var errTime = errors.New("the turn has no time left")
 
-// nudge is what a model is told that has said nothing.
-const nudge = "Your last answer was empty. Answer, or call a tool."
-
 // request is what the model is asked next.
 func (r *run) request(prof *Profile, now *moment) model.Request {
 	req := model.Request{Model: r.model.Name, System: system(prof), Choice: model.ChoiceAuto, Parallel: !now.turns,
-		MaxOutput: r.model.MaxOutput}
+		MaxOutput: r.model.MaxOutput, Messages: slices.Concat(r.groups()...)}
 	for _, t := range now.tools {
-		if now.allows(t.Name) {
+		if now.state != nil && now.state.Admit(t.Name) == nil {
 			req.Tools = append(req.Tools, t)
 		}
 	}
-	note := ""
-	switch {
-	case now.must != nil:
-		req.Choice, note = model.ChoiceRequired, haft.MessageOf(now.must)
-	case len(req.Tools) == 0:
+	note := haft.MessageOf(now.must)
+	if note != "" {
+		req.Choice = model.ChoiceRequired
+	} else if len(req.Tools) == 0 {
 		req.Choice = model.ChoiceNone
 	}
-	req.Messages = r.view(note)
 	if r.nudged {
-		req.Messages = append(req.Messages, haft.Message{Role: haft.RoleUser, Text: strings.TrimSpace(nudge + " " + note)})
+		note = strings.TrimSpace("Your last answer was empty. Answer, or call a tool. " + note)
+	}
+	if n := len(req.Messages); r.nudged || n > 0 && req.Messages[n-1].Role == haft.RoleAssistant {
+		req.Messages = append(req.Messages, haft.Message{Role: haft.RoleUser, Text: note})
 	}
 	return req
 }
@@ -63,46 +63,42 @@ func system(prof *Profile) string {
 		}
 		b.WriteString("\n</memory_blocks>")
 	}
-	if rules := toolrule.Prompt(prof.Agent.Rules); rules != "" {
-		b.WriteString("\n\n" + rules)
-	}
+	b.WriteString("\n\n" + toolrule.Prompt(prof.Agent.Rules))
 	return strings.TrimSpace(b.String())
 }
 
 // ask asks the model, again where a fault passes, and counts what that took. If it is told, listeners get the answer as
 // it comes.
 func (r *run) ask(req model.Request, told bool) (*model.Answer, error) {
-	var emit func(model.Chunk)
-	if told {
-		emit = func(c model.Chunk) {
-			if c.Text != "" || c.Reasoning != "" {
-				r.tell(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
-			}
-		}
-	}
-	ctx, cancel := context.WithTimeoutCause(r.ctx, r.timeLeft(), errTime)
+	began := time.Now()
+	defer func() { r.spent += time.Since(began) }()
+	ctx, cancel := context.WithTimeoutCause(r.ctx, r.turn.Budget.Time.D()-r.spent, errTime)
 	defer cancel()
 	for try := 1; ; try++ {
-		within, observed := r.s.observe(ctx, "chat", r.turn)
-		a, err := r.model.Generate(within, req, emit)
+		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
+		a, err := r.model.Generate(within, req, func(c model.Chunk) {
+			if told && (c.Text != "" || c.Reasoning != "") {
+				r.tell(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
+			}
+		})
 		if err == nil {
 			observed(a.Usage, string(a.Stop), nil)
 			r.count(req, a.Usage, told)
 			return a, nil
 		}
 		observed(model.Usage{}, "", err)
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
 		f, ok := errors.AsType[*model.Fault](err)
 		wait, again := r.s.cfg.Retry.Wait(try, rand.Float64())
-		if !ok || !f.Retryable() || !again {
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !ok || !f.Retryable() || !again:
 			return nil, err
 		}
 		wait = max(wait, min(f.RetryAfter, maxRetryAfter))
 		r.tell(haft.TurnEvent{Notice: fmt.Sprintf("the model did not answer (%s); it is asked again in %v, from the "+
 			"beginning", f.Kind, wait.Round(time.Millisecond))}, true)
-		if err := pause(ctx, wait); err != nil {
+		if err := engine.Pause(ctx, wait); err != nil {
 			return nil, err
 		}
 	}
@@ -116,10 +112,10 @@ func (r *run) count(req model.Request, used model.Usage, step bool) {
 	u.Cost += r.model.cost(used)
 	if step {
 		u.Steps++
-		if used.Input > 0 {
-			r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
-		}
 		r.tooLong = false
+	}
+	if step && used.Input > 0 {
+		r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
 	}
 }
 
@@ -143,10 +139,7 @@ func (r *run) fault(err error) error {
 
 // size estimates how many tokens a request has: a token is about four bytes.
 func size(req model.Request) int {
-	n := len(req.System)
-	for i := range req.Messages {
-		n += messageBytes(&req.Messages[i])
-	}
+	n := len(req.System) + bytesOf(req.Messages)
 	for i := range req.Tools {
 		v := &req.Tools[i].Version
 		n += len(req.Tools[i].Name) + len(v.Description) + len(v.Parameters) + 32
@@ -154,19 +147,14 @@ func size(req model.Request) int {
 	return n / 4
 }
 
-// messageBytes is how much of a request a message takes.
-func messageBytes(m *haft.Message) int {
-	n := len(m.Text) + len(m.Opaque) + 16
-	for i := range m.Calls {
-		n += len(m.Calls[i].Args) + len(m.Calls[i].Tool) + len(m.Calls[i].ID)
-	}
-	return n
-}
-
-// sum adds up the bytes of messages.
-func sum(list []haft.Message) (n int) {
+// bytesOf is how much of a request messages take.
+func bytesOf(list []haft.Message) (n int) {
 	for i := range list {
-		n += messageBytes(&list[i])
+		m := &list[i]
+		n += len(m.Text) + len(m.Opaque) + 16
+		for j := range m.Calls {
+			n += len(m.Calls[j].Args) + len(m.Calls[j].Tool) + len(m.Calls[j].ID)
+		}
 	}
 	return n
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/engine"
 	"haft/internal/toolrule"
 )
 
@@ -22,41 +23,29 @@ const (
 	settling  = 5 * time.Second // that calls have to end when the turn does
 )
 
-// asked returns the last message with which the model has asked for something, and those before it.
-func (r *run) asked() (m *haft.Message, before []haft.Message) {
-	for i := range slices.Backward(r.own) {
-		if r.own[i].Role == haft.RoleAssistant {
-			return &r.own[i], r.own[:i]
-		}
-	}
-	return nil, nil
-}
-
-// open returns the calls of the turn that have no answer. They are of the last message that asks for any.
+// open returns the calls of the turn that have no answer. They are of the last message of the model.
 func (r *run) open() []haft.ToolCall {
-	m, before := r.asked()
-	if m == nil || len(m.Calls) == 0 {
+	m, answers := r.asked()
+	if m == nil {
 		return nil
 	}
-	answered := map[string]bool{}
-	for _, a := range r.own[len(before)+1:] {
-		answered[a.Answers] = a.Role == haft.RoleTool
-	}
-	return slices.DeleteFunc(slices.Clone(m.Calls), func(c haft.ToolCall) bool { return answered[c.ID] })
+	return slices.DeleteFunc(slices.Clone(m.Calls), func(c haft.ToolCall) bool {
+		return slices.ContainsFunc(answers, func(a haft.Message) bool { return a.Answers == c.ID })
+	})
 }
 
 // A batch is the calls of one step that have no answer.
 type batch struct {
 	*run
 	open    []haft.ToolCall
-	width   int    // how many are made at once
-	most    int    // bytes of an answer
-	warning string // that is added to each answer
-	calls   context.Context
+	width   int             // how many are made at once
+	most    int             // bytes of an answer
+	warning string          // that is added to each answer
+	calls   context.Context //nolint:containedctx // of the calls that are made
 	updates chan update
-	begun   map[haft.CallID]bool
-	pending map[haft.CallID]haft.ApprovalID
-	since   time.Time // when the turn began to wait
+	begun   map[haft.CallID]bool            // calls that have not ended
+	pending map[haft.CallID]haft.ApprovalID // those of them that wait for a person
+	waited  bool                            // one of them did
 }
 
 // An update says that a call has ended, or that it waits for a person.
@@ -78,15 +67,20 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	if !toolrule.NeedsTurn(prof.Agent.Rules) && !slices.ContainsFunc(open, alone) {
 		b.width = wide
 	}
-	m, before := r.asked()
-	if n := repeated(before, m); n >= warnRepeats {
+	m, _ := r.asked()
+	if n := repeated(r.own, m); n >= warnRepeats {
 		b.warning = fmt.Sprintf("\n[You have asked for exactly this %d times in a row. Do something else, or answer: "+
 			"after %d times you are stopped.]", n, maxRepeats)
 	}
 	calls, end := context.WithCancelCause(r.base)
 	defer end(nil)
 	b.calls = calls
-	return b.make(end)
+	began := time.Now()
+	err := b.make(end)
+	if !b.waited {
+		r.spent += time.Since(began)
+	}
+	return err
 }
 
 // make makes the calls. It returns when none of them runs here any more. End ends those that run.
@@ -105,10 +99,7 @@ func (b *batch) make(end context.CancelCauseFunc) (failed error) {
 		select {
 		case <-stopped:
 			stopped = nil
-			if cause := context.Cause(b.ctx); errors.Is(cause, errCancelled) ||
-				errors.Is(cause, errLost) && b.s.cfg.Owner() == b.owner { // somebody took it to cancel it
-				b.cancelBegun(end)
-			}
+			b.stopCalls(end)
 		case u := <-b.updates:
 			if u.err != nil || u.res.Status.Final() {
 				running--
@@ -119,51 +110,45 @@ func (b *batch) make(end context.CancelCauseFunc) (failed error) {
 			}
 		}
 	}
-	b.rest()
-	if cause := context.Cause(b.ctx); cause != nil {
-		return cause
+	if b.ctx.Err() != nil {
+		return context.Cause(b.ctx)
 	}
 	return failed
 }
 
-// cancelBegun cancels the calls that have not ended.
-func (b *batch) cancelBegun(end context.CancelCauseFunc) {
-	var all sync.WaitGroup
-	for id := range b.begun {
-		all.Go(func() {
-			if err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, id); err != nil &&
-				haft.CodeOf(err) != haft.CodeNotFound {
-				end(errCancelled)
-			}
-		})
+// stopCalls cancels the calls that have not ended, if the turn was cancelled: here, or by a process that took it.
+func (b *batch) stopCalls(end context.CancelCauseFunc) {
+	cause := context.Cause(b.ctx)
+	if !errors.Is(cause, errCancelled) && !(errors.Is(cause, errLost) && b.s.cfg.Owner() == b.owner) {
+		return
 	}
-	all.Wait()
+	for id := range b.begun {
+		err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, id)
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			end(cause)
+		}
+	}
 }
 
 // perform makes a call, or goes on with one that was made before, and returns how it ended.
 func (b *batch) perform(c haft.ToolCall) update {
-	p, cfg := b.turn.Principal, &b.s.cfg
+	p, calls := b.turn.Principal, b.s.cfg.Calls
 	defer b.forward(c)()
-	res, err := cfg.Calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
+	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
 		IdempotencyKey: string(c.Call), Turn: string(b.id)})
 	if haft.CodeOf(err) == haft.CodeConflict { // it was made before
-		if res, err = cfg.Calls.Wait(b.ctx, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
+		if res, err = calls.Wait(b.ctx, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
 			res, err = failure(c, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 		}
 	}
 	for wait := firstPoll; err == nil && !res.Status.Final(); wait = min(2*wait, lastPoll) {
 		b.updates <- update{call: c, res: res}
-		if err = pause(b.ctx, wait); err == nil {
-			res, err = cfg.Calls.Wait(b.ctx, p, c.Call)
+		if err = engine.Pause(b.ctx, wait); err == nil {
+			res, err = calls.Wait(b.ctx, p, c.Call)
 		}
 	}
-	switch haft.CodeOf(err) {
-	case haft.CodeInvalid, haft.CodeNotFound:
-		res, err = failure(c, haft.StatusValidation, haft.FailValidation, haft.MessageOf(err)), nil
-	case haft.CodeDenied, haft.CodeUnauthenticated, haft.CodeConflict:
+	if code := haft.CodeOf(err); err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal {
 		res, err = failure(c, haft.StatusDenied, haft.FailDenied, haft.MessageOf(err)), nil
-	case haft.CodeRateLimited:
-		res, err = failure(c, haft.StatusRate, haft.FailRate, haft.MessageOf(err)), nil
 	}
 	return update{c, res, err}
 }
@@ -186,59 +171,40 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 	return func() { cancel(); watching.Wait() }
 }
 
-// keep keeps what became of a call.
+// keep keeps what became of a call, and whether the turn waits for a person.
 func (b *batch) keep(u update) error {
 	id := u.call.Call
+	var list []*haft.Message
 	switch {
 	case u.err != nil && b.ctx.Err() != nil:
 		return nil
 	case u.err != nil:
 		return fmt.Errorf("make the call %s: %w", id, u.err)
+	case !u.res.Status.Final() && b.pending[id] == u.res.Approval:
+		return nil
 	case !u.res.Status.Final():
-		if b.pending[id] == u.res.Approval {
-			return nil
-		}
-		b.pending[id] = u.res.Approval
-		return b.stand()
+		b.pending[id], b.waited = u.res.Approval, true
+	default:
+		delete(b.pending, id)
+		b.last = haft.Result{Call: id, Value: u.res.Value}
+		m := b.answer(u.call, u.res, b.most)
+		m.Text += b.warning
+		list = append(list, m)
 	}
-	b.last = haft.Result{Call: id, Value: u.res.Value}
-	m := b.answer(u.call, u.res, b.most)
-	m.Text += b.warning
-	delete(b.pending, id)
-	if err := b.stand(m); err != nil {
-		return err
-	}
-	b.tell(haft.TurnEvent{Result: u.res}, true)
-	return nil
-}
-
-// stand keeps messages and whether the turn waits for a person.
-func (b *batch) stand(list ...*haft.Message) error {
-	before := b.turn.Approvals
-	b.turn.Status, b.turn.Approvals = haft.TurnRunning, slices.Sorted(maps.Values(b.pending))
-	if len(b.pending) > 0 {
-		b.turn.Status = haft.TurnWaiting
-		if b.since.IsZero() {
-			b.since = time.Now()
-		}
-	} else {
-		b.rest()
+	before, t := b.turn.Approvals, &b.turn
+	if t.Status, t.Approvals = haft.TurnRunning, slices.Sorted(maps.Values(b.pending)); len(t.Approvals) > 0 {
+		t.Status = haft.TurnWaiting
 	}
 	if err := b.append(list...); err != nil {
 		return err
 	}
-	if !slices.Equal(before, b.turn.Approvals) {
+	if len(list) > 0 {
+		b.tell(haft.TurnEvent{Result: u.res}, true)
+	}
+	if !slices.Equal(before, t.Approvals) {
 		b.tellTurn()
 	}
 	return nil
-}
-
-// rest takes the time that the turn has waited from what it may take.
-func (b *batch) rest() {
-	if !b.since.IsZero() {
-		b.waited += time.Since(b.since)
-		b.since = time.Time{}
-	}
 }
 
 // withdraw cancels the calls that have no answer, and answers them.
@@ -246,9 +212,8 @@ func (r *run) withdraw() (list []*haft.Message) {
 	ctx, cancel := context.WithTimeout(r.base, settling)
 	defer cancel()
 	for _, c := range r.open() {
-		err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call)
 		res := failure(c, haft.StatusCancelled, haft.FailCancelled, "the turn ended before the call was made")
-		if haft.CodeOf(err) != haft.CodeNotFound {
+		if err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call); haft.CodeOf(err) != haft.CodeNotFound {
 			if res, err = r.s.cfg.Calls.Wait(ctx, r.turn.Principal, c.Call); err != nil || !res.Status.Final() {
 				res = failure(c, haft.StatusUnknown, haft.FailUnknown, "the turn ended before it was known whether the "+
 					"tool ran")

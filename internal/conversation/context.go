@@ -19,7 +19,7 @@ const (
 	maxSummary     = 2_000 // tokens
 )
 
-// load reads the conversation, so that the turn can go on from what is kept.
+// load reads the turn and its conversation, so that the turn can go on from what is kept.
 func (r *run) load() error {
 	now, err := r.s.cfg.History.Turn(r.base, r.org, r.id)
 	switch {
@@ -28,75 +28,77 @@ func (r *run) load() error {
 	case now.Final():
 		return errLost // it ended between when it was claimed and now
 	}
-	r.turn = *now
-	m, err := r.s.cfg.Models.Model(r.ctx, r.turn.Principal, r.turn.Model)
-	if code := haft.CodeOf(err); err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal {
-		err = &ending{stop: haft.StopModel, why: haft.MessageOf(err)}
-	}
-	if err != nil {
-		m = &Model{} // the turn can be ended without it
-	}
-	known := *m
-	known.Context = cmp.Or(max(known.Context, 0), defaultContext)
-	r.model, r.turn.Budget = &known, r.s.budget(r.turn.Budget)
-	for after := int64(0); ; {
-		list, err := r.messages(haft.MessageFilter{Turn: r.id, After: after, Limit: pageSize})
+	r.turn, r.model = *now, &Model{}
+	r.turn.Budget = r.s.budget(r.turn.Budget)
+	for page := pageSize; page == pageSize; {
+		list, err := r.messages(haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize})
 		if err != nil {
 			return err
 		}
-		r.own = append(r.own, list...)
-		if len(list) < pageSize {
-			break
-		}
-		after = list[len(list)-1].Seq
+		r.own, page = append(r.own, list...), len(list)
 	}
 	if len(r.own) == 0 {
 		return &ending{stop: haft.StopInternal, why: "the turn has no message"}
 	}
-	for i, own := range r.own {
-		if own.Role == haft.RoleSummary {
+	m, err := r.s.cfg.Models.Model(r.ctx, r.turn.Principal, r.turn.Model)
+	if code := haft.CodeOf(err); code == haft.CodeUnavailable || code == haft.CodeInternal {
+		return fmt.Errorf("find the model: %w", err)
+	} else if err != nil {
+		return &ending{stop: haft.StopModel, why: haft.MessageOf(err)}
+	}
+	*r.model = *m
+	r.model.Context = cmp.Or(max(m.Context, 0), defaultContext)
+	for i := range r.own {
+		if r.own[i].Role == haft.RoleSummary {
 			r.summary = &r.own[i]
 		}
 	}
-	if older := r.loadOlder(); older != nil {
-		return older
-	}
-	return err
+	return r.loadOlder()
 }
 
-// loadOlder reads what was said before the turn, as far back as it can fit into a request.
+// lastSeq is the number of the last message, or 0.
+func lastSeq(list []haft.Message) int64 {
+	if len(list) == 0 {
+		return 0
+	}
+	return list[len(list)-1].Seq
+}
+
+// messages reads messages of the sender's conversation with the agent.
+func (r *run) messages(f haft.MessageFilter) ([]haft.Message, error) {
+	list, err := r.s.messagesOf(r.base, r.turn, f)
+	if err != nil {
+		return nil, fmt.Errorf("read the conversation: %w", err)
+	}
+	return list, nil
+}
+
+// loadOlder reads what was said before the turn, as far back as it can fit into a request. Turns of the sender can have
+// gone on at the same time: each of them stands together then.
 func (r *run) loadOlder() error {
-	defer func() { slices.Reverse(r.older) }()
-	for before, size := r.own[0].Seq, 0; size < 4*r.model.Context; {
+	var all []haft.Message
+	before, size := r.own[0].Seq, 0
+	for page := pageSize; page == pageSize && size < 4*r.model.Context && before > r.replaced()+1; {
 		list, err := r.messages(haft.MessageFilter{Before: before, Newest: true, Limit: pageSize})
 		if err != nil {
 			return err
 		}
 		for i := range list {
-			if list[i].Seq <= r.replaced() {
-				return nil
-			}
+			list[i].Opaque, list[i].Reasoning = nil, "" // which only matter within a turn
 			if list[i].Role == haft.RoleSummary && r.summary == nil {
 				r.summary = &list[i]
 			}
-			list[i].Opaque, list[i].Reasoning = nil, "" // which only matter within a turn
-			r.older = append(r.older, list[i])
-			before, size = list[i].Seq, size+messageBytes(&list[i])
 		}
-		if len(list) < pageSize {
-			return nil
-		}
+		all, page, size, before = append(all, list...), len(list), size+bytesOf(list), cmp.Or(lastSeq(list), before)
 	}
+	slices.Reverse(all)
+	began := map[haft.TurnID]int64{}
+	for _, m := range slices.Backward(all) {
+		began[m.Turn] = m.Seq
+	}
+	slices.SortStableFunc(all, func(a, b haft.Message) int { return cmp.Compare(began[a.Turn], began[b.Turn]) })
+	r.older = grouped(all)
 	return nil
-}
-
-// messages reads messages of the sender's conversation with the agent.
-func (r *run) messages(f haft.MessageFilter) ([]haft.Message, error) {
-	list, err := r.s.cfg.History.Messages(r.base, r.org, r.turn.Principal.Owner(), r.turn.Agent, f)
-	if err != nil {
-		return nil, fmt.Errorf("read the conversation: %w", err)
-	}
-	return list, nil
 }
 
 // replaced is the number of the last message for which a summary stands.
@@ -107,35 +109,20 @@ func (r *run) replaced() int64 {
 	return r.summary.Replaces
 }
 
-// groups returns what the model gets of the conversation, in parts that belong together: a message, or one that asks for
-// calls with the answers to them. Other turns of the sender can have gone on at the same time: each of them stands
-// together, and calls that have no answer are left out.
-func (r *run) groups() [][]haft.Message {
-	var all [][]haft.Message
-	if r.summary != nil {
-		all = append(all, []haft.Message{*r.summary})
-	}
-	began := map[haft.TurnID]int64{}
-	for _, m := range r.older {
-		if began[m.Turn] == 0 {
-			began[m.Turn] = m.Seq
-		}
-	}
-	older := slices.Clone(r.older)
-	slices.SortStableFunc(older, func(a, b haft.Message) int { return cmp.Compare(began[a.Turn], began[b.Turn]) })
-	list := slices.Concat(older, r.own)
-	for i := 0; i < len(list); i++ {
-		m := list[i]
-		if m.Seq <= r.replaced() || m.Role == haft.RoleSummary || m.Role == haft.RoleTool {
+// grouped splits messages into groups that belong together: a message, or one that asks for calls with the answers to
+// them. Calls that have no answer are left out.
+func grouped(list []haft.Message) (all [][]haft.Message) {
+	for i, m := range list {
+		if m.Role == haft.RoleSummary || m.Role == haft.RoleTool {
 			continue // answers are taken with their calls
 		}
-		group := []haft.Message{m}
+		group := list[i : i+1 : i+1]
 		for _, c := range m.Calls {
 			for _, a := range list[i+1:] {
 				if a.Turn != m.Turn || a.Role == haft.RoleAssistant {
 					break
 				}
-				if a.Role == haft.RoleTool && a.Answers == c.ID {
+				if a.Answers == c.ID {
 					group = append(group, a)
 					break
 				}
@@ -148,55 +135,45 @@ func (r *run) groups() [][]haft.Message {
 	return all
 }
 
-// view returns the messages for the model. Note says why the model has to go on where its last answer was not the end.
-func (r *run) view(note string) []haft.Message {
-	var list []haft.Message
-	goOn := func(text string) {
-		if n := len(list); n > 0 && list[n-1].Role == haft.RoleAssistant {
-			list = append(list, haft.Message{Role: haft.RoleUser, Text: text})
+// groups returns what the model gets of the conversation.
+func (r *run) groups() (all [][]haft.Message) {
+	if r.summary != nil {
+		all = append(all, []haft.Message{*r.summary})
+	}
+	for _, g := range slices.Concat(r.older, grouped(r.own)) {
+		if g[0].Seq > r.replaced() {
+			all = append(all, g)
 		}
 	}
-	for _, g := range r.groups() {
-		if g[0].Role == haft.RoleAssistant {
-			goOn("Go on.")
-		}
-		list = append(list, g...)
-	}
-	goOn(cmp.Or(note, "Go on."))
-	return list
+	return all
 }
 
 // fit returns the request that build makes, after a part of the conversation was replaced by a summary if the request
 // would be too long.
 func (r *run) fit(build func() model.Request) (model.Request, error) {
 	req := build()
-	most := r.model.Context * 4 / 5
-	if tokens := float64(size(req)) * r.ratio; !r.tooLong && int(tokens) <= most {
+	if float64(size(req))*r.ratio <= float64(r.model.Context)*0.8 && !r.tooLong {
 		return req, nil
 	}
 	groups := r.groups()
-	total := 0
-	for _, g := range groups {
-		total += sum(g)
-	}
-	keep := int(float64(4*r.model.Context*2/5) / r.ratio)
+	keep := int(float64(4*r.model.Context) * 0.4 / r.ratio)
 	if r.tooLong {
-		keep = min(keep, total/2)
+		keep = min(keep, bytesOf(slices.Concat(groups...))/2)
 	}
 	cut := len(groups) - 1 // the last group stays
-	for keep -= sum(groups[cut]); cut > 0 && keep >= sum(groups[cut-1]); cut-- {
-		keep -= sum(groups[cut-1])
+	for keep -= bytesOf(groups[cut]); cut > 0 && keep >= bytesOf(groups[cut-1]); cut-- {
+		keep -= bytesOf(groups[cut-1])
 	}
-	if cut < 1 || cut == 1 && r.summary != nil {
-		if r.tooLong {
-			return req, &ending{stop: haft.StopModel, why: "the conversation is too long for the model"}
+	switch {
+	case cut > 1 || cut == 1 && r.summary == nil:
+		if err := r.summarise(groups, cut); err != nil {
+			return req, err
 		}
-		return req, nil
+		return build(), nil
+	case r.tooLong:
+		return req, &ending{stop: haft.StopModel, why: "the conversation is too long for the model"}
 	}
-	if err := r.summarise(groups, cut); err != nil {
-		return req, err
-	}
-	return build(), nil
+	return req, nil
 }
 
 // summarise replaces the first groups of the conversation by a summary, which the model writes. If it cannot, the
@@ -204,10 +181,8 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 func (r *run) summarise(groups [][]haft.Message, cut int) error {
 	last := r.replaced()
 	for i := 0; i < cut; i++ {
-		for _, m := range groups[i] {
-			if m.Role != haft.RoleSummary {
-				last = max(last, m.Seq)
-			}
+		if groups[i][0].Role != haft.RoleSummary {
+			last = max(last, lastSeq(groups[i]))
 		}
 		for j := cut; j < len(groups); j++ { // turns that went on at the same time
 			if groups[j][0].Seq <= last {
@@ -216,15 +191,14 @@ func (r *run) summarise(groups [][]haft.Message, cut int) error {
 		}
 	}
 	r.tell(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
-	m := r.message(haft.RoleSummary)
-	m.Replaces = last
 	a, err := r.ask(model.Request{Model: r.model.Name, System: summaryInstructions, Choice: model.ChoiceNone,
 		Messages:  []haft.Message{{Role: haft.RoleUser, Text: transcript(groups[:cut], 2*r.model.Context)}},
 		MaxOutput: min(cmp.Or(r.model.MaxOutput, maxSummary), maxSummary)}, false)
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	if err == nil && a.Stop != model.StopRefusal && a.Stop != model.StopFiltered {
+	m := newMessage(r.turn, haft.RoleSummary)
+	if m.Replaces = last; err == nil && a.Stop != model.StopRefusal && a.Stop != model.StopFiltered {
 		m.Text = strings.TrimSpace(bounded(a.Text))
 	}
 	m.Text = cmp.Or(m.Text, "Earlier messages were left out, because they did not fit.")
@@ -240,19 +214,16 @@ const summaryInstructions = "You are given the beginning of a conversation betwe
 // transcript writes messages as a text of about most bytes. What is oldest is left out.
 func transcript(groups [][]haft.Message, most int) string {
 	var parts []string
-	for _, g := range slices.Backward(groups) {
-		for _, m := range slices.Backward(g) {
-			text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, cutText(m.Text, maxQuoted))
-			for _, c := range m.Calls {
-				text += fmt.Sprintf("\n  calls %s %s", c.Tool, cutText(string(c.Args), maxQuoted))
-			}
-			if most -= len(text); most < 0 {
-				parts = append(parts, "[the beginning is left out]")
-				slices.Reverse(parts)
-				return strings.Join(parts, "\n\n")
-			}
-			parts = append(parts, text)
+	for _, m := range slices.Backward(slices.Concat(groups...)) {
+		text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, cutText(m.Text, maxQuoted))
+		for _, c := range m.Calls {
+			text += fmt.Sprintf("\n  calls %s %s", c.Tool, cutText(string(c.Args), maxQuoted))
 		}
+		if most -= len(text); most < 0 {
+			parts = append(parts, "[the beginning is left out]")
+			break
+		}
+		parts = append(parts, text)
 	}
 	slices.Reverse(parts)
 	return strings.Join(parts, "\n\n")

@@ -112,7 +112,9 @@ func (s story) tell(t *testing.T, dies ...int) (ops int) {
 		}
 	}
 	first := w.begin(dies[0], four)
-	go func() { listen(w, first.Send(context.Background(), ann, "helper", haft.NewMessage{Text: "hi", Key: "k"})) }()
+	go func() {
+		listen(w, first.Send(context.Background(), ann, "helper", haft.NewMessage{Text: "hi", Key: "k"}))
+	}()
 	last := first
 	for _, d := range append(dies[1:], 0) {
 		for range 3 {

@@ -7,90 +7,42 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/engine"
 )
 
 // The bounds of listening.
 const (
 	polling      = 500 * time.Millisecond // for turns that another process runs
 	maxListeners = 100                    // of one turn
-	maxQueued    = 256                    // pieces of text that a listener has yet to take; more are dropped
+	maxQueued    = 256                    // events that a listener has yet to take; more pieces of text are dropped
 )
 
-// A listener is told what happens in a turn.
-type listener struct {
-	of   *listeners
-	wake chan struct{} // has something if there is something to take
-
-	mu    sync.Mutex
-	queue []haft.TurnEvent
-	cut   bool // pieces were dropped since the last message
-	over  bool // there will be no more
-}
-
-func newListener() *listener { return &listener{wake: make(chan struct{}, 1)} }
-
-// push adds an event. One that may be dropped is if the listener is slow. Others are as many as the turn has messages.
-func (l *listener) push(e haft.TurnEvent, droppable bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	switch {
-	case droppable && (l.cut || len(l.queue) >= maxQueued):
-		if !l.cut { // once: what comes behind the gap would not fit to what is before
-			l.cut, e = true, haft.TurnEvent{Notice: "this listener is slow: text is left out until the next message"}
-			break
-		}
-		return
-	case e.Message != nil:
-		l.cut = false
-	}
-	l.queue = append(l.queue, e)
-	l.nudge()
-}
-
-// end says that there will be no more events.
-func (l *listener) end() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.over = true
-	l.nudge()
-}
-
-func (l *listener) nudge() {
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// take waits for events and returns them, and whether there will be no more.
-func (l *listener) take(ctx context.Context) (list []haft.TurnEvent, over bool, err error) {
-	select {
-	case <-l.wake:
-	case <-ctx.Done():
-		return nil, false, context.Cause(ctx)
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	list, l.queue = l.queue, nil
-	return list, l.over, nil
-}
-
-// listeners are those of a turn.
+// listeners are told what happens in a turn.
 type listeners struct {
 	mu   sync.Mutex
 	list []*listener
-	over bool
+	over bool // nothing happens any more
 }
+
+// A listener is told what happens in a turn. The lock is that of all listeners.
+type listener struct {
+	of    *listeners
+	wake  chan struct{} // has something if there is something to take
+	queue []haft.TurnEvent
+	cut   bool // pieces of text were dropped since the last message
+}
+
+func newListener() *listener { return &listener{wake: make(chan struct{}, 1)} }
 
 // listen adds a listener. It returns nil if nothing happens any more, and an error if there are too many.
 func (s *listeners) listen() (*listener, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.list) >= maxListeners {
-		return nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many listen to this turn: try again later"}
-	}
-	if s.over {
+	switch {
+	case s.over:
 		return nil, nil //nolint:nilnil // there is nothing to listen to
+	case len(s.list) >= maxListeners:
+		return nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many listen to this turn: try again later"}
 	}
 	l := newListener()
 	l.of, s.list = s, append(s.list, l)
@@ -113,23 +65,43 @@ func (s *listeners) listened() bool {
 	return len(s.list) > 0
 }
 
-// tell tells all listeners of an event.
+// tell tells all listeners of an event. One that may be dropped is, for listeners that are slow; the others are as many
+// as the turn has messages. An empty event is the last one.
 func (s *listeners) tell(e haft.TurnEvent, droppable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.over = s.over || e == haft.TurnEvent{}
 	for _, l := range s.list {
-		l.push(e, droppable)
+		told := e
+		switch {
+		case droppable && l.cut:
+			continue // text behind a gap does not fit to what is before it
+		case droppable && len(l.queue) >= maxQueued:
+			l.cut, told = true, haft.TurnEvent{Notice: "this listener is slow: text is left out until the next message"}
+		case e.Message != nil:
+			l.cut = false
+		}
+		if !s.over {
+			l.queue = append(l.queue, told)
+		}
+		select {
+		case l.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
-// closeListeners says to all that there will be no more.
-func (s *listeners) closeListeners() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.over = true
-	for _, l := range s.list {
-		l.end()
+// take waits for events and returns them, and whether there will be no more.
+func (l *listener) take(ctx context.Context) (list []haft.TurnEvent, over bool, err error) {
+	select {
+	case <-l.wake:
+	case <-ctx.Done():
+		return nil, false, context.Cause(ctx)
 	}
+	l.of.mu.Lock()
+	defer l.of.mu.Unlock()
+	list, l.queue = l.queue, nil
+	return list, l.of.over, nil
 }
 
 // listen returns a listener to a turn that is worked on here, or nil.
@@ -158,10 +130,7 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 			return yield(haft.TurnEvent{Turn: now})
 		}
 		if l == nil {
-			if l, err = s.listen(t.ID); err != nil {
-				return err
-			}
-			if l == nil {
+			if l, err = s.listen(t.ID); l == nil && err == nil {
 				err = s.poll(ctx)
 			}
 			if err != nil {
@@ -174,7 +143,14 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 			if list, ended, err = l.take(ctx); err != nil {
 				return err
 			}
-			for _, e := range fresh(list, after) {
+			// What belongs to messages that were read from the store is left out.
+			for i, e := range slices.Backward(list) {
+				if e.Message != nil && e.Message.Seq <= after {
+					list = list[i+1:]
+					break
+				}
+			}
+			for _, e := range list {
 				if e.Message != nil {
 					after = e.Message.Seq
 				}
@@ -193,7 +169,7 @@ func (s *Service) poll(ctx context.Context) error {
 		return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing, RetryAfter: haft.Millis(time.Second),
 			Message: "this server is shutting down; the turn goes on: follow it again"}
 	}
-	return pause(ctx, polling)
+	return engine.Pause(ctx, polling)
 }
 
 // catchUp yields the messages of a turn that are kept after the one of that number.
@@ -214,14 +190,4 @@ func (s *Service) catchUp(ctx context.Context, t haft.Turn, after int64, yield f
 			return after, nil
 		}
 	}
-}
-
-// fresh leaves out what belongs to messages up to that number, which were read from the store.
-func fresh(list []haft.TurnEvent, after int64) []haft.TurnEvent {
-	for i, e := range slices.Backward(list) {
-		if e.Message != nil && e.Message.Seq <= after {
-			return list[i+1:]
-		}
-	}
-	return list
 }

@@ -98,11 +98,8 @@ type Authority interface {
 	Authorize(p haft.Principal, a haft.Action, res authority.Resource) error
 }
 
-// An Observer makes spans of what turns do, by the conventions of OpenTelemetry for generative AI. The engine makes
-// those of calls, within the context that Begin returns.
-type Observer interface {
-	// Begin begins a span for the operation invoke_agent, or chat for one request to a model. End is told what the
-	// operation took and how it ended.
-	Begin(ctx context.Context, operation string, t haft.Turn) (within context.Context,
-		end func(used model.Usage, stop string, err error))
-}
+// Observe begins a span for the operation invoke_agent, or chat for one request to a model, by the conventions of
+// OpenTelemetry for generative AI. The function that it returns ends the span. The engine makes the spans of calls, within
+// the context that Observe returns.
+type Observe = func(ctx context.Context, operation string, t haft.Turn) (within context.Context,
+	end func(used model.Usage, stop string, err error))

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -17,13 +16,16 @@ import (
 	"haft/internal/toolrule"
 )
 
-// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says otherwise.
-const sendMessage = "send_message"
+const (
+	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says otherwise.
+	sendMessage = "send_message"
+	// maxTextOnly is how often in a row a model may answer without a call although a rule demands one.
+	maxTextOnly = 3
+	// maxText bounds each text of a message, in bytes.
+	maxText = 1 << 20
+)
 
-// maxTextOnly is how often a model may answer without a call in a row although a rule demands one.
-const maxTextOnly = 3
-
-// A run is the work of this process on a turn. One goroutine has it; others use what is before turn, and listeners.
+// A run is the work of this process on a turn. One goroutine has it; others use what is before turn.
 type run struct {
 	s      *Service
 	id     haft.TurnID
@@ -33,22 +35,20 @@ type run struct {
 	ctx    context.Context //nolint:containedctx // ends with the work, for a cause; all else needs it
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	// observed ends the span of the work.
-	observed func(model.Usage, string, error)
 	listeners
 
-	turn    haft.Turn
-	model   *Model
-	own     []haft.Message // of the turn
-	older   []haft.Message // of the conversation before the turn
-	summary *haft.Message  // the last one, or nil
+	turn     haft.Turn
+	observed func(model.Usage, string, error) // ends the span of the work
+	model    *Model
+	own      []haft.Message   // of the turn
+	older    [][]haft.Message // groups of the conversation before the turn
+	summary  *haft.Message    // the last one, or nil
 
-	began   time.Time
-	waited  time.Duration // of the time since, for people
+	spent   time.Duration // on the turn by this process, without waiting for people
 	ratio   float64       // of the tokens that the model counts to those that are estimated
 	tooLong bool          // the model said that the last request does not fit
 	nudged  bool          // the last answer was empty
-	last    haft.Result   // of the last call, as far as it is known here
+	last    haft.Result   // id and value of the last call, as far as they are known here
 }
 
 // An ending is why a turn ends.
@@ -60,17 +60,6 @@ type ending struct {
 
 // Error implements error.
 func (e *ending) Error() string { return cmp.Or(e.why, e.note, string(e.stop)) }
-
-// status is that of the turn.
-func (e *ending) status() haft.TurnStatus {
-	switch {
-	case e.stop == haft.StopCancelled:
-		return haft.TurnCancelled
-	case e.why != "":
-		return haft.TurnFailed
-	}
-	return haft.TurnCompleted
-}
 
 // work takes the turn to its end, unless the process cannot go on with it. A hopeless turn is only ended.
 func (r *run) work(hopeless bool) (err error) {
@@ -100,20 +89,12 @@ func (r *run) work(hopeless bool) (err error) {
 
 // step takes the turn one step further: it makes the calls that have no answer, or asks the model.
 func (r *run) step() error {
-	if err := context.Cause(r.ctx); err != nil {
-		return err
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
 	}
-	if err := r.recheck(); err != nil {
+	prof, err := r.profile()
+	if err != nil {
 		return err
-	}
-	prof, err := r.s.cfg.Agents.Profile(r.ctx, r.turn.Principal, r.turn.Agent)
-	switch {
-	case haft.CodeOf(err) == haft.CodeNotFound:
-		return &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
-	case err != nil:
-		return fmt.Errorf("read the agent of the turn: %w", err)
-	case prof.Agent.Disabled:
-		return &ending{stop: haft.StopCancelled, why: "the agent is disabled"}
 	}
 	if open := r.open(); len(open) > 0 {
 		return r.makeCalls(prof, open)
@@ -136,40 +117,40 @@ func (r *run) step() error {
 	return r.take(now, a)
 }
 
-// recheck ends a turn whose sender may not send it any more.
-func (r *run) recheck() error {
-	if r.s.cfg.Recheck == nil {
-		return nil
-	}
+// profile returns the agent. It ends a turn whose sender, or whose agent, may not go on.
+func (r *run) profile() (*Profile, error) {
 	p, err := r.s.cfg.Recheck(r.ctx, r.turn.Principal)
-	switch haft.CodeOf(err) {
-	case haft.CodeUnauthenticated, haft.CodeDenied:
-		return &ending{stop: haft.StopCancelled, why: haft.MessageOf(err)}
-	case "":
-		r.turn.Principal = p
-		return nil
+	if code := haft.CodeOf(err); code == haft.CodeUnauthenticated || code == haft.CodeDenied {
+		return nil, &ending{stop: haft.StopCancelled, why: haft.MessageOf(err)}
+	} else if err != nil {
+		return nil, fmt.Errorf("look at the credential of the turn: %w", err)
 	}
-	return fmt.Errorf("look at the credential of the turn: %w", err)
+	r.turn.Principal = p
+	prof, err := r.s.cfg.Agents.Profile(r.ctx, p, r.turn.Agent)
+	switch {
+	case haft.CodeOf(err) == haft.CodeNotFound:
+		return nil, &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
+	case err != nil:
+		return nil, fmt.Errorf("read the agent of the turn: %w", err)
+	case prof.Agent.Disabled:
+		return nil, &ending{stop: haft.StopCancelled, why: "the agent is disabled"}
+	}
+	return prof, nil
 }
 
 // A moment is what the rules of the agent allow now.
 type moment struct {
 	tools []haft.Tool     // all that there are for the agent
 	state *toolrule.State // nil if no tool is allowed
-	final bool            // the rules leave no tool: the next answer is the last
 	must  error           // why the turn may not end yet
+	end   haft.StopReason // of a turn that ends with the next answer
 	turns bool            // the rules look at the order of calls
-}
-
-// allows reports whether a tool may be called now.
-func (m *moment) allows(tool string) bool {
-	return m.state != nil && slices.Contains(m.state.Allowed, tool)
 }
 
 // evaluate says what the rules allow now, or that the turn has ended.
 func (r *run) evaluate(prof *Profile) (*moment, error) {
 	rules := prof.Agent.Rules
-	now := &moment{turns: toolrule.NeedsTurn(rules)}
+	now := &moment{turns: toolrule.NeedsTurn(rules), end: haft.StopEnd}
 	var names []string
 	for _, t := range prof.Tools {
 		if !t.Disabled {
@@ -183,7 +164,9 @@ func (r *run) evaluate(prof *Profile) (*moment, error) {
 	state, err := toolrule.Evaluate(rules, past, names)
 	switch {
 	case haft.CodeOf(err) == haft.CodeDenied:
-		now.final = len(names) > 0
+		if len(names) > 0 {
+			now.end = haft.StopRule
+		}
 		return now, nil
 	case err != nil:
 		return nil, &ending{stop: haft.StopInternal, why: haft.MessageOf(err)}
@@ -195,81 +178,71 @@ func (r *run) evaluate(prof *Profile) (*moment, error) {
 		now.must = &haft.Error{Code: haft.CodeDenied, Message: "The tool rules demand that you call one of these tools " +
 			"now: " + strings.Join(state.Allowed, ", ") + "."}
 	}
-	if now.must == nil && r.spoke() && !state.Continues(sendMessage) {
+	_, answers := r.asked()
+	if now.must == nil && !state.Continues(sendMessage) && slices.ContainsFunc(answers, func(m haft.Message) bool {
+		return m.Name == sendMessage && m.Status == haft.StatusSuccess
+	}) {
 		return nil, &ending{stop: haft.StopEnd}
 	}
 	return now, nil
 }
 
 // past is what was called in the turn, for the rules. They look at the value of the last call only.
-func (r *run) past(rules []haft.ToolRule) ([]toolrule.Past, error) {
-	var list []toolrule.Past
+func (r *run) past(rules []haft.ToolRule) (list []toolrule.Past, err error) {
 	var last haft.CallID
 	for _, m := range r.own {
-		if m.Role == haft.RoleTool && m.Call != "" {
+		if m.Call != "" {
 			list, last = append(list, toolrule.Past{Tool: m.Name, Status: m.Status}), m.Call
 		}
 	}
-	if last == "" {
-		return nil, nil
+	if len(rules) == 0 || last == "" {
+		return list, nil
 	}
-	p := &list[len(list)-1]
-	if r.last.Call != last && p.Status == haft.StatusSuccess && slices.ContainsFunc(rules, func(u haft.ToolRule) bool {
-		return u.Type == haft.RuleConditional && u.Tool == p.Tool
-	}) {
+	if r.last.Call != last {
 		res, err := r.s.cfg.Calls.Wait(r.ctx, r.turn.Principal, last)
-		if err != nil {
-			return nil, fmt.Errorf("read the value that a tool rule looks at: %w", err)
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return nil, fmt.Errorf("read the value that tool rules look at: %w", err)
 		}
-		r.last = *res
-		r.last.Call = last
+		if r.last = (haft.Result{Call: last}); err == nil {
+			r.last.Value = res.Value
+		}
 	}
-	if r.last.Call == last {
-		p.Value = r.last.Value
-	}
+	list[len(list)-1].Value = r.last.Value
 	return list, nil
 }
 
-// spoke reports whether the last step has sent the user a message.
-func (r *run) spoke() bool {
-	for _, m := range slices.Backward(r.own) {
-		if m.Role == haft.RoleTool && m.Name == sendMessage && m.Status == haft.StatusSuccess {
-			return true
-		}
-		if m.Role == haft.RoleAssistant {
-			break
+// asked returns the last message of the model in this turn, or nil, and what was kept after it.
+func (r *run) asked() (m *haft.Message, after []haft.Message) {
+	for i := range slices.Backward(r.own) {
+		if r.own[i].Role == haft.RoleAssistant {
+			return &r.own[i], r.own[i+1:]
 		}
 	}
-	return false
+	return nil, nil
 }
 
 // exhausted returns why the turn may not take more, or nil.
 func (r *run) exhausted() *ending {
 	b, u := r.turn.Budget, r.turn.Usage
-	stopped := func(stop haft.StopReason, what string, most any) *ending {
-		return &ending{stop: stop, note: fmt.Sprintf("I stopped here: this turn has reached its limit of %v%s.", most, what)}
-	}
+	stop, most := haft.StopReason(""), ""
 	switch {
 	case u.Steps >= b.Steps:
-		return stopped(haft.StopSteps, " steps", b.Steps)
+		stop, most = haft.StopSteps, fmt.Sprint(b.Steps, " steps")
 	case b.Tokens > 0 && u.Input+u.Output >= b.Tokens:
-		return stopped(haft.StopTokens, " tokens", b.Tokens)
+		stop, most = haft.StopTokens, fmt.Sprint(b.Tokens, " tokens")
 	case b.Cost > 0 && u.Cost >= b.Cost:
-		return stopped(haft.StopCost, " for its cost", fmt.Sprintf("%d.%06d", b.Cost/1_000_000, b.Cost%1_000_000))
-	case r.timeLeft() <= 0:
-		return stopped(haft.StopTime, " of time", b.Time.D())
+		stop, most = haft.StopCost, fmt.Sprintf("%d.%06d for what it costs", b.Cost/1_000_000, b.Cost%1_000_000)
+	case r.spent >= b.Time.D():
+		stop, most = haft.StopTime, fmt.Sprint(b.Time.D(), " of time")
+	default:
+		return nil
 	}
-	return nil
-}
-
-// timeLeft is how long the turn may still be worked on.
-func (r *run) timeLeft() time.Duration {
-	return r.turn.Budget.Time.D() - time.Since(r.began) + r.waited
+	return &ending{stop: stop, note: "I stopped here: this turn has reached its limit of " + most + "."}
 }
 
 // take does what an answer of the model says.
 func (r *run) take(now *moment, a *model.Answer) error {
-	m := r.message(haft.RoleAssistant)
+	m := newMessage(r.turn, haft.RoleAssistant)
 	m.Text, m.Reasoning = bounded(a.Text), bounded(a.Reasoning)
 	m.Calls, m.Opaque = slices.Clone(a.Calls), a.Opaque
 	cut, empty, nudged := a.Stop == model.StopLength, strings.TrimSpace(m.Text) == "", r.nudged
@@ -287,40 +260,29 @@ func (r *run) take(now *moment, a *model.Answer) error {
 	case empty && !nudged:
 		r.nudged = true
 		return nil
-	case empty && now.must == nil:
-		return &ending{stop: stopOf(now)}
-	case now.must == nil:
-		return r.finish(&ending{stop: stopOf(now)}, m)
+	case now.must != nil && (empty || r.textOnly() >= maxTextOnly-1):
+		return &ending{stop: haft.StopRule, why: haft.MessageOf(now.must), note: m.Text}
+	case now.must != nil:
+		return r.append(m)
 	case empty:
-		return &ending{stop: haft.StopRule, why: haft.MessageOf(now.must)}
-	case r.textOnly() >= maxTextOnly-1:
-		return r.finish(&ending{stop: haft.StopRule, why: haft.MessageOf(now.must)}, m)
+		return &ending{stop: now.end}
 	}
-	return r.append(m)
-}
-
-// stopOf is why a turn ends whose model has answered.
-func stopOf(now *moment) haft.StopReason {
-	if now.final {
-		return haft.StopRule
-	}
-	return haft.StopEnd
+	return r.finish(&ending{stop: now.end}, m)
 }
 
 // textOnly counts the answers without a call at the end of the turn.
 func (r *run) textOnly() (n int) {
-	for _, m := range slices.Backward(r.own) {
-		if m.Role != haft.RoleAssistant || len(m.Calls) > 0 {
-			break
+	for _, m := range r.own {
+		if n++; m.Role != haft.RoleAssistant || len(m.Calls) > 0 {
+			n = 0
 		}
-		n++
 	}
 	return n
 }
 
-// message makes a message of the turn.
-func (r *run) message(role haft.MessageRole) *haft.Message {
-	return &haft.Message{ID: haft.MessageID("message-" + rand.Text()), Agent: r.turn.Agent, Turn: r.id, Role: role,
+// newMessage makes a message of a turn.
+func newMessage(t haft.Turn, role haft.MessageRole) *haft.Message {
+	return &haft.Message{ID: haft.MessageID("message-" + rand.Text()), Agent: t.Agent, Turn: t.ID, Role: role,
 		Created: time.Now()}
 }
 
@@ -338,8 +300,7 @@ func (r *run) append(list ...*haft.Message) error {
 		if m.Role == haft.RoleSummary {
 			r.summary = m
 		}
-		told := *m
-		r.tell(haft.TurnEvent{Message: &told}, false)
+		r.tell(haft.TurnEvent{Message: m}, false)
 	}
 	return nil
 }
@@ -347,21 +308,24 @@ func (r *run) append(list ...*haft.Message) error {
 // tellTurn tells how the turn stands.
 func (r *run) tellTurn() {
 	t := r.turn
-	t.Approvals = slices.Clone(t.Approvals)
 	r.tell(haft.TurnEvent{Turn: &t}, false)
 }
 
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
 func (r *run) finish(e *ending, list ...*haft.Message) error {
 	list = append(r.withdraw(), list...)
-	if e.note != "" {
-		m := r.message(haft.RoleAssistant)
+	if strings.TrimSpace(e.note) != "" {
+		m := newMessage(r.turn, haft.RoleAssistant)
 		m.Text = e.note
 		list = append(list, m)
 	}
-	before := r.turn
-	r.turn.Status, r.turn.Stop, r.turn.Error = e.status(), e.stop, e.why
-	r.turn.Ended, r.turn.Approvals = time.Now(), nil
+	before, t := r.turn, &r.turn
+	t.Status, t.Stop, t.Error, t.Ended, t.Approvals = haft.TurnCompleted, e.stop, e.why, time.Now(), nil
+	if e.stop == haft.StopCancelled {
+		t.Status = haft.TurnCancelled
+	} else if e.why != "" {
+		t.Status = haft.TurnFailed
+	}
 	if err := r.append(list...); err != nil {
 		r.turn = before
 		return err
@@ -369,9 +333,6 @@ func (r *run) finish(e *ending, list ...*haft.Message) error {
 	r.tellTurn()
 	return nil
 }
-
-// maxText bounds each text of a message, in bytes.
-const maxText = 1 << 20
 
 // bounded makes a text valid, and short enough to be kept.
 func bounded(text string) string { return cutText(strings.ToValidUTF8(text, "\ufffd"), maxText) }
@@ -383,9 +344,4 @@ func cutText(text string, most int) string {
 	}
 	head := strings.ToValidUTF8(text[:most], "")
 	return fmt.Sprintf("%s\n[cut: %d bytes left out]", head, len(text)-len(head))
-}
-
-// object reports whether arguments are a JSON object.
-func object(args json.RawMessage) bool {
-	return json.Valid(args) && strings.HasPrefix(strings.TrimSpace(string(args)), "{")
 }

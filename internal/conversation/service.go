@@ -6,14 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
 	"haft"
+	"haft/internal/engine"
 	"haft/internal/model"
 )
 
-// Config is what a service is made of. The fields up to NewCall are needed.
+// Config is what a service is made of. The fields up to Owner are needed.
 type Config struct {
 	Turns     Turns
 	Owners    Owners
@@ -24,16 +26,14 @@ type Config struct {
 	Authority Authority
 	// Owner names this process now, as the engine does.
 	Owner func() string
-	// NewCall makes the id of a call.
-	NewCall func() haft.CallID
 
 	// Events tells what happens in calls that run; nil means that nobody is told.
 	Events haft.Watcher
 	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it was withdrawn. It is asked before every step; nil means that credentials stay.
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
-	// Observer makes spans; nil means none.
-	Observer Observer
+	// Observe begins a span; nil means that there are none.
+	Observe Observe
 	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50, Time
 	// to an hour; the others are unbounded.
 	Budget haft.Budget
@@ -50,6 +50,14 @@ type Config struct {
 
 // filled returns the configuration with its defaults.
 func (c Config) filled() Config {
+	if c.Recheck == nil {
+		c.Recheck = func(_ context.Context, p haft.Principal) (haft.Principal, error) { return p, nil }
+	}
+	if c.Observe == nil {
+		c.Observe = func(ctx context.Context, _ string, _ haft.Turn) (context.Context, func(model.Usage, string, error)) {
+			return ctx, func(model.Usage, string, error) {}
+		}
+	}
 	c.Budget.Steps = cmp.Or(max(c.Budget.Steps, 0), 50)
 	c.Budget.Time = cmp.Or(max(c.Budget.Time, 0), haft.Millis(time.Hour))
 	if c.Retry.Tries == 0 {
@@ -57,9 +65,7 @@ func (c Config) filled() Config {
 	}
 	c.Running, c.PerOrg = cmp.Or(max(c.Running, 0), 1000), cmp.Or(max(c.PerOrg, 0), 200)
 	c.Beat = cmp.Or(max(c.Beat, 0), 4*time.Second)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 
@@ -82,7 +88,6 @@ type Service struct {
 	mu     sync.Mutex
 	runs   map[haft.TurnID]*run
 	failed map[haft.TurnID]int // how often in a row turns of this process could not go on
-	closed bool
 
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
@@ -98,7 +103,13 @@ func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, failed: map[haft.TurnID]int{}}
 	s.hard, s.kill = context.WithCancelCause(context.Background())
 	s.life, s.stop = context.WithCancelCause(s.hard)
-	s.working.Go(s.sweepLoop)
+	s.working.Go(func() {
+		for err := error(nil); err == nil; err = engine.Pause(s.life, s.cfg.Beat) {
+			if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
+				s.cfg.Logger.Warn("turns cannot be claimed; it is tried again", "error", err)
+			}
+		}
+	})
 	return s
 }
 
@@ -106,12 +117,11 @@ func New(cfg Config) *Service {
 // The turns go on in another process, or in the next one.
 func (s *Service) Close(ctx context.Context) error {
 	s.mu.Lock()
-	s.closed = true
+	s.stop(errClosing)
 	for _, r := range s.runs {
 		r.cancel(errClosing)
 	}
 	s.mu.Unlock()
-	s.stop(errClosing)
 	defer context.AfterFunc(ctx, func() { s.kill(errClosing) })()
 	s.working.Wait()
 	s.kill(errClosing)
@@ -121,26 +131,11 @@ func (s *Service) Close(ctx context.Context) error {
 	return nil
 }
 
-// sweepLoop looks for turns that nobody runs until the service is closed.
-func (s *Service) sweepLoop() {
-	for {
-		if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
-			s.cfg.Logger.Warn("turns cannot be claimed; it is tried again", "error", err)
-		}
-		if pause(s.life, s.cfg.Beat) != nil {
-			return
-		}
-	}
-}
-
 // sweep goes on with the turns of this process that nobody runs here, and stops working on those that it has lost.
 func (s *Service) sweep(ctx context.Context) error {
 	owner := s.cfg.Owner()
 	s.mu.Lock()
-	lost := make(map[haft.TurnID]*run, len(s.runs))
-	for id, r := range s.runs {
-		lost[id] = r
-	}
+	lost := maps.Clone(s.runs)
 	s.mu.Unlock()
 	list, err := s.cfg.Owners.Claim(ctx, owner)
 	if err != nil {
@@ -169,7 +164,7 @@ func (s *Service) free(org string) bool {
 			n++
 		}
 	}
-	return !s.closed && len(s.runs) < s.cfg.Running && n < s.cfg.PerOrg
+	return s.life.Err() == nil && len(s.runs) < s.cfg.Running && n < s.cfg.PerOrg
 }
 
 // start works on a turn in the background, and returns what does, or nil if the service is closed. L, if it is not nil,
@@ -177,20 +172,18 @@ func (s *Service) free(org string) bool {
 func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r := s.runs[t.ID]; r != nil || s.closed {
+	if r := s.runs[t.ID]; r != nil || s.life.Err() != nil {
 		return r
 	}
-	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, began: time.Now(), ratio: 1,
-		done: make(chan struct{})}
+	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, ratio: 1, done: make(chan struct{})}
 	if l != nil {
 		l.of, r.list = &r.listeners, []*listener{l}
 	}
-	hopeless := s.failed[t.ID] >= maxFailures
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
-	base, r.observed = s.observe(base, "invoke_agent", t)
-	r.base = base
-	r.ctx, r.cancel = context.WithCancelCause(base)
+	r.base, r.observed = s.cfg.Observe(base, "invoke_agent", t)
+	r.ctx, r.cancel = context.WithCancelCause(r.base)
+	hopeless := s.failed[t.ID] >= maxFailures
 	s.runs[t.ID] = r
 	s.working.Go(func() {
 		defer end(nil)
@@ -198,15 +191,6 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 		s.leave(r, r.work(hopeless))
 	})
 	return r
-}
-
-// observe begins a span.
-func (s *Service) observe(ctx context.Context, operation string, t haft.Turn) (context.Context,
-	func(model.Usage, string, error)) {
-	if s.cfg.Observer == nil {
-		return ctx, func(model.Usage, string, error) {}
-	}
-	return s.cfg.Observer.Begin(ctx, operation, t)
 }
 
 // leave notes that a turn is not worked on any more.
@@ -221,7 +205,7 @@ func (s *Service) leave(r *run, err error) {
 		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
 	}
 	s.mu.Unlock()
-	r.closeListeners()
+	r.tell(haft.TurnEvent{}, false)
 	close(r.done)
 }
 
@@ -230,16 +214,4 @@ func (s *Service) running(id haft.TurnID) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.runs[id]
-}
-
-// pause waits, or until ctx ends, and then returns why.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

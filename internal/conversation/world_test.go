@@ -153,15 +153,8 @@ func (w *world) begin(dies int, change ...func(*conversation.Config)) *process {
 	w.alive[p.name] = true
 	w.recover()
 	w.mu.Unlock()
-	ids := 0
 	cfg := conversation.Config{Turns: p, Owners: p, History: history{p}, Agents: p, Models: p, Calls: p,
-		Authority: authority.Rules{}, Owner: func() string { return p.name },
-		NewCall: func() haft.CallID {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			ids++
-			return haft.CallID(fmt.Sprintf("c_%s_%d", p.name, ids))
-		}}
+		Authority: authority.Rules{}, Owner: func() string { return p.name }}
 	for _, f := range change {
 		f(&cfg)
 	}
