@@ -154,7 +154,10 @@ func (s *Service) seen(ctx context.Context, p haft.Principal, act haft.Action, i
 	if err != nil {
 		return nil, err
 	}
-	return t, s.cfg.Authority.Authorize(p, act, authority.Owned("turn", t.Principal))
+	if err := s.cfg.Authority.Authorize(p, act, authority.Owned("turn", t.Principal)); err != nil {
+		return nil, err
+	}
+	return t, nil
 }
 
 // listed returns an agent, and the owner of those of its turns that p sees: empty if p sees all. Somebody who owns
@@ -169,11 +172,7 @@ func (s *Service) listed(ctx context.Context, p haft.Principal, agent string) (*
 
 // Turn implements [haft.Conversations].
 func (s *Service) Turn(ctx context.Context, p haft.Principal, id haft.TurnID) (*haft.Turn, error) {
-	t, err := s.seen(ctx, p, haft.CallsRead, id)
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return s.seen(ctx, p, haft.CallsRead, id)
 }
 
 // Turns implements [haft.Conversations].

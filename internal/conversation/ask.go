@@ -23,8 +23,8 @@ var errTime = errors.New("the turn has no time left")
 
 // request is what the model is asked next.
 func (r *run) request(prof *Profile, now *moment) model.Request {
-	req := model.Request{Model: r.model.Name, System: system(prof), Choice: model.ChoiceAuto, Parallel: !now.turns,
-		MaxOutput: r.model.MaxOutput, Messages: slices.Concat(r.groups()...)}
+	req := model.Request{Model: r.model.Name, System: system(prof), Choice: model.ChoiceAuto, MaxOutput: r.model.MaxOutput,
+		Parallel: !toolrule.NeedsTurn(prof.Agent.Rules), Messages: slices.Concat(r.groups()...)}
 	for _, t := range now.tools {
 		if now.state != nil && now.state.Admit(t.Name) == nil {
 			req.Tools = append(req.Tools, t)

@@ -42,23 +42,18 @@ type batch struct {
 	most    int             // bytes of an answer
 	warning string          // that is added to each answer
 	calls   context.Context //nolint:containedctx // of the calls that are made
-	updates chan update
-	begun   map[haft.CallID]bool            // calls that have not ended
-	pending map[haft.CallID]haft.ApprovalID // those of them that wait for a person
-	waited  bool                            // one of them did
-}
+	end     context.CancelCauseFunc
 
-// An update says that a call has ended, or that it waits for a person.
-type update struct {
-	call haft.ToolCall
-	res  *haft.Result
-	err  error
+	mu      sync.Mutex                      // for the rest, and for run
+	pending map[haft.CallID]haft.ApprovalID // calls that wait for a person
+	waited  bool                            // one of them did
+	failed  error
 }
 
 // makeCalls makes calls, or goes on with them, and keeps their answers as they come.
 func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	b := &batch{run: r, open: open, width: 1, most: max(minAnswer, min(maxAnswer, 2*r.model.Context/len(open))),
-		updates: make(chan update), begun: map[haft.CallID]bool{}, pending: map[haft.CallID]haft.ApprovalID{}}
+		pending: map[haft.CallID]haft.ApprovalID{}}
 	alone := func(c haft.ToolCall) bool {
 		return !slices.ContainsFunc(prof.Tools, func(t haft.Tool) bool {
 			return t.Name == c.Tool && t.Version.Settings.Parallel
@@ -72,66 +67,61 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 		b.warning = fmt.Sprintf("\n[You have asked for exactly this %d times in a row. Do something else, or answer: "+
 			"after %d times you are stopped.]", n, maxRepeats)
 	}
-	calls, end := context.WithCancelCause(r.base)
-	defer end(nil)
-	b.calls = calls
+	b.calls, b.end = context.WithCancelCause(r.base)
+	defer b.end(nil)
 	began := time.Now()
-	err := b.make(end)
+	b.make()
 	if !b.waited {
 		r.spent += time.Since(began)
 	}
-	return err
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	return b.failed
 }
 
-// make makes the calls. It returns when none of them runs here any more. End ends those that run.
-func (b *batch) make(end context.CancelCauseFunc) (failed error) {
-	stopped := b.ctx.Done()
-	for next, running := 0, 0; ; {
-		for failed == nil && b.ctx.Err() == nil && next < len(b.open) && running < b.width {
-			c := b.open[next]
-			b.begun[c.Call] = true
-			next, running = next+1, running+1
-			go func() { b.updates <- b.perform(c) }()
-		}
-		if running == 0 {
+// make makes the calls. It returns when none of them runs here any more.
+func (b *batch) make() {
+	stopped := make(chan struct{})
+	unhook := context.AfterFunc(b.ctx, func() { b.stopCalls(); close(stopped) })
+	free := make(chan struct{}, b.width)
+	var all sync.WaitGroup
+	for _, c := range b.open {
+		free <- struct{}{}
+		b.mu.Lock()
+		failed := b.failed
+		b.mu.Unlock()
+		if failed != nil || b.ctx.Err() != nil {
 			break
 		}
-		select {
-		case <-stopped:
-			stopped = nil
-			b.stopCalls(end)
-		case u := <-b.updates:
-			if u.err != nil || u.res.Status.Final() {
-				running--
-				delete(b.begun, u.call.Call)
-			}
-			if err := b.keep(u); failed == nil {
-				failed = err
-			}
-		}
+		all.Go(func() {
+			defer func() { <-free }()
+			res, err := b.perform(c)
+			b.keep(c, res, err)
+		})
 	}
-	if b.ctx.Err() != nil {
-		return context.Cause(b.ctx)
+	all.Wait()
+	if !unhook() {
+		<-stopped
 	}
-	return failed
 }
 
-// stopCalls cancels the calls that have not ended, if the turn was cancelled: here, or by a process that took it.
-func (b *batch) stopCalls(end context.CancelCauseFunc) {
+// stopCalls cancels the calls if the turn was cancelled: here, or by a process that took it.
+func (b *batch) stopCalls() {
 	cause := context.Cause(b.ctx)
 	if !errors.Is(cause, errCancelled) && !(errors.Is(cause, errLost) && b.s.cfg.Owner() == b.owner) {
 		return
 	}
-	for id := range b.begun {
-		err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, id)
-		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
-			end(cause)
+	for _, c := range b.open {
+		if err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, c.Call); haft.CodeOf(err) == haft.CodeInternal {
+			b.s.cfg.Logger.Warn("a call of a turn cannot be cancelled", "call", c.Call, "error", err)
 		}
 	}
+	b.end(cause) // also what was about to begin
 }
 
 // perform makes a call, or goes on with one that was made before, and returns how it ended.
-func (b *batch) perform(c haft.ToolCall) update {
+func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
 	p, calls := b.turn.Principal, b.s.cfg.Calls
 	defer b.forward(c)()
 	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
@@ -142,7 +132,7 @@ func (b *batch) perform(c haft.ToolCall) update {
 		}
 	}
 	for wait := firstPoll; err == nil && !res.Status.Final(); wait = min(2*wait, lastPoll) {
-		b.updates <- update{call: c, res: res}
+		b.keep(c, res, nil)
 		if err = engine.Pause(b.ctx, wait); err == nil {
 			res, err = calls.Wait(b.ctx, p, c.Call)
 		}
@@ -150,7 +140,7 @@ func (b *batch) perform(c haft.ToolCall) update {
 	if code := haft.CodeOf(err); err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal {
 		res, err = failure(c, haft.StatusDenied, haft.FailDenied, haft.MessageOf(err)), nil
 	}
-	return update{c, res, err}
+	return res, err
 }
 
 // forward tells those who listen what happens in a call, until the function that it returns is called.
@@ -172,22 +162,22 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 }
 
 // keep keeps what became of a call, and whether the turn waits for a person.
-func (b *batch) keep(u update) error {
-	id := u.call.Call
+func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	var list []*haft.Message
 	switch {
-	case u.err != nil && b.ctx.Err() != nil:
-		return nil
-	case u.err != nil:
-		return fmt.Errorf("make the call %s: %w", id, u.err)
-	case !u.res.Status.Final() && b.pending[id] == u.res.Approval:
-		return nil
-	case !u.res.Status.Final():
-		b.pending[id], b.waited = u.res.Approval, true
+	case err != nil && b.ctx.Err() == nil && b.failed == nil:
+		b.failed = fmt.Errorf("make the call %s: %w", c.Call, err)
+		return
+	case err != nil || b.failed != nil || !res.Status.Final() && b.pending[c.Call] == res.Approval:
+		return
+	case !res.Status.Final():
+		b.pending[c.Call], b.waited = res.Approval, true
 	default:
-		delete(b.pending, id)
-		b.last = haft.Result{Call: id, Value: u.res.Value}
-		m := b.answer(u.call, u.res, b.most)
+		delete(b.pending, c.Call)
+		b.last = haft.Result{Call: c.Call, Value: res.Value}
+		m := b.answer(c, res, b.most)
 		m.Text += b.warning
 		list = append(list, m)
 	}
@@ -195,16 +185,15 @@ func (b *batch) keep(u update) error {
 	if t.Status, t.Approvals = haft.TurnRunning, slices.Sorted(maps.Values(b.pending)); len(t.Approvals) > 0 {
 		t.Status = haft.TurnWaiting
 	}
-	if err := b.append(list...); err != nil {
-		return err
+	if b.failed = b.append(list...); b.failed != nil {
+		return
 	}
 	if len(list) > 0 {
-		b.tell(haft.TurnEvent{Result: u.res}, true)
+		b.tell(haft.TurnEvent{Result: res}, true)
 	}
 	if !slices.Equal(before, t.Approvals) {
 		b.tellTurn()
 	}
-	return nil
 }
 
 // withdraw cancels the calls that have no answer, and answers them.

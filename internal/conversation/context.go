@@ -22,16 +22,16 @@ const (
 // load reads the turn and its conversation, so that the turn can go on from what is kept.
 func (r *run) load() error {
 	now, err := r.s.cfg.History.Turn(r.base, r.org, r.id)
-	switch {
-	case err != nil:
-		return fmt.Errorf("read the turn: %w", err)
-	case now.Final():
+	if err != nil {
+		return err
+	}
+	if now.Final() {
 		return errLost // it ended between when it was claimed and now
 	}
 	r.turn, r.model = *now, &Model{}
 	r.turn.Budget = r.s.budget(r.turn.Budget)
 	for page := pageSize; page == pageSize; {
-		list, err := r.messages(haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize})
+		list, err := r.s.messagesOf(r.base, r.turn, haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize})
 		if err != nil {
 			return err
 		}
@@ -42,7 +42,7 @@ func (r *run) load() error {
 	}
 	m, err := r.s.cfg.Models.Model(r.ctx, r.turn.Principal, r.turn.Model)
 	if code := haft.CodeOf(err); code == haft.CodeUnavailable || code == haft.CodeInternal {
-		return fmt.Errorf("find the model: %w", err)
+		return err
 	} else if err != nil {
 		return &ending{stop: haft.StopModel, why: haft.MessageOf(err)}
 	}
@@ -64,22 +64,13 @@ func lastSeq(list []haft.Message) int64 {
 	return list[len(list)-1].Seq
 }
 
-// messages reads messages of the sender's conversation with the agent.
-func (r *run) messages(f haft.MessageFilter) ([]haft.Message, error) {
-	list, err := r.s.messagesOf(r.base, r.turn, f)
-	if err != nil {
-		return nil, fmt.Errorf("read the conversation: %w", err)
-	}
-	return list, nil
-}
-
 // loadOlder reads what was said before the turn, as far back as it can fit into a request. Turns of the sender can have
 // gone on at the same time: each of them stands together then.
 func (r *run) loadOlder() error {
 	var all []haft.Message
 	before, size := r.own[0].Seq, 0
 	for page := pageSize; page == pageSize && size < 4*r.model.Context && before > r.replaced()+1; {
-		list, err := r.messages(haft.MessageFilter{Before: before, Newest: true, Limit: pageSize})
+		list, err := r.s.messagesOf(r.base, r.turn, haft.MessageFilter{Before: before, Newest: true, Limit: pageSize})
 		if err != nil {
 			return err
 		}

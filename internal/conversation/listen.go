@@ -123,71 +123,68 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 		if err != nil {
 			return err
 		}
-		if after, err = s.catchUp(ctx, t, after, yield); err != nil {
-			return err
-		}
-		if over(now) {
-			return yield(haft.TurnEvent{Turn: now})
-		}
-		if l == nil {
-			if l, err = s.listen(t.ID); l == nil && err == nil {
-				err = s.poll(ctx)
-			}
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		for ended := false; !ended; {
-			var list []haft.TurnEvent
-			if list, ended, err = l.take(ctx); err != nil {
-				return err
-			}
-			// What belongs to messages that were read from the store is left out.
-			for i, e := range slices.Backward(list) {
-				if e.Message != nil && e.Message.Seq <= after {
-					list = list[i+1:]
-					break
-				}
-			}
-			for _, e := range list {
-				if e.Message != nil {
-					after = e.Message.Seq
-				}
-				if err := yield(e); err != nil || e.Turn != nil && over(e.Turn) {
-					return err
-				}
-			}
-		}
-		l = nil
-	}
-}
-
-// poll waits until it is time to look again, unless the service is closed.
-func (s *Service) poll(ctx context.Context) error {
-	if s.life.Err() != nil {
-		return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing, RetryAfter: haft.Millis(time.Second),
-			Message: "this server is shutting down; the turn goes on: follow it again"}
-	}
-	return engine.Pause(ctx, polling)
-}
-
-// catchUp yields the messages of a turn that are kept after the one of that number.
-func (s *Service) catchUp(ctx context.Context, t haft.Turn, after int64, yield func(haft.TurnEvent) error) (int64,
-	error) {
-	for {
 		list, err := s.messagesOf(ctx, t, haft.MessageFilter{Turn: t.ID, After: after, Limit: pageSize})
 		if err != nil {
-			return after, err
+			return err
 		}
 		for _, m := range list {
 			after = m.Seq
 			if err := yield(haft.TurnEvent{Message: &m}); err != nil {
-				return after, err
+				return err
 			}
 		}
-		if len(list) < pageSize {
-			return after, nil
+		switch {
+		case len(list) == pageSize:
+			continue
+		case over(now):
+			return yield(haft.TurnEvent{Turn: now})
+		case l != nil:
+			if after, err = l.drain(ctx, after, over, yield); err != nil || after < 0 {
+				return err
+			}
+			l.leave()
+			l = nil
+		case s.life.Err() != nil:
+			return &haft.Error{Code: haft.CodeUnavailable, Err: errClosing,
+				Message: "this server is shutting down; the turn goes on: follow it again"}
+		default:
+			if l, err = s.listen(t.ID); l == nil && err == nil {
+				err = engine.Pause(ctx, polling)
+			}
+			if err != nil {
+				return err
+			}
 		}
 	}
+}
+
+// drain yields what a listener is told after the message of that number, until there will be no more. It returns the
+// number of the last message, or -1 if the turn is over.
+func (l *listener) drain(ctx context.Context, after int64, over func(*haft.Turn) bool,
+	yield func(haft.TurnEvent) error) (int64, error) {
+	for ended := false; !ended; {
+		list, last, err := l.take(ctx)
+		if err != nil {
+			return after, err
+		}
+		ended = last
+		for i, e := range slices.Backward(list) {
+			if e.Message != nil && e.Message.Seq <= after { // which was read from the store, with what belongs to it
+				list = list[i+1:]
+				break
+			}
+		}
+		for _, e := range list {
+			if e.Message != nil {
+				after = e.Message.Seq
+			}
+			if err := yield(e); err != nil {
+				return after, err
+			}
+			if e.Turn != nil && over(e.Turn) {
+				return -1, nil
+			}
+		}
+	}
+	return after, nil
 }

@@ -19,8 +19,6 @@ import (
 const (
 	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says otherwise.
 	sendMessage = "send_message"
-	// maxTextOnly is how often in a row a model may answer without a call although a rule demands one.
-	maxTextOnly = 3
 	// maxText bounds each text of a message, in bytes.
 	maxText = 1 << 20
 )
@@ -127,15 +125,12 @@ func (r *run) profile() (*Profile, error) {
 	}
 	r.turn.Principal = p
 	prof, err := r.s.cfg.Agents.Profile(r.ctx, p, r.turn.Agent)
-	switch {
-	case haft.CodeOf(err) == haft.CodeNotFound:
-		return nil, &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
-	case err != nil:
-		return nil, fmt.Errorf("read the agent of the turn: %w", err)
-	case prof.Agent.Disabled:
-		return nil, &ending{stop: haft.StopCancelled, why: "the agent is disabled"}
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		err = &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
+	} else if err == nil && prof.Agent.Disabled {
+		err = &ending{stop: haft.StopCancelled, why: "the agent is disabled"}
 	}
-	return prof, nil
+	return prof, err
 }
 
 // A moment is what the rules of the agent allow now.
@@ -144,13 +139,12 @@ type moment struct {
 	state *toolrule.State // nil if no tool is allowed
 	must  error           // why the turn may not end yet
 	end   haft.StopReason // of a turn that ends with the next answer
-	turns bool            // the rules look at the order of calls
 }
 
 // evaluate says what the rules allow now, or that the turn has ended.
 func (r *run) evaluate(prof *Profile) (*moment, error) {
 	rules := prof.Agent.Rules
-	now := &moment{turns: toolrule.NeedsTurn(rules), end: haft.StopEnd}
+	now := &moment{end: haft.StopEnd}
 	var names []string
 	for _, t := range prof.Tools {
 		if !t.Disabled {
@@ -260,7 +254,7 @@ func (r *run) take(now *moment, a *model.Answer) error {
 	case empty && !nudged:
 		r.nudged = true
 		return nil
-	case now.must != nil && (empty || r.textOnly() >= maxTextOnly-1):
+	case now.must != nil && (empty || repeated(r.own, m) >= warnRepeats):
 		return &ending{stop: haft.StopRule, why: haft.MessageOf(now.must), note: m.Text}
 	case now.must != nil:
 		return r.append(m)
@@ -268,16 +262,6 @@ func (r *run) take(now *moment, a *model.Answer) error {
 		return &ending{stop: now.end}
 	}
 	return r.finish(&ending{stop: now.end}, m)
-}
-
-// textOnly counts the answers without a call at the end of the turn.
-func (r *run) textOnly() (n int) {
-	for _, m := range r.own {
-		if n++; m.Role != haft.RoleAssistant || len(m.Calls) > 0 {
-			n = 0
-		}
-	}
-	return n
 }
 
 // newMessage makes a message of a turn.
