@@ -3,24 +3,18 @@ package conversation
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"iter"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"haft"
 	"haft/internal/authority"
 )
 
-// The bounds of what comes from outside.
-const (
-	maxName  = 256 // bytes of keys and names of models
-	maxQuery = 1_000
-	maxList  = 1_000
-)
+// maxName bounds keys and names of models, in bytes.
+const maxName = 256
 
 // errStopped says that nobody listens any more.
 var errStopped = errors.New("the listener stopped")
@@ -89,23 +83,21 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if err != nil {
 		return nil, nil, err
 	}
-	t := haft.Turn{ID: haft.TurnID("run-" + rand.Text()), Agent: a.ID, Status: haft.TurnRunning,
-		Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(m.Budget), Created: time.Now(), Principal: p}
+	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(m.Budget), Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
 	}
-	first := newMessage(t, haft.RoleUser)
-	first.Name, first.Text = string(m.From), m.Text
 	owner := s.cfg.Owner()
-	earlier, err := s.cfg.Turns.Begin(ctx, owner, m.Key, t, first)
-	if err != nil || earlier != nil {
-		return earlier, nil, err
+	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, haft.Message{Role: haft.RoleUser,
+		Name: string(m.From), Text: m.Text})
+	if err != nil || !begun {
+		return turn, nil, err
 	}
 	l := newListener()
-	if s.start(ctx, owner, t, l); l.of == nil { // it is worked on already, or the service is closed
+	if s.start(ctx, owner, *turn, l); l.of == nil { // it is worked on already, or the service is closed
 		l = nil
 	}
-	return &t, l, nil
+	return turn, l, nil
 }
 
 // budget is what a turn may take: what its sender wants within what the server allows.
@@ -182,21 +174,16 @@ func (s *Service) Turns(ctx context.Context, p haft.Principal, agent string, aft
 	if err != nil {
 		return nil, err
 	}
-	return s.cfg.History.Turns(ctx, p.Org, owner, a.ID, after, min(cmp.Or(max(limit, 0), 50), maxList))
+	return s.cfg.History.Turns(ctx, p.Org, owner, a.ID, after, limit)
 }
 
 // Messages implements [haft.Conversations].
 func (s *Service) Messages(ctx context.Context, p haft.Principal, agent string, f haft.MessageFilter) ([]haft.Message,
 	error) {
 	a, owner, err := s.listed(ctx, p, agent)
-	if err == nil && (len(f.Query) > maxQuery || len(f.Roles) > 4) {
-		err = &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("a query has at most %d bytes, and there are 4 "+
-			"roles", maxQuery)}
-	}
 	if err != nil {
 		return nil, err
 	}
-	f.Limit = min(cmp.Or(max(f.Limit, 0), 50), maxList)
 	return s.cfg.History.Messages(ctx, p.Org, owner, a.ID, f)
 }
 
@@ -205,34 +192,27 @@ func (s *Service) messagesOf(ctx context.Context, t haft.Turn, f haft.MessageFil
 	return s.cfg.History.Messages(ctx, t.Principal.Org, t.Principal.Owner(), t.Agent, f)
 }
 
-// CancelTurn implements [haft.Conversations]. It returns when the turn has ended.
+// CancelTurn implements [haft.Conversations]. It returns when the turn has ended, if this process runs it; another one
+// ends it soon.
 func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.TurnID) error {
 	t, err := s.seen(ctx, p, haft.CallsWrite, id)
 	if err != nil || t.Final() {
 		return err
 	}
+	if err := s.cfg.Claims.CancelTurn(ctx, p.Org, id); err != nil {
+		return err
+	}
 	r := s.running(id)
 	if r == nil {
-		owner := s.cfg.Owner()
-		if t, err = s.cfg.Owners.Take(ctx, owner, p.Org, id); haft.CodeOf(err) == haft.CodeConflict {
-			return nil // it has ended meanwhile
-		} else if err != nil {
-			return err
-		}
-		r = s.start(ctx, owner, *t, nil)
+		return nil
 	}
-	if r != nil {
-		r.cancel(errCancelled)
-		select {
-		case <-r.done:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
+	r.cancel(errCancelled)
+	select {
+	case <-r.done:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
-	if t, err = s.cfg.History.Turn(ctx, p.Org, id); err == nil && !t.Final() {
-		err = &haft.Error{Code: haft.CodeUnavailable, Message: "the turn could not be ended now: try again"}
-	}
-	return err
 }
 
 // Follow implements [haft.Conversations].

@@ -25,12 +25,12 @@ const (
 
 // open returns the calls of the turn that have no answer. They are of the last message of the model.
 func (r *run) open() []haft.ToolCall {
-	m, answers := r.asked()
-	if m == nil {
+	_, after := r.asked()
+	if len(after) == 0 {
 		return nil
 	}
-	return slices.DeleteFunc(slices.Clone(m.Calls), func(c haft.ToolCall) bool {
-		return slices.ContainsFunc(answers, func(a haft.Message) bool { return a.Answers == c.ID })
+	return slices.DeleteFunc(slices.Clone(after[0].Calls), func(c haft.ToolCall) bool {
+		return slices.ContainsFunc(after, func(a haft.Message) bool { return a.Answers == c.ID })
 	})
 }
 
@@ -62,8 +62,8 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	if !toolrule.NeedsTurn(prof.Agent.Rules) && !slices.ContainsFunc(open, alone) {
 		b.width = wide
 	}
-	m, _ := r.asked()
-	if n := repeated(r.own, m); n >= warnRepeats {
+	before, after := r.asked()
+	if n := repeated(before, after[0].Calls); n >= warnRepeats {
 		b.warning = fmt.Sprintf("\n[You have asked for exactly this %d times in a row. Do something else, or answer: "+
 			"after %d times you are stopped.]", n, maxRepeats)
 	}
@@ -106,10 +106,10 @@ func (b *batch) make() {
 	}
 }
 
-// stopCalls cancels the calls if the turn was cancelled: here, or by a process that took it.
+// stopCalls cancels the calls if the turn was cancelled.
 func (b *batch) stopCalls() {
 	cause := context.Cause(b.ctx)
-	if !errors.Is(cause, errCancelled) && !(errors.Is(cause, errLost) && b.s.cfg.Owner() == b.owner) {
+	if !errors.Is(cause, errCancelled) {
 		return
 	}
 	for _, c := range b.open {
@@ -165,7 +165,7 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	var list []*haft.Message
+	var list []haft.Message
 	switch {
 	case err != nil && b.ctx.Err() == nil && b.failed == nil:
 		b.failed = fmt.Errorf("make the call %s: %w", c.Call, err)
@@ -177,7 +177,7 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 	default:
 		delete(b.pending, c.Call)
 		b.last = haft.Result{Call: c.Call, Value: res.Value}
-		m := b.answer(c, res, b.most)
+		m := answer(c, res, b.most)
 		m.Text += b.warning
 		list = append(list, m)
 	}
@@ -197,7 +197,7 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 }
 
 // withdraw cancels the calls that have no answer, and answers them.
-func (r *run) withdraw() (list []*haft.Message) {
+func (r *run) withdraw() (list []haft.Message) {
 	ctx, cancel := context.WithTimeout(r.base, settling)
 	defer cancel()
 	for _, c := range r.open() {
@@ -208,7 +208,7 @@ func (r *run) withdraw() (list []*haft.Message) {
 					"tool ran")
 			}
 		}
-		list = append(list, r.answer(c, res, maxAnswer))
+		list = append(list, answer(c, res, maxAnswer))
 	}
 	return list
 }

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -21,17 +22,21 @@ const (
 )
 
 // takeCalls keeps an answer with calls. Those that cannot be made are answered with it.
-func (r *run) takeCalls(now *moment, m *haft.Message, cut bool) error {
+func (r *run) takeCalls(now *moment, m haft.Message, cut bool) error {
 	if len(m.Calls) > modelapi.MaxCalls {
 		return &ending{stop: haft.StopModel, why: fmt.Sprintf("the model asked for %d calls at once", len(m.Calls))}
 	}
-	ids := map[string]bool{}
+	ids, left := map[string]bool{}, maxText
 	for i := range m.Calls {
 		c := &m.Calls[i]
-		if c.ID == "" || ids[c.ID] {
-			c.ID = fmt.Sprintf("call_%d_%s", i, m.ID)
+		if c.ID == "" || len(c.ID) > modelapi.MaxID || ids[c.ID] {
+			c.ID = "call_" + rand.Text()
 		}
 		ids[c.ID] = true
+		if left -= len(c.ID) + len(c.Tool) + len(c.Args); left < 0 {
+			c.Malformed, c.Args = fmt.Sprintf("those of all calls have more than %d bytes", maxText), nil
+			c.Tool = cutText(c.Tool, haft.MaxToolName)
+		}
 		if len(c.Args) == 0 && c.Malformed == "" {
 			c.Args = json.RawMessage("{}")
 		}
@@ -40,18 +45,18 @@ func (r *run) takeCalls(now *moment, m *haft.Message, cut bool) error {
 		}
 	}
 	var end *ending
-	if repeated(r.own, m) >= maxRepeats {
+	if repeated(r.own, m.Calls) >= maxRepeats {
 		end = &ending{stop: haft.StopLoop, why: "the model asked for the same calls again and again",
 			note: "I stopped here: I asked for the same calls again and again."}
 	} else if cut && slices.ContainsFunc(m.Calls, func(c haft.ToolCall) bool { return c.Malformed != "" }) {
 		end = &ending{stop: haft.StopTokens, note: "I stopped here: my answer was too long to be completed."}
 	}
-	list := []*haft.Message{m}
+	list := []haft.Message{m}
 	for i := range m.Calls {
 		c := &m.Calls[i]
 		c.Call = ""
 		if res := refusal(now, *c, len(m.Calls), end); res != nil {
-			list = append(list, r.answer(*c, res, maxAnswer))
+			list = append(list, answer(*c, res, maxAnswer))
 		} else {
 			c.Call = engine.NewCallID()
 		}
@@ -88,14 +93,14 @@ func failure(c haft.ToolCall, status haft.Status, kind haft.FailureKind, why str
 		Error: &haft.Failure{Kind: kind, Message: why}}
 }
 
-// repeated counts how often in a row the model has asked for the calls of m, this time included.
-func repeated(own []haft.Message, m *haft.Message) int {
+// repeated counts how often in a row the model has asked for calls, this time included.
+func repeated(before []haft.Message, calls []haft.ToolCall) int {
 	n := 1
-	for _, before := range slices.Backward(own) {
-		if before.Role != haft.RoleAssistant || before.ID == m.ID {
+	for _, m := range slices.Backward(before) {
+		if m.Role != haft.RoleAssistant {
 			continue
 		}
-		if !slices.EqualFunc(before.Calls, m.Calls, func(a, b haft.ToolCall) bool {
+		if !slices.EqualFunc(m.Calls, calls, func(a, b haft.ToolCall) bool {
 			return a.Tool == b.Tool && (bytes.Equal(a.Args, b.Args) || bytes.Equal(canonical(a.Args), canonical(b.Args)))
 		}) {
 			break
@@ -124,9 +129,8 @@ func canonical(args json.RawMessage) []byte {
 }
 
 // answer is the message that answers a call.
-func (r *run) answer(c haft.ToolCall, res *haft.Result, most int) *haft.Message {
+func answer(c haft.ToolCall, res *haft.Result, most int) haft.Message {
 	text, _ := modelapi.ResultText(res)
-	m := newMessage(r.turn, haft.RoleTool)
-	m.Name, m.Answers, m.Call, m.Status, m.Text = c.Tool, c.ID, c.Call, res.Status, cutText(text, most)
-	return m
+	return haft.Message{Role: haft.RoleTool, Name: c.Tool, Answers: c.ID, Call: c.Call, Status: res.Status,
+		Text: cutText(text, most)}
 }

@@ -211,9 +211,11 @@ func TestCancelTurn(t *testing.T) {
 				if err := by.CancelTurn(t.Context(), ann, w.first()); err != nil {
 					t.Fatal(err)
 				}
+				if elsewhere {
+					time.Sleep(10 * time.Second) // until the other process looks
+				}
 				turn, kept := w.ofTurn(w.first())
 				outcome{turn: turn, kept: kept}.check(t, haft.TurnCancelled, haft.StopCancelled, c.want)
-				time.Sleep(10 * time.Second) // until the other process looks
 				for id, r := range w.calls {
 					if r.status != haft.StatusCancelled {
 						t.Errorf("the call %s is %s", id, r.status)

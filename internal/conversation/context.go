@@ -14,7 +14,7 @@ import (
 // The bounds of what the model gets of a conversation.
 const (
 	defaultContext = 100_000 // tokens of a model that does not say
-	pageSize       = 200
+	pageSize       = 100
 	maxQuoted      = 4_000 // bytes of a message that is to be summarised
 	maxSummary     = 2_000 // tokens
 )
@@ -64,8 +64,7 @@ func lastSeq(list []haft.Message) int64 {
 	return list[len(list)-1].Seq
 }
 
-// loadOlder reads what was said before the turn, as far back as it can fit into a request. Turns of the sender can have
-// gone on at the same time: each of them stands together then.
+// loadOlder reads what was said before the turn, as far back as it can fit into a request.
 func (r *run) loadOlder() error {
 	var all []haft.Message
 	before, size := r.own[0].Seq, 0
@@ -83,11 +82,6 @@ func (r *run) loadOlder() error {
 		all, page, size, before = append(all, list...), len(list), size+bytesOf(list), cmp.Or(lastSeq(list), before)
 	}
 	slices.Reverse(all)
-	began := map[haft.TurnID]int64{}
-	for _, m := range slices.Backward(all) {
-		began[m.Turn] = m.Seq
-	}
-	slices.SortStableFunc(all, func(a, b haft.Message) int { return cmp.Compare(began[a.Turn], began[b.Turn]) })
 	r.older = grouped(all)
 	return nil
 }
@@ -170,17 +164,6 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 // summarise replaces the first groups of the conversation by a summary, which the model writes. If it cannot, the
 // messages are left out.
 func (r *run) summarise(groups [][]haft.Message, cut int) error {
-	last := r.replaced()
-	for i := 0; i < cut; i++ {
-		if groups[i][0].Role != haft.RoleSummary {
-			last = max(last, lastSeq(groups[i]))
-		}
-		for j := cut; j < len(groups); j++ { // turns that went on at the same time
-			if groups[j][0].Seq <= last {
-				cut = j + 1
-			}
-		}
-	}
 	r.tell(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
 	a, err := r.ask(model.Request{Model: r.model.Name, System: summaryInstructions, Choice: model.ChoiceNone,
 		Messages:  []haft.Message{{Role: haft.RoleUser, Text: transcript(groups[:cut], 2*r.model.Context)}},
@@ -188,8 +171,8 @@ func (r *run) summarise(groups [][]haft.Message, cut int) error {
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
 	}
-	m := newMessage(r.turn, haft.RoleSummary)
-	if m.Replaces = last; err == nil && a.Stop != model.StopRefusal && a.Stop != model.StopFiltered {
+	m := haft.Message{Role: haft.RoleSummary, Replaces: groups[cut][0].Seq - 1}
+	if err == nil && a.Stop != model.StopRefusal && a.Stop != model.StopFiltered {
 		m.Text = strings.TrimSpace(bounded(a.Text))
 	}
 	m.Text = cmp.Or(m.Text, "Earlier messages were left out, because they did not fit.")

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"haft"
 	"haft/internal/model"
@@ -215,42 +214,6 @@ func TestContext_many_large_results_fit(t *testing.T) {
 		o := w.begin(0).send("hi")
 		if o.turn.Stop != haft.StopEnd || !strings.Contains(o.answers()[0], "[cut: ") {
 			t.Errorf("%s: %d answers", o.turn.Stop, len(o.answers()))
-		}
-	})
-}
-
-func TestContext_of_turns_at_the_same_time(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.addTool("slow", tool{run: func(context.Context, string) (string, error) { time.Sleep(time.Minute); return "1", nil }})
-		w.addTool("ask", tool{approval: true, run: echo})
-		w.answer = func(req model.Request) (*model.Answer, error) {
-			switch last := req.Messages[len(req.Messages)-1]; last.Text {
-			case "slow", "ask":
-				return call(last.Text, "{}"), nil
-			case "1":
-				return call("a", "{}"), nil
-			}
-			return say("done"), nil
-		}
-		p := w.begin(0)
-		p.send("ask") // it goes on waiting
-		go p.send("slow")
-		time.Sleep(time.Second)
-		p.send("one")
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if got := shape(w.asked[2].Messages); got != "user, user, user" {
-			t.Errorf("the model gets %s", got) // calls without an answer are left out
-		}
-		w.mu.Unlock()
-		time.Sleep(2 * time.Minute)
-		p.send("two")
-		w.mu.Lock()
-		// Of the second turn, all stands together, although the third one ran within.
-		got := shape(w.asked[len(w.asked)-1].Messages)
-		if want := "user, user, assistant slow, slow:success, assistant a, a:success, assistant, user, assistant, user"; got != want {
-			t.Errorf("the model gets %s\nwant %s", got, want)
 		}
 	})
 }

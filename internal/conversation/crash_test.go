@@ -299,10 +299,10 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 		for i := range turns {
 			all.Go(func() {
 				time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
-				who := haft.Principal{Org: "org", User: fmt.Sprintf("user%d", i%7)}
+				who, agent := haft.Principal{Org: "org", User: fmt.Sprintf("user%d", i%7)}, fmt.Sprint("helper", i)
 				m := haft.NewMessage{Text: "hi", Key: fmt.Sprint(i)}
 				for {
-					o := listen(w, current().Send(context.Background(), who, "helper", m))
+					o := listen(w, current().Send(context.Background(), who, agent, m))
 					if o.err == nil && o.turn.Final() {
 						return
 					}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"haft"
 )
@@ -45,7 +46,7 @@ func (p *process) enter(c haft.Call) (*record, tool, error) {
 	if err := p.opLocked(); err != nil {
 		return nil, tool{}, err
 	}
-	if c.IdempotencyKey == "" || c.Turn == "" || c.Principal.Agent != string(agentID) {
+	if c.IdempotencyKey == "" || c.Turn == "" || !strings.HasPrefix(c.Principal.Agent, string(agentID)) {
 		p.t.Errorf("the call %s has no key, no turn or no agent", c.ID)
 	}
 	if p.calls[c.ID] != nil {

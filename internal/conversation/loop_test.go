@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"slices"
 	"strings"
@@ -465,7 +466,7 @@ func TestSend_refuses(t *testing.T) {
 			haft.NewMessage{Text: "hi", From: "ag_third"}, haft.CodeNotFound},
 		{"nobody", nobody, "helper", good, haft.CodeInvalid},
 		{"no text", ann, "helper", haft.NewMessage{Text: " \n"}, haft.CodeInvalid},
-		{"a huge text", ann, "helper", haft.NewMessage{Text: strings.Repeat("x", 1<<20+1)}, haft.CodeInvalid},
+		{"a huge text", ann, "helper", haft.NewMessage{Text: strings.Repeat("x", 256<<10+1)}, haft.CodeInvalid},
 		{"text that is none", ann, "helper", haft.NewMessage{Text: "\xff"}, haft.CodeInvalid},
 		{"a long key", ann, "helper", haft.NewMessage{Text: "hi", Key: strings.Repeat("k", 257)}, haft.CodeInvalid},
 		{"a long model", ann, "helper", haft.NewMessage{Text: "hi", Model: strings.Repeat("k", 257)}, haft.CodeInvalid},
@@ -557,7 +558,7 @@ func TestSend_is_idempotent(t *testing.T) {
 		if shape(seen) != "user, assistant a, a:success, assistant" {
 			t.Errorf("the second sender saw %s", shape(seen))
 		}
-		if o := listen(w, p.Send(t.Context(), bob, "helper", m)); o.turn.ID == first.turn.ID {
+		if o := listen(w, p.Send(t.Context(), bob, "helper", m)); o.err != nil || o.turn.ID == first.turn.ID {
 			t.Error("a key of somebody else counts")
 		}
 	})
@@ -569,8 +570,8 @@ func TestSend_bounds_the_turns_under_way(t *testing.T) {
 		hold := make(chan struct{})
 		w.answer = func(model.Request) (*model.Answer, error) { <-hold; return say("done"), nil }
 		p := w.begin(0, func(cfg *conversation.Config) { cfg.PerOrg = 2 })
-		for range 2 {
-			go p.send("hi")
+		for i := range 2 {
+			go listen(w, p.Send(t.Context(), ann, fmt.Sprint("helper", i), haft.NewMessage{Text: "hi"}))
 		}
 		synctest.Wait()
 		if o := p.send("hi"); haft.CodeOf(o.err) != haft.CodeRateLimited {
@@ -579,6 +580,34 @@ func TestSend_bounds_the_turns_under_way(t *testing.T) {
 		close(hold)
 		synctest.Wait()
 		p.send("hi").check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant")
+	})
+}
+
+func TestSend_one_turn_at_a_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{approval: true, run: echo})
+		w.script(call("a", "{}"))
+		p := w.begin(0)
+		p.send("hi")
+		if o := p.send("hi"); haft.CodeOf(o.err) != haft.CodeConflict {
+			t.Errorf("error %v", o.err)
+		}
+	})
+}
+
+func TestSend_bounds_what_a_model_writes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		huge := strings.Repeat("x", 1<<20)
+		first := call("a", `{"x":"`+huge+`"}`, "b", "{}")
+		first.Text, first.Reasoning, first.Opaque = huge, huge, json.RawMessage(`"`+huge+`"`)
+		w.script(first, say("done"))
+		o := w.begin(0).send("hi")
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a b, a:validation_error, b:validation_error, assistant")
+		if !strings.Contains(o.answers()[0], "more than 262144 bytes") {
+			t.Errorf("answered with %s", o.answers()[0])
+		}
 	})
 }
 

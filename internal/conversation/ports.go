@@ -8,28 +8,31 @@ import (
 	"haft/internal/model"
 )
 
-// Turns keeps turns and their messages. Every method is one transaction.
+// Turns keeps turns and their messages. An agent has one turn at a time. Every method is one transaction.
 type Turns interface {
-	// Begin keeps a turn that owner runs, with its first message, whose Seq it sets. If the sender of the turn has sent
-	// the agent a message with this key before, it keeps nothing and returns the turn of that message. An empty key is
-	// none.
-	Begin(ctx context.Context, owner, key string, t haft.Turn, m *haft.Message) (earlier *haft.Turn, err error)
-	// Append keeps how a turn stands, with further messages of it, whose Seq it sets. If the turn has ended or is not
-	// owner's it keeps nothing and returns [haft.CodeConflict].
-	Append(ctx context.Context, owner string, t haft.Turn, list ...*haft.Message) error
+	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. If that principal has
+	// sent the agent a message with this key before, it returns the turn of that message, and false. It returns
+	// [haft.CodeConflict] if the agent has a turn that has not ended.
+	BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (turn *haft.Turn,
+		begun bool, err error)
+	// AdvanceTurn keeps how a turn stands, with further messages of it, and returns these as they are kept, with their
+	// numbers. If the turn has ended or is not owner's it keeps nothing and returns [haft.CodeConflict].
+	AdvanceTurn(ctx context.Context, owner string, t haft.Turn, list ...haft.Message) (kept []haft.Message, err error)
 }
 
-// Owners say which process runs which turn.
-type Owners interface {
-	// Claim gives owner the turns that have not ended and whose process lives no more, and returns all turns of owner
-	// that have not ended.
-	Claim(ctx context.Context, owner string) ([]haft.Turn, error)
-	// Take gives owner a turn, whoever has it. It returns [haft.CodeConflict] if the turn has ended.
-	Take(ctx context.Context, owner, org string, id haft.TurnID) (*haft.Turn, error)
+// Claims say which process runs which turn.
+type Claims interface {
+	// ClaimTurns gives owner turns that have not ended and whose process lives no more.
+	ClaimTurns(ctx context.Context, owner string) ([]haft.Turn, error)
+	// OpenTurns lists the turns of owner that have not ended, and CancelledTurns those of them that are to end.
+	OpenTurns(ctx context.Context, owner string) ([]haft.Turn, error)
+	CancelledTurns(ctx context.Context, owner string) ([]haft.TurnID, error)
+	// CancelTurn notes that a turn is to end. It can be done twice.
+	CancelTurn(ctx context.Context, org string, id haft.TurnID) error
 }
 
-// A History reads turns and messages. Owner is that of the principal of the turns ([haft.Principal.Owner]); an empty
-// one means those of everybody in the organisation.
+// A History reads turns and messages, a bounded number at a time. Owner is that of the principal of the turns
+// ([haft.Principal.Owner]); an empty one means those of everybody in the organisation.
 type History interface {
 	Turn(ctx context.Context, org string, id haft.TurnID) (*haft.Turn, error)
 	Turns(ctx context.Context, org, owner string, agent haft.AgentID, after haft.TurnID, limit int) ([]haft.Turn, error)

@@ -3,7 +3,6 @@ package conversation
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -19,8 +18,8 @@ import (
 const (
 	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says otherwise.
 	sendMessage = "send_message"
-	// maxText bounds each text of a message, in bytes.
-	maxText = 1 << 20
+	// maxText bounds each text of a message, in bytes. A message has up to three of them, and its calls.
+	maxText = 256 << 10
 )
 
 // A run is the work of this process on a turn. One goroutine has it; others use what is before turn.
@@ -205,14 +204,14 @@ func (r *run) past(rules []haft.ToolRule) (list []toolrule.Past, err error) {
 	return list, nil
 }
 
-// asked returns the last message of the model in this turn, or nil, and what was kept after it.
-func (r *run) asked() (m *haft.Message, after []haft.Message) {
+// asked splits the turn at the last message of the model, which is the first of after.
+func (r *run) asked() (before, after []haft.Message) {
 	for i := range slices.Backward(r.own) {
 		if r.own[i].Role == haft.RoleAssistant {
-			return &r.own[i], r.own[i+1:]
+			return r.own[:i], r.own[i:]
 		}
 	}
-	return nil, nil
+	return r.own, nil
 }
 
 // exhausted returns why the turn may not take more, or nil.
@@ -236,9 +235,11 @@ func (r *run) exhausted() *ending {
 
 // take does what an answer of the model says.
 func (r *run) take(now *moment, a *model.Answer) error {
-	m := newMessage(r.turn, haft.RoleAssistant)
-	m.Text, m.Reasoning = bounded(a.Text), bounded(a.Reasoning)
-	m.Calls, m.Opaque = slices.Clone(a.Calls), a.Opaque
+	m := haft.Message{Role: haft.RoleAssistant, Text: bounded(a.Text), Reasoning: bounded(a.Reasoning),
+		Calls: slices.Clone(a.Calls)}
+	if len(a.Opaque) <= maxText {
+		m.Opaque = a.Opaque
+	}
 	cut, empty, nudged := a.Stop == model.StopLength, strings.TrimSpace(m.Text) == "", r.nudged
 	r.nudged = false
 	switch {
@@ -254,7 +255,7 @@ func (r *run) take(now *moment, a *model.Answer) error {
 	case empty && !nudged:
 		r.nudged = true
 		return nil
-	case now.must != nil && (empty || repeated(r.own, m) >= warnRepeats):
+	case now.must != nil && (empty || repeated(r.own, m.Calls) >= warnRepeats):
 		return &ending{stop: haft.StopRule, why: haft.MessageOf(now.must), note: m.Text}
 	case now.must != nil:
 		return r.append(m)
@@ -264,27 +265,21 @@ func (r *run) take(now *moment, a *model.Answer) error {
 	return r.finish(&ending{stop: now.end}, m)
 }
 
-// newMessage makes a message of a turn.
-func newMessage(t haft.Turn, role haft.MessageRole) *haft.Message {
-	return &haft.Message{ID: haft.MessageID("message-" + rand.Text()), Agent: t.Agent, Turn: t.ID, Role: role,
-		Created: time.Now()}
-}
-
 // append keeps messages and how the turn stands, and tells of them.
-func (r *run) append(list ...*haft.Message) error {
-	err := r.s.cfg.Turns.Append(r.base, r.owner, r.turn, list...)
-	if haft.CodeOf(err) == haft.CodeConflict {
+func (r *run) append(list ...haft.Message) error {
+	kept, err := r.s.cfg.Turns.AdvanceTurn(r.base, r.owner, r.turn, list...)
+	if code := haft.CodeOf(err); code == haft.CodeConflict || code == haft.CodeNotFound {
 		return fmt.Errorf("%w: %w", errLost, err)
 	}
 	if err != nil {
 		return fmt.Errorf("keep what happened in the turn: %w", err)
 	}
-	for _, m := range list {
-		r.own = append(r.own, *m)
+	for _, m := range kept {
+		r.own = append(r.own, m)
 		if m.Role == haft.RoleSummary {
-			r.summary = m
+			r.summary = &m
 		}
-		r.tell(haft.TurnEvent{Message: m}, false)
+		r.tell(haft.TurnEvent{Message: &m}, false)
 	}
 	return nil
 }
@@ -296,12 +291,10 @@ func (r *run) tellTurn() {
 }
 
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
-func (r *run) finish(e *ending, list ...*haft.Message) error {
+func (r *run) finish(e *ending, list ...haft.Message) error {
 	list = append(r.withdraw(), list...)
 	if strings.TrimSpace(e.note) != "" {
-		m := newMessage(r.turn, haft.RoleAssistant)
-		m.Text = e.note
-		list = append(list, m)
+		list = append(list, haft.Message{Role: haft.RoleAssistant, Text: e.note})
 	}
 	before, t := r.turn, &r.turn
 	t.Status, t.Stop, t.Error, t.Ended, t.Approvals = haft.TurnCompleted, e.stop, e.why, time.Now(), nil

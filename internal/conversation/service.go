@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +18,7 @@ import (
 // Config is what a service is made of. The fields up to Owner are needed.
 type Config struct {
 	Turns     Turns
-	Owners    Owners
+	Claims    Claims
 	History   History
 	Agents    Agents
 	Models    Models
@@ -131,25 +131,28 @@ func (s *Service) Close(ctx context.Context) error {
 	return nil
 }
 
-// sweep goes on with the turns of this process that nobody runs here, and stops working on those that it has lost.
+// sweep goes on with the turns of this process that nobody runs here, and ends those that are to end.
 func (s *Service) sweep(ctx context.Context) error {
 	owner := s.cfg.Owner()
-	s.mu.Lock()
-	lost := maps.Clone(s.runs)
-	s.mu.Unlock()
-	list, err := s.cfg.Owners.Claim(ctx, owner)
+	if _, err := s.cfg.Claims.ClaimTurns(ctx, owner); err != nil {
+		return err
+	}
+	list, err := s.cfg.Claims.OpenTurns(ctx, owner)
+	if err != nil {
+		return err
+	}
+	cancelled, err := s.cfg.Claims.CancelledTurns(ctx, owner)
 	if err != nil {
 		return err
 	}
 	for _, t := range list {
-		if r := lost[t.ID]; r == nil && s.free("") {
-			s.start(ctx, owner, t, nil)
-		} else if r != nil && r.owner == owner {
-			delete(lost, t.ID)
+		r := s.running(t.ID)
+		if r == nil && s.free("") {
+			r = s.start(ctx, owner, t, nil)
 		}
-	}
-	for _, r := range lost {
-		r.cancel(errLost)
+		if r != nil && slices.Contains(cancelled, t.ID) {
+			r.cancel(errCancelled)
+		}
 	}
 	return nil
 }

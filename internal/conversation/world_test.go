@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
@@ -27,6 +28,14 @@ var (
 )
 
 const agentID = haft.AgentID("ag_ABCDEFGHIJKLMNOPQRSTUVWX")
+
+// agentOf returns the id of an agent: helper, or one of many with a number behind it.
+func agentOf(ref string) (haft.AgentID, bool) {
+	if number, ok := strings.CutPrefix(ref, "helper"); ok {
+		return agentID + haft.AgentID(number), true
+	}
+	return haft.AgentID(ref), strings.HasPrefix(ref, string(agentID))
+}
 
 // A world is what outlives processes: a store, an engine, and a model. It keeps the contracts of the ports.
 type world struct {
@@ -51,8 +60,9 @@ type world struct {
 }
 
 type keptTurn struct {
-	turn  haft.Turn
-	owner string
+	turn   haft.Turn
+	owner  string
+	cancel bool
 }
 
 // A record is what the engine keeps of a call.
@@ -153,7 +163,7 @@ func (w *world) begin(dies int, change ...func(*conversation.Config)) *process {
 	w.alive[p.name] = true
 	w.recover()
 	w.mu.Unlock()
-	cfg := conversation.Config{Turns: p, Owners: p, History: history{p}, Agents: p, Models: p, Calls: p,
+	cfg := conversation.Config{Turns: p, Claims: claims{p}, History: history{p}, Agents: p, Models: p, Calls: p,
 		Authority: authority.Rules{}, Owner: func() string { return p.name }}
 	for _, f := range change {
 		f(&cfg)
@@ -220,47 +230,66 @@ func conflict() error { return &haft.Error{Code: haft.CodeConflict, Message: "no
 
 func notFound() error { return &haft.Error{Code: haft.CodeNotFound, Message: "there is none"} }
 
-func (p *process) Begin(_ context.Context, owner, key string, t haft.Turn, m *haft.Message) (earlier *haft.Turn,
-	err error) {
+func (p *process) BeginTurn(_ context.Context, owner string, t haft.Turn, key string, first haft.Message) (
+	turn *haft.Turn, begun bool, err error) {
 	err = p.write(func() error {
 		scope := t.Principal.Org + "/" + t.Principal.Owner() + "/" + string(t.Agent) + "/" + key
 		if id, ok := p.keys[scope]; ok && key != "" {
 			have := p.turns[id].turn
-			earlier = &have
+			turn = &have
 			return nil
 		}
+		for _, k := range p.turns {
+			if k.turn.Agent == t.Agent && !k.turn.Final() {
+				return conflict()
+			}
+		}
+		t.ID, t.Status, t.Created = haft.TurnID(fmt.Sprintf("run-%03d", len(p.turns)+1)), haft.TurnRunning, time.Now()
 		if key != "" {
 			p.keys[scope] = t.ID
 		}
-		p.turns[t.ID] = &keptTurn{t, owner}
+		p.turns[t.ID] = &keptTurn{turn: t, owner: owner}
 		p.order = append(p.order, t.ID)
-		p.add(m)
+		p.add(t, first)
+		turn, begun = &t, true
 		return nil
 	})
-	return earlier, err
+	return turn, begun, err
 }
 
-func (w *world) add(m *haft.Message) {
-	m.Seq = int64(len(w.messages) + 1)
-	w.messages = append(w.messages, *m)
+// add keeps a message. The world is locked.
+func (w *world) add(t haft.Turn, m haft.Message) haft.Message {
+	if _, err := json.Marshal(m); err != nil || len(m.Text)+len(m.Reasoning)+len(m.Opaque) > 1<<20 {
+		w.t.Errorf("a message cannot be kept: %v", err)
+	}
+	m.Agent, m.Turn, m.Created, m.Seq = t.Agent, t.ID, time.Now(), int64(len(w.messages)+1)
+	m.ID = haft.MessageID(fmt.Sprintf("message-%d", m.Seq))
+	w.messages = append(w.messages, m)
+	return m
 }
 
-func (p *process) Append(_ context.Context, owner string, t haft.Turn, list ...*haft.Message) error {
-	return p.write(func() error {
+func (p *process) AdvanceTurn(_ context.Context, owner string, t haft.Turn, list ...haft.Message) (kept []haft.Message,
+	err error) {
+	err = p.write(func() error {
 		have := p.turns[t.ID]
 		if have == nil || have.owner != owner || have.turn.Final() {
 			return conflict()
 		}
-		have.turn = t
+		have.turn.Status, have.turn.Stop, have.turn.Error, have.turn.Usage = t.Status, t.Stop, t.Error, t.Usage
 		have.turn.Approvals = slices.Clone(t.Approvals)
+		if have.turn.Final() {
+			have.turn.Ended = time.Now()
+		}
 		for _, m := range list {
-			p.add(m)
+			kept = append(kept, p.add(t, m))
 		}
 		return nil
 	})
+	return kept, err
 }
 
-func (p *process) Claim(_ context.Context, owner string) (list []haft.Turn, err error) {
+// owned lists the turns of an owner that have not ended.
+func (p *process) owned(owner string, fits func(*keptTurn) bool) (list []haft.Turn, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	select {
@@ -269,33 +298,47 @@ func (p *process) Claim(_ context.Context, owner string) (list []haft.Turn, err 
 	default:
 	}
 	for _, id := range p.order {
-		k := p.turns[id]
-		if k.turn.Final() {
-			continue
-		}
-		if !p.alive[k.owner] {
-			k.owner = owner
-		}
-		if k.owner == owner {
+		if k := p.turns[id]; !k.turn.Final() && fits(k) && k.owner == owner {
 			list = append(list, k.turn)
 		}
 	}
 	return list, nil
 }
 
-func (p *process) Take(_ context.Context, owner, org string, id haft.TurnID) (*haft.Turn, error) {
+func (p *process) ClaimTurns(_ context.Context, owner string) ([]haft.Turn, error) {
+	return p.owned(owner, func(k *keptTurn) bool {
+		gone := !p.alive[k.owner]
+		if gone {
+			k.owner = owner
+		}
+		return gone
+	})
+}
+
+func (p *process) OpenTurns(_ context.Context, owner string) ([]haft.Turn, error) {
+	return p.owned(owner, func(*keptTurn) bool { return true })
+}
+
+func (p *process) CancelledTurns(_ context.Context, owner string) (ids []haft.TurnID, err error) {
+	list, err := p.owned(owner, func(k *keptTurn) bool { return k.cancel })
+	for _, t := range list {
+		ids = append(ids, t.ID)
+	}
+	return ids, err
+}
+
+// claims cancels. It has methods of the names that the service has.
+type claims struct{ *process }
+
+func (p claims) CancelTurn(_ context.Context, org string, id haft.TurnID) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	k := p.turns[id]
 	if k == nil || k.turn.Principal.Org != org {
-		return nil, notFound()
+		return notFound()
 	}
-	if k.turn.Final() {
-		return nil, conflict()
-	}
-	k.owner = owner
-	t := k.turn
-	return &t, nil
+	k.cancel = true
+	return nil
 }
 
 // history reads. It has methods of the names that the service has.
@@ -318,11 +361,20 @@ func (p history) Turns(_ context.Context, org, owner string, agent haft.AgentID,
 	defer p.mu.Unlock()
 	for _, id := range p.order[slices.Index(p.order, after)+1:] {
 		t := p.turns[id].turn
-		if t.Principal.Org == org && (owner == "" || t.Principal.Owner() == owner) && t.Agent == agent && len(list) < limit {
+		if t.Principal.Org == org && (owner == "" || t.Principal.Owner() == owner) && t.Agent == agent &&
+			len(list) < limitOf(limit) {
 			list = append(list, t)
 		}
 	}
 	return list, nil
+}
+
+// limitOf bounds lists as the store does.
+func limitOf(n int) int {
+	if n <= 0 || n > 100 {
+		return 100
+	}
+	return n
 }
 
 func (p history) Messages(_ context.Context, org, owner string, agent haft.AgentID,
@@ -338,8 +390,9 @@ func (p history) Messages(_ context.Context, org, owner string, agent haft.Agent
 	}
 	for _, m := range all {
 		by := p.turns[m.Turn].turn.Principal
-		if by.Org == org && (owner == "" || by.Owner() == owner) && m.Agent == agent && (f.Turn == "" || f.Turn == m.Turn) &&
-			m.Seq > f.After && (f.Before == 0 || m.Seq < f.Before) && len(list) < f.Limit {
+		if by.Org == org && (owner == "" || by.Owner() == owner) && m.Agent == agent &&
+			(f.Turn == "" || f.Turn == m.Turn) &&
+			m.Seq > f.After && (f.Before == 0 || m.Seq < f.Before) && len(list) < limitOf(f.Limit) {
 			list = append(list, m)
 		}
 	}
@@ -347,12 +400,14 @@ func (p history) Messages(_ context.Context, org, owner string, agent haft.Agent
 }
 
 func (p *process) Agent(_ context.Context, by haft.Principal, ref string) (*haft.Agent, error) {
-	if by.Org != "org" || ref != "helper" && ref != string(agentID) {
+	id, ok := agentOf(ref)
+	if by.Org != "org" || !ok {
 		return nil, notFound()
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.profile.Agent
+	a.ID = id
 	return &a, nil
 }
 
