@@ -23,8 +23,8 @@ var errTime = errors.New("the turn has no time left")
 
 // request is what the model is asked next.
 func (r *run) request(prof *Profile, now *moment) model.Request {
-	req := model.Request{Model: r.model.Name, System: system(prof), Choice: model.ChoiceAuto, MaxOutput: r.model.MaxOutput,
-		Parallel: !toolrule.NeedsTurn(prof.Agent.Rules), Messages: slices.Concat(r.groups()...)}
+	req := model.Request{Model: r.model.Name, System: system(prof), Messages: slices.Concat(r.groups()...),
+		Choice: model.ChoiceAuto, Parallel: !toolrule.NeedsTurn(prof.Agent.Rules), MaxOutput: r.model.MaxOutput}
 	for _, t := range now.tools {
 		if now.state != nil && now.state.Admit(t.Name) == nil {
 			req.Tools = append(req.Tools, t)
@@ -51,15 +51,16 @@ func system(prof *Profile) string {
 	var b strings.Builder
 	b.WriteString(prof.Instructions)
 	if len(prof.Blocks) > 0 {
-		b.WriteString("\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory unit:\n")
+		b.WriteString("\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory " +
+			"unit:\n")
 		for _, block := range prof.Blocks {
 			readOnly := ""
 			if block.ReadOnly {
 				readOnly = "- read_only=true\n"
 			}
 			fmt.Fprintf(&b, "\n<%[1]s>\n<description>\n%[2]s\n</description>\n<metadata>\n%[3]s- chars_current=%[4]d\n"+
-				"- chars_limit=%[5]d\n</metadata>\n<value>\n%[6]s\n</value>\n</%[1]s>\n", block.Label, block.Description,
-				readOnly, len([]rune(block.Value)), block.Limit, block.Value)
+				"- chars_limit=%[5]d\n</metadata>\n<value>\n%[6]s\n</value>\n</%[1]s>\n", block.Label,
+				block.Description, readOnly, len([]rune(block.Value)), block.Limit, block.Value)
 		}
 		b.WriteString("\n</memory_blocks>")
 	}
@@ -67,9 +68,9 @@ func system(prof *Profile) string {
 	return strings.TrimSpace(b.String())
 }
 
-// ask asks the model, again where a fault passes, and counts what that took. If it is told, listeners get the answer as
-// it comes.
-func (r *run) ask(req model.Request, told bool) (*model.Answer, error) {
+// ask asks the model, again where a fault passes, and counts what that took. Listeners get the answer
+// to a step as it comes.
+func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 	began := time.Now()
 	defer func() { r.spent += time.Since(began) }()
 	ctx, cancel := context.WithTimeoutCause(r.ctx, r.turn.Budget.Time.D()-r.spent, errTime)
@@ -77,13 +78,13 @@ func (r *run) ask(req model.Request, told bool) (*model.Answer, error) {
 	for try := 1; ; try++ {
 		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
 		a, err := r.model.Generate(within, req, func(c model.Chunk) {
-			if told && (c.Text != "" || c.Reasoning != "") {
-				r.tell(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
+			if step && (c.Text != "" || c.Reasoning != "") {
+				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
 		})
 		if err == nil {
 			observed(a.Usage, string(a.Stop), nil)
-			r.count(req, a.Usage, told)
+			r.count(req, a.Usage, step)
 			return a, nil
 		}
 		observed(model.Usage{}, "", err)
@@ -96,8 +97,8 @@ func (r *run) ask(req model.Request, told bool) (*model.Answer, error) {
 			return nil, err
 		}
 		wait = max(wait, min(f.RetryAfter, maxRetryAfter))
-		r.tell(haft.TurnEvent{Notice: fmt.Sprintf("the model did not answer (%s); it is asked again in %v, from the "+
-			"beginning", f.Kind, wait.Round(time.Millisecond))}, true)
+		r.publish(haft.TurnEvent{Notice: fmt.Sprintf("the model did not answer (%s); it is asked again in %v, from "+
+			"the beginning", f.Kind, wait.Round(time.Millisecond))}, true)
 		if err := engine.Pause(ctx, wait); err != nil {
 			return nil, err
 		}

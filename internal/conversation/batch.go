@@ -155,7 +155,7 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 			if err != nil {
 				return
 			}
-			b.tell(haft.TurnEvent{Event: &e}, true)
+			b.publish(haft.TurnEvent{Event: &e}, true)
 		}
 	})
 	return func() { cancel(); watching.Wait() }
@@ -189,10 +189,10 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 		return
 	}
 	if len(list) > 0 {
-		b.tell(haft.TurnEvent{Result: res}, true)
+		b.publish(haft.TurnEvent{Result: res}, true)
 	}
 	if !slices.Equal(before, t.Approvals) {
-		b.tellTurn()
+		b.publishTurn()
 	}
 }
 
@@ -204,8 +204,8 @@ func (r *run) withdraw() (list []haft.Message) {
 		res := failure(c, haft.StatusCancelled, haft.FailCancelled, "the turn ended before the call was made")
 		if err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call); haft.CodeOf(err) != haft.CodeNotFound {
 			if res, err = r.s.cfg.Calls.Wait(ctx, r.turn.Principal, c.Call); err != nil || !res.Status.Final() {
-				res = failure(c, haft.StatusUnknown, haft.FailUnknown, "the turn ended before it was known whether the "+
-					"tool ran")
+				res = failure(c, haft.StatusUnknown, haft.FailUnknown,
+					"the turn ended before it was known whether the tool ran")
 			}
 		}
 		list = append(list, answer(c, res, maxAnswer))

@@ -28,8 +28,9 @@ func BenchmarkStep(b *testing.B) {
 		return call("a", fmt.Sprintf(`{"n":%d}`, steps)), nil
 	}
 	p := &process{world: w, name: "p", dead: make(chan struct{})}
-	p.Service = conversation.New(conversation.Config{Turns: p, Claims: claims{p}, History: history{p}, Agents: p, Models: p, Calls: p,
-		Authority: authority.Rules{}, Owner: func() string { return p.name }, Budget: haft.Budget{Steps: 1 << 30}})
+	p.Service = conversation.New(conversation.Config{Turns: p, Claims: claims{p}, History: history{p}, Agents: p,
+		Models: p, Calls: p, Authority: authority.Rules{}, Owner: func() string { return p.name },
+		Budget: haft.Budget{Steps: 1 << 30}})
 	defer p.Close(context.Background()) //nolint:errcheck // it waits for nothing
 	for range 200 {
 		p.send("hi")

@@ -72,8 +72,8 @@ func refusal(now *moment, c haft.ToolCall, n int, end *ending) *haft.Result {
 	known := slices.ContainsFunc(now.tools, func(t haft.Tool) bool { return t.Name == c.Tool })
 	switch {
 	case n > maxCalls:
-		return failure(c, haft.StatusValidation, haft.FailValidation, fmt.Sprintf("you asked for %d calls at once, and "+
-			"%d is the most: none of them was made", n, maxCalls))
+		return failure(c, haft.StatusValidation, haft.FailValidation,
+			fmt.Sprintf("you asked for %d calls at once, and %d is the most: none of them was made", n, maxCalls))
 	case c.Malformed != "":
 		return failure(c, haft.StatusValidation, haft.FailValidation, "the call was not made, because its arguments "+
 			"cannot be read: "+c.Malformed+". Call the tool again with arguments that are one JSON object")
@@ -101,7 +101,8 @@ func repeated(before []haft.Message, calls []haft.ToolCall) int {
 			continue
 		}
 		if !slices.EqualFunc(m.Calls, calls, func(a, b haft.ToolCall) bool {
-			return a.Tool == b.Tool && (bytes.Equal(a.Args, b.Args) || bytes.Equal(canonical(a.Args), canonical(b.Args)))
+			return a.Tool == b.Tool && (bytes.Equal(a.Args, b.Args) ||
+				bytes.Equal(canonical(a.Args), canonical(b.Args)))
 		}) {
 			break
 		}

@@ -47,7 +47,8 @@ func TestCalls_run_beside_each_other_where_all_tools_allow_it(t *testing.T) {
 		want  string
 	}{
 		{"all", true, nil, 3, 3 * time.Second, "user, assistant a b a, b:success, a:success, a:success, assistant"},
-		{"not all", false, nil, 1, 6 * time.Second, "user, assistant a b a, a:success, b:success, a:success, assistant"},
+		{"not all", false, nil, 1, 6 * time.Second,
+			"user, assistant a b a, a:success, b:success, a:success, assistant"},
 		{"rules look at the order", true, []haft.ToolRule{{Type: haft.RuleMaxCount, Tool: "a", MaxCount: 5}}, 1,
 			6 * time.Second, "user, assistant a b a, a:success, b:success, a:success, assistant"},
 	} {
@@ -264,7 +265,7 @@ func (watcher) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, 
 	}
 }
 
-func TestSend_tells_what_happens(t *testing.T) {
+func TestSend_reports_what_happens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most atomic.Int32
 		w := newWorld(t)

@@ -31,7 +31,8 @@ func (r *run) load() error {
 	r.turn, r.model = *now, &Model{}
 	r.turn.Budget = r.s.budget(r.turn.Budget)
 	for page := pageSize; page == pageSize; {
-		list, err := r.s.messagesOf(r.base, r.turn, haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize})
+		next := haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize}
+		list, err := r.s.messagesOf(r.base, r.turn, next)
 		if err != nil {
 			return err
 		}
@@ -164,7 +165,7 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 // summarise replaces the first groups of the conversation by a summary, which the model writes. If it cannot, the
 // messages are left out.
 func (r *run) summarise(groups [][]haft.Message, cut int) error {
-	r.tell(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
+	r.publish(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
 	a, err := r.ask(model.Request{Model: r.model.Name, System: summaryInstructions, Choice: model.ChoiceNone,
 		Messages:  []haft.Message{{Role: haft.RoleUser, Text: transcript(groups[:cut], 2*r.model.Context)}},
 		MaxOutput: min(cmp.Or(r.model.MaxOutput, maxSummary), maxSummary)}, false)

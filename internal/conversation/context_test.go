@@ -81,7 +81,7 @@ func TestContext_is_summarised(t *testing.T) {
 				}
 				req := w.asked[len(w.asked)-1]
 				if last := req.Messages[len(req.Messages)-1]; last.Text != fmt.Sprintf("question %d", i) {
-					t.Errorf("turn %d: the model is asked %.60q: %s: %d asked, %s", i, last.Text, shape(o.kept), len(w.asked), shape(req.Messages))
+					t.Errorf("turn %d: the model is asked %.60q", i, last.Text)
 				}
 				for _, m := range o.kept {
 					if m.Role != haft.RoleSummary {
@@ -147,7 +147,7 @@ func TestContext_long_turns_are_summarised(t *testing.T) {
 				t.Errorf("a request has %d tokens", tokens(req))
 			}
 			if isSummary(req) {
-				if text := req.Messages[0].Text; !strings.Contains(text, "calls a ") && !strings.Contains(text, "summary") {
+				if text := req.Messages[0].Text; !strings.Contains(text, "calls a ") {
 					t.Errorf("the transcript is %q", text)
 				}
 				return say("it called a"), nil

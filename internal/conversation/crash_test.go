@@ -101,9 +101,9 @@ func plain(list []haft.Message) string {
 	return strings.ReplaceAll(shape(list), ":", "")
 }
 
-// tell tells a story with processes that die at these operations, and one that does not. It returns how many operations
+// play plays a story with processes that die at these operations, and one that does not. It returns how many operations
 // the first one made.
-func (s story) tell(t *testing.T, dies ...int) (ops int) {
+func (s story) play(t *testing.T, dies ...int) (ops int) {
 	w := newWorld(t)
 	s.setUp(w)
 	four := func(cfg *conversation.Config) {
@@ -165,25 +165,28 @@ func TestCrash_at_every_operation(t *testing.T) {
 	for _, s := range stories() {
 		t.Run(s.name, func(t *testing.T) {
 			ops := 0
-			synctest.Test(t, func(t *testing.T) { ops = s.tell(t, 0) })
+			synctest.Test(t, func(t *testing.T) { ops = s.play(t, 0) })
 			if ops < 6 {
 				t.Fatalf("the story has %d operations", ops)
 			}
 			for at := 1; at <= ops+1; at++ {
-				synctest.Test(t, func(t *testing.T) { s.tell(t, at) })
+				synctest.Test(t, func(t *testing.T) { s.play(t, at) })
 				if at%3 == 0 { // the next one dies too
-					synctest.Test(t, func(t *testing.T) { s.tell(t, at, 1+at%7) })
-					synctest.Test(t, func(t *testing.T) { s.tell(t, at, 5+at%11, 9) })
+					synctest.Test(t, func(t *testing.T) { s.play(t, at, 1+at%7) })
+					synctest.Test(t, func(t *testing.T) { s.play(t, at, 5+at%11, 9) })
 				}
 			}
 		})
 	}
 }
 
-func TestCrash_the_outcome_that_nobody_knows_is_told_to_the_model(t *testing.T) {
+func TestCrash_the_model_learns_that_nobody_knows_an_outcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.addTool("a", tool{run: func(context.Context, string) (string, error) { time.Sleep(time.Hour); return "1", nil }})
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			time.Sleep(time.Hour)
+			return "1", nil
+		}})
 		w.script(call("a", "{}"), say("done"))
 		p := w.begin(0)
 		go p.send("hi")

@@ -16,6 +16,10 @@ func (r *record) end(res *haft.Result) {
 	r.change()
 }
 
+func failed(status haft.Status, kind haft.FailureKind, message string) *haft.Result {
+	return &haft.Result{Status: status, Error: &haft.Failure{Kind: kind, Message: message}}
+}
+
 func (r *record) change() {
 	close(r.changed)
 	r.changed = make(chan struct{})
@@ -80,9 +84,9 @@ func (p *process) run(ctx context.Context, r *record, t tool) {
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
-		r.end(&haft.Result{Status: haft.StatusCancelled, Error: &haft.Failure{Kind: haft.FailCancelled, Message: "cancelled"}})
+		r.end(failed(haft.StatusCancelled, haft.FailCancelled, "cancelled"))
 	case err != nil:
-		r.end(&haft.Result{Status: haft.StatusError, Error: &haft.Failure{Kind: haft.FailException, Message: err.Error()}})
+		r.end(failed(haft.StatusError, haft.FailException, err.Error()))
 	default:
 		r.end(&haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value)})
 	}
@@ -129,7 +133,7 @@ func (p *process) Cancel(_ context.Context, _ haft.Principal, id haft.CallID) er
 	case r == nil:
 		return notFound()
 	case r.status == haft.StatusPending:
-		r.end(&haft.Result{Status: haft.StatusCancelled, Error: &haft.Failure{Kind: haft.FailCancelled, Message: "cancelled"}})
+		r.end(failed(haft.StatusCancelled, haft.FailCancelled, "cancelled"))
 	case r.status == haft.StatusRunning && r.owner != p.name:
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine"}
 	case r.status == haft.StatusRunning && r.cancel != nil:

@@ -65,24 +65,24 @@ func (s *listeners) listened() bool {
 	return len(s.list) > 0
 }
 
-// tell tells all listeners of an event. One that may be dropped is, for listeners that are slow; the others are as many
+// publish sends all listeners an event. One that may be dropped is, for listeners that are slow; the others are as many
 // as the turn has messages. An empty event is the last one.
-func (s *listeners) tell(e haft.TurnEvent, droppable bool) {
+func (s *listeners) publish(e haft.TurnEvent, droppable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.over = s.over || e == haft.TurnEvent{}
 	for _, l := range s.list {
-		told := e
+		sent := e
 		switch {
 		case droppable && l.cut:
 			continue // text behind a gap does not fit to what is before it
 		case droppable && len(l.queue) >= maxQueued:
-			l.cut, told = true, haft.TurnEvent{Notice: "this listener is slow: text is left out until the next message"}
+			l.cut, sent = true, haft.TurnEvent{Notice: "this listener is slow: text is left out until the next message"}
 		case e.Message != nil:
 			l.cut = false
 		}
 		if !s.over {
-			l.queue = append(l.queue, told)
+			l.queue = append(l.queue, sent)
 		}
 		select {
 		case l.wake <- struct{}{}:

@@ -91,7 +91,8 @@ func TestFollow(t *testing.T) {
 			if (o.text == "done") == elsewhere {
 				t.Errorf("the text is %q", o.text)
 			}
-			if again := listen(w, by.Follow(t.Context(), ann, w.first())); len(again.events) != 1 || !again.turn.Final() {
+			again := listen(w, by.Follow(t.Context(), ann, w.first()))
+			if len(again.events) != 1 || !again.turn.Final() {
 				t.Errorf("a turn that has ended has %d events", len(again.events))
 			}
 		})
@@ -182,7 +183,8 @@ func TestRead_own_turns_only(t *testing.T) {
 			code haft.Code // of lists
 		}{
 			{"ann", ann, true, ""}, {"a manager", admin, true, ""}, {"an approver", approver, true, ""},
-			{"ann's agent", asAgent, true, ""}, {"bob", bob, false, ""}, {"nobody", haft.Principal{Org: "org"}, false, ""},
+			{"ann's agent", asAgent, true, ""}, {"bob", bob, false, ""},
+			{"nobody", haft.Principal{Org: "org"}, false, ""},
 			{"another agent of ann", asOther, false, haft.CodeNotFound},
 			{"a credential without calls:read", blind, false, haft.CodeDenied},
 			{"another organisation", foreign, false, haft.CodeNotFound},

@@ -3,14 +3,12 @@ package conversation_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"haft"
 	"haft/internal/conversation"
@@ -76,7 +74,8 @@ func (o outcome) answers() (list []string) {
 func (o outcome) check(t *testing.T, status haft.TurnStatus, stop haft.StopReason, want string) {
 	t.Helper()
 	if o.err != nil || o.turn.Status != status || o.turn.Stop != stop {
-		t.Errorf("the turn is %s, %s (%s), error %v; want %s, %s", o.turn.Status, o.turn.Stop, o.turn.Error, o.err, status,
+		t.Errorf("the turn is %s, %s (%s), error %v; want %s, %s", o.turn.Status, o.turn.Stop, o.turn.Error, o.err,
+			status,
 			stop)
 	}
 	if got := shape(o.kept); got != want {
@@ -115,10 +114,12 @@ func TestSend(t *testing.T) {
 		last    string // of the messages that are kept
 		answer  string // in the last answer to a call
 	}{
-		{"an answer", []*model.Answer{say("hello")}, haft.TurnCompleted, haft.StopEnd, "user, assistant", "hello", ""},
+		{"an answer", []*model.Answer{say("hello")}, haft.TurnCompleted, haft.StopEnd, "user, assistant", "hello",
+			""},
 		{"a call", []*model.Answer{call("a", `{"x":1}`), say("done")}, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a, a:success, assistant", "done", `{"got":{"x":1}}`},
-		{"calls in order", []*model.Answer{call("a", "{}", "b", "{}"), call("c", "{}"), say("done")}, haft.TurnCompleted,
+		{"calls in order", []*model.Answer{call("a", "{}", "b", "{}"), call("c", "{}"), say("done")},
+			haft.TurnCompleted,
 			haft.StopEnd, "user, assistant a b, a:success, b:success, assistant c, c:success, assistant", "done", ""},
 		{"no arguments", []*model.Answer{call("a", ""), say("done")}, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a, a:success, assistant", "done", `{"got":{}}`},
@@ -126,36 +127,44 @@ func TestSend(t *testing.T) {
 			"user, assistant rm, rm:permission_denied, assistant", "done", "valid tools include: ['a', 'b', 'c']"},
 		{"malformed arguments", []*model.Answer{broken, say("done")}, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a, a:validation_error, assistant", "done", "it ends too early"},
-		{"arguments that are no object", []*model.Answer{call("a", "[1]"), say("done")}, haft.TurnCompleted, haft.StopEnd,
+		{"arguments that are no object", []*model.Answer{call("a", "[1]"), say("done")}, haft.TurnCompleted,
+			haft.StopEnd,
 			"user, assistant a, a:validation_error, assistant", "done", "not a JSON object"},
 		{"one of two is malformed", []*model.Answer{call("a", "{", "b", "{}"), say("done")}, haft.TurnCompleted,
 			haft.StopEnd, "user, assistant a b, a:validation_error, b:success, assistant", "done", ""},
 		{"32 calls", []*model.Answer{many(32), say("done")}, haft.TurnCompleted, haft.StopEnd,
-			"user, assistant" + strings.Repeat(" a", 32) + strings.Repeat(", a:success", 32) + ", assistant", "done", ""},
+			"user, assistant" + strings.Repeat(" a", 32) + strings.Repeat(", a:success", 32) + ", assistant",
+			"done", ""},
 		{"33 calls", []*model.Answer{many(33), say("done")}, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant" + strings.Repeat(" a", 33) + strings.Repeat(", a:validation_error", 33) + ", assistant",
 			"done", "33 calls at once, and 32 is the most"},
 		{"too many calls to keep", []*model.Answer{many(129)}, haft.TurnFailed, haft.StopModel, "user", "hi", ""},
-		{"a refusal", []*model.Answer{stopped(say("I will not"), model.StopRefusal)}, haft.TurnCompleted, haft.StopRefusal,
+		{"a refusal", []*model.Answer{stopped(say("I will not"), model.StopRefusal)}, haft.TurnCompleted,
+			haft.StopRefusal,
 			"user, assistant", "I will not", ""},
 		{"a refusal with calls", []*model.Answer{stopped(call("a", "{}"), model.StopFiltered)}, haft.TurnCompleted,
 			haft.StopRefusal, "user, assistant", "The model refused to answer.", ""},
 		{"cut text", []*model.Answer{stopped(say("and th"), model.StopLength)}, haft.TurnCompleted, haft.StopTokens,
 			"user, assistant", "and th", ""},
-		{"cut before anything", []*model.Answer{stopped(say(""), model.StopLength)}, haft.TurnCompleted, haft.StopTokens,
-			"user, assistant", "The model used up all tokens of its answer before it said anything.", ""},
+		{"cut before anything", []*model.Answer{stopped(say(""), model.StopLength)}, haft.TurnCompleted,
+			haft.StopTokens,
+			"user, assistant", "The model used up all tokens before it said anything.", ""},
 		{"cut after whole calls", []*model.Answer{stopped(call("a", "{}"), model.StopLength), say("done")},
 			haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant", "done", ""},
-		{"cut within a call", []*model.Answer{stopped(call("a", "{}", "b", `{"x`), model.StopLength)}, haft.TurnCompleted,
+		{"cut within a call", []*model.Answer{stopped(call("a", "{}", "b", `{"x`), model.StopLength)},
+			haft.TurnCompleted,
 			haft.StopTokens, "user, assistant a b, a:cancelled, b:validation_error, assistant",
 			"I stopped here: my answer was too long to be completed.", ""},
-		{"the same call for ever", slices.Repeat([]*model.Answer{call("a", `{"x":1,"y":2}`), call("a", `{"y":2, "x":1}`)}, 9),
+		{"the same call for ever", slices.Repeat([]*model.Answer{call("a", `{"x":1,"y":2}`), call("a",
+			`{"y":2, "x":1}`)}, 9),
 			haft.TurnFailed, haft.StopLoop, "user" + strings.Repeat(", assistant a, a:success", 4) +
-				", assistant a, a:cancelled, assistant", "I stopped here: I asked for the same calls again and again.",
+				", assistant a, a:cancelled, assistant",
+			"I stopped here: I asked for the same calls again and again.",
 			"not made"},
 		{"the same call with something between", slices.Repeat([]*model.Answer{call("a", "{}"), call("a", "{}"),
 			call("b", "{}")}, 3), haft.TurnCompleted, haft.StopEnd, "user" + strings.Repeat(
-			", assistant a, a:success, assistant a, a:success, assistant b, b:success", 3) + ", assistant", "the end", ""},
+			", assistant a, a:success, assistant a, a:success, assistant b, b:success", 3) + ", assistant",
+			"the end", ""},
 		{"nothing, twice", []*model.Answer{say(" "), say("")}, haft.TurnCompleted, haft.StopEnd, "user", "hi", ""},
 	} {
 		each(t, c.name, func(t *testing.T) {
@@ -208,7 +217,8 @@ func TestSend_nudges_a_silent_model_once(t *testing.T) {
 func TestSend_request(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.profile.Blocks = []haft.Block{{Label: "persona", Value: "Ich bin grün", Description: "who you are", Limit: 100},
+		w.profile.Blocks = []haft.Block{{Label: "persona", Value: "Ich bin grün", Description: "who you are",
+			Limit: 100},
 			{Label: "rules", Value: "none", Limit: 9, ReadOnly: true}}
 		w.profile.Agent.Rules = []haft.ToolRule{{Type: haft.RuleExit, Tool: "c"}}
 		w.profile.Tools[1].Disabled = true
@@ -217,16 +227,48 @@ func TestSend_request(t *testing.T) {
 		p.send("one")
 		listen(w, p.Send(t.Context(), ann, "helper", haft.NewMessage{Text: "two", From: "ag_other"}))
 		req := w.asked[1]
-		want := "You help.\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory unit:\n\n" +
-			"<persona>\n<description>\nwho you are\n</description>\n<metadata>\n- chars_current=12\n- chars_limit=100\n" +
-			"</metadata>\n<value>\nIch bin grün\n</value>\n</persona>\n\n<rules>\n<description>\n\n</description>\n<metadata>\n" +
-			"- read_only=true\n- chars_current=4\n- chars_limit=9\n</metadata>\n<value>\nnone\n</value>\n</rules>\n\n" +
-			"</memory_blocks>\n\n<tool_usage_rules>\n"
+		want := `You help.
+
+<memory_blocks>
+The following memory blocks are currently engaged in your core memory unit:
+
+<persona>
+<description>
+who you are
+</description>
+<metadata>
+- chars_current=12
+- chars_limit=100
+</metadata>
+<value>
+Ich bin grün
+</value>
+</persona>
+
+<rules>
+<description>
+
+</description>
+<metadata>
+- read_only=true
+- chars_current=4
+- chars_limit=9
+</metadata>
+<value>
+none
+</value>
+</rules>
+
+</memory_blocks>
+
+<tool_usage_rules>
+`
 		if !strings.HasPrefix(req.System, want) {
 			t.Errorf("system:\n%s\nwant:\n%s", req.System, want)
 		}
 		if req.Model != "m-1" || req.MaxOutput != 1000 || req.Choice != model.ChoiceAuto || req.Parallel {
-			t.Errorf("model %q, output %d, choice %q, parallel %v", req.Model, req.MaxOutput, req.Choice, req.Parallel)
+			t.Errorf("model %q, output %d, choice %q, parallel %v", req.Model, req.MaxOutput, req.Choice,
+				req.Parallel)
 		}
 		if len(req.Tools) != 2 || req.Tools[0].Name != "a" || req.Tools[1].Name != "c" {
 			t.Errorf("tools: %v", req.Tools)
@@ -241,7 +283,8 @@ func TestSend_tool_rules(t *testing.T) {
 	rule := func(typ haft.RuleType, tool string, children ...string) haft.ToolRule {
 		return haft.ToolRule{Type: typ, Tool: tool, Children: children}
 	}
-	branch := haft.ToolRule{Type: haft.RuleConditional, Tool: "a", Outputs: map[string]string{"yes": "b"}, Default: "c"}
+	branch := haft.ToolRule{Type: haft.RuleConditional, Tool: "a", Outputs: map[string]string{"yes": "b"},
+		Default: "c"}
 	yes := tool{run: func(context.Context, string) (string, error) { return `"yes"`, nil }}
 	speak := tool{run: func(context.Context, string) (string, error) { return `"sent"`, nil }}
 	for _, c := range []struct {
@@ -253,11 +296,14 @@ func TestSend_tool_rules(t *testing.T) {
 		offered string // the tools and the choice of each request
 	}{
 		{"exit", []haft.ToolRule{rule(haft.RuleExit, "b")}, []*model.Answer{call("a", "{}"), call("b", "{}")},
-			haft.StopRule, "user, assistant a, a:success, assistant b, b:success", "a b c send_message auto, a b c send_message auto"},
-		{"first", []haft.ToolRule{rule(haft.RuleFirst, "a")}, []*model.Answer{call("a", "{}"), say("done")}, haft.StopEnd,
+			haft.StopRule, "user, assistant a, a:success, assistant b, b:success",
+			"a b c send_message auto, a b c send_message auto"},
+		{"first", []haft.ToolRule{rule(haft.RuleFirst, "a")}, []*model.Answer{call("a", "{}"), say("done")},
+			haft.StopEnd,
 			"user, assistant a, a:success, assistant", "a required, a b c send_message auto"},
 		{"children", []haft.ToolRule{rule(haft.RuleChildren, "a", "b", "c")}, []*model.Answer{call("a", "{}"),
-			call("c", "{}"), say("done")}, haft.StopEnd, "user, assistant a, a:success, assistant c, c:success, assistant",
+			call("c", "{}"), say("done")}, haft.StopEnd,
+			"user, assistant a, a:success, assistant c, c:success, assistant",
 			"a b c send_message auto, b c required, a b c send_message auto"},
 		{"conditional", []haft.ToolRule{branch}, []*model.Answer{call("a", "{}"), call("b", "{}"), say("done")},
 			haft.StopEnd, "user, assistant a, a:success, assistant b, b:success, assistant",
@@ -268,8 +314,10 @@ func TestSend_tool_rules(t *testing.T) {
 		{"no tool is left", []haft.ToolRule{{Type: haft.RuleMaxCount, Tool: "a", MaxCount: 1},
 			rule(haft.RuleParent, "a", "a")}, []*model.Answer{say("done")}, haft.StopEnd, "user, assistant",
 			"b c send_message auto"},
-		{"send_message ends the turn", nil, []*model.Answer{call("a", "{}", "send_message", `{"message":"hi"}`), say("no")},
-			haft.StopEnd, "user, assistant a send_message, a:success, send_message:success", "a b c send_message auto"},
+		{"send_message ends the turn", nil, []*model.Answer{call("a", "{}", "send_message", `{"message":"hi"}`),
+			say("no")},
+			haft.StopEnd, "user, assistant a send_message, a:success, send_message:success",
+			"a b c send_message auto"},
 		{"send_message with exit_loop", []haft.ToolRule{rule(haft.RuleExit, "send_message")},
 			[]*model.Answer{call("send_message", `{"message":"hi"}`), say("no")}, haft.StopRule,
 			"user, assistant send_message, send_message:success", "a b c send_message auto"},
@@ -333,115 +381,6 @@ func TestSend_a_model_that_ignores_a_required_tool(t *testing.T) {
 	})
 }
 
-func TestSend_budgets(t *testing.T) {
-	slow := tool{run: func(ctx context.Context, _ string) (string, error) {
-		select {
-		case <-time.After(40 * time.Second):
-			return "1", nil
-		case <-ctx.Done():
-			return "", context.Canceled
-		}
-	}}
-	for _, c := range []struct {
-		name   string
-		budget haft.Budget
-		server haft.Budget
-		stop   haft.StopReason
-		steps  int
-		note   string
-	}{
-		{"steps", haft.Budget{Steps: 3}, haft.Budget{}, haft.StopSteps, 3, "3 steps"},
-		{"steps of the server", haft.Budget{Steps: 30}, haft.Budget{Steps: 4}, haft.StopSteps, 4, "4 steps"},
-		{"default steps", haft.Budget{}, haft.Budget{}, haft.StopSteps, 50, "50 steps"},
-		{"tokens", haft.Budget{Tokens: 45}, haft.Budget{}, haft.StopTokens, 3, "45 tokens"},
-		{"time", haft.Budget{Time: haft.Millis(time.Minute)}, haft.Budget{}, haft.StopTime, 2, "1m0s of time"},
-		{"cost", haft.Budget{Cost: 41}, haft.Budget{}, haft.StopCost, 3, "0.000041"},
-	} {
-		each(t, c.name, func(t *testing.T) {
-			w := newWorld(t)
-			w.addTool("a", slow)
-			n := 0
-			w.answer = func(model.Request) (*model.Answer, error) {
-				n++
-				a := call("a", `{"n":`+strings.Repeat("1", n)+`}`)
-				a.Usage.Cached = 4
-				return a, nil
-			}
-			p := w.begin(0, func(cfg *conversation.Config) {
-				if cfg.Budget = c.server; c.stop != haft.StopTime {
-					cfg.Budget.Time = haft.Millis(24 * time.Hour)
-				}
-			})
-			o := listen(w, p.Send(t.Context(), ann, "helper", haft.NewMessage{Text: "hi", Budget: c.budget}))
-			o.check(t, haft.TurnCompleted, c.stop, "user"+strings.Repeat(", assistant a, a:success", c.steps)+", assistant")
-			if !strings.Contains(o.last(), c.note) || o.turn.Usage.Steps != c.steps {
-				t.Errorf("%d steps, the user is told %q", o.turn.Usage.Steps, o.last())
-			}
-			// 6 tokens for 1, 4 cached ones for a tenth, and 5 written ones for 2.
-			if u := o.turn.Usage; u.Input != 10*c.steps || u.Output != 5*c.steps || u.Cached != 4*c.steps ||
-				u.Cost != int64(16*c.steps) {
-				t.Errorf("usage: %+v", u)
-			}
-		})
-	}
-}
-
-func TestSend_faults_of_the_model(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		fault error
-		times int
-		stop  haft.StopReason
-		asked int
-		least time.Duration
-	}{
-		{"a limit", &model.Fault{Kind: model.RateLimited, RetryAfter: 20 * time.Second}, 2, haft.StopEnd, 3, 40 * time.Second},
-		{"a long limit", &model.Fault{Kind: model.Overloaded, RetryAfter: time.Hour}, 1, haft.StopEnd, 2, time.Minute},
-		{"a cut", &model.Fault{Kind: model.Cut}, 5, haft.StopEnd, 6, 0},
-		{"a server that stays away", &model.Fault{Kind: model.Unavailable, Message: "it is away"}, 6, haft.StopModel, 6, 0},
-		{"a wrong key", &model.Fault{Kind: model.Unauthorized, Message: "it is wrong"}, 1, haft.StopModel, 1, 0},
-		{"something else", errors.New("secret"), 1, haft.StopModel, 1, 0},
-		{"a wrong request", &haft.Error{Code: haft.CodeDenied, Message: "no network"}, 1, haft.StopModel, 1, 0},
-	} {
-		each(t, c.name, func(t *testing.T) {
-			w := newWorld(t)
-			n := 0
-			w.answer = func(model.Request) (*model.Answer, error) {
-				if n++; n <= c.times {
-					return nil, c.fault
-				}
-				return say("done"), nil
-			}
-			began := time.Now()
-			o := w.begin(0).send("hi")
-			status, want := haft.TurnCompleted, "user, assistant"
-			if c.stop == haft.StopModel {
-				status, want = haft.TurnFailed, "user"
-			}
-			o.check(t, status, c.stop, want)
-			if took := time.Since(began); n != c.asked || took < c.least || took > c.least+2*time.Minute {
-				t.Errorf("asked %d times in %v, want %d in at least %v", n, took, c.asked, c.least)
-			}
-			if len(o.notes) != min(c.asked-1, 5) || strings.Contains(o.turn.Error, "secret") {
-				t.Errorf("notices %q, error %q", o.notes, o.turn.Error)
-			}
-		})
-	}
-}
-
-func TestSend_a_model_that_hangs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.model.Context = 1000
-		hang := make(chan struct{})
-		w.answer = func(model.Request) (*model.Answer, error) { <-hang; return say("late"), nil }
-		p := w.begin(0)
-		go func() { time.Sleep(2 * time.Hour); close(hang) }()
-		o := p.send("hi")
-		o.check(t, haft.TurnCompleted, haft.StopTime, "user, assistant")
-	})
-}
-
 func TestSend_refuses(t *testing.T) {
 	confined := func(actions ...haft.Action) haft.Principal { p := ann; p.Actions = actions; return p }
 	foreign, nobody := ann, haft.Principal{Org: "org"}
@@ -459,7 +398,8 @@ func TestSend_refuses(t *testing.T) {
 		{"no organisation", haft.Principal{User: "ann"}, "helper", good, haft.CodeUnauthenticated},
 		{"another organisation", foreign, "helper", good, haft.CodeNotFound},
 		{"an unknown agent", ann, "nobody", good, haft.CodeNotFound},
-		{"a credential without calls:write", confined(haft.AgentsRead, haft.CallsRead), "helper", good, haft.CodeDenied},
+		{"a credential without calls:write", confined(haft.AgentsRead, haft.CallsRead), "helper", good,
+			haft.CodeDenied},
 		{"a credential without agents:read", confined(haft.CallsWrite), "helper", good, haft.CodeDenied},
 		{"a credential of another agent", other, "helper", good, haft.CodeNotFound},
 		{"a credential of another agent that claims to be sent by a third", other, "helper",
@@ -469,8 +409,10 @@ func TestSend_refuses(t *testing.T) {
 		{"a huge text", ann, "helper", haft.NewMessage{Text: strings.Repeat("x", 256<<10+1)}, haft.CodeInvalid},
 		{"text that is none", ann, "helper", haft.NewMessage{Text: "\xff"}, haft.CodeInvalid},
 		{"a long key", ann, "helper", haft.NewMessage{Text: "hi", Key: strings.Repeat("k", 257)}, haft.CodeInvalid},
-		{"a long model", ann, "helper", haft.NewMessage{Text: "hi", Model: strings.Repeat("k", 257)}, haft.CodeInvalid},
-		{"a negative budget", ann, "helper", haft.NewMessage{Text: "hi", Budget: haft.Budget{Steps: -1}}, haft.CodeInvalid},
+		{"a long model", ann, "helper", haft.NewMessage{Text: "hi", Model: strings.Repeat("k", 257)},
+			haft.CodeInvalid},
+		{"a negative budget", ann, "helper", haft.NewMessage{Text: "hi", Budget: haft.Budget{Steps: -1}},
+			haft.CodeInvalid},
 		{"an unknown model", ann, "helper", haft.NewMessage{Text: "hi", Model: "x"}, haft.CodeNotFound},
 	} {
 		each(t, c.name, func(t *testing.T) {
@@ -604,7 +546,8 @@ func TestSend_bounds_what_a_model_writes(t *testing.T) {
 		first.Text, first.Reasoning, first.Opaque = huge, huge, json.RawMessage(`"`+huge+`"`)
 		w.script(first, say("done"))
 		o := w.begin(0).send("hi")
-		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a b, a:validation_error, b:validation_error, assistant")
+		o.check(t, haft.TurnCompleted, haft.StopEnd,
+			"user, assistant a b, a:validation_error, b:validation_error, assistant")
 		if !strings.Contains(o.answers()[0], "more than 262144 bytes") {
 			t.Errorf("answered with %s", o.answers()[0])
 		}

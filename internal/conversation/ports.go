@@ -102,7 +102,7 @@ type Authority interface {
 }
 
 // Observe begins a span for the operation invoke_agent, or chat for one request to a model, by the conventions of
-// OpenTelemetry for generative AI. The function that it returns ends the span. The engine makes the spans of calls, within
-// the context that Observe returns.
+// OpenTelemetry for generative AI. The function that it returns ends the span. The engine makes the spans of calls,
+// within the context that Observe returns.
 type Observe = func(ctx context.Context, operation string, t haft.Turn) (within context.Context,
 	end func(used model.Usage, stop string, err error))

@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says otherwise.
+	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says
+	// otherwise.
 	sendMessage = "send_message"
 	// maxText bounds each text of a message, in bytes. A message has up to three of them, and its calls.
 	maxText = 256 << 10
@@ -63,7 +64,8 @@ func (r *run) work(hopeless bool) (err error) {
 	defer func() { r.observed(model.Usage{}, string(r.turn.Stop), err) }()
 	defer func() {
 		if p := recover(); p != nil {
-			r.s.cfg.Logger.Error("a turn panicked", "turn", r.id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+			r.s.cfg.Logger.Error("a turn panicked", "turn", r.id, "panic", fmt.Sprint(p), "stack",
+				string(debug.Stack()))
 			err = r.finish(&ending{stop: haft.StopInternal, why: "a fault inside haft"})
 		}
 	}()
@@ -168,8 +170,8 @@ func (r *run) evaluate(prof *Profile) (*moment, error) {
 	}
 	now.state, now.must = state, state.Exit()
 	if state.Forced && now.must == nil {
-		now.must = &haft.Error{Code: haft.CodeDenied, Message: "The tool rules demand that you call one of these tools " +
-			"now: " + strings.Join(state.Allowed, ", ") + "."}
+		now.must = &haft.Error{Code: haft.CodeDenied, Message: "The tool rules demand that you call one of these " +
+			"tools now: " + strings.Join(state.Allowed, ", ") + "."}
 	}
 	_, answers := r.asked()
 	if now.must == nil && !state.Continues(sendMessage) && slices.ContainsFunc(answers, func(m haft.Message) bool {
@@ -249,7 +251,7 @@ func (r *run) take(now *moment, a *model.Answer) error {
 	case len(m.Calls) > 0:
 		return r.takeCalls(now, m, cut)
 	case cut && empty:
-		return &ending{stop: haft.StopTokens, note: "The model used up all tokens of its answer before it said anything."}
+		return &ending{stop: haft.StopTokens, note: "The model used up all tokens before it said anything."}
 	case cut:
 		return r.finish(&ending{stop: haft.StopTokens}, m)
 	case empty && !nudged:
@@ -279,15 +281,15 @@ func (r *run) append(list ...haft.Message) error {
 		if m.Role == haft.RoleSummary {
 			r.summary = &m
 		}
-		r.tell(haft.TurnEvent{Message: &m}, false)
+		r.publish(haft.TurnEvent{Message: &m}, false)
 	}
 	return nil
 }
 
-// tellTurn tells how the turn stands.
-func (r *run) tellTurn() {
+// publishTurn reports how the turn stands.
+func (r *run) publishTurn() {
 	t := r.turn
-	r.tell(haft.TurnEvent{Turn: &t}, false)
+	r.publish(haft.TurnEvent{Turn: &t}, false)
 }
 
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
@@ -307,7 +309,7 @@ func (r *run) finish(e *ending, list ...haft.Message) error {
 		r.turn = before
 		return err
 	}
-	r.tellTurn()
+	r.publishTurn()
 	return nil
 }
 

@@ -34,8 +34,8 @@ type Config struct {
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
 	// Observe begins a span; nil means that there are none.
 	Observe Observe
-	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50, Time
-	// to an hour; the others are unbounded.
+	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50,
+	// Time to an hour; the others are unbounded.
 	Budget haft.Budget
 	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
 	Retry haft.Backoff
@@ -54,7 +54,8 @@ func (c Config) filled() Config {
 		c.Recheck = func(_ context.Context, p haft.Principal) (haft.Principal, error) { return p, nil }
 	}
 	if c.Observe == nil {
-		c.Observe = func(ctx context.Context, _ string, _ haft.Turn) (context.Context, func(model.Usage, string, error)) {
+		c.Observe = func(ctx context.Context, _ string, _ haft.Turn) (context.Context,
+			func(model.Usage, string, error)) {
 			return ctx, func(model.Usage, string, error) {}
 		}
 	}
@@ -208,7 +209,7 @@ func (s *Service) leave(r *run, err error) {
 		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
 	}
 	s.mu.Unlock()
-	r.tell(haft.TurnEvent{}, false)
+	r.publish(haft.TurnEvent{}, false)
 	close(r.done)
 }
 

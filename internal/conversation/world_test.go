@@ -187,7 +187,7 @@ func (p *process) end() {
 func (w *world) recover() {
 	for _, r := range w.calls {
 		if r.status == haft.StatusRunning && !w.alive[r.owner] {
-			r.end(&haft.Result{Status: haft.StatusUnknown, Error: &haft.Failure{Kind: haft.FailUnknown, Message: "lost"}})
+			r.end(failed(haft.StatusUnknown, haft.FailUnknown, "lost"))
 		}
 	}
 }

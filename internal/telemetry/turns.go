@@ -22,7 +22,8 @@ func (t *Telemetry) ObserveTurn(ctx context.Context, operation string, turn haft
 	}
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.agent.id", string(turn.Agent)),
-		attribute.String("gen_ai.conversation.id", string(turn.Agent)), attribute.String("gen_ai.request.model", turn.Model),
+		attribute.String("gen_ai.conversation.id", string(turn.Agent)),
+		attribute.String("gen_ai.request.model", turn.Model),
 		attribute.String("haft.turn", string(turn.ID)), attribute.String("haft.org", turn.Principal.Org)))
 	return ctx, func(used model.Usage, stop string, err error) {
 		defer span.End()
