@@ -14,6 +14,7 @@ import (
 
 	"haft"
 	"haft/internal/engine"
+	"haft/internal/model"
 	"haft/internal/telemetry"
 )
 
@@ -182,5 +183,54 @@ func TestSpans_continue_the_trace_and_carry_no_payload(t *testing.T) {
 	}
 	if text := fmt.Sprintf("%+v", s); strings.Contains(text, "Oslo") {
 		t.Errorf("the span has a payload: %s", text)
+	}
+}
+
+func TestSpans_of_turns(t *testing.T) {
+	spans := &keeping{}
+	x, err := telemetry.Open(t.Context(), telemetry.Config{Exporter: spans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	turn := haft.Turn{ID: "run-1", Agent: "ag_1", Model: "claude", Principal: haft.Principal{Org: "acme"}}
+	ctx, end := x.ObserveTurn(t.Context(), "invoke_agent", turn)
+	within, endChat := x.ObserveTurn(ctx, "chat", turn)
+	endChat(model.Usage{Input: 10, Output: 5, Cached: 3}, "calls", nil)
+	_, endBroken := x.ObserveTurn(ctx, "chat", turn)
+	endBroken(model.Usage{}, "", errors.New("a secret of the vendor"))
+	_, call := x.Begin(ctx, haft.Call{ID: "c", Tool: "weather", Principal: turn.Principal})
+	call.End(&haft.Result{Status: haft.StatusSuccess, Tool: "weather"}, nil)
+	end(model.Usage{}, "end_turn", nil)
+	if err := x.Close(t.Context()); err != nil || within == ctx {
+		t.Fatal(err)
+	}
+	var got []string
+	root := ""
+	for _, s := range spans.kept {
+		if s.Name == "invoke_agent" {
+			root = s.SpanContext.SpanID().String()
+		}
+		text := s.Name
+		for _, a := range s.Attributes {
+			text += " " + string(a.Key) + "=" + a.Value.Emit()
+		}
+		got = append(got, text+" "+s.Status.Description)
+	}
+	for _, s := range spans.kept {
+		if s.Name != "invoke_agent" && s.Parent.SpanID().String() != root {
+			t.Errorf("%s is not below the turn", s.Name)
+		}
+	}
+	all := strings.Join(got, "\n")
+	for _, want := range []string{"chat claude gen_ai.operation.name=chat", "gen_ai.request.model=claude",
+		"gen_ai.usage.input_tokens=10", "gen_ai.usage.output_tokens=5", "gen_ai.usage.cache_read.input_tokens=3",
+		`gen_ai.response.finish_reasons=["calls"]`, "error.type=internal", "invoke_agent gen_ai.operation.name=invoke_agent",
+		"gen_ai.agent.id=ag_1", "gen_ai.operation.name=execute_tool"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("the spans lack %s:\n%s", want, all)
+		}
+	}
+	if strings.Contains(all, "secret") || len(got) != 4 {
+		t.Errorf("%d spans:\n%s", len(got), all)
 	}
 }

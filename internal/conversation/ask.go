@@ -1,0 +1,161 @@
+package conversation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/internal/engine"
+	"haft/internal/model"
+	"haft/internal/toolrule"
+)
+
+// maxRetryAfter is how long a model can have us wait before the next try.
+const maxRetryAfter = time.Minute
+
+// errTime is the cause of the end of a request for which the turn has no time left.
+var errTime = errors.New("the turn has no time left")
+
+// request is what the model is asked next.
+func (r *run) request(prof *Profile, now *moment) model.Request {
+	req := model.Request{Model: r.model.Name, System: system(prof), Messages: slices.Concat(r.groups()...),
+		Choice: model.ChoiceAuto, Parallel: !toolrule.NeedsTurn(prof.Agent.Rules), MaxOutput: r.model.MaxOutput}
+	for _, t := range now.tools {
+		if now.state != nil && now.state.Admit(t.Name) == nil {
+			req.Tools = append(req.Tools, t)
+		}
+	}
+	note := haft.MessageOf(now.must)
+	if note != "" {
+		req.Choice = model.ChoiceRequired
+	} else if len(req.Tools) == 0 {
+		req.Choice = model.ChoiceNone
+	}
+	if r.nudged {
+		note = strings.TrimSpace("Your last answer was empty. Answer, or call a tool. " + note)
+	}
+	if n := len(req.Messages); r.nudged || n > 0 && req.Messages[n-1].Role == haft.RoleAssistant {
+		req.Messages = append(req.Messages, haft.Message{Role: haft.RoleUser, Text: note})
+	}
+	return req
+}
+
+// system is what the model is told before the conversation: the instructions, the memory in the form of Letta, and the
+// tool rules.
+func system(prof *Profile) string {
+	var b strings.Builder
+	b.WriteString(prof.Instructions)
+	if len(prof.Blocks) > 0 {
+		b.WriteString("\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory " +
+			"unit:\n")
+		for _, block := range prof.Blocks {
+			readOnly := ""
+			if block.ReadOnly {
+				readOnly = "- read_only=true\n"
+			}
+			fmt.Fprintf(&b, "\n<%[1]s>\n<description>\n%[2]s\n</description>\n<metadata>\n%[3]s- chars_current=%[4]d\n"+
+				"- chars_limit=%[5]d\n</metadata>\n<value>\n%[6]s\n</value>\n</%[1]s>\n", block.Label,
+				block.Description, readOnly, len([]rune(block.Value)), block.Limit, block.Value)
+		}
+		b.WriteString("\n</memory_blocks>")
+	}
+	b.WriteString("\n\n" + toolrule.Prompt(prof.Agent.Rules))
+	return strings.TrimSpace(b.String())
+}
+
+// ask asks the model, again where a fault passes, and counts what that took. Listeners get the answer
+// to a step as it comes.
+func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
+	began := time.Now()
+	defer func() { r.spent += time.Since(began) }()
+	ctx, cancel := context.WithTimeoutCause(r.ctx, r.turn.Budget.Time.D()-r.spent, errTime)
+	defer cancel()
+	for try := 1; ; try++ {
+		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
+		a, err := r.model.Generate(within, req, func(c model.Chunk) {
+			if step && (c.Text != "" || c.Reasoning != "") {
+				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
+			}
+		})
+		if err == nil {
+			observed(a.Usage, string(a.Stop), nil)
+			r.count(req, a.Usage, step)
+			return a, nil
+		}
+		observed(model.Usage{}, "", err)
+		f, ok := errors.AsType[*model.Fault](err)
+		wait, again := r.s.cfg.Retry.Wait(try, rand.Float64())
+		switch {
+		case ctx.Err() != nil:
+			return nil, context.Cause(ctx)
+		case !ok || !f.Retryable() || !again:
+			return nil, err
+		}
+		wait = max(wait, min(f.RetryAfter, maxRetryAfter))
+		r.publish(haft.TurnEvent{Notice: fmt.Sprintf("the model did not answer (%s); it is asked again in %v, from "+
+			"the beginning", f.Kind, wait.Round(time.Millisecond))}, true)
+		if err := engine.Pause(ctx, wait); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// count adds what a request took, and learns how many tokens the model makes of a text.
+func (r *run) count(req model.Request, used model.Usage, step bool) {
+	used.Input, used.Output, used.Cached = max(used.Input, 0), max(used.Output, 0), max(used.Cached, 0)
+	u := &r.turn.Usage
+	u.Input, u.Output, u.Cached = u.Input+used.Input, u.Output+used.Output, u.Cached+used.Cached
+	u.Cost += r.model.cost(used)
+	if step {
+		u.Steps++
+		r.tooLong = false
+	}
+	if step && used.Input > 0 {
+		r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
+	}
+}
+
+// fault is what becomes of a turn whose model does not answer.
+func (r *run) fault(err error) error {
+	f, ok := errors.AsType[*model.Fault](err)
+	switch {
+	case r.ctx.Err() != nil:
+		return context.Cause(r.ctx)
+	case errors.Is(err, errTime):
+		return nil // which is found before the next step
+	case ok && f.Kind == model.TooLong && !r.tooLong:
+		r.tooLong = true // the conversation is made shorter once
+		return nil
+	case ok:
+		return &ending{stop: haft.StopModel, why: "the model did not answer: " + cutText(f.Message, 500)}
+	}
+	r.s.cfg.Logger.Warn("a model cannot be asked", "turn", r.id, "error", err)
+	return &ending{stop: haft.StopModel, why: "the model cannot be asked: " + haft.MessageOf(err)}
+}
+
+// size estimates how many tokens a request has: a token is about four bytes.
+func size(req model.Request) int {
+	n := len(req.System) + bytesOf(req.Messages)
+	for i := range req.Tools {
+		v := &req.Tools[i].Version
+		n += len(req.Tools[i].Name) + len(v.Description) + len(v.Parameters) + 32
+	}
+	return n / 4
+}
+
+// bytesOf is how much of a request messages take.
+func bytesOf(list []haft.Message) (n int) {
+	for i := range list {
+		m := &list[i]
+		n += len(m.Text) + len(m.Opaque) + 16
+		for j := range m.Calls {
+			n += len(m.Calls[j].Args) + len(m.Calls[j].Tool) + len(m.Calls[j].ID)
+		}
+	}
+	return n
+}

@@ -1,0 +1,27 @@
+// Package conversation runs the turns of agents: it asks the model of an agent, makes the calls that the model wants,
+// and goes on until the model has answered. [Service] implements [haft.Conversations].
+//
+//	sender           Service              store           model        engine
+//	  │── Send ────────►│── Begin ─────────►│ turn, message │            │
+//	  │                 │── Generate ───────────────────────►│            │
+//	  │◄─ deltas ───────│◄──────────────────────── answer ───│            │
+//	  │◄─ message ──────│── Append ────────►│ assistant, with the ids of its calls
+//	  │                 │── Call, with that id and its idempotency key ──►│
+//	  │◄─ message ──────│── Append ────────►│ tool            │◄── result ─│
+//	  │                 │   … until an answer has no calls    │            │
+//	  │◄─ turn ─────────│── Append ────────►│ assistant, and that the turn has ended
+//
+// # What is promised
+//
+//   - What a turn does next is a function of the messages that are kept of it. So any process can go on with a turn at
+//     any point: [Service] claims turns whose process has ended, and its own that no goroutine runs.
+//   - No call is made twice. The id of a call is kept before the call is made, and the engine takes an id once. A call
+//     that was made is waited for; the model is told of one whose outcome nobody knows.
+//   - Only the owner of a turn writes to it. A process that has lost a turn learns it at its next write at the latest.
+//   - Every tool call of a conversation has exactly one answer when the model is asked next, and when a turn has ended.
+//   - A turn belongs to its sender. Its model gets the messages of the sender's own turns with the agent that were kept
+//     before it began, and those of the turn; the memory of the agent is for all who may use it.
+//   - Whoever listens slows nothing down. A listener that is slow misses pieces of text, and no message that is kept.
+//
+// The time of a [haft.Budget] is that in which this process works on the turn; waiting for a person does not count.
+package conversation

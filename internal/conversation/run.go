@@ -1,0 +1,326 @@
+package conversation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"haft"
+	"haft/internal/model"
+	"haft/internal/toolrule"
+)
+
+const (
+	// sendMessage is the tool by which an agent speaks to the user. Its call ends the turn unless a rule says
+	// otherwise.
+	sendMessage = "send_message"
+	// maxText bounds each text of a message, in bytes. A message has up to three of them, and its calls.
+	maxText = 256 << 10
+)
+
+// A run is the work of this process on a turn. One goroutine has it; others use what is before turn.
+type run struct {
+	s      *Service
+	id     haft.TurnID
+	org    string
+	owner  string          // the name of this process when the work began
+	base   context.Context //nolint:containedctx // ends when the service waits no longer; calls and writes need it
+	ctx    context.Context //nolint:containedctx // ends with the work, for a cause; all else needs it
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	listeners
+
+	turn     haft.Turn
+	observed func(model.Usage, string, error) // ends the span of the work
+	model    *Model
+	own      []haft.Message   // of the turn
+	older    [][]haft.Message // groups of the conversation before the turn
+	summary  *haft.Message    // the last one, or nil
+
+	spent   time.Duration // on the turn by this process, without waiting for people
+	ratio   float64       // of the tokens that the model counts to those that are estimated
+	tooLong bool          // the model said that the last request does not fit
+	nudged  bool          // the last answer was empty
+	last    haft.Result   // id and value of the last call, as far as they are known here
+}
+
+// An ending is why a turn ends.
+type ending struct {
+	stop haft.StopReason
+	why  string // what went wrong, for people; empty if nothing did
+	note string // what the user is told
+}
+
+// Error implements error.
+func (e *ending) Error() string { return cmp.Or(e.why, e.note, string(e.stop)) }
+
+// work takes the turn to its end, unless the process cannot go on with it. A hopeless turn is only ended.
+func (r *run) work(hopeless bool) (err error) {
+	defer func() { r.observed(model.Usage{}, string(r.turn.Stop), err) }()
+	defer func() {
+		if p := recover(); p != nil {
+			r.s.cfg.Logger.Error("a turn panicked", "turn", r.id, "panic", fmt.Sprint(p), "stack",
+				string(debug.Stack()))
+			err = r.finish(&ending{stop: haft.StopInternal, why: "a fault inside haft"})
+		}
+	}()
+	if err = r.load(); err == nil && hopeless {
+		err = &ending{stop: haft.StopInternal, why: "the turn could not go on: see the log of the server"}
+	}
+	for err == nil && !r.turn.Final() {
+		err = r.step()
+	}
+	if cause := context.Cause(r.ctx); err != nil && cause != nil && !errors.Is(err, errLost) {
+		err = cause // whatever failed at the same moment
+	}
+	if end, ok := errors.AsType[*ending](err); ok {
+		err = r.finish(end)
+	} else if errors.Is(err, errCancelled) {
+		err = r.finish(&ending{stop: haft.StopCancelled})
+	}
+	return err
+}
+
+// step takes the turn one step further: it makes the calls that have no answer, or asks the model.
+func (r *run) step() error {
+	if r.ctx.Err() != nil {
+		return context.Cause(r.ctx)
+	}
+	prof, err := r.profile()
+	if err != nil {
+		return err
+	}
+	if open := r.open(); len(open) > 0 {
+		return r.makeCalls(prof, open)
+	}
+	now, err := r.evaluate(prof)
+	if err != nil {
+		return err
+	}
+	if end := r.exhausted(); end != nil {
+		return end
+	}
+	req, err := r.fit(func() model.Request { return r.request(prof, now) })
+	if err != nil {
+		return err
+	}
+	a, err := r.ask(req, true)
+	if err != nil {
+		return r.fault(err)
+	}
+	return r.take(now, a)
+}
+
+// profile returns the agent. It ends a turn whose sender, or whose agent, may not go on.
+func (r *run) profile() (*Profile, error) {
+	p, err := r.s.cfg.Recheck(r.ctx, r.turn.Principal)
+	if code := haft.CodeOf(err); code == haft.CodeUnauthenticated || code == haft.CodeDenied {
+		return nil, &ending{stop: haft.StopCancelled, why: haft.MessageOf(err)}
+	} else if err != nil {
+		return nil, fmt.Errorf("look at the credential of the turn: %w", err)
+	}
+	r.turn.Principal = p
+	prof, err := r.s.cfg.Agents.Profile(r.ctx, p, r.turn.Agent)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		err = &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
+	} else if err == nil && prof.Agent.Disabled {
+		err = &ending{stop: haft.StopCancelled, why: "the agent is disabled"}
+	}
+	return prof, err
+}
+
+// A moment is what the rules of the agent allow now.
+type moment struct {
+	tools []haft.Tool     // all that there are for the agent
+	state *toolrule.State // nil if no tool is allowed
+	must  error           // why the turn may not end yet
+	end   haft.StopReason // of a turn that ends with the next answer
+}
+
+// evaluate says what the rules allow now, or that the turn has ended.
+func (r *run) evaluate(prof *Profile) (*moment, error) {
+	rules := prof.Agent.Rules
+	now := &moment{end: haft.StopEnd}
+	var names []string
+	for _, t := range prof.Tools {
+		if !t.Disabled {
+			now.tools, names = append(now.tools, t), append(names, t.Name)
+		}
+	}
+	past, err := r.past(rules)
+	if err != nil {
+		return nil, err
+	}
+	state, err := toolrule.Evaluate(rules, past, names)
+	switch {
+	case haft.CodeOf(err) == haft.CodeDenied:
+		if len(names) > 0 {
+			now.end = haft.StopRule
+		}
+		return now, nil
+	case err != nil:
+		return nil, &ending{stop: haft.StopInternal, why: haft.MessageOf(err)}
+	case state.Ended:
+		return nil, &ending{stop: haft.StopRule}
+	}
+	now.state, now.must = state, state.Exit()
+	if state.Forced && now.must == nil {
+		now.must = &haft.Error{Code: haft.CodeDenied, Message: "The tool rules demand that you call one of these " +
+			"tools now: " + strings.Join(state.Allowed, ", ") + "."}
+	}
+	_, answers := r.asked()
+	if now.must == nil && !state.Continues(sendMessage) && slices.ContainsFunc(answers, func(m haft.Message) bool {
+		return m.Name == sendMessage && m.Status == haft.StatusSuccess
+	}) {
+		return nil, &ending{stop: haft.StopEnd}
+	}
+	return now, nil
+}
+
+// past is what was called in the turn, for the rules. They look at the value of the last call only.
+func (r *run) past(rules []haft.ToolRule) (list []toolrule.Past, err error) {
+	var last haft.CallID
+	for _, m := range r.own {
+		if m.Call != "" {
+			list, last = append(list, toolrule.Past{Tool: m.Name, Status: m.Status}), m.Call
+		}
+	}
+	if len(rules) == 0 || last == "" {
+		return list, nil
+	}
+	if r.last.Call != last {
+		res, err := r.s.cfg.Calls.Wait(r.ctx, r.turn.Principal, last)
+		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+			return nil, fmt.Errorf("read the value that tool rules look at: %w", err)
+		}
+		if r.last = (haft.Result{Call: last}); err == nil {
+			r.last.Value = res.Value
+		}
+	}
+	list[len(list)-1].Value = r.last.Value
+	return list, nil
+}
+
+// asked splits the turn at the last message of the model, which is the first of after.
+func (r *run) asked() (before, after []haft.Message) {
+	for i := range slices.Backward(r.own) {
+		if r.own[i].Role == haft.RoleAssistant {
+			return r.own[:i], r.own[i:]
+		}
+	}
+	return r.own, nil
+}
+
+// exhausted returns why the turn may not take more, or nil.
+func (r *run) exhausted() *ending {
+	b, u := r.turn.Budget, r.turn.Usage
+	stop, most := haft.StopReason(""), ""
+	switch {
+	case u.Steps >= b.Steps:
+		stop, most = haft.StopSteps, fmt.Sprint(b.Steps, " steps")
+	case b.Tokens > 0 && u.Input+u.Output >= b.Tokens:
+		stop, most = haft.StopTokens, fmt.Sprint(b.Tokens, " tokens")
+	case b.Cost > 0 && u.Cost >= b.Cost:
+		stop, most = haft.StopCost, fmt.Sprintf("%d.%06d for what it costs", b.Cost/1_000_000, b.Cost%1_000_000)
+	case r.spent >= b.Time.D():
+		stop, most = haft.StopTime, fmt.Sprint(b.Time.D(), " of time")
+	default:
+		return nil
+	}
+	return &ending{stop: stop, note: "I stopped here: this turn has reached its limit of " + most + "."}
+}
+
+// take does what an answer of the model says.
+func (r *run) take(now *moment, a *model.Answer) error {
+	m := haft.Message{Role: haft.RoleAssistant, Text: bounded(a.Text), Reasoning: bounded(a.Reasoning),
+		Calls: slices.Clone(a.Calls)}
+	if len(a.Opaque) <= maxText {
+		m.Opaque = a.Opaque
+	}
+	cut, empty, nudged := a.Stop == model.StopLength, strings.TrimSpace(m.Text) == "", r.nudged
+	r.nudged = false
+	switch {
+	case a.Stop == model.StopRefusal || a.Stop == model.StopFiltered:
+		m.Calls, m.Opaque, m.Text = nil, nil, cmp.Or(m.Text, "The model refused to answer.")
+		return r.finish(&ending{stop: haft.StopRefusal}, m)
+	case len(m.Calls) > 0:
+		return r.takeCalls(now, m, cut)
+	case cut && empty:
+		return &ending{stop: haft.StopTokens, note: "The model used up all tokens before it said anything."}
+	case cut:
+		return r.finish(&ending{stop: haft.StopTokens}, m)
+	case empty && !nudged:
+		r.nudged = true
+		return nil
+	case now.must != nil && (empty || repeated(r.own, m.Calls) >= warnRepeats):
+		return &ending{stop: haft.StopRule, why: haft.MessageOf(now.must), note: m.Text}
+	case now.must != nil:
+		return r.append(m)
+	case empty:
+		return &ending{stop: now.end}
+	}
+	return r.finish(&ending{stop: now.end}, m)
+}
+
+// append keeps messages and how the turn stands, and tells of them.
+func (r *run) append(list ...haft.Message) error {
+	kept, err := r.s.cfg.Turns.AdvanceTurn(r.base, r.owner, r.turn, list...)
+	if code := haft.CodeOf(err); code == haft.CodeConflict || code == haft.CodeNotFound {
+		return fmt.Errorf("%w: %w", errLost, err)
+	}
+	if err != nil {
+		return fmt.Errorf("keep what happened in the turn: %w", err)
+	}
+	for _, m := range kept {
+		r.own = append(r.own, m)
+		if m.Role == haft.RoleSummary {
+			r.summary = &m
+		}
+		r.publish(haft.TurnEvent{Message: &m}, false)
+	}
+	return nil
+}
+
+// publishTurn reports how the turn stands.
+func (r *run) publishTurn() {
+	t := r.turn
+	r.publish(haft.TurnEvent{Turn: &t}, false)
+}
+
+// finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
+func (r *run) finish(e *ending, list ...haft.Message) error {
+	list = append(r.withdraw(), list...)
+	if strings.TrimSpace(e.note) != "" {
+		list = append(list, haft.Message{Role: haft.RoleAssistant, Text: e.note})
+	}
+	before, t := r.turn, &r.turn
+	t.Status, t.Stop, t.Error, t.Ended, t.Approvals = haft.TurnCompleted, e.stop, e.why, time.Now(), nil
+	if e.stop == haft.StopCancelled {
+		t.Status = haft.TurnCancelled
+	} else if e.why != "" {
+		t.Status = haft.TurnFailed
+	}
+	if err := r.append(list...); err != nil {
+		r.turn = before
+		return err
+	}
+	r.publishTurn()
+	return nil
+}
+
+// bounded makes a text valid, and short enough to be kept.
+func bounded(text string) string { return cutText(strings.ToValidUTF8(text, "\ufffd"), maxText) }
+
+// cutText cuts a text to about most bytes, and says so in it.
+func cutText(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	head := strings.ToValidUTF8(text[:most], "")
+	return fmt.Sprintf("%s\n[cut: %d bytes left out]", head, len(text)-len(head))
+}
