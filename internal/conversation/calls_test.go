@@ -255,6 +255,25 @@ func TestCancelTurn(t *testing.T) {
 	}
 }
 
+func TestCancelTurn_outlives_the_process(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{approval: true, run: echo})
+		w.script(call("b", "{}", "a", "{}"), say("done"))
+		p := w.begin(0)
+		p.send("hi")
+		p.kill()
+		if err := (claims{p}).CancelTurn(t.Context(), "org", w.first()); err != nil {
+			t.Fatal(err)
+		}
+		o := listen(w, w.begin(0).Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCancelled, haft.StopCancelled, "user, assistant b a, b:success, a:cancelled")
+		if len(w.asked) != 1 {
+			t.Errorf("the model was asked %d times", len(w.asked))
+		}
+	})
+}
+
 func TestCancelTurn_while_the_model_is_asked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
