@@ -23,7 +23,8 @@ const (
 	maxText = 256 << 10
 )
 
-// A run is the work of this process on a turn. One goroutine has it; others use what is before turn.
+// A run is the work of this process on a turn. One goroutine has it, or while calls run those who have the lock of the
+// [batch]; others use what is before turn.
 type run struct {
 	s      *Service
 	id     haft.TurnID
