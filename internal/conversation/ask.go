@@ -90,10 +90,7 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 		observed(model.Usage{}, "", err)
 		f, ok := errors.AsType[*model.Fault](err)
 		wait, again := r.s.cfg.Retry.Wait(try, rand.Float64())
-		switch {
-		case ctx.Err() != nil:
-			return nil, context.Cause(ctx)
-		case !ok || !f.Retryable() || !again:
+		if !ok || !f.Retryable() || !again {
 			return nil, err
 		}
 		wait = max(wait, min(f.RetryAfter, maxRetryAfter))
@@ -124,8 +121,6 @@ func (r *run) count(req model.Request, used model.Usage, step bool) {
 func (r *run) fault(err error) error {
 	f, ok := errors.AsType[*model.Fault](err)
 	switch {
-	case r.ctx.Err() != nil:
-		return context.Cause(r.ctx)
 	case errors.Is(err, errTime):
 		return nil // which is found before the next step
 	case ok && f.Kind == model.TooLong && !r.tooLong:

@@ -74,9 +74,6 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	if !b.waited {
 		r.spent += time.Since(began)
 	}
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
-	}
 	return b.failed
 }
 

@@ -109,6 +109,31 @@ func TestCalls_with_ids_that_vendors_repeat(t *testing.T) {
 	})
 }
 
+func TestCalls_whose_record_is_gone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) { time.Sleep(time.Hour); return "1", nil }})
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0)
+		go p.send("hi")
+		time.Sleep(time.Second)
+		p.kill()
+		q := w.begin(0, func(cfg *conversation.Config) { cfg.Calls = forgetful{p} })
+		o := listen(w, q.Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:unknown, assistant")
+		time.Sleep(time.Hour)
+	})
+}
+
+// forgetful is an engine that knows that an id was used, and no more.
+type forgetful struct{ *process }
+
+func (forgetful) Call(context.Context, haft.Call) (*haft.Result, error) { return nil, conflict() }
+
+func (forgetful) Wait(context.Context, haft.Principal, haft.CallID) (*haft.Result, error) {
+	return nil, notFound()
+}
+
 func TestApprovals(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -228,6 +253,25 @@ func TestCancelTurn(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestCancelTurn_outlives_the_process(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{approval: true, run: echo})
+		w.script(call("b", "{}", "a", "{}"), say("done"))
+		p := w.begin(0)
+		p.send("hi")
+		p.kill()
+		if err := (claims{p}).CancelTurn(t.Context(), "org", w.first()); err != nil {
+			t.Fatal(err)
+		}
+		o := listen(w, w.begin(0).Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCancelled, haft.StopCancelled, "user, assistant b a, b:success, a:cancelled")
+		if len(w.asked) != 1 {
+			t.Errorf("the model was asked %d times", len(w.asked))
+		}
+	})
 }
 
 func TestCancelTurn_while_the_model_is_asked(t *testing.T) {

@@ -166,8 +166,9 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 // messages are left out.
 func (r *run) summarise(groups [][]haft.Message, cut int) error {
 	r.publish(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
+	most := int(2 * float64(r.model.Context) / r.ratio)
 	a, err := r.ask(model.Request{Model: r.model.Name, System: summaryInstructions, Choice: model.ChoiceNone,
-		Messages:  []haft.Message{{Role: haft.RoleUser, Text: transcript(groups[:cut], 2*r.model.Context)}},
+		Messages:  []haft.Message{{Role: haft.RoleUser, Text: transcript(groups[:cut], most)}},
 		MaxOutput: min(cmp.Or(r.model.MaxOutput, maxSummary), maxSummary)}, false)
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)

@@ -239,3 +239,29 @@ func TestContext_is_read_as_far_as_it_fits(t *testing.T) {
 		p.send("hi")
 	})
 }
+
+func TestContext_learns_how_the_model_counts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.model.Context = 4000
+		counted := func(req model.Request) int { return 3 * tokens(req) } // as of a text that is not English
+		w.answer = func(req model.Request) (*model.Answer, error) {
+			if counted(req) > w.model.Context {
+				t.Errorf("a request has %d tokens", counted(req))
+			}
+			if isSummary(req) {
+				return say("short"), nil
+			}
+			last := req.Messages[len(req.Messages)-1]
+			if len(req.Messages) > 60 || strings.Contains(last.Text, "n\":20") {
+				return say("done"), nil
+			}
+			a := call("a", fmt.Sprintf(`{"n":%d,"x":"%s"}`, len(w.asked), strings.Repeat("x", 200)))
+			a.Usage.Input = counted(req)
+			return a, nil
+		}
+		if o := w.begin(0).send("hi"); o.turn.Stop != haft.StopEnd || !strings.Contains(shape(o.kept), "summary") {
+			t.Errorf("%s: %s", o.turn.Stop, shape(o.kept))
+		}
+	})
+}

@@ -2,14 +2,14 @@
 // and goes on until the model has answered. [Service] implements [haft.Conversations].
 //
 //	sender           Service              store           model        engine
-//	  │── Send ────────►│── Begin ─────────►│ turn, message │            │
+//	  │── Send ────────►│── BeginTurn ─────►│ turn, message │            │
 //	  │                 │── Generate ───────────────────────►│            │
 //	  │◄─ deltas ───────│◄──────────────────────── answer ───│            │
-//	  │◄─ message ──────│── Append ────────►│ assistant, with the ids of its calls
+//	  │◄─ message ──────│── AdvanceTurn ───►│ assistant, with the ids of its calls
 //	  │                 │── Call, with that id and its idempotency key ──►│
-//	  │◄─ message ──────│── Append ────────►│ tool            │◄── result ─│
+//	  │◄─ message ──────│── AdvanceTurn ───►│ tool            │◄── result ─│
 //	  │                 │   … until an answer has no calls    │            │
-//	  │◄─ turn ─────────│── Append ────────►│ assistant, and that the turn has ended
+//	  │◄─ turn ─────────│── AdvanceTurn ───►│ assistant, and that the turn has ended
 //
 // # What is promised
 //

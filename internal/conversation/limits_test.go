@@ -125,3 +125,26 @@ func TestSend_a_model_that_hangs(t *testing.T) {
 		o.check(t, haft.TurnCompleted, haft.StopTime, "user, assistant")
 	})
 }
+
+// A strict store takes no message with calls.
+type strict struct{ *process }
+
+func (s strict) AdvanceTurn(ctx context.Context, owner string, t haft.Turn, list ...haft.Message) ([]haft.Message,
+	error) {
+	if len(list) > 0 && len(list[0].Calls) > 0 {
+		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the message is too large"}
+	}
+	return s.process.AdvanceTurn(ctx, owner, t, list...)
+}
+
+func TestSend_a_message_that_cannot_be_kept_ends_the_turn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(call("a", "{}"))
+		o := w.begin(0, func(cfg *conversation.Config) { cfg.Turns = strict{cfg.Calls.(*process)} }).send("hi")
+		o.check(t, haft.TurnFailed, haft.StopInternal, "user")
+		if len(w.asked) != 1 || !strings.Contains(o.turn.Error, "too large") {
+			t.Errorf("asked %d times, error %q", len(w.asked), o.turn.Error)
+		}
+	})
+}

@@ -40,7 +40,7 @@ func (s *listeners) listen() (*listener, error) {
 	defer s.mu.Unlock()
 	switch {
 	case s.over:
-		return nil, nil //nolint:nilnil // there is nothing to listen to
+		return nil, nil
 	case len(s.list) >= maxListeners:
 		return nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many listen to this turn: try again later"}
 	}
@@ -109,7 +109,7 @@ func (s *Service) listen(id haft.TurnID) (*listener, error) {
 	if r := s.running(id); r != nil {
 		return r.listen()
 	}
-	return nil, nil //nolint:nilnil // there is nothing to listen to
+	return nil, nil
 }
 
 // watch yields what happens in a turn after the message of that number, until the turn ends, or waits if brief. What l

@@ -23,7 +23,8 @@ const (
 	maxText = 256 << 10
 )
 
-// A run is the work of this process on a turn. One goroutine has it; others use what is before turn.
+// A run is the work of this process on a turn. One goroutine has it, or while calls run those who have the lock of the
+// [batch]; others use what is before turn.
 type run struct {
 	s      *Service
 	id     haft.TurnID
@@ -270,10 +271,13 @@ func (r *run) take(now *moment, a *model.Answer) error {
 // append keeps messages and how the turn stands, and tells of them.
 func (r *run) append(list ...haft.Message) error {
 	kept, err := r.s.cfg.Turns.AdvanceTurn(r.base, r.owner, r.turn, list...)
-	if code := haft.CodeOf(err); code == haft.CodeConflict || code == haft.CodeNotFound {
+	switch haft.CodeOf(err) {
+	case "":
+	case haft.CodeConflict, haft.CodeNotFound:
 		return fmt.Errorf("%w: %w", errLost, err)
-	}
-	if err != nil {
+	case haft.CodeInvalid:
+		return &ending{stop: haft.StopInternal, why: "a message cannot be kept: " + haft.MessageOf(err)}
+	default:
 		return fmt.Errorf("keep what happened in the turn: %w", err)
 	}
 	for _, m := range kept {

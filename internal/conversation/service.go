@@ -102,7 +102,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, failed: map[haft.TurnID]int{}}
-	s.hard, s.kill = context.WithCancelCause(context.Background())
+	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.working.Go(func() {
 		for err := error(nil); err == nil; err = engine.Pause(s.life, s.cfg.Beat) {
