@@ -243,6 +243,9 @@ func (b *Bench) try(ctx context.Context, c Case) error {
 		return err
 	}
 	o := live.Wait()
+	if c.Timed && o.Exit.Cause == sandbox.CauseTimeout {
+		fmt.Fprintf(&b.figures, "%s: ran %v\n", c.Name, o.Exit.Usage.Wall.D().Round(time.Millisecond))
+	}
 	if err := c.Check(o); err != nil {
 		return fmt.Errorf("%w\n\t%v", err, o)
 	}

@@ -93,7 +93,7 @@ func beginLater(ctx context.Context, b *Bench) error {
 	begin := make(chan struct{})
 	live, err := b.Start(ctx, sh(`echo ready >&3; read -r x <&3; echo "$x"`), func(s *sandbox.Spec) {
 		s.Begin = begin
-		s.Limits.Wall = haft.Millis(300 * time.Millisecond)
+		s.Limits.Wall = haft.Millis(time.Second)
 	})
 	if err != nil {
 		return err
@@ -104,7 +104,7 @@ func beginLater(ctx context.Context, b *Bench) error {
 	select {
 	case <-live.done:
 		return fmt.Errorf("it ended while it waited to begin: %v", live.Wait())
-	case <-time.After(600 * time.Millisecond): // twice the limit
+	case <-time.After(2 * time.Second): // twice the limit
 	}
 	close(begin)
 	if err := live.Say("go"); err != nil {
@@ -114,7 +114,7 @@ func beginLater(ctx context.Context, b *Bench) error {
 	if err := prints("go\n")(o); err != nil {
 		return fmt.Errorf("%w\n\t%v", err, o)
 	}
-	if o.Exit.Usage.Wall > haft.Millis(300*time.Millisecond) {
+	if o.Exit.Usage.Wall > haft.Millis(time.Second) {
 		return fmt.Errorf("the usage counts %v, with the wait", o.Exit.Usage.Wall)
 	}
 	return nil
@@ -133,7 +133,7 @@ func finishBusy(ctx context.Context, b *Bench) error {
 	at := time.Now()
 	close(finish)
 	o := live.Wait()
-	if took := time.Since(at); took > 500*time.Millisecond {
+	if took := time.Since(at); took > prompt {
 		return fmt.Errorf("it took %v to finish", took)
 	}
 	return errors.Join(caused(sandbox.CauseFinished)(o), left(live.token))
@@ -188,7 +188,7 @@ func finishStuck(ctx context.Context, b *Bench) error {
 	at := time.Now()
 	close(finish)
 	o := live.Wait()
-	if took := time.Since(at); took > time.Second {
+	if took := time.Since(at); took > prompt {
 		return fmt.Errorf("it took %v to finish", took)
 	}
 	return caused(sandbox.CauseFinished)(o)
@@ -283,7 +283,7 @@ func endWith(ctx context.Context, b *Bench, source, stdout string, end sandbox.C
 	at := time.Now()
 	cancel(cause)
 	o := live.Wait()
-	if took := time.Since(at); took > 500*time.Millisecond {
+	if took := time.Since(at); took > prompt {
 		return fmt.Errorf("it took %v to end: %v", took, o)
 	}
 	return errors.Join(caused(end)(o), want("stdout", o.Stdout, stdout), left(live.token))

@@ -130,7 +130,7 @@ begun = time.time()
 for n in ('example.com', 'localhost.localdomain', 'metadata.google.internal'):
     try: say(n, socket.getaddrinfo(n, 80))
     except socket.gaierror: pass
-say('quick' if time.time() - begun < 1 else 'slow')
+say('quick' if time.time() - begun < 5 else 'slow')
 say(socket.getaddrinfo('localhost', 80, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
 try: say(open('/etc/resolv.conf').read().strip())
 except OSError: say('')
