@@ -225,6 +225,33 @@ func TestCrash_a_process_that_lost_its_turn_writes_nothing(t *testing.T) {
 	})
 }
 
+// late is a store whose lists are old: they have turns that have ended meanwhile.
+type late struct{ claims }
+
+func (l late) OpenTurns(context.Context, string) (list []haft.Turn, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.turns {
+		t := k.turn
+		t.Status = haft.TurnRunning
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+func TestSweep_leaves_a_turn_that_has_ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(say("done"))
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Claims = late{cfg.Claims.(claims)} })
+		p.send("hi")
+		time.Sleep(time.Minute)
+		if len(w.asked) != 1 {
+			t.Errorf("the model was asked %d times", len(w.asked))
+		}
+	})
+}
+
 func TestClose_waits_for_calls_and_leaves_the_turn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -287,7 +314,8 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 		var mu sync.Mutex
 		live := w.begin(0)
 		current := func() *process { mu.Lock(); defer mu.Unlock(); return live }
-		go func() {
+		var all, killer sync.WaitGroup
+		killer.Go(func() {
 			for range 12 {
 				time.Sleep(time.Duration(500+rand.IntN(4000)) * time.Millisecond)
 				old := current()
@@ -297,8 +325,7 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 				live = next
 				mu.Unlock()
 			}
-		}()
-		var all sync.WaitGroup
+		})
 		for i := range turns {
 			all.Go(func() {
 				time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
@@ -315,6 +342,7 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 			})
 		}
 		all.Wait()
+		killer.Wait()
 		if twice := w.twice(); twice != nil || len(w.turns) != turns {
 			t.Errorf("%d turns, %v", len(w.turns), twice)
 		}
@@ -325,7 +353,6 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 				t.Errorf("%s, %s: %s", turn.Status, turn.Stop, got)
 			}
 		}
-		time.Sleep(10 * time.Second)
 	})
 }
 

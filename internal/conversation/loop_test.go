@@ -368,6 +368,19 @@ func TestSend_rules_that_leave_nothing(t *testing.T) {
 	})
 }
 
+func TestSend_an_agent_without_tools(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.profile.Tools = nil
+		w.script(call("a", "{}"), say("done"))
+		o := w.begin(0).send("hi")
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:permission_denied, assistant")
+		if a := o.answers()[0]; len(w.calls) != 0 || !strings.Contains(a, "there is no such tool") {
+			t.Errorf("%d calls, answered with %q", len(w.calls), a)
+		}
+	})
+}
+
 func TestSend_a_model_that_ignores_a_required_tool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
