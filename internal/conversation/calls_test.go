@@ -112,7 +112,10 @@ func TestCalls_with_ids_that_vendors_repeat(t *testing.T) {
 func TestCalls_whose_record_is_gone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.addTool("a", tool{run: func(context.Context, string) (string, error) { time.Sleep(time.Hour); return "1", nil }})
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			time.Sleep(time.Hour)
+			return "1", nil
+		}})
 		w.script(call("a", "{}"), say("done"))
 		p := w.begin(0)
 		go p.send("hi")

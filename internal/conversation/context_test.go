@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -304,6 +305,26 @@ func TestContext_a_summary_of_the_turn_outlives_the_process(t *testing.T) {
 		o = <-done
 		if got := w.asked[len(w.asked)-1].Messages; got[0].Role != haft.RoleSummary || got[1].Role == haft.RoleUser {
 			t.Errorf("the model gets %s", shape(got))
+		}
+	})
+}
+
+func TestContext_reasoning_matters_within_a_turn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := call("a", "{}")
+		first.Reasoning, first.Opaque = "hm", json.RawMessage(`{"signature":"s"}`)
+		w.script(first, say("done"))
+		p := w.begin(0)
+		p.send("one")
+		p.send("two")
+		for i, want := range []string{"", `hm {"signature":"s"}`, " "} {
+			if i > 0 {
+				m := w.asked[i].Messages[1]
+				if got := m.Reasoning + " " + string(m.Opaque); got != want {
+					t.Errorf("request %d has %q, want %q", i, got, want)
+				}
+			}
 		}
 	})
 }

@@ -202,6 +202,31 @@ func TestCrash_the_model_learns_that_nobody_knows_an_outcome(t *testing.T) {
 	})
 }
 
+func TestCrash_a_rule_looks_at_a_value_that_another_process_got(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) { return `"yes"`, nil }})
+		w.profile.Agent.Rules = []haft.ToolRule{{Type: haft.RuleConditional, Tool: "a", Default: "c",
+			Outputs: map[string]string{"yes": "b"}}}
+		p := w.begin(0)
+		w.answer = func(req model.Request) (*model.Answer, error) {
+			switch len(w.asked) {
+			case 1:
+				return call("a", "{}"), nil
+			case 2:
+				p.kill()
+			case 3:
+				return call(req.Tools[0].Name, "{}"), nil
+			}
+			return say("done"), nil
+		}
+		go p.send("hi")
+		synctest.Wait()
+		o := listen(w, w.begin(0).Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant b, b:success, assistant")
+	})
+}
+
 func TestCrash_a_process_that_lost_its_turn_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
