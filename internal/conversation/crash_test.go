@@ -2,7 +2,9 @@ package conversation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -303,6 +305,42 @@ func TestClose_waits_for_calls_and_leaves_the_turn(t *testing.T) {
 		q := w.begin(0)
 		listen(w, q.Follow(t.Context(), ann, turn.ID)).check(t, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a b, a:success, b:success, assistant")
+	})
+}
+
+func TestClose_ends_calls_when_it_may_wait_no_longer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", context.Canceled
+		}})
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0)
+		go p.send("hi")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close = %v", err)
+		}
+		if turn, _ := w.ofTurn(w.first()); turn.Final() {
+			t.Errorf("the turn is %s", turn.Status)
+		}
+	})
+}
+
+func TestSend_logs_nothing_where_nothing_is_wrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := newWorld(t)
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p.send("hi")
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Error(log.String())
+		}
 	})
 }
 
