@@ -277,6 +277,28 @@ func TestCancelTurn_outlives_the_process(t *testing.T) {
 	})
 }
 
+func TestCancelTurn_keeps_the_result_of_a_call_that_has_ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(call("a", `{"x":1}`), say("done"))
+		p := w.begin(0)
+		w.addTool("a", tool{run: func(ctx context.Context, args string) (string, error) {
+			p.dies = p.ops + 2 // when the call has ended, and before anybody knows
+			return echo(ctx, args)
+		}})
+		go p.send("hi")
+		synctest.Wait()
+		if err := (claims{p}).CancelTurn(t.Context(), "org", w.first()); err != nil {
+			t.Fatal(err)
+		}
+		o := listen(w, w.begin(0).Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCancelled, haft.StopCancelled, "user, assistant a, a:success")
+		if o.answers()[0] != `{"got":{"x":1}}` {
+			t.Errorf("answered with %q", o.answers()[0])
+		}
+	})
+}
+
 func TestCancelTurn_while_the_model_is_asked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

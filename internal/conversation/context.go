@@ -150,16 +150,13 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 	for keep -= bytesOf(groups[cut]); cut > 0 && keep >= bytesOf(groups[cut-1]); cut-- {
 		keep -= bytesOf(groups[cut-1])
 	}
-	switch {
-	case cut > 1 || cut == 1 && r.summary == nil:
-		if err := r.summarise(groups, cut); err != nil {
-			return req, err
-		}
-		return build(), nil
-	case r.tooLong:
-		return req, &ending{stop: haft.StopModel, why: "the conversation is too long for the model"}
+	if cut == 0 || cut == 1 && r.summary != nil {
+		return req, nil // there is nothing to replace
 	}
-	return req, nil
+	if err := r.summarise(groups, cut); err != nil {
+		return req, err
+	}
+	return build(), nil
 }
 
 // summarise replaces the first groups of the conversation by a summary, which the model writes. If it cannot, the

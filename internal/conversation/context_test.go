@@ -2,14 +2,17 @@ package conversation_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"haft"
+	"haft/internal/conversation"
 	"haft/internal/model"
 )
 
@@ -263,5 +266,130 @@ func TestContext_learns_how_the_model_counts(t *testing.T) {
 		if o := w.begin(0).send("hi"); o.turn.Stop != haft.StopEnd || !strings.Contains(shape(o.kept), "summary") {
 			t.Errorf("%s: %s", o.turn.Stop, shape(o.kept))
 		}
+	})
+}
+
+func TestContext_a_summary_of_the_turn_outlives_the_process(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.model.Context = 2000
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			return `"` + strings.Repeat("y", 1000) + `"`, nil
+		}})
+		w.addTool("ask", tool{approval: true, run: echo})
+		n, left := 0, -1
+		w.answer = func(req model.Request) (*model.Answer, error) {
+			n, left = n+1, left-1
+			switch {
+			case isSummary(req):
+				left = 1
+				return say("it called a"), nil
+			case left == 0:
+				return call("ask", "{}"), nil
+			case left == -1 && n > 3:
+				return say("done"), nil
+			}
+			return call("a", fmt.Sprintf(`{"n":%d}`, n)), nil
+		}
+		p := w.begin(0)
+		o := p.send("hi")
+		if !strings.Contains(shape(o.kept), "summary") || o.turn.Status != haft.TurnWaiting {
+			t.Fatalf("%s: %s", o.turn.Status, shape(o.kept))
+		}
+		p.kill()
+		q := w.begin(0)
+		done := make(chan outcome)
+		go func() { done <- listen(w, q.Follow(t.Context(), ann, o.turn.ID)) }()
+		synctest.Wait()
+		q.decide("ask", true)
+		o = <-done
+		if got := w.asked[len(w.asked)-1].Messages; got[0].Role != haft.RoleSummary || got[1].Role == haft.RoleUser {
+			t.Errorf("the model gets %s", shape(got))
+		}
+	})
+}
+
+func TestContext_reasoning_matters_within_a_turn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		first := call("a", "{}")
+		first.Reasoning, first.Opaque = "hm", json.RawMessage(`{"signature":"s"}`)
+		w.script(first, say("done"))
+		p := w.begin(0)
+		p.send("one")
+		p.send("two")
+		for i, want := range []string{"", `hm {"signature":"s"}`, " "} {
+			if i > 0 {
+				m := w.asked[i].Messages[1]
+				if got := m.Reasoning + " " + string(m.Opaque); got != want {
+					t.Errorf("request %d has %q, want %q", i, got, want)
+				}
+			}
+		}
+	})
+}
+
+func TestContext_leaves_out_calls_without_an_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0)
+		p.send("one")
+		p.send("two")
+		w.messages[2].Answers = "lost" // of the first turn, whose call has the id that one of the second has, too
+		p.send("three")
+		if got := shape(w.asked[4].Messages); got != "user, assistant, user, assistant a, a:success, assistant, user" {
+			t.Errorf("the model gets %s", got)
+		}
+	})
+}
+
+// away is a list of models that cannot be read for a while.
+type away struct {
+	*process
+	fails *int
+}
+
+func (a away) Model(ctx context.Context, p haft.Principal, name string) (*conversation.Model, error) {
+	if *a.fails--; *a.fails >= 0 && *a.fails < 3 {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
+	}
+	return a.process.Model(ctx, p, name)
+}
+
+func TestSend_goes_on_when_the_model_is_found_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(say("done"))
+		fails := 4 // after the message was taken
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Models = away{cfg.Calls.(*process), &fails} })
+		p.send("hi").check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant")
+	})
+}
+
+func TestCancelTurn_while_the_conversation_is_summarised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		w := talkative(t, func() (*model.Answer, error) { <-hold; return say("late"), nil })
+		p := w.begin(0)
+		last := make(chan outcome, 1)
+		go func() {
+			for {
+				if o := p.send("hi"); o.turn.Stop != haft.StopEnd {
+					last <- o
+					return
+				}
+			}
+		}()
+		synctest.Wait()
+		go func() { time.Sleep(time.Second); close(hold) }()
+		w.mu.Lock()
+		id := w.order[len(w.order)-1]
+		w.mu.Unlock()
+		if err := p.CancelTurn(t.Context(), ann, id); err != nil {
+			t.Fatal(err)
+		}
+		o := <-last
+		o.check(t, haft.TurnCancelled, haft.StopCancelled, "user")
 	})
 }

@@ -2,7 +2,9 @@ package conversation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -202,6 +204,31 @@ func TestCrash_the_model_learns_that_nobody_knows_an_outcome(t *testing.T) {
 	})
 }
 
+func TestCrash_a_rule_looks_at_a_value_that_another_process_got(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) { return `"yes"`, nil }})
+		w.profile.Agent.Rules = []haft.ToolRule{{Type: haft.RuleConditional, Tool: "a", Default: "c",
+			Outputs: map[string]string{"yes": "b"}}}
+		p := w.begin(0)
+		w.answer = func(req model.Request) (*model.Answer, error) {
+			switch len(w.asked) {
+			case 1:
+				return call("a", "{}"), nil
+			case 2:
+				p.kill()
+			case 3:
+				return call(req.Tools[0].Name, "{}"), nil
+			}
+			return say("done"), nil
+		}
+		go p.send("hi")
+		synctest.Wait()
+		o := listen(w, w.begin(0).Follow(t.Context(), ann, w.first()))
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant b, b:success, assistant")
+	})
+}
+
 func TestCrash_a_process_that_lost_its_turn_writes_nothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -221,6 +248,33 @@ func TestCrash_a_process_that_lost_its_turn_writes_nothing(t *testing.T) {
 		_, kept := w.ofTurn(o.turn.ID)
 		if shape(kept) != "user, assistant" || o.turn.Status != haft.TurnCompleted {
 			t.Errorf("kept %s", shape(kept))
+		}
+	})
+}
+
+// late is a store whose lists are old: they have turns that have ended meanwhile.
+type late struct{ claims }
+
+func (l late) OpenTurns(context.Context, string) (list []haft.Turn, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, k := range l.turns {
+		t := k.turn
+		t.Status = haft.TurnRunning
+		list = append(list, t)
+	}
+	return list, nil
+}
+
+func TestSweep_leaves_a_turn_that_has_ended(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(say("done"))
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Claims = late{cfg.Claims.(claims)} })
+		p.send("hi")
+		time.Sleep(time.Minute)
+		if len(w.asked) != 1 {
+			t.Errorf("the model was asked %d times", len(w.asked))
 		}
 	})
 }
@@ -251,6 +305,42 @@ func TestClose_waits_for_calls_and_leaves_the_turn(t *testing.T) {
 		q := w.begin(0)
 		listen(w, q.Follow(t.Context(), ann, turn.ID)).check(t, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a b, a:success, b:success, assistant")
+	})
+}
+
+func TestClose_ends_calls_when_it_may_wait_no_longer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", context.Canceled
+		}})
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0)
+		go p.send("hi")
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := p.Close(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Close = %v", err)
+		}
+		if turn, _ := w.ofTurn(w.first()); turn.Final() {
+			t.Errorf("the turn is %s", turn.Status)
+		}
+	})
+}
+
+func TestSend_logs_nothing_where_nothing_is_wrong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := newWorld(t)
+		w.script(call("a", "{}"), say("done"))
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p.send("hi")
+		synctest.Wait()
+		if log.Len() > 0 {
+			t.Error(log.String())
+		}
 	})
 }
 
@@ -287,7 +377,8 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 		var mu sync.Mutex
 		live := w.begin(0)
 		current := func() *process { mu.Lock(); defer mu.Unlock(); return live }
-		go func() {
+		var all, killer sync.WaitGroup
+		killer.Go(func() {
 			for range 12 {
 				time.Sleep(time.Duration(500+rand.IntN(4000)) * time.Millisecond)
 				old := current()
@@ -297,8 +388,7 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 				live = next
 				mu.Unlock()
 			}
-		}()
-		var all sync.WaitGroup
+		})
 		for i := range turns {
 			all.Go(func() {
 				time.Sleep(time.Duration(rand.IntN(20_000)) * time.Millisecond)
@@ -315,6 +405,7 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 			})
 		}
 		all.Wait()
+		killer.Wait()
 		if twice := w.twice(); twice != nil || len(w.turns) != turns {
 			t.Errorf("%d turns, %v", len(w.turns), twice)
 		}
@@ -325,7 +416,6 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 				t.Errorf("%s, %s: %s", turn.Status, turn.Stop, got)
 			}
 		}
-		time.Sleep(10 * time.Second)
 	})
 }
 

@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -145,6 +146,50 @@ func TestSend_a_message_that_cannot_be_kept_ends_the_turn(t *testing.T) {
 		o.check(t, haft.TurnFailed, haft.StopInternal, "user")
 		if len(w.asked) != 1 || !strings.Contains(o.turn.Error, "too large") {
 			t.Errorf("asked %d times, error %q", len(w.asked), o.turn.Error)
+		}
+	})
+}
+
+func TestSend_one_turn_at_a_time(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{approval: true, run: echo})
+		w.script(call("a", "{}"))
+		p := w.begin(0)
+		p.send("hi")
+		if o := p.send("hi"); haft.CodeOf(o.err) != haft.CodeConflict {
+			t.Errorf("error %v", o.err)
+		}
+	})
+}
+
+func TestSend_bounds_what_a_model_writes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		huge := strings.Repeat("x", 1<<20)
+		first := call("a", `{"x":"`+huge+`"}`, "b", "{}")
+		first.Text, first.Reasoning, first.Opaque = huge, huge, json.RawMessage(`"`+huge+`"`)
+		w.script(first, say("done"))
+		o := w.begin(0).send("hi")
+		o.check(t, haft.TurnCompleted, haft.StopEnd,
+			"user, assistant a b, a:validation_error, b:validation_error, assistant")
+		if !strings.Contains(o.answers()[0], "more than 262144 bytes") {
+			t.Errorf("answered with %s", o.answers()[0])
+		}
+	})
+}
+
+func TestSend_cuts_a_large_result(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			text, err := json.Marshal(strings.Repeat("ä", 1<<20))
+			return string(text), err
+		}})
+		w.script(call("a", "{}"), say("done"))
+		o := w.begin(0).send("hi")
+		if a := o.answers()[0]; len(a) > 200_100 || !strings.Contains(a, "[cut: ") || strings.Contains(a, "\ufffd") {
+			t.Errorf("the answer has %d bytes and ends with %q", len(a), a[len(a)-40:])
 		}
 	})
 }

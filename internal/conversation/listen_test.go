@@ -2,11 +2,14 @@ package conversation_test
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"haft"
+	"haft/internal/conversation"
 	"haft/internal/model"
 )
 
@@ -58,6 +61,90 @@ func TestSend_slow_listeners_miss_text_and_nothing_else(t *testing.T) {
 		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant b, b:success, assistant")
 		if len(o.events) > 600 || len(o.notes) == 0 {
 			t.Errorf("%d events, notices %v", len(o.events), o.notes)
+		}
+	})
+}
+
+func TestSend_a_listener_that_was_slow_gets_text_again(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		for range 1000 {
+			w.prelude = append(w.prelude, model.Chunk{Text: "x"})
+		}
+		next := make(chan struct{})
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			<-next
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.prelude = nil
+			return "1", nil
+		}})
+		w.script(call("a", "{}"), say("done"))
+		text := ""
+		for e, err := range w.begin(0).Send(t.Context(), ann, "helper", haft.NewMessage{Text: "hi"}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Message != nil && e.Message.Role == haft.RoleUser {
+				synctest.Wait() // until the call runs
+			}
+			if text += e.Delta; e.Message != nil && len(e.Message.Calls) > 0 {
+				close(next)
+			}
+		}
+		if n := strings.Count(text, "x"); n > 300 || !strings.HasSuffix(text, "done") {
+			t.Errorf("%d pieces of the first text, and the last is %q", n, text[n:])
+		}
+	})
+}
+
+func TestSend_again_yields_a_long_turn_as_a_whole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.answer = func(model.Request) (*model.Answer, error) {
+			if n++; n > 120 {
+				return say("done"), nil
+			}
+			return call("a", fmt.Sprintf(`{"n":%d}`, n)), nil
+		}
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Budget.Steps = 200 })
+		m := haft.NewMessage{Text: "hi", Key: "k"}
+		listen(w, p.Send(t.Context(), ann, "helper", m))
+		seen := 0
+		for _, e := range listen(w, p.Send(t.Context(), ann, "helper", m)).events {
+			if e.Message != nil {
+				seen++
+			}
+		}
+		if seen != 242 {
+			t.Errorf("%d messages", seen)
+		}
+	})
+}
+
+func TestFollow_sees_each_message_once(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.script(call("a", "{}"), call("b", "{}"), call("c", "{}"), say("done"))
+		n := 0
+		p := w.begin(0, func(cfg *conversation.Config) {
+			cfg.Recheck = func(_ context.Context, p haft.Principal) (haft.Principal, error) {
+				if n++; n%3 == 0 { // the work stops, and is begun again
+					return p, &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
+				}
+				return p, nil
+			}
+		})
+		o := p.send("hi")
+		var seen []haft.Message
+		for _, e := range o.events {
+			if e.Message != nil {
+				seen = append(seen, *e.Message)
+			}
+		}
+		if shape(seen) != shape(o.kept) || o.turn.Stop != haft.StopEnd {
+			t.Errorf("%s: seen %s\nkept %s", o.turn.Stop, shape(seen), shape(o.kept))
 		}
 	})
 }

@@ -407,7 +407,9 @@ func (p *process) Agent(_ context.Context, by haft.Principal, ref string) (*haft
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	a := p.profile.Agent
-	a.ID = id
+	if a.ID = id; a.Org != by.Org {
+		return nil, notFound()
+	}
 	return &a, nil
 }
 
