@@ -8,11 +8,11 @@ import (
 	"haft/internal/model"
 )
 
-// Turns keeps turns and their messages. An agent has one turn at a time. Every method is one transaction.
+// Turns keeps turns and their messages. Each sender has one turn of an agent at a time. Every method is one transaction.
 type Turns interface {
 	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. If that principal has
 	// sent the agent a message with this key before, it returns the turn of that message, and false. It returns
-	// [haft.CodeConflict] if the agent has a turn that has not ended.
+	// [haft.CodeConflict] if the principal has another turn of the agent that has not ended.
 	BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (turn *haft.Turn,
 		begun bool, err error)
 	// AdvanceTurn keeps how a turn stands, with further messages of it, and returns these as they are kept, with their

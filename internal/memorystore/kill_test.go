@@ -102,7 +102,7 @@ func killed(t *testing.T, where string) {
 	if steps < acknowledged || steps > acknowledged+1 {
 		t.Errorf("%d steps are kept, %d were acknowledged", steps, acknowledged)
 	}
-	list, err := s.Messages(t.Context(), "acme", a, haft.MessageFilter{})
+	list, err := s.Messages(t.Context(), "acme", "", a, haft.MessageFilter{})
 	check(t, err)
 	want(t, "messages", len(list), 1+3*steps)
 	for i, m := range list {
@@ -110,7 +110,7 @@ func killed(t *testing.T, where string) {
 			t.Errorf("message %d is %d, %q", i+1, m.Seq, m.Text)
 		}
 	}
-	found, err := s.Messages(t.Context(), "acme", a, haft.MessageFilter{Query: fmt.Sprint("word", steps)})
+	found, err := s.Messages(t.Context(), "acme", "", a, haft.MessageFilter{Query: fmt.Sprint("word", steps)})
 	check(t, err)
 	want(t, "messages of the last step that are found", len(found), 3)
 	blocks, err := s.Blocks(t.Context(), "acme", haft.BlockFilter{Agent: string(a)})

@@ -49,7 +49,7 @@ type counts struct{ seq, passages int64 }
 func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add counts) (has counts, err error) {
 	found := false
 	err = t.Each(ctx, func(r store.Scanner) error { found = true; return r.Scan(&has.seq, &has.passages) },
-		"INSERT INTO memories (agent, org, seq, replaced, passages, removed) SELECT id, org, CAST($1 AS BIGINT), 0, "+
+		"INSERT INTO memories (agent, org, seq, passages, removed) SELECT id, org, CAST($1 AS BIGINT), "+
 			"CAST($2 AS BIGINT), 0 FROM agents WHERE id = $3 AND org = $4 ON CONFLICT (agent) DO UPDATE SET seq = "+
 			"memories.seq + excluded.seq, passages = memories.passages + excluded.passages WHERE memories.removed = 0 "+
 			"RETURNING seq, passages", add.seq, add.passages, store.Column(string(agent)), store.Column(org))

@@ -45,6 +45,7 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"passages_are_bounded":                      passagesBounded,
 		"turns_begin_once":                          turnsBegin,
 		"turns_begin_with_a_key_once":               turnsKeyed,
+		"turns_of_users_are_apart":                  usersApart,
 		"turns_advance_by_their_owner":              turnsAdvance,
 		"turns_of_dead_processes_are_claimed_once":  turnsClaimed,
 		"turns_are_cancelled_from_elsewhere":        turnsCancelled,
@@ -175,7 +176,7 @@ func (w *world) end(owner string, turn haft.Turn, messages ...haft.Message) {
 // said lists the messages of an agent of acme.
 func (w *world) said(agent haft.AgentID, f haft.MessageFilter) string {
 	w.t.Helper()
-	list, err := w.Messages(w.t.Context(), "acme", agent, f)
+	list, err := w.Messages(w.t.Context(), "acme", "", agent, f)
 	check(w.t, err)
 	var texts []string
 	for _, m := range list {

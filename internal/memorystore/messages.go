@@ -18,7 +18,8 @@ import (
 const messagePrefix = "message-"
 
 // insertMessages adds messages.
-var insertMessages = store.NewInsert("messages", "agent", "seq", "id", "org", "turn", "role", "created", "doc")
+var insertMessages = store.NewInsert("messages", "agent", "seq", "id", "org", "usr", "turn", "role", "replaces",
+	"created", "doc")
 
 // A messageDoc is a message as it is kept.
 type messageDoc struct {
@@ -92,37 +93,34 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 		return nil, err
 	}
 	var rows, terms []any
-	kept, replaced, at := make([]haft.Message, len(messages)), int64(0), now()
+	kept, user, at := make([]haft.Message, len(messages)), store.Column(turn.Principal.Owner()), now()
 	for i, m := range messages {
 		m.Created = at.Add(time.Duration(i) * time.Microsecond)
 		m.ID, m.Agent, m.Turn = haft.MessageID(newID(messagePrefix, m.Created)), turn.Agent, turn.ID
 		m.Seq = has.seq - int64(len(messages)-1-i)
+		replaces := int64(0)
 		if m.Role == haft.RoleSummary {
-			replaced = max(replaced, min(m.Replaces, m.Seq-1))
+			replaces = min(m.Replaces, m.Seq-1)
 		}
 		doc, err := encode("message", messageDoc{m, m.Opaque}, 2*maxMessage)
 		if err != nil {
 			return nil, err
 		}
-		rows = append(rows, string(m.Agent), m.Seq, string(m.ID), store.Column(turn.Principal.Org), string(m.Turn),
-			string(m.Role), m.Created.UnixMicro(), doc)
+		rows = append(rows, string(m.Agent), m.Seq, string(m.ID), store.Column(turn.Principal.Org), user,
+			string(m.Turn), string(m.Role), replaces, m.Created.UnixMicro(), doc)
 		terms = termRows(terms, string(m.Agent), string(m.ID), m.Text, nil)
 		kept[i] = m
 	}
 	if err := t.Add(ctx, insertMessages, rows); err != nil {
 		return nil, err
 	}
-	if err := t.Add(ctx, insertTerms, terms); err != nil || replaced == 0 {
-		return kept, err
-	}
-	_, err = t.Exec(ctx, "UPDATE memories SET replaced = $1 WHERE agent = $2 AND replaced < $1", replaced,
-		string(turn.Agent))
-	return kept, err
+	return kept, t.Add(ctx, insertTerms, terms)
 }
 
-// Messages lists messages of an agent in their order, or the best ones first if f has a query.
-func (s *Store) Messages(ctx context.Context, org string, agent haft.AgentID, f haft.MessageFilter) ([]haft.Message,
-	error) {
+// Messages lists messages of the turns of a user with an agent, or of all users if that is empty: in their order, or the
+// best ones first if f has a query.
+func (s *Store) Messages(ctx context.Context, org, user string, agent haft.AgentID,
+	f haft.MessageFilter) ([]haft.Message, error) {
 	if err := checkQuery(f.Query); err != nil {
 		return nil, err
 	}
@@ -130,7 +128,7 @@ func (s *Store) Messages(ctx context.Context, org string, agent haft.AgentID, f 
 		return nil, invalid("/roles", "expected fewer roles")
 	}
 	if f.Query == "" {
-		q := fitting(org, agent, f, nil)
+		q := fitting(org, user, agent, f, nil)
 		order := ""
 		if f.Newest {
 			order = " DESC"
@@ -145,12 +143,12 @@ func (s *Store) Messages(ctx context.Context, org string, agent haft.AgentID, f 
 	}
 	return read(found, page(f.Limit), func(m haft.Message) string { return string(m.ID) },
 		func(ids []any) ([]haft.Message, error) {
-			return list(ctx, s, scanMessage, fitting(org, agent, f, ids))
+			return list(ctx, s, scanMessage, fitting(org, user, agent, f, ids))
 		})
 }
 
 // fitting selects messages that fit a filter, but for its query; of some ids, if there are any.
-func fitting(org string, agent haft.AgentID, f haft.MessageFilter, ids []any) store.Query {
+func fitting(org, user string, agent haft.AgentID, f haft.MessageFilter, ids []any) store.Query {
 	of := "agent = ?"
 	if len(ids) > 0 {
 		of = ofAgent
@@ -160,6 +158,9 @@ func fitting(org string, agent haft.AgentID, f haft.MessageFilter, ids []any) st
 	if len(ids) > 0 {
 		q.Add(" AND id IN ")
 		q.In(ids)
+	}
+	if user != "" {
+		q.Add(" AND usr = ?", store.Column(user))
 	}
 	if f.Before > 0 {
 		q.Add(" AND seq < ?", f.Before)

@@ -59,8 +59,8 @@ func (s *Store) Purge(ctx context.Context) error {
 	}
 }
 
-// Erase removes what a user of an organisation said: turns with their messages, whether they have ended or not, and
-// summaries that were made of them. Without a user it removes all memory of an organisation whose agents are gone.
+// Erase removes what a user of an organisation said: turns with their messages and summaries, whether they have ended
+// or not. Without a user it removes all memory of an organisation whose agents are gone.
 func (s *Store) Erase(ctx context.Context, org, user string) error {
 	if user == "" {
 		for _, statement := range []string{
@@ -82,7 +82,7 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 			return err
 		}
 		for _, id := range turns {
-			if err := s.dropSummaries(ctx, id); err != nil {
+			if err := s.take(ctx, id); err != nil {
 				return err
 			}
 			if err := s.removeTurn(ctx, id); err != nil {
@@ -92,23 +92,11 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 	}
 }
 
-// dropSummaries takes a turn from its process, and removes summaries of messages of it: those that came later.
-func (s *Store) dropSummaries(ctx context.Context, turn string) error {
-	const later = " FROM messages WHERE role = 'summary' AND agent = (SELECT agent FROM turns WHERE id = $1) AND seq " +
-		"> (SELECT MIN(x.seq) FROM messages x WHERE x.turn = $1)"
-	return s.db.Write(ctx, "erase summaries", func(ctx context.Context, t store.Tx) error {
-		for _, statement := range []string{
-			"UPDATE turns SET owner = '', final = 1 WHERE id = $1",
-			"UPDATE memories SET replaced = 0 WHERE agent = (SELECT agent FROM turns WHERE id = $1) AND EXISTS " +
-				"(SELECT 1" + later + ")",
-			"DELETE FROM memory_terms WHERE item IN (SELECT id" + later + ")",
-			"DELETE" + later,
-		} {
-			if _, err := t.Exec(ctx, statement, turn); err != nil {
-				return err
-			}
-		}
-		return nil
+// take takes a turn from its process, which keeps nothing of it any more.
+func (s *Store) take(ctx context.Context, turn string) error {
+	return s.db.Write(ctx, "take a turn", func(ctx context.Context, t store.Tx) error {
+		_, err := t.Exec(ctx, "UPDATE turns SET owner = '', final = 1 WHERE id = $1", turn)
+		return err
 	})
 }
 
@@ -145,9 +133,9 @@ func (s *Store) removeTurn(ctx context.Context, turn string) error {
 // of these: what the model of an agent still gets stays. It stops at the time end, and reports whether there may be
 // more.
 func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Time) (more bool, err error) {
-	turns, err := list(ctx, s, text[string], query(`SELECT t.id FROM turns t JOIN memories m ON m.agent = t.agent
-		WHERE t.org = ? AND t.final = 1 AND t.ended < ?
-		AND NOT EXISTS (SELECT 1 FROM messages x WHERE x.turn = t.id AND x.seq > m.replaced)
+	turns, err := list(ctx, s, text[string], query(`SELECT t.id FROM turns t WHERE t.org = ? AND t.final = 1
+		AND t.ended < ? AND NOT EXISTS (SELECT 1 FROM messages x WHERE x.turn = t.id AND x.seq > (SELECT
+			COALESCE(MAX(s.replaces), 0) FROM messages s WHERE s.agent = t.agent AND s.usr = t.usr AND s.replaces > 0))
 		ORDER BY t.ended LIMIT ?`, store.Column(org), before.UnixMicro(), store.MaxPage))
 	for _, id := range turns {
 		if err = s.removeTurn(ctx, id); err != nil || time.Now().After(end) {

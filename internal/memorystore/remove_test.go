@@ -82,14 +82,14 @@ func agentRace(t *testing.T, w *world) {
 func userErased(t *testing.T, w *world) {
 	w.join("p1")
 	w.end("p1", w.turn("p1", "bob", a, "bob is here"))
-	w.end("p1", w.turn("p1", "ann", a, "ann is here"), make120()...)
-	w.end("p1", w.turn("p1", "bob", a, "and again"), haft.Message{Role: haft.RoleSummary, Text: "ann was here",
-		Replaces: 2}, haft.Message{Role: haft.RoleAssistant, Text: "bye"})
+	w.end("p1", w.turn("p1", "ann", a, "ann is here"), append(make120(), haft.Message{Role: haft.RoleSummary,
+		Text: "ann was here", Replaces: 2})...)
+	w.end("p1", w.turn("p1", "bob", a, "and again"), haft.Message{Role: haft.RoleAssistant, Text: "bye"})
 	open := w.turn("p1", "ann", b, "ann talks")
 	check(t, errors.Join(w.Erase(w.ctx(), "evil", "ann"), w.Erase(w.ctx(), "acme", "an")))
 	want(t, "turns", w.rows("turns"), 4)
 	check(t, w.Erase(w.ctx(), "acme", "ann"))
-	want(t, "messages", w.said(a, haft.MessageFilter{}), "1:bob is here 123:and again 125:bye")
+	want(t, "messages", w.said(a, haft.MessageFilter{}), "1:bob is here 124:and again 125:bye")
 	want(t, "what is found of her", w.said(a, haft.MessageFilter{Query: "ann message"}), "")
 	want(t, "of the other agent", w.said(b, haft.MessageFilter{}), "")
 	want(t, "terms", w.rows("memory_terms WHERE term = 'ann'"), 0)
@@ -173,9 +173,9 @@ func apart(t *testing.T, w *world) {
 		"by a word":     length(t)(w.Passages(w.ctx(), "evil", a, haft.PassageFilter{Query: "text"})),
 		"by a tag":      length(t)(w.Passages(w.ctx(), "evil", a, haft.PassageFilter{Tags: []string{"tag"}})),
 		"tags":          length(t)(w.PassageTags(w.ctx(), "evil", a)),
-		"messages":      length(t)(w.Messages(w.ctx(), "evil", a, haft.MessageFilter{})),
-		"by their word": length(t)(w.Messages(w.ctx(), "evil", a, haft.MessageFilter{Query: "text"})),
-		"turns":         length(t)(w.Turns(w.ctx(), "evil", a, "", 0)),
+		"messages":      length(t)(w.Messages(w.ctx(), "evil", "", a, haft.MessageFilter{})),
+		"by their word": length(t)(w.Messages(w.ctx(), "evil", "", a, haft.MessageFilter{Query: "text"})),
+		"turns":         length(t)(w.Turns(w.ctx(), "evil", "", a, "", 0)),
 		"all turns":     length(t)(w.UserTurns(w.ctx(), "evil", "", haft.Turn{}, 0)),
 	} {
 		want(t, name, n, 0)
@@ -220,9 +220,9 @@ func anyNames(t *testing.T, w *world) {
 				haft.PassageFilter{After: haft.PassageID(name)})),
 			"by a word":   second(w.Passages(w.ctx(), name, haft.AgentID(name), haft.PassageFilter{Query: "x"})),
 			"PassageTags": second(w.PassageTags(w.ctx(), name, haft.AgentID(name))),
-			"Messages": second(w.Messages(w.ctx(), name, haft.AgentID(name),
+			"Messages": second(w.Messages(w.ctx(), name, "", haft.AgentID(name),
 				haft.MessageFilter{Turn: haft.TurnID(name)})),
-			"Turns": second(w.Turns(w.ctx(), name, haft.AgentID(name), haft.TurnID(name), 0)),
+			"Turns": second(w.Turns(w.ctx(), name, "", haft.AgentID(name), haft.TurnID(name), 0)),
 			"Erase": w.Erase(w.ctx(), "acme", name+"\x00"),
 		} {
 			if err != nil {

@@ -30,8 +30,8 @@ func scanTurn(others ...any) func(store.Scanner) (haft.Turn, error) {
 	}
 }
 
-// BeginTurn begins a turn of t.Agent for t.Principal as that of a process, with its first message. The agent must
-// have no turn that runs or waits: else it returns [haft.CodeConflict]. With a key that the principal has used for the
+// BeginTurn begins a turn of t.Agent for t.Principal as that of a process, with its first message. The principal must
+// have no turn of the agent that runs or waits: else it returns [haft.CodeConflict]. With a key that the principal has used for the
 // agent before, it returns that turn and false. Of t only Model and Budget count besides.
 func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (
 	turn *haft.Turn, begun bool, err error) {
@@ -76,7 +76,7 @@ func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key st
 	return turn, begun, nil
 }
 
-// earlier returns the turn that a user began with a key, or nil, or [haft.CodeConflict] if the agent has another one
+// earlier returns the turn that a user began with a key, or nil, or [haft.CodeConflict] if the user has another one
 // that has not ended. Precondition: the row of the agent is locked.
 func earlier(ctx context.Context, t store.Tx, agent haft.AgentID, user, key string) (*haft.Turn, error) {
 	same, err := list(ctx, locked{t}, scanTurn(), query("SELECT doc FROM turns WHERE agent = ? AND usr = ? AND idem = "+
@@ -87,10 +87,10 @@ func earlier(ctx context.Context, t store.Tx, agent haft.AgentID, user, key stri
 	if len(same) > 0 {
 		return &same[0], nil
 	}
-	open, err := list(ctx, locked{t}, text[string], query("SELECT id FROM turns WHERE agent = ? AND final = 0",
-		string(agent)))
+	open, err := list(ctx, locked{t}, text[string], query("SELECT id FROM turns WHERE agent = ? AND usr = ? AND "+
+		"final = 0", string(agent), user))
 	if err == nil && len(open) > 0 {
-		err = conflict("the agent has a turn that has not ended: wait until it has, or cancel it")
+		err = conflict("the agent still works on your last message: wait until it has ended, or cancel it")
 	}
 	return nil, err
 }
@@ -158,11 +158,22 @@ func (s *Store) Turn(ctx context.Context, org string, id haft.TurnID) (*haft.Tur
 		store.Column(org)))
 }
 
-// Turns lists the turns of an agent after another, oldest first.
-func (s *Store) Turns(ctx context.Context, org string, agent haft.AgentID, after haft.TurnID, limit int) ([]haft.Turn,
-	error) {
-	return list(ctx, s, scanTurn(), query("SELECT doc FROM turns WHERE org = ? AND agent = ? AND id > ? ORDER BY id "+
-		"LIMIT ?", store.Column(org), store.Column(string(agent)), store.Column(string(after)), page(limit)))
+// Turns lists the turns of an agent for a user, or for all of them if that is empty, after another, oldest first.
+func (s *Store) Turns(ctx context.Context, org, user string, agent haft.AgentID, after haft.TurnID,
+	limit int) ([]haft.Turn, error) {
+	q := query("SELECT doc FROM turns WHERE org = ? AND agent = ? AND id > ?", store.Column(org),
+		store.Column(string(agent)), store.Column(string(after)))
+	if user != "" {
+		q.Add(" AND usr = ?", store.Column(user))
+	}
+	q.Add(" ORDER BY id LIMIT ?", page(limit))
+	return list(ctx, s, scanTurn(), q)
+}
+
+// OpenTurns lists the turns of a process that have not ended.
+func (s *Store) OpenTurns(ctx context.Context, owner string) ([]haft.Turn, error) {
+	return list(ctx, s, scanTurn(), query("SELECT doc FROM turns WHERE owner = ? AND final = 0 ORDER BY id LIMIT ?",
+		owner, store.MaxPage))
 }
 
 // ClaimTurns makes a process the owner of turns whose process is gone, and returns them. Of many who claim at once each

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -55,7 +56,7 @@ func turnsBegin(t *testing.T, w *world) {
 	want(t, "turns that began", begun.Load(), 1)
 	want(t, "turns that did not", refusedOnes.Load(), 15)
 	want(t, "messages", w.said(a, haft.MessageFilter{}), "1:hello")
-	list, err := w.Turns(w.ctx(), "acme", a, "", 0)
+	list, err := w.Turns(w.ctx(), "acme", "", a, "", 0)
 	check(t, err)
 	turn, err := w.Turn(w.ctx(), "acme", list[0].ID)
 	check(t, err)
@@ -72,7 +73,7 @@ func turnsBegin(t *testing.T, w *world) {
 	w.end("p1", *turn)
 	next := w.turn("p1", "bob", a, "again")
 	want(t, "messages", w.said(a, haft.MessageFilter{}), "1:hello 2:again")
-	list, err = w.Turns(w.ctx(), "acme", a, turn.ID, 0)
+	list, err = w.Turns(w.ctx(), "acme", "", a, turn.ID, 0)
 	if check(t, err); len(list) != 1 || list[0].ID != next.ID {
 		t.Errorf("turns after the first: %+v", list)
 	}
@@ -112,14 +113,17 @@ func turnsKeyed(t *testing.T, w *world) {
 	}
 	_, _, err := begin(w.Store, "ann", "other")
 	refused(t, "another key", err, haft.CodeConflict)
-	_, _, err = begin(w.Store, "bob", "k\x00\xff")
-	refused(t, "the key of another user", err, haft.CodeConflict)
+	_, first, err := begin(w.Store, "bob", "k\x00\xff")
+	if check(t, err); !first {
+		t.Error("the key of another user began no turn of its own")
+	}
 	_, _, err = begin(w.Store, "ann", strings.Repeat("x", 1001))
 	refused(t, "a long key", err, haft.CodeInvalid)
 	turn, _, err := begin(w.Store, "ann", "k\x00\xff")
 	check(t, err)
 	w.end("p1", *turn)
-	again, first, err := begin(w.Store, "ann", "k\x00\xff")
+	var again *haft.Turn
+	again, first, err = begin(w.Store, "ann", "k\x00\xff")
 	if check(t, err); again.ID != turn.ID || first || again.Status != haft.TurnCompleted {
 		t.Errorf("the key of a turn that has ended began %+v, %v", again, first)
 	}
@@ -266,7 +270,7 @@ func messagesKept(t *testing.T, w *world) {
 		Opaque: json.RawMessage(`{"signature":"s"}`), Status: haft.StatusSuccess, Answers: "t0", Call: "c_0"}
 	kept, err := w.AdvanceTurn(w.ctx(), "p1", turn, m)
 	check(t, err)
-	list, err := w.Messages(w.ctx(), "acme", a, haft.MessageFilter{After: 1})
+	list, err := w.Messages(w.ctx(), "acme", "", a, haft.MessageFilter{After: 1})
 	check(t, err)
 	kept[0].Text = strings.ToValidUTF8(m.Text, "\uFFFD")
 	if diff := cmp.Diff(kept, list); diff != "" {
@@ -285,7 +289,7 @@ func messagesFound(t *testing.T, w *world) {
 	w.end("p1", two, haft.Message{Role: haft.RoleTool, Text: "tea tea"},
 		haft.Message{Role: haft.RoleAssistant, Text: "coffee"})
 	w.passage("tea in a passage")
-	list, err := w.Messages(w.ctx(), "acme", a, haft.MessageFilter{})
+	list, err := w.Messages(w.ctx(), "acme", "", a, haft.MessageFilter{})
 	check(t, err)
 	for name, tt := range map[string]struct {
 		f    haft.MessageFilter
@@ -310,7 +314,7 @@ func messagesFound(t *testing.T, w *world) {
 		want(t, name, w.said(a, tt.f), tt.want)
 	}
 	want(t, "passages", w.found(haft.PassageFilter{Query: "tea"}), "tea")
-	_, err = w.Messages(w.ctx(), "acme", a, haft.MessageFilter{Query: strings.Repeat("x", 100<<20)})
+	_, err = w.Messages(w.ctx(), "acme", "", a, haft.MessageFilter{Query: strings.Repeat("x", 100<<20)})
 	refused(t, "a huge query", err, haft.CodeInvalid)
 }
 
@@ -368,4 +372,44 @@ func turnsPruned(t *testing.T, w *world) {
 	want(t, "of another agent", w.said(b, haft.MessageFilter{}), "1:kept")
 	want(t, "turns", w.rows("turns"), 3)
 	w.end("p1", open)
+}
+
+// usersApart: each user has a conversation of their own with an agent.
+func usersApart(t *testing.T, w *world) {
+	w.join("p1")
+	ann, bob := w.turn("p1", "ann", a, "ann says"), w.turn("p1", "bob", a, "bob says")
+	open, err := w.OpenTurns(w.ctx(), "p1")
+	if check(t, err); len(open) != 2 || open[0].ID != ann.ID || open[1].Principal.User != "bob" {
+		t.Errorf("open turns: %+v", open)
+	}
+	w.end("p1", ann, haft.Message{Role: haft.RoleSummary, Text: "ann says", Replaces: 2})
+	w.end("p1", bob)
+	for user, says := range map[string]string{"ann": "1:ann says 3:ann says", "bob": "2:bob says",
+		"": "1:ann says 2:bob says 3:ann says", "an": ""} {
+		for _, query := range []string{"", "says"} {
+			list, err := w.Messages(w.ctx(), "acme", user, a, haft.MessageFilter{Query: query})
+			check(t, err)
+			slices.SortFunc(list, func(a, b haft.Message) int { return int(a.Seq - b.Seq) })
+			var texts []string
+			for _, m := range list {
+				texts = append(texts, fmt.Sprintf("%d:%s", m.Seq, m.Text))
+			}
+			want(t, "messages of "+user+" with "+query, strings.Join(texts, " "), says)
+		}
+	}
+	list, err := w.Turns(w.ctx(), "acme", "bob", a, "", 0)
+	if check(t, err); len(list) != 1 || list[0].ID != bob.ID {
+		t.Errorf("turns of bob: %+v", list)
+	}
+	list, err = w.Turns(w.ctx(), "acme", "carol", a, "", 0)
+	if check(t, err); len(list) > 0 {
+		t.Errorf("turns of carol: %+v", list)
+	}
+	_, err = w.PruneTurns(w.ctx(), "acme", time.Now().Add(time.Second), time.Now().Add(time.Hour))
+	check(t, err)
+	want(t, "turns, as the summary stands for nothing of bob", w.rows("turns"), 2)
+	open, err = w.OpenTurns(w.ctx(), "p1")
+	if check(t, err); len(open) > 0 {
+		t.Errorf("turns that have ended are open: %+v", open)
+	}
 }

@@ -125,7 +125,7 @@ func (d *DataManager) exportTurns(ctx context.Context, of haft.Subject, w io.Wri
 		for _, turn := range turns {
 			if err == nil {
 				err = exportPages(w, "message", func(last *haft.Message) ([]haft.Message, error) {
-					return d.memory.Messages(ctx, of.Org, turn.Agent,
+					return d.memory.Messages(ctx, of.Org, turn.Principal.Owner(), turn.Agent,
 						haft.MessageFilter{Turn: turn.ID, After: last.Seq, Limit: page})
 				})
 			}

@@ -81,7 +81,7 @@ func TestMemory_goes_with_the_agent(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	agent, s := remember(t, w, "o", "one", "ann")
 	check(t, w.RemoveAgent(t.Context(), admin("o"), "one", ""))
-	list, err := s.Messages(t.Context(), "o", agent.ID, haft.MessageFilter{})
+	list, err := s.Messages(t.Context(), "o", "", agent.ID, haft.MessageFilter{})
 	if check(t, err); len(list) != 0 {
 		t.Errorf("messages are left: %+v", list)
 	}
@@ -100,7 +100,7 @@ func TestPruneCalls_turns(t *testing.T) {
 		if done, err := w.PruneCalls(t.Context(), 100, time.Second); err != nil || !done {
 			t.Errorf("PruneCalls = %v, %v", done, err)
 		}
-		list, err := s.Turns(t.Context(), "o", agent.ID, "", 0)
+		list, err := s.Turns(t.Context(), "o", "", agent.ID, "", 0)
 		if check(t, err); len(list) != n {
 			t.Errorf("%s: %d turns are left, want %d", what, len(list), n)
 		}

@@ -135,8 +135,8 @@ func (s Agents) RemoveAgent(ctx context.Context, org, ref, condition string) err
 		if err := agents.remove(ctx, t, org, string(a.ID), condition); err != nil {
 			return err
 		}
-		if _, err := t.exec(ctx, "INSERT INTO memories (agent, org, seq, replaced, passages, removed) VALUES ($1, "+
-			"$2, 0, 0, 0, 1) ON CONFLICT (agent) DO UPDATE SET removed = 1", string(a.ID), column(org)); err != nil {
+		if _, err := t.exec(ctx, "INSERT INTO memories (agent, org, seq, passages, removed) VALUES ($1, $2, 0, 0, 1) "+
+			"ON CONFLICT (agent) DO UPDATE SET removed = 1", string(a.ID), column(org)); err != nil {
 			return err
 		}
 		_, err := t.exec(ctx, "DELETE FROM agent_blocks WHERE agent = $1", string(a.ID))

@@ -28,7 +28,6 @@ CREATE TABLE memories (
 	agent    {text} NOT NULL PRIMARY KEY,
 	org      {text} NOT NULL,
 	seq      BIGINT NOT NULL,
-	replaced BIGINT NOT NULL,
 	passages BIGINT NOT NULL,
 	removed  BIGINT NOT NULL
 );
@@ -64,7 +63,9 @@ CREATE TABLE turns (
 
 CREATE INDEX turns_agent ON turns (agent, id);
 
-CREATE UNIQUE INDEX turns_open ON turns (agent) WHERE final = 0;
+CREATE INDEX turns_conversation ON turns (agent, usr, id);
+
+CREATE UNIQUE INDEX turns_open ON turns (agent, usr) WHERE final = 0;
 
 CREATE INDEX turns_owner ON turns (owner) WHERE final = 0;
 
@@ -75,16 +76,22 @@ CREATE INDEX turns_usr ON turns (org, usr, id);
 CREATE INDEX turns_ended ON turns (org, ended) WHERE final = 1;
 
 CREATE TABLE messages (
-	agent   {text} NOT NULL,
-	seq     BIGINT NOT NULL,
-	id      {text} NOT NULL,
-	org     {text} NOT NULL,
-	turn    {text} NOT NULL,
-	role    {text} NOT NULL,
-	created BIGINT NOT NULL,
-	doc     TEXT   NOT NULL,
+	agent    {text} NOT NULL,
+	seq      BIGINT NOT NULL,
+	id       {text} NOT NULL,
+	org      {text} NOT NULL,
+	usr      {text} NOT NULL,
+	turn     {text} NOT NULL,
+	role     {text} NOT NULL,
+	replaces BIGINT NOT NULL,
+	created  BIGINT NOT NULL,
+	doc      TEXT   NOT NULL,
 	PRIMARY KEY (agent, seq)
 );
+
+CREATE INDEX messages_usr ON messages (agent, usr, seq);
+
+CREATE INDEX messages_summary ON messages (agent, usr, replaces) WHERE replaces > 0;
 
 CREATE UNIQUE INDEX messages_id ON messages (id);
 
