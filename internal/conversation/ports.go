@@ -8,7 +8,8 @@ import (
 	"haft/internal/model"
 )
 
-// Turns keeps turns and their messages. Each sender has one turn of an agent at a time. Every method is one transaction.
+// Turns keeps turns and their messages. Each sender has one turn of an agent at a time. Every method is one
+// transaction.
 type Turns interface {
 	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. If that principal has
 	// sent the agent a message with this key before, it returns the turn of that message, and false. It returns

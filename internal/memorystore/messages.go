@@ -117,8 +117,8 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 	return kept, t.Add(ctx, insertTerms, terms)
 }
 
-// Messages lists messages of the turns of a user with an agent, or of all users if that is empty: in their order, or the
-// best ones first if f has a query.
+// Messages lists messages of the turns of a user with an agent, or of all users if that is empty: in their order, or
+// the best ones first if f has a query.
 func (s *Store) Messages(ctx context.Context, org, user string, agent haft.AgentID,
 	f haft.MessageFilter) ([]haft.Message, error) {
 	if err := checkQuery(f.Query); err != nil {

@@ -31,8 +31,8 @@ func scanTurn(others ...any) func(store.Scanner) (haft.Turn, error) {
 }
 
 // BeginTurn begins a turn of t.Agent for t.Principal as that of a process, with its first message. The principal must
-// have no turn of the agent that runs or waits: else it returns [haft.CodeConflict]. With a key that the principal has used for the
-// agent before, it returns that turn and false. Of t only Model and Budget count besides.
+// have no turn of the agent that runs or waits: else it returns [haft.CodeConflict]. With a key that the principal has
+// used for the agent before, it returns that turn and false. Of t only Model and Budget count besides.
 func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (
 	turn *haft.Turn, begun bool, err error) {
 	if len(key) > maxKey {
