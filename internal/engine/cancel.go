@@ -64,10 +64,15 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 	if r.Status == haft.StatusRunning {
 		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine"}
 	}
-	return o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+	err = o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+	if ex := o.calls.executionOf(id); ex != nil && errors.Is(err, errOvertaken) { // it has just begun
+		ex.cancel(errCancelled)
+		return nil
+	}
+	return err
 }
 
-// drop closes a call that has not begun and is not on its way here.
+// drop closes a call that has not begun. One that has begun meanwhile goes on, and the error says so.
 func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind,
 	message string) error {
 	ex, err := w.seals.unseal(r)
@@ -85,13 +90,17 @@ func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status,
 	return w.close(ctx, ex, res, expired...)
 }
 
-// close writes the end of a call that has not begun, and what became of its request for
-// approval.
+// close writes the end of a call that nobody has in hand, and what became of its request for approval.
 func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result, answers ...haft.Approval) error {
 	res.Tool, res.Digest = ex.rec.Call.Tool, ex.rec.Digest
+	waits := ex.rec.Status != haft.StatusRunning
 	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
 	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
-	part := &store.Batch{Records: []haft.Record{ex.rec}, Approvals: answers,
+	rec := ex.rec
+	if waits {
+		rec.Owner = "" // the store then refuses it if the call has begun, in this process too
+	}
+	part := &store.Batch{Records: []haft.Record{rec}, Approvals: answers,
 		Audit: []audit.Entry{w.entry(ex, "call.closed", w.endedBody(ex, res))}}
 	return w.publish(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }

@@ -294,6 +294,37 @@ func TestCancel(t *testing.T) {
 	check(t, w.Cancel(t.Context(), user("o", "ann"), "c_slow"))
 }
 
+// Who cancels a call in the moment in which it begins does not write that it did not run.
+func TestCancel_while_it_begins(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "work", nil)
+	var ran sync.Map
+	w.script.set(func(ctx context.Context, r executor.Request) (*haft.Result, error) {
+		ran.Store(r.Call, true)
+		<-ctx.Done()
+		return failing(r, haft.StatusCancelled, haft.FailCancelled), nil
+	})
+	for range 300 {
+		rec, err := w.try(user("o", "ann"), "work")
+		check(t, err)
+		for range 100 { // whoever is refused tries again
+			if err = w.Cancel(t.Context(), user("o", "ann"), rec.Call.ID); err == nil {
+				break
+			}
+		}
+		check(t, err)
+		res, err := w.Wait(t.Context(), user("o", "ann"), rec.Call.ID)
+		check(t, err)
+		want(t, res, haft.StatusCancelled)
+		if rec, err = w.Record(t.Context(), user("o", "ann"), rec.Call.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, began := ran.Load(rec.Call.ID); began == rec.Started.IsZero() {
+			t.Fatalf("it ran: %v, and its record says that it began at %v", began, rec.Started)
+		}
+	}
+}
+
 // A call that was cancelled, and cleans up, is killed by an operator and by a withdrawal.
 func TestKill_ends_the_grace_time(t *testing.T) {
 	for name, kill := range map[string]func(*revoking) error{
