@@ -239,8 +239,8 @@ func (m *AgentManager) RemoveAgent(ctx context.Context, p haft.Principal, ref, r
 	if err := m.pruneEnv(ctx, p.Org, a.ID, nil); err != nil {
 		return err
 	}
-	if err := m.memory.Purge(ctx); err != nil {
+	if err := m.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID}); err != nil {
 		return err
 	}
-	return m.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID})
+	return m.memory.Purge(ctx) // what it leaves, the housekeeping removes
 }
