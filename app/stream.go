@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
 	"haft/internal/event"
 )
 
@@ -17,7 +16,7 @@ const lastEvent = 2 * time.Second
 // whether all of them were shown.
 func (s *Service) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
 	if c.ID == "" {
-		c.ID = engine.NewCallID()
+		c.ID = haft.NewCallID()
 	}
 	watching, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/pause"
 )
 
 // The bounds of a stream.
@@ -80,7 +81,7 @@ func (t *transport) watch(ctx context.Context, q query, after int64, once bool) 
 				return
 			}
 			wait, _ := backoff.Wait(min(failures, haft.MaxTries-1), 0)
-			if pause(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) != nil {
+			if pause.For(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) != nil {
 				return
 			}
 		}

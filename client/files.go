@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"haft"
+	"haft/internal/pause"
 )
 
 // partSize is how much of a file one request asks for.
@@ -56,7 +57,7 @@ func (f *Files) AppendFile(ctx context.Context, p haft.Principal, id haft.FileID
 	for try := 1; ; try++ {
 		file, err := f.appendOnce(ctx, p, id, offset, part)
 		wait, more := f.api.cfg.Retry.Wait(try, rand.Float64())
-		if err == nil || !more || haft.CodeOf(err) != haft.CodeUnavailable || pause(ctx, wait) != nil {
+		if err == nil || !more || haft.CodeOf(err) != haft.CodeUnavailable || pause.For(ctx, wait) != nil {
 			return file, err
 		}
 		if kept, err := f.File(ctx, p, id); err == nil && kept.Uploaded == offset+int64(len(part)) {

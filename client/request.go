@@ -21,6 +21,7 @@ import (
 
 	"haft"
 	"haft/internal/auth"
+	"haft/internal/pause"
 )
 
 // A query is one request to the server.
@@ -205,21 +206,9 @@ func (t *transport) send(ctx context.Context, q query) (*http.Response, error) {
 				return nil, err // longer than we are to wait
 			}
 		}
-		if pause(ctx, wait) != nil {
+		if pause.For(ctx, wait) != nil {
 			return nil, err
 		}
-	}
-}
-
-// pause waits, and reports if ctx ends before.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"haft"
 	"haft/internal/backend"
 	"haft/internal/exit"
+	"haft/internal/pause"
 )
 
 // approvalsCommand answers requests that wait for a person.
@@ -190,8 +191,8 @@ func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 		if c.Status.Final() || c.Status == haft.StatusPending && !slices.ContainsFunc(c.Steps, asks) {
 			return printChain(s, c)
 		}
-		if backend.Pause(ctx, 20*time.Millisecond); ctx.Err() != nil {
-			return fmt.Errorf("wait for chain %s: %w", c.ID, context.Cause(ctx))
+		if err := pause.For(ctx, 20*time.Millisecond); err != nil {
+			return fmt.Errorf("wait for chain %s: %w", c.ID, err)
 		}
 	}
 }

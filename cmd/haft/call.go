@@ -11,7 +11,6 @@ import (
 
 	"haft"
 	"haft/internal/backend"
-	"haft/internal/engine"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/terminal"
@@ -104,7 +103,7 @@ func (f *callFlags) check(args []string) error {
 // read returns the call that the flags describe.
 func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.Call, err error) {
 	c = f.call
-	c.ID, c.Tool, c.Principal = engine.NewCallID(), name, s.p
+	c.ID, c.Tool, c.Principal = haft.NewCallID(), name, s.p
 	if c.Limits.Wall < 0 {
 		return c, exit.Misuse(errors.New("--timeout must be positive"))
 	}
@@ -265,7 +264,7 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 	}
 	calls := make([]haft.Call, len(list))
 	for i, c := range list {
-		calls[i] = haft.Call{ID: engine.NewCallID(), Tool: c.Tool, Args: c.Args, Env: c.Env, Digest: c.Digest,
+		calls[i] = haft.Call{ID: haft.NewCallID(), Tool: c.Tool, Args: c.Args, Env: c.Env, Digest: c.Digest,
 			IdempotencyKey: c.Key, Principal: s.p, Turn: f.call.Turn}
 	}
 	results, err := s.Batch(ctx, calls)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/pause"
 )
 
 // WaitFor waits until a call has ended, or waits for another approval than the one
@@ -27,14 +28,6 @@ func WaitFor(ctx context.Context, s System, p haft.Principal, id haft.CallID, gi
 		case res.Status.Final() || given != "" && res.Approval != given:
 			return res, nil
 		}
-		Pause(ctx, wait)
-	}
-}
-
-// Pause waits, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
+		_ = pause.For(ctx, wait) // the next look says that it has ended
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/internal/authority"
 	"haft/internal/chain"
+	"haft/internal/pause"
 	"haft/internal/secret"
 	"haft/internal/store"
 )
@@ -45,7 +46,6 @@ type Host struct {
 // A Caller makes the calls of steps.
 type Caller interface {
 	Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result, error)
-	NewCallID() haft.CallID
 	// Canonical returns a principal whose agent is named by its id.
 	Canonical(ctx context.Context, p haft.Principal) haft.Principal
 	// Withdrawn says why the credential of p is not good any more, or "".
@@ -118,18 +118,6 @@ const (
 	retryStep     = 200 * time.Millisecond
 	retryWhenFull = 5 * time.Second
 )
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
 
 // Run implements [haft.Planner].
 func (ch *Chains) Run(ctx context.Context, p haft.Principal, plan haft.Plan) (*haft.Chain, error) {
@@ -254,7 +242,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 		}
 		calls := make([]haft.Call, len(todo.Ready))
 		for i, r := range todo.Ready {
-			calls[i] = haft.Call{ID: ch.host.Caller.NewCallID(), Tool: r.Step.Tool, Args: r.Args,
+			calls[i] = haft.Call{ID: haft.NewCallID(), Tool: r.Step.Tool, Args: r.Args,
 				Principal: c.Principal,
 				Turn:      c.Turn, Chain: c.ID, Workspace: c.Plan.Workspace}
 			*step(c, r.Step.ID) = haft.StepResult{ID: r.Step.ID, State: haft.StepRunning, Call: calls[i].ID}
@@ -279,7 +267,7 @@ func (ch *Chains) advance(ctx context.Context, org string, id haft.ChainID) (*ha
 			return nil, err
 		}
 		if slices.Contains(results, nil) { // the store says later what became of those
-			if err := pause(ctx, retryStep); err != nil {
+			if err := pause.For(ctx, retryStep); err != nil {
 				return nil, err
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
 	"haft/internal/model"
+	"haft/internal/pause"
 	"haft/internal/toolrule"
 )
 
@@ -96,7 +96,7 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 		wait = max(wait, min(f.RetryAfter, maxRetryAfter))
 		r.publish(haft.TurnEvent{Notice: fmt.Sprintf("the model did not answer (%s); it is asked again in %v, from "+
 			"the beginning", f.Kind, wait.Round(time.Millisecond))}, true)
-		if err := engine.Pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
+	"haft/internal/pause"
 	"haft/internal/toolrule"
 )
 
@@ -130,7 +130,7 @@ func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
 	}
 	for wait := firstPoll; err == nil && !res.Status.Final(); wait = min(2*wait, lastPoll) {
 		b.keep(c, res, nil)
-		if err = engine.Pause(b.ctx, wait); err == nil {
+		if err = pause.For(b.ctx, wait); err == nil {
 			res, err = calls.Wait(b.ctx, p, c.Call)
 		}
 	}

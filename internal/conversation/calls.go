@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"haft"
-	"haft/internal/engine"
 	"haft/internal/modelapi"
 )
 
@@ -58,7 +57,7 @@ func (r *run) takeCalls(now *moment, m haft.Message, cut bool) error {
 		if res := refusal(now, *c, len(m.Calls), end); res != nil {
 			list = append(list, answer(*c, res, maxAnswer))
 		} else {
-			c.Call = engine.NewCallID()
+			c.Call = haft.NewCallID()
 		}
 	}
 	if end != nil {

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
+	"haft/internal/pause"
 )
 
 // The bounds of listening.
@@ -149,7 +149,7 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 				Message: "this server is shutting down; the turn goes on: follow it again"}
 		default:
 			if l, err = s.listen(t.ID); l == nil && err == nil {
-				err = engine.Pause(ctx, polling)
+				err = pause.For(ctx, polling)
 			}
 			if err != nil {
 				return err

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/engine"
 	"haft/internal/model"
+	"haft/internal/pause"
 )
 
 // Config is what a service is made of. The fields up to Owner are needed.
@@ -105,7 +105,7 @@ func New(cfg Config) *Service {
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.working.Go(func() {
-		for err := error(nil); err == nil; err = engine.Pause(s.life, s.cfg.Beat) {
+		for err := error(nil); err == nil; err = pause.For(s.life, s.cfg.Beat) {
 			if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
 				s.cfg.Logger.Warn("turns cannot be claimed; it is tried again", "error", err)
 			}

@@ -64,7 +64,7 @@ func (en *entrance) runAtOnce(ctx context.Context, calls []haft.Call, results []
 // postponed, or of which only the store can say what became: nil.
 func (en *entrance) callOne(ctx context.Context, c haft.Call, seen int64) *haft.Result {
 	if c.ID == "" {
-		c.ID = NewCallID()
+		c.ID = haft.NewCallID()
 	}
 	res, err := en.callSince(ctx, c, seen)
 	if err == nil {

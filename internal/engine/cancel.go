@@ -58,14 +58,20 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an " +
 			"approver refuses its request instead", Err: err}
 	}
-	if r.Status.Final() {
+	switch r.Status {
+	case haft.StatusRunning:
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine"}
+	case haft.StatusQueued, haft.StatusPending:
+	default:
 		return nil
 	}
-	if r.Status == haft.StatusRunning {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine"}
-	}
-	err = o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
-	if ex := o.calls.executionOf(id); ex != nil && errors.Is(err, errOvertaken) { // it has just begun
+	return o.cancel(ctx, r)
+}
+
+// cancel closes a call that waits, or stops it if it has just begun.
+func (o *operator) cancel(ctx context.Context, r *haft.Record) error {
+	err := o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+	if ex := o.calls.executionOf(r.Call.ID); ex != nil && errors.Is(err, errOvertaken) {
 		ex.cancel(errCancelled)
 		return nil
 	}
@@ -135,7 +141,7 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 			}
 			full, err := o.store.Calls.Record(ctx, of.Org, r.Call.ID)
 			if err == nil && !full.Status.Final() {
-				err = o.recorder.drop(ctx, full, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+				err = o.cancel(ctx, full)
 				n++
 			}
 			if err != nil && haft.CodeOf(err) != haft.CodeConflict {

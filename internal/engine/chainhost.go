@@ -20,9 +20,6 @@ func (h chainHost) Batch(ctx context.Context, calls []haft.Call) ([]*haft.Result
 	return h.e.entrance.Batch(ctx, calls)
 }
 
-// NewCallID implements [chains.Caller].
-func (h chainHost) NewCallID() haft.CallID { return NewCallID() }
-
 // Canonical implements [chains.Caller].
 func (h chainHost) Canonical(ctx context.Context, p haft.Principal) haft.Principal {
 	return h.e.authorizer.canonical(ctx, p)

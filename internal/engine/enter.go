@@ -155,7 +155,7 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 	ours := c.ID == ""
 	switch {
 	case ours:
-		c.ID = NewCallID()
+		c.ID = haft.NewCallID()
 	case en.calls.executionOf(c.ID) != nil: // of whichever organisation
 		return nil, errIDRuns()
 	}

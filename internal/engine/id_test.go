@@ -13,7 +13,7 @@ import (
 )
 
 func TestNewCallID_rises_and_cannot_be_guessed(t *testing.T) {
-	a, b := engine.NewCallID(), engine.NewCallID()
+	a, b := haft.NewCallID(), haft.NewCallID()
 	if len(a) != 32 || a == b || a[:7] != b[:7] && a > b {
 		t.Errorf("ids %s and %s", a, b)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/filestore"
+	"haft/internal/pause"
 	"haft/internal/store"
 	"haft/internal/workspace"
 )
@@ -50,7 +51,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 		// It may just be about to be recorded, here or by another process. If it takes too
 		// long the key is taken from it, and then it cannot begin.
 		if time.Since(began) < claimWait {
-			err = Pause(ctx, claimWait/100)
+			err = pause.For(ctx, claimWait/100)
 		} else {
 			err = en.store.Calls.ReleaseUnkept(ctx, *key)
 		}
@@ -140,20 +141,8 @@ func (en *entrance) await(ctx context.Context, p haft.Principal, id haft.CallID)
 		if r.Result != nil && (r.Status.Final() || r.Status == haft.StatusPending) {
 			return r.Result, nil
 		}
-		if err := Pause(ctx, wait); err != nil {
+		if err := pause.For(ctx, wait); err != nil {
 			return nil, err
 		}
-	}
-}
-
-// Pause waits, or until ctx ends.
-func Pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }

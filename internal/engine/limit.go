@@ -11,6 +11,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/backlog"
 	"haft/internal/limit"
+	"haft/internal/pause"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -57,7 +58,7 @@ func (l *limiter) limit(ctx context.Context, ex *execution) error {
 		case !ex.isStep():
 			return limited(err)
 		}
-		if err := Pause(ctx, backlog.PostponeMost/10); err != nil {
+		if err := pause.For(ctx, backlog.PostponeMost/10); err != nil {
 			return err
 		}
 	}

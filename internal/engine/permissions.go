@@ -13,6 +13,7 @@ import (
 	"haft/internal/chains"
 	"haft/internal/membership"
 	"haft/internal/orgconfig"
+	"haft/internal/pause"
 	"haft/internal/store"
 )
 
@@ -147,7 +148,7 @@ func (pm *permissions) reviewOrg(ctx context.Context, org string) {
 		<-pm.turns
 		if err != nil && ctx.Err() == nil {
 			pm.cfg.Logger.Warn("permissions of calls cannot be looked at; it is tried again", "org", org, "error", err)
-			if Pause(ctx, reviewAgain) == nil {
+			if pause.For(ctx, reviewAgain) == nil {
 				continue
 			}
 		}

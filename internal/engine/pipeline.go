@@ -3,8 +3,6 @@ package engine
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base32"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -96,15 +94,6 @@ func refuse(status haft.Status, kind haft.FailureKind, retry haft.Retry, message
 
 // newID makes an id that nobody can guess.
 func newID(prefix string) string { return prefix + rand.Text() }
-
-// NewCallID makes an id for a call that nobody can guess. It begins with the time,
-// so that calls of one moment are neighbours in every index: a commit then writes
-// a few pages, and not one for each call.
-func NewCallID() haft.CallID {
-	var now [8]byte
-	binary.BigEndian.PutUint64(now[:], uint64(time.Now().UnixMilli())<<16)
-	return haft.CallID("c_" + base32.HexEncoding.EncodeToString(now[:6])[:10] + rand.Text()[:20])
-}
 
 // runCall takes an execution through all stages and out.
 func (pl *pipeline) runCall(ctx context.Context, ex *execution) (*haft.Result, error) {

@@ -12,6 +12,7 @@ import (
 	"haft/internal/filestore"
 	"haft/internal/journal"
 	"haft/internal/membership"
+	"haft/internal/pause"
 	"haft/internal/store"
 )
 
@@ -116,7 +117,7 @@ func (w *recorder) recordUntil(ex *execution, write func(again bool) error) erro
 		w.calls.mu.Unlock()
 	}()
 	for wait := time.Second / 2; ; wait = min(2*wait, backlog.PostponeMost) {
-		closing := Pause(w.calls.ctx, wait) != nil
+		closing := pause.For(w.calls.ctx, wait) != nil
 		if err := write(true); err == nil || closing || w.overtaken(w.calls.ctx, err) {
 			return err
 		}
@@ -162,7 +163,7 @@ func (w *recorder) ended(ctx context.Context, ex *execution) *haft.Result {
 		if err == nil && r.Status.Final() {
 			return r.Result
 		}
-		if Pause(ctx, backlog.PostponeMost/10) != nil || w.calls.ctx.Err() != nil {
+		if pause.For(ctx, backlog.PostponeMost/10) != nil || w.calls.ctx.Err() != nil {
 			return nil
 		}
 	}

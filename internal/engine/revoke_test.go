@@ -105,7 +105,7 @@ func (r *revoking) begun(n int) {
 }
 
 func (r *revoking) asked(tool string) haft.Call {
-	return haft.Call{ID: engine.NewCallID(), Tool: tool, Args: json.RawMessage(`{"x":1}`), Principal: r.p}
+	return haft.Call{ID: haft.NewCallID(), Tool: tool, Args: json.RawMessage(`{"x":1}`), Principal: r.p}
 }
 
 // withdrawals are what can be changed, and what the reason has to say.

@@ -12,8 +12,8 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
-	"haft/internal/engine"
 	"haft/internal/filestore"
+	"haft/internal/pause"
 	"haft/internal/store"
 	"haft/internal/workspace"
 )
@@ -122,7 +122,7 @@ func (d *DataManager) endCalls(ctx context.Context, of haft.Subject) (int, error
 		if err != nil || len(list) == 0 {
 			return n, err
 		}
-		if err := engine.Pause(ctx, 50*time.Millisecond); err != nil {
+		if err := pause.For(ctx, 50*time.Millisecond); err != nil {
 			return n, &haft.Error{Code: haft.CodeUnavailable,
 				Message: "calls still run, perhaps on another server: nothing was erased; try again", Err: err}
 		}

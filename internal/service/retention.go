@@ -10,8 +10,8 @@ import (
 
 	"haft"
 	"haft/internal/authority"
-	"haft/internal/engine"
 	"haft/internal/filestore"
+	"haft/internal/pause"
 	"haft/internal/store"
 	"haft/internal/workspace"
 )
@@ -265,7 +265,7 @@ func (m *RetentionManager) pruneOld(ctx context.Context, o store.OldCalls, at *s
 			return gone, next, err
 		}
 		at = next
-		if err := engine.Pause(ctx, time.Since(began)); err != nil {
+		if err := pause.For(ctx, time.Since(began)); err != nil {
 			return gone, nil, err
 		}
 	}

@@ -12,7 +12,6 @@ import (
 	"haft/internal/egress"
 	"haft/internal/egress/route"
 	"haft/internal/egress/session"
-	"haft/internal/engine"
 	"haft/internal/fileparam"
 	"haft/internal/requirement"
 	"haft/internal/secret"
@@ -92,7 +91,7 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 			return nil, err
 		}
 	}
-	id := engine.NewCallID()
+	id := haft.NewCallID()
 	fitted, failure := t.compiled.FitRead(schema.ReadArguments(run.Args))
 	args := fitted.Text
 	validated := time.Since(began)
@@ -187,7 +186,7 @@ func inject(names []string) map[string]json.RawMessage {
 // Unusable is the result of a call whose source cannot be used as a tool.
 func Unusable(src Source, err error) *haft.Result {
 	f := &haft.Failure{Kind: haft.FailSource, Message: err.Error(), Retry: haft.RetryNever}
-	res := refused(engine.NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)
+	res := refused(haft.NewCallID(), &Tool{Derived: &Derived{Signature: &schema.Signature{Name: src.Name}}}, f, 0)
 	res.Status = haft.StatusError
 	return res
 }
