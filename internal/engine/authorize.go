@@ -14,6 +14,7 @@ import (
 	"haft/internal/jsontree"
 	"haft/internal/orgconfig"
 	"haft/internal/registry"
+	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/internal/toolrule"
 	"haft/policy"
@@ -26,7 +27,7 @@ type authorizer struct {
 	store       *store.Store
 	registry    *registry.Registry
 	calls       *callTable
-	digests     *digests
+	digests     *secret.Digester
 	egress      *egressPlanner
 	env         *callenv.Builder
 	filters     *filters

@@ -25,7 +25,7 @@ func (rn *runner) cacheKey(ex *execution) string {
 	slices.Sort(env)
 	raw := limit.Key(ex.tool.Tool.Version.Digest, string(ex.args), strings.Join(env, "\n")) +
 		filestore.Digest(ex.call.Files)
-	return rn.digests.digest("cache", json.RawMessage(raw))
+	return rn.digests.Digest("cache", json.RawMessage(raw))
 }
 
 // cached settles the call with the value of an earlier one, if there is one.

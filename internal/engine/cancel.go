@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -58,29 +59,43 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an " +
 			"approver refuses its request instead", Err: err}
 	}
-	switch r.Status {
-	case haft.StatusRunning:
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine"}
-	case haft.StatusQueued, haft.StatusPending:
-	default:
-		return nil
-	}
 	return o.cancel(ctx, r)
 }
 
-// cancel closes a call that waits, or stops it if it has just begun.
+// errElsewhere says that a call cannot be cancelled here.
+var errElsewhere = errors.New("another process has the call")
+
+// cancel closes a call that waits, or stops it if it is on its way here: it may begin, or be agreed to, in this moment.
 func (o *operator) cancel(ctx context.Context, r *haft.Record) error {
-	err := o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
-	if ex := o.calls.executionOf(r.Call.ID); ex != nil && errors.Is(err, errOvertaken) {
-		ex.cancel(errCancelled)
-		return nil
+	id, org := r.Call.ID, r.Call.Principal.Org
+	for tries := 3; ; tries-- {
+		if ex := o.calls.executionOf(id); ex != nil && ex.asked.Principal.Org == org {
+			ex.cancel(errCancelled)
+			return nil
+		}
+		switch {
+		case r.Status.Final():
+			return nil
+		case tries == 0:
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine",
+				Err: errElsewhere}
+		}
+		err := o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+		if !errors.Is(err, errOvertaken) {
+			return err
+		}
+		if r, err = o.store.Calls.Record(ctx, org, id); err != nil {
+			return err
+		}
 	}
-	return err
 }
 
 // drop closes a call that has not begun. One that has begun meanwhile goes on, and the error says so.
 func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status, kind haft.FailureKind,
 	message string) error {
+	if r.Status == haft.StatusRunning {
+		return overtaken()
+	}
 	ex, err := w.seals.unseal(r)
 	if err != nil { // what cannot be opened can still be closed
 		ex = w.seals.bareExecution(r)
@@ -101,7 +116,7 @@ func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result, a
 	res.Tool, res.Digest = ex.rec.Call.Tool, ex.rec.Digest
 	waits := ex.rec.Status != haft.StatusRunning
 	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
-	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
+	ex.rec.ResultDigest = w.digests.Digest("result", res.Value)
 	rec := ex.rec
 	if waits {
 		rec.Owner = "" // the store then refuses it if the call has begun, in this process too
@@ -125,44 +140,52 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 	these := func(q haft.Principal) bool {
 		return q.Org == of.Org && (who == "" || q.Owner() == who) && (of.Agent == "" || q.Agent == of.Agent)
 	}
-	n := o.calls.cancelExecutions(errCancelled, these)
+	cancelled := o.calls.cancelExecutions(errCancelled, these)
 	o.cfg.Killed("its calls were cancelled", these)
-	filter := haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
-		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}
+	err := o.cancelWaiting(ctx, haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
+		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}, cancelled)
+	// What waited may have begun meanwhile, in the places of what has ended.
+	maps.Copy(cancelled, o.calls.cancelExecutions(errCancelled, these))
+	return len(cancelled), err
+}
+
+// cancelWaiting cancels the calls that fit a filter, and adds them to those that are cancelled already.
+func (o *operator) cancelWaiting(ctx context.Context, f haft.CallFilter, cancelled map[haft.CallID]bool) error {
 	for {
-		records, err := o.store.Calls.Records(ctx, filter)
+		records, err := o.store.Calls.Records(ctx, f)
 		if err != nil || len(records) == 0 {
-			return n, err
+			return err
 		}
 		for _, r := range records {
-			filter.Before = r.Call.ID
-			if o.calls.executionOf(r.Call.ID) != nil {
+			f.Before = r.Call.ID
+			if cancelled[r.Call.ID] {
 				continue
 			}
-			full, err := o.store.Calls.Record(ctx, of.Org, r.Call.ID)
+			full, err := o.store.Calls.Record(ctx, f.Org, r.Call.ID)
 			if err == nil && !full.Status.Final() {
-				err = o.cancel(ctx, full)
-				n++
+				if err = o.cancel(ctx, full); err == nil {
+					cancelled[r.Call.ID] = true
+				}
 			}
-			if err != nil && haft.CodeOf(err) != haft.CodeConflict {
-				return n, err
+			if err != nil && !errors.Is(err, errElsewhere) && haft.CodeOf(err) != haft.CodeConflict {
+				return err
 			}
 		}
 	}
 }
 
-// cancelExecutions cancels what is on its way here for those that which says.
-func (t *callTable) cancelExecutions(cause error, which func(haft.Principal) bool) int {
+// cancelExecutions cancels what is on its way here for those that which says, and returns what that is.
+func (t *callTable) cancelExecutions(cause error, which func(haft.Principal) bool) map[haft.CallID]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	n := 0
-	for _, ex := range t.executions {
+	cancelled := map[haft.CallID]bool{}
+	for id, ex := range t.executions {
 		if which(ex.asked.Principal) {
 			ex.cancel(cause)
-			n++
+			cancelled[id] = true
 		}
 	}
-	return n
+	return cancelled
 }
 
 // A stopNote says why calls are refused.

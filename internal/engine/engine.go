@@ -186,7 +186,7 @@ type Engine struct {
 
 	calls       *callTable
 	members     *membership.Membership
-	digests     *digests
+	digests     *secret.Digester
 	redaction   *redaction
 	env         *callenv.Builder
 	filters     *filters
@@ -225,7 +225,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	}
 	cfg = cfg.filled()
 	e := &Engine{
-		cfg: &cfg, store: parts.Store, calls: new(callTable), digests: new(digests),
+		cfg: &cfg, store: parts.Store, calls: new(callTable), digests: secret.NewDigester(cfg.DigestKey),
 		env: callenv.New(cfg.Vault, cfg.Names, cfg.Personal), redaction: new(redaction), filters: new(filters),
 		egress: new(egressPlanner),
 		seals:  new(callSealer), authorizer: new(authorizer), entrance: new(entrance), limiter: new(limiter),

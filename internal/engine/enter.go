@@ -16,6 +16,7 @@ import (
 	"haft/internal/journal"
 	"haft/internal/membership"
 	"haft/internal/registry"
+	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/internal/workspace"
 )
@@ -31,7 +32,7 @@ type entrance struct {
 	journal     *journal.Journal
 	authorizer  *authorizer
 	calls       *callTable
-	digests     *digests
+	digests     *secret.Digester
 	dispatcher  *dispatcher
 	limiter     *limiter
 	members     *membership.Membership

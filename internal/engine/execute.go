@@ -34,7 +34,7 @@ type runner struct {
 	authority   authority.Rules
 	authorizer  *authorizer
 	calls       *callTable
-	digests     *digests
+	digests     *secret.Digester
 	dispatcher  *dispatcher
 	egress      *egressPlanner
 	entrance    *entrance

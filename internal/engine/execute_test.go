@@ -13,6 +13,7 @@ import (
 	"haft/executor"
 	"haft/internal/circuit"
 	"haft/internal/engine"
+	"haft/internal/limit"
 	"haft/sandbox"
 )
 
@@ -296,6 +297,8 @@ func TestCancel(t *testing.T) {
 
 // Who cancels a call in the moment in which it begins does not write that it did not run.
 func TestCancel_while_it_begins(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what is not cancelled runs for ever
+	defer cancel()
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
 	var ran sync.Map
@@ -307,13 +310,8 @@ func TestCancel_while_it_begins(t *testing.T) {
 	for range 300 {
 		rec, err := w.try(user("o", "ann"), "work")
 		check(t, err)
-		for range 100 { // whoever is refused tries again
-			if err = w.Cancel(t.Context(), user("o", "ann"), rec.Call.ID); err == nil {
-				break
-			}
-		}
-		check(t, err)
-		res, err := w.Wait(t.Context(), user("o", "ann"), rec.Call.ID)
+		check(t, w.Cancel(t.Context(), user("o", "ann"), rec.Call.ID))
+		res, err := w.Wait(ctx, user("o", "ann"), rec.Call.ID)
 		check(t, err)
 		want(t, res, haft.StatusCancelled)
 		if rec, err = w.Record(t.Context(), user("o", "ann"), rec.Call.ID); err != nil {
@@ -321,6 +319,48 @@ func TestCancel_while_it_begins(t *testing.T) {
 		}
 		if _, began := ran.Load(rec.Call.ID); began == rec.Started.IsZero() {
 			t.Fatalf("it ran: %v, and its record says that it began at %v", began, rec.Started)
+		}
+	}
+}
+
+// Places that get free while all calls are cancelled are not taken by others of them.
+func TestCancelAll_while_others_begin(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // what is not cancelled runs for ever
+	defer cancel()
+	began := make(chan bool, 600)
+	w := setup(t, allowAll, engine.Config{Limits: limit.Config{Running: 2, PerTenant: 2},
+		// This is after those that run are cancelled, and before those that wait. Perhaps none begins.
+		Killed: func(string, func(haft.Principal) bool) {
+			for len(began) > 0 {
+				<-began
+			}
+			select {
+			case <-began:
+			case <-time.After(100 * time.Millisecond):
+			}
+		}})
+	w.tool("o", "work", nil)
+	w.script.set(func(ctx context.Context, r executor.Request) (*haft.Result, error) {
+		began <- true
+		<-ctx.Done()
+		return failing(r, haft.StatusCancelled, haft.FailCancelled), nil
+	})
+	for range 10 {
+		var ids []haft.CallID
+		for range 60 {
+			rec, err := w.try(user("o", "ann"), "work")
+			check(t, err)
+			ids = append(ids, rec.Call.ID)
+		}
+		<-began
+		n, err := w.CancelAll(t.Context(), user("o", "ann"), user("o", "ann"))
+		if check(t, err); n != len(ids) {
+			t.Errorf("%d of %d calls were cancelled", n, len(ids))
+		}
+		for _, id := range ids {
+			res, err := w.Wait(ctx, user("o", "ann"), id)
+			check(t, err)
+			want(t, res, haft.StatusCancelled)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 // runs, such as after a long wait in the queue, lets nothing run.
 func TestUseApproval_expired(t *testing.T) {
 	cfg := Config{}.filled()
-	au := &authorizer{digests: &digests{cfg: &cfg}}
+	au := &authorizer{digests: secret.NewDigester(cfg.DigestKey)}
 	for name, c := range map[string]struct {
 		expires time.Time
 		refused string
@@ -30,7 +30,7 @@ func TestUseApproval_expired(t *testing.T) {
 			ex := &execution{}
 			ex.tool = &registry.Compiled{}
 			ex.args = json.RawMessage(`{"x":1}`)
-			ex.approval = &haft.Approval{State: haft.ApprovalApproved, Binds: au.digests.binds("", ex.args),
+			ex.approval = &haft.Approval{State: haft.ApprovalApproved, Binds: au.digests.Binds("", ex.args),
 				Expires: c.expires}
 			err := au.useApproval(ex, &haft.Terms{})
 			if c.refused == "" {

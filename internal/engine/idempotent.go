@@ -23,7 +23,7 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 		return "", &haft.Error{Code: haft.CodeInvalid,
 			Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
-	digest := en.digests.binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files)+workspace.Digest(c.Workspace), c.Args)
+	digest := en.digests.Binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files)+workspace.Digest(c.Workspace), c.Args)
 	for began := time.Now(); ; {
 		winner, same, err := en.store.Calls.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID,
 			time.Now())

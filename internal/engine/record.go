@@ -13,6 +13,7 @@ import (
 	"haft/internal/journal"
 	"haft/internal/membership"
 	"haft/internal/pause"
+	"haft/internal/secret"
 	"haft/internal/store"
 )
 
@@ -24,7 +25,7 @@ type recorder struct {
 	hub       *event.Hub
 	journal   *journal.Journal
 	calls     *callTable
-	digests   *digests
+	digests   *secret.Digester
 	entrance  *entrance
 	members   *membership.Membership
 	redaction *redaction
@@ -46,7 +47,7 @@ func (w *recorder) record(ctx, waiting context.Context, ex *execution, res *haft
 		w.redaction.logOf(ex).Warn("artifacts cannot be kept as files", "call", ex.call.ID, "error", err)
 	}
 	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), kept, nil
-	ex.rec.ResultDigest = w.digests.digest("result", res.Value)
+	ex.rec.ResultDigest = w.digests.Digest("result", res.Value)
 	write := w.ending(ctx, ex, res)
 	for _, wait := range []time.Duration{0, 50 * time.Millisecond, 500 * time.Millisecond} {
 		if wait > 0 {

@@ -2,18 +2,14 @@ package engine
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
-	"hash"
 	"slices"
-	"sync"
 
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/filestore"
 	"haft/internal/jsontree"
+	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/policy"
 	"haft/schema"
@@ -23,15 +19,8 @@ import (
 type redaction struct {
 	cfg     *Config
 	store   *store.Store
-	digests *digests
+	digests *secret.Digester
 	env     *callenv.Builder
-}
-
-// digests make digests of arguments, results and terms.
-type digests struct {
-	cfg *Config
-
-	macs sync.Pool // of *digester
 }
 
 // kept returns a call as it may be kept before anything is known of it, and whether that is less than
@@ -93,7 +82,7 @@ func (rd *redaction) keep(ex *execution) {
 	}
 	_, less := rd.env.Kept(ex.call.Env)
 	ex.rec.Redacted = less || string(args) != string(before)
-	ex.rec.ArgsDigest = rd.digests.digest("args", before)
+	ex.rec.ArgsDigest = rd.digests.Digest("args", before)
 	if ex.tool != nil {
 		ex.rec.ToolID, ex.rec.Digest = ex.tool.Tool.ID, ex.tool.Tool.Version.Digest
 	}
@@ -112,41 +101,6 @@ func (ex *execution) inputScreened(args json.RawMessage) json.RawMessage {
 		return nil
 	}
 	return out.Value
-}
-
-// digest identifies a value without showing it.
-func (d *digests) digest(what string, raw json.RawMessage) string {
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
-	}
-	var text [len("hmac-sha256:") + 2*sha256.Size]byte
-	if len(d.cfg.DigestKey) == 0 {
-		sum := sha256.Sum256(raw)
-		return string(hex.AppendEncode(append(text[:0], "sha256:"...), sum[:]))
-	}
-	m, ok := d.macs.Get().(*digester)
-	if ok {
-		m.mac.Reset() // which is cheaper than to begin with the key again
-	} else {
-		m = &digester{mac: hmac.New(sha256.New, d.cfg.DigestKey)}
-	}
-	defer d.macs.Put(m)
-	m.buf = append(append(m.buf[:0], what...), 0)
-	m.mac.Write(m.buf) // hash.Hash never fails
-	m.mac.Write(raw)
-	m.buf = m.mac.Sum(m.buf[:0])
-	return string(hex.AppendEncode(append(text[:0], "hmac-sha256:"...), m.buf))
-}
-
-// digester makes digests with the key, one after the other.
-type digester struct {
-	mac hash.Hash
-	buf []byte
-}
-
-// binds is the digest that ties an approval to a version and its arguments.
-func (d *digests) binds(version string, args json.RawMessage) string {
-	return d.digest("binds", append([]byte(version+"\x00"), args...))
 }
 
 // request is what the execution asks policy, with the given arguments. Everything that

@@ -47,7 +47,7 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	if err != nil {
 		return nil, fmt.Errorf("encode the terms of a call: %w", err)
 	}
-	t.Binds = au.digests.digest("terms", json.RawMessage(limit.Key(string(raw), revision,
+	t.Binds = au.digests.Digest("terms", json.RawMessage(limit.Key(string(raw), revision,
 		limit.Key(ex.env.Values()...))+filestore.Digest(ex.call.Files)))
 	if n := len(t.Env) - maxVariables; n > 0 {
 		t.Env, t.MoreEnv = t.Env[:maxVariables], n
@@ -85,7 +85,7 @@ func (ex *execution) wants() []string {
 // bindsTerms is the digest that ties an approval to a version, its arguments and its
 // terms.
 func (au *authorizer) bindsTerms(ex *execution, t *haft.Terms) string {
-	return au.digests.digest("binds-terms", json.RawMessage(limit.Key(t.Digest, t.Binds, string(ex.args))))
+	return au.digests.Digest("binds-terms", json.RawMessage(limit.Key(t.Digest, t.Binds, string(ex.args))))
 }
 
 // shownTerms returns terms as an approver may see them: without stored values, which
@@ -113,5 +113,5 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 	}
 	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Workspace != nil || ex.call.Sandbox != "" ||
 		ex.call.Limits != haft.Limits{}
-	return !brings && a.Binds == au.digests.binds(ex.tool.Tool.Version.Digest, ex.args)
+	return !brings && a.Binds == au.digests.Binds(ex.tool.Tool.Version.Digest, ex.args)
 }

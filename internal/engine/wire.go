@@ -58,7 +58,6 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 // wireStages is wire for the parts that have the stages of the pipeline.
 func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Journal) {
 	registry := parts.Registry
-	*e.digests = digests{cfg: e.cfg}
 	*e.redaction = redaction{cfg: e.cfg, store: e.store, digests: e.digests, env: e.env}
 	*e.filters = filters{screens: make(chan struct{}, max(1, runtime.NumCPU()/2))}
 	*e.egress = egressPlanner{cfg: e.cfg, calls: e.calls, env: e.env, plan: route.NewPlanner(e.cfg.Egress,

@@ -236,11 +236,9 @@ func (m *AgentManager) RemoveAgent(ctx context.Context, p haft.Principal, ref, r
 	if err := m.store.Agents.RemoveAgent(ctx, p.Org, string(a.ID), revision); err != nil {
 		return err
 	}
-	if err := m.pruneEnv(ctx, p.Org, a.ID, nil); err != nil {
-		return err
-	}
+	ctx = context.WithoutCancel(ctx) // who has left meanwhile has still removed it
 	if err := m.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID}); err != nil {
 		return err
 	}
-	return m.memory.Purge(ctx) // what it leaves, the housekeeping removes
+	return m.pruneEnv(ctx, p.Org, a.ID, nil) // the housekeeping removes its memory
 }

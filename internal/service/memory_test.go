@@ -81,6 +81,7 @@ func TestMemory_goes_with_the_agent(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	agent, s := remember(t, w, "o", "one", "ann")
 	check(t, w.RemoveAgent(t.Context(), admin("o"), "one", ""))
+	check(t, s.Purge(t.Context())) // as the housekeeping does
 	list, err := s.Messages(t.Context(), "o", "", agent.ID, haft.MessageFilter{})
 	if check(t, err); len(list) != 0 {
 		t.Errorf("messages are left: %+v", list)
