@@ -3,6 +3,7 @@ package agenttool_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -70,7 +71,8 @@ func (w *world) PassageTags(context.Context, haft.Principal, string) ([]string, 
 func (w *world) Messages(_ context.Context, _ haft.Principal, _ string, f haft.MessageFilter) ([]haft.Message, error) {
 	w.messages = f
 	return []haft.Message{{Role: haft.RoleUser, Text: "hello", Created: time.Unix(0, 0)},
-		{Role: haft.RoleAssistant}}, nil
+		{Role: haft.RoleAssistant}, {Role: haft.RoleTool, Name: "conversation_search", Text: "hello"},
+		{Role: haft.RoleSummary, Text: "hello"}}, nil
 }
 
 func (w *world) Deliver(_ context.Context, from haft.Principal, agent, text string) error {
@@ -172,6 +174,60 @@ func TestBlockTools(t *testing.T) {
 				t.Errorf("got %+v and %q, want %q", res.Error, w.block.Value, tt.want)
 			}
 		})
+	}
+}
+
+// ATTACK: texts that fit into no block are refused before anything is locked, and are not in the error.
+func TestBlockTools_refuse_large_texts(t *testing.T) {
+	t.Parallel()
+	large, err := json.Marshal(strings.Repeat("\t", haft.MaxBlockLimit+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := setup(t, haft.Block{Label: "human", Limit: 100})
+	w.mu.Lock() // who edits the block waits for ever
+	defer w.mu.Unlock()
+	for _, args := range []string{`core_memory_append {"label":"human","content":%}`,
+		`core_memory_replace {"label":"human","old_content":%,"new_content":""}`,
+		`core_memory_replace {"label":"human","old_content":"a","new_content":%}`,
+		`memory_insert {"label":"human","new_str":%}`,
+		`memory_replace {"label":"human","old_str":%,"new_str":""}`,
+		`memory_replace {"label":"human","old_str":"a","new_str":%}`,
+		`memory_rethink {"label":"human","new_memory":%}`} {
+		tool, args, _ := strings.Cut(args, " ")
+		res := w.call(t, "agent", tool, strings.Replace(args, "%", string(large), 1))
+		if res.Error == nil || !strings.Contains(res.Error.Message, "Exceeds 1000000 character limit") ||
+			len(res.Error.Message) > 100 {
+			t.Errorf("%s: got %.200v", tool, res.Error)
+		}
+	}
+}
+
+func TestBlockTools_shorten_what_they_repeat(t *testing.T) {
+	t.Parallel()
+	w := setup(t, haft.Block{Label: "human", Limit: 100, Value: "x"})
+	for _, part := range []string{"a", "é", "\U0001F600"} {
+		res := w.call(t, "agent", "memory_replace", `{"label":"human","new_str":"","old_str":"`+
+			strings.Repeat(part, 201)+`"}`)
+		if res.Error == nil || strings.Count(res.Error.Message, part) > 220 ||
+			!strings.Contains(res.Error.Message, strings.Repeat(part, 200)+"…") {
+			t.Errorf("got %+v", res.Error)
+		}
+	}
+}
+
+// Policies can have rules about tools that overwrite.
+func TestTools_say_what_they_overwrite(t *testing.T) {
+	t.Parallel()
+	var overwrite []string
+	for _, tool := range setup(t, haft.Block{}).set.Tools() {
+		if d := tool.Version.Annotations.Destructive; d == nil || *d {
+			overwrite = append(overwrite, tool.Name)
+		}
+	}
+	slices.Sort(overwrite)
+	if got := strings.Join(overwrite, " "); got != "core_memory_replace memory_replace memory_rethink" {
+		t.Errorf("these overwrite: %s", got)
 	}
 }
 

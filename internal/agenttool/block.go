@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -44,22 +45,31 @@ type rethinkIn struct {
 // addBlockTools adds the tools that edit blocks.
 func addBlockTools(s *builtin.Set, blocks BlockEditor) error {
 	return errors.Join(
-		addEdit(s, blocks, "core_memory_append", "Append to the contents of core memory.",
-			func(in appendIn) (string, edit) { return in.Label, appendTo(in.Content) }),
+		addEdit(s, blocks, "core_memory_append", "Append to the contents of core memory.", false,
+			func(in appendIn) (string, edit, error) { return in.Label, appendTo(in.Content), tooLong(in.Content) }),
 		addEdit(s, blocks, "core_memory_replace", "Replace the contents of core memory. To delete memories, use "+
-			"an empty "+
-			"string for new_content.",
-			func(in replaceContentIn) (string, edit) {
-				return in.Label, replaceOnce(in.Label, in.Old, in.New, false)
+			"an empty string for new_content.", true,
+			func(in replaceContentIn) (string, edit, error) {
+				return in.Label, replaceAll(in.Label, in.Old, in.New), tooLong(in.Old, in.New)
 			}),
-		addEdit(s, blocks, "memory_insert", "Insert text at a specific location in a memory block.",
-			func(in insertIn) (string, edit) { return in.Label, insertAt(in.New, in.Line) }),
+		addEdit(s, blocks, "memory_insert", "Insert text at a specific location in a memory block.", false,
+			func(in insertIn) (string, edit, error) {
+				text, err := shown("new_str", in.New)
+				return in.Label, insertAt(text, in.Line), err
+			}),
 		addEdit(s, blocks, "memory_replace", "Replace a specific string in a memory block with a new string. Used for "+
-			"making precise edits.",
-			func(in replaceIn) (string, edit) { return in.Label, replaceOnce(in.Label, in.Old, in.New, true) }),
+			"making precise edits.", true,
+			func(in replaceIn) (string, edit, error) {
+				from, err := shown("old_str", in.Old)
+				to, wrong := shown("new_str", in.New)
+				return in.Label, replaceOnce(in.Label, from, to), errors.Join(err, wrong)
+			}),
 		addEdit(s, blocks, "memory_rethink", "Completely rewrite the contents of a memory block: to condense, sort or "+
-			"correct much of it. Use the other memory tools for small edits.",
-			func(in rethinkIn) (string, edit) { return in.Label, rewrite(in.New) }),
+			"correct much of it. Use the other memory tools for small edits.", true,
+			func(in rethinkIn) (string, edit, error) {
+				_, err := shown("new_memory", in.New)
+				return in.Label, func(haft.Block) (string, error) { return in.New, nil }, err
+			}),
 		builtin.Add(s, builtin.Def{Name: "memory_finish_edits", Version: "1", Category: category,
 			Description: "Call this once everything that is to be remembered is in the memory blocks.",
 			Annotations: harmless(true)},
@@ -67,19 +77,26 @@ func addBlockTools(s *builtin.Set, blocks BlockEditor) error {
 	)
 }
 
-// An edit makes the next value of a block.
+// An edit makes the next value of a block. It runs while nobody else can write, so that all work on the arguments alone
+// is done before.
 type edit func(b haft.Block) (string, error)
 
-// addEdit adds a tool that edits one block.
-func addEdit[In any](s *builtin.Set, blocks BlockEditor, name, description string, of func(In) (string, edit)) error {
+// addEdit adds a tool that edits one block. Of returns the label of the block and the edit, or what is wrong with the
+// arguments. A tool that overwrites destroys what was there.
+func addEdit[In any](s *builtin.Set, blocks BlockEditor, name, description string, overwrites bool,
+	of func(In) (string, edit, error)) error {
 	d := builtin.Def{Name: name, Description: description, Version: "1", Category: category,
 		Annotations: harmless(false)}
+	d.Annotations.Destructive = &overwrites
 	return builtin.Add(s, d, func(ctx context.Context, c builtin.Call, in In) (string, error) {
 		p, err := agentOf(c)
 		if err != nil {
 			return "", err
 		}
-		label, change := of(in)
+		label, change, err := of(in)
+		if err != nil {
+			return "", err
+		}
 		err = blocks.EditBlock(ctx, p, label, func(b haft.Block) (string, error) {
 			if b.ReadOnly {
 				return "", invalid("This block is read-only and cannot be edited.")
@@ -98,6 +115,24 @@ func addEdit[In any](s *builtin.Set, blocks BlockEditor, name, description strin
 		}
 		return fmt.Sprintf("The core memory block with label `%s` has been edited.", label), nil
 	})
+}
+
+// tooLong refuses texts that fit into no block.
+func tooLong(texts ...string) error {
+	for _, text := range texts {
+		if len(text) > utf8.UTFMax*haft.MaxBlockLimit || utf8.RuneCountInString(text) > haft.MaxBlockLimit {
+			return invalid(fmt.Sprintf("Edit failed: Exceeds %d character limit", haft.MaxBlockLimit))
+		}
+	}
+	return nil
+}
+
+// shown makes an argument what a model is shown of it, and refuses line numbers in it.
+func shown(name, text string) (string, error) {
+	if err := tooLong(text); err != nil {
+		return "", err
+	}
+	return tabs(text), refuseNumbers(name, text)
 }
 
 // harmless says of a tool that it changes nothing outside of Haft.
@@ -119,8 +154,7 @@ var numbered = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(
 func refuseNumbers(name, text string) error {
 	if numbered().MatchString(text) {
 		return invalid(name + " contains a line number prefix, which is not allowed. Do not include line numbers " +
-			"when " +
-			"calling memory tools (line numbers are for display purposes only).")
+			"when calling memory tools (line numbers are for display purposes only).")
 	}
 	if strings.Contains(text, "# NOTE: Line numbers shown below") {
 		return invalid(name + " contains a line number warning, which is not allowed. Do not include line number " +
@@ -129,26 +163,34 @@ func refuseNumbers(name, text string) error {
 	return nil
 }
 
-// replaceOnce replaces a text. Where it is exact, the text is there once and has no line numbers.
-func replaceOnce(label, from, to string, exact bool) edit {
+// replaceAll replaces a text wherever it is.
+func replaceAll(label, from, to string) edit {
 	return func(b haft.Block) (string, error) {
 		if from == "" {
-			return "", invalid("there is no text to be replaced: to add to the block use the tool that inserts")
+			return "", errNothing()
 		}
-		if !exact {
-			n := strings.Count(b.Value, from)
-			if n == 0 {
-				return "", invalid(fmt.Sprintf("Old content '%s' not found in memory block '%s'", short(from), label))
-			}
-			if n*len(to) > utf8.UTFMax*(b.Limit+len(b.Value)) { // before it is made
-				return "", invalid(fmt.Sprintf("Edit failed: Exceeds %d character limit", b.Limit))
-			}
-			return strings.ReplaceAll(b.Value, from, to), nil
+		n := strings.Count(b.Value, from)
+		if n == 0 {
+			return "", invalid(fmt.Sprintf("Old content '%s' not found in memory block '%s'", short(from), label))
 		}
-		if err := errors.Join(refuseNumbers("old_str", from), refuseNumbers("new_str", to)); err != nil {
-			return "", err
+		if n*len(to) > utf8.UTFMax*(b.Limit+len(b.Value)) { // before it is made
+			return "", invalid(fmt.Sprintf("Edit failed: Exceeds %d character limit", b.Limit))
 		}
-		value, from, to := tabs(b.Value), tabs(from), tabs(to)
+		return strings.ReplaceAll(b.Value, from, to), nil
+	}
+}
+
+func errNothing() error {
+	return invalid("there is no text to be replaced: to add to the block use the tool that inserts")
+}
+
+// replaceOnce replaces a text that is there once.
+func replaceOnce(label, from, to string) edit {
+	return func(b haft.Block) (string, error) {
+		if from == "" {
+			return "", errNothing()
+		}
+		value := tabs(b.Value)
 		switch strings.Count(value, from) {
 		case 1:
 			return strings.Replace(value, from, to, 1), nil
@@ -163,16 +205,12 @@ func replaceOnce(label, from, to string, exact bool) edit {
 			}
 		}
 		return "", invalid(fmt.Sprintf("No replacement was performed. Multiple occurrences of old_string `%s` in "+
-			"lines "+
-			"[%s]. Please ensure it is unique.", short(from), strings.Join(lines[:min(len(lines), 20)], ", ")))
+			"lines [%s]. Please ensure it is unique.", short(from), strings.Join(lines[:min(len(lines), 20)], ", ")))
 	}
 }
 
 func insertAt(text string, line *int) edit {
 	return func(b haft.Block) (string, error) {
-		if err := refuseNumbers("new_str", text); err != nil {
-			return "", err
-		}
 		lines := strings.Split(tabs(b.Value), "\n")
 		at := -1
 		if line != nil {
@@ -182,23 +220,10 @@ func insertAt(text string, line *int) edit {
 			at = len(lines)
 		}
 		if at < 0 || at > len(lines) {
-			return "", invalid(fmt.Sprintf("Invalid `insert_line` parameter: %d. It should be within the range "+
-				"of lines of "+
-				"the memory block: [0, %d], or -1 to append to the end of the memory block.", at, len(lines)))
+			return "", invalid(fmt.Sprintf("Invalid `insert_line` parameter: %d. It should be within the range of "+
+				"lines of the memory block: [0, %d], or -1 to append to the end of the memory block.", at, len(lines)))
 		}
-		more := strings.Split(tabs(text), "\n")
-		next := make([]string, 0, len(lines)+len(more))
-		next = append(append(append(next, lines[:at]...), more...), lines[at:]...)
-		return strings.Join(next, "\n"), nil
-	}
-}
-
-func rewrite(text string) edit {
-	return func(haft.Block) (string, error) {
-		if err := refuseNumbers("new_memory", text); err != nil {
-			return "", err
-		}
-		return text, nil
+		return strings.Join(slices.Insert(lines, at, text), "\n"), nil
 	}
 }
 
@@ -229,7 +254,7 @@ func tabs(text string) string {
 // short is a text for an error.
 func short(text string) string {
 	const most = 200
-	if r := []rune(text[:min(len(text), 4*most)]); len(r) > most {
+	if r := []rune(text[:min(len(text), utf8.UTFMax*most+1)]); len(r) > most {
 		return string(r[:most]) + "…"
 	}
 	return strings.ToValidUTF8(text, "")

@@ -62,7 +62,8 @@ func addHistoryTools(s *builtin.Set, history History) error {
 		messages, err := history.Messages(ctx, p, p.Agent, f)
 		out := make([]foundMessage, 0, len(messages))
 		for _, m := range messages {
-			if strings.TrimSpace(m.Text) != "" {
+			// What it found before would be found in what it found.
+			if strings.TrimSpace(m.Text) != "" && m.Name != d.Name && m.Role != haft.RoleSummary {
 				out = append(out, foundMessage{m.Created.UTC().Format(time.RFC3339), string(m.Role), m.Text, m.Name})
 			}
 		}
