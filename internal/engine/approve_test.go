@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -11,6 +12,8 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/engine"
+	"haft/internal/pause"
+	"haft/internal/store"
 )
 
 // askFirst is a policy by which every call of a deleting tool waits for a person.
@@ -162,6 +165,25 @@ func TestApproval_expires(t *testing.T) {
 	want(t, w.end(user("o", "ann"), res.Call), haft.StatusRejected)
 }
 
+// Requests that an older version left behind when their calls ended do not stay, and keep no others from expiring.
+func TestApproval_of_an_ended_call_expires(t *testing.T) {
+	w := setup(t, askFirst, engine.Config{Beat: 10 * time.Millisecond})
+	w.tool("o", "delete", nil)
+	res, a := w.pending(user("o", "ann"), "delete", `{"path":"/tmp/x"}`)
+	check(t, w.Cancel(t.Context(), user("o", "ann"), res.Call))
+	a.ID, a.State, a.Expires = "a_left", haft.ApprovalPending, time.Now()
+	check(t, w.store.Commit(t.Context(), store.Batch{Approvals: []haft.Approval{a}}))
+	for {
+		left, err := w.store.Approvals.PendingOf(t.Context(), "o", res.Call)
+		if check(t, err); len(left) == 0 {
+			break
+		}
+		if err := pause.For(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // ATTACK: somebody sees an ended request that rules about its arguments kept from them, because the arguments are not
 // all kept.
 func TestApproval_ended_is_seen_by_who_could_answer(t *testing.T) {
@@ -231,6 +253,37 @@ func TestApproval_cancelled(t *testing.T) {
 		t.Errorf("Decide: %v", err)
 	}
 	want(t, w.end(user("o", "ann"), res.Call), haft.StatusCancelled)
+}
+
+// Who cancels a call in the moment in which it begins to wait for a person cancels it: nobody is asked any more.
+func TestApproval_cancelled_while_it_begins_to_wait(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	w := setup(t, askFirst, engine.Config{})
+	w.tool("o", "delete", nil)
+	ann := user("o", "ann")
+	for round := range 400 {
+		rec, err := w.Submit(ctx, haft.Call{Tool: "delete", Principal: ann, Args: json.RawMessage(`{"path":"/tmp/x"}`)})
+		check(t, err)
+		for range round * 50 { // each time at another moment
+			runtime.Gosched()
+		}
+		check(t, w.Cancel(ctx, ann, rec.Call.ID))
+		for {
+			now, err := w.store.Calls.Record(t.Context(), "o", rec.Call.ID)
+			if check(t, err); now.Status == haft.StatusCancelled {
+				break
+			}
+			if ctx.Err() != nil {
+				t.Fatalf("round %d: the call that was cancelled is %s", round, now.Status)
+			}
+			runtime.Gosched()
+		}
+		a, err := w.store.Approvals.ApprovalOf(ctx, "o", rec.Call.ID)
+		if haft.CodeOf(err) != haft.CodeNotFound && (err != nil || a.State != haft.ApprovalExpired) {
+			t.Fatalf("the request for approval of a call that was cancelled: %+v, %v", a, err)
+		}
+	}
 }
 
 func TestApproval_by_the_tool_itself(t *testing.T) {

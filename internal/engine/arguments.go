@@ -39,16 +39,3 @@ func (ex *execution) dropTrees() {
 func (ex *execution) runArgs() jsontree.Document {
 	return jsontree.Document{Text: ex.args, Tree: ex.tree}
 }
-
-// readable returns arguments, as [schema.ReadArguments] gives them, as rules look at them before
-// they are validated.
-func readable(tree *schema.Object, err error) jsontree.Document {
-	if err == nil {
-		var text json.RawMessage
-		if text, err = schema.Encode(tree); err == nil {
-			return jsontree.Document{Text: text, Tree: tree}
-		}
-	}
-	// Arguments that cannot be read do not fit, which validate says better.
-	return jsontree.Document{Text: json.RawMessage("{}")}
-}

@@ -3,6 +3,8 @@ package engine
 import (
 	"encoding/json"
 	"testing"
+
+	"haft/internal/jsontree"
 )
 
 // Arguments are read once, and again if somebody replaces them.
@@ -16,7 +18,7 @@ func TestReadArgs_once(t *testing.T) {
 	if again, _ := ex.readArgs(); again != first {
 		t.Error("the arguments were read twice")
 	}
-	if got := readable(ex.readArgs()); got.Tree != first || string(got.Text) != `{"n":12345678901234567890.10}` {
+	if got := jsontree.OrEmpty(ex.readArgs()); got.Tree != first || string(got.Text) != `{"n":12345678901234567890.10}` {
 		t.Errorf("rules see %s", got.Text)
 	}
 	ex.call.Args = json.RawMessage(`{"n": 2}`)
@@ -27,7 +29,7 @@ func TestReadArgs_once(t *testing.T) {
 	if _, err := ex.readArgs(); err == nil {
 		t.Error("arguments that cannot be read are taken for those of before")
 	}
-	if got := readable(ex.readArgs()); string(got.Text) != "{}" {
+	if got := jsontree.OrEmpty(ex.readArgs()); string(got.Text) != "{}" {
 		t.Errorf("rules see %s of arguments that cannot be read", got.Text)
 	}
 }

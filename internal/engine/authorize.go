@@ -65,7 +65,7 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rules = rules
-	return au.decide(ex, readable(ex.readArgs()))
+	return au.decide(ex, jsontree.OrEmpty(ex.readArgs()))
 }
 
 // decide asks policy about args and keeps the answer.

@@ -46,9 +46,9 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 	if err := o.authority.May(p, haft.CallsWrite); err != nil {
 		return err
 	}
-	if ex := o.calls.executionOf(id); ex != nil && o.authority.Authorize(p, haft.CallsWrite,
-		authority.Owned("call", ex.asked.Principal)) == nil {
-		ex.cancel(errCancelled)
+	if o.calls.cancelExecution(id, func(q haft.Principal) bool {
+		return o.authority.Authorize(p, haft.CallsWrite, authority.Owned("call", q)) == nil
+	}) {
 		return nil
 	}
 	r, err := o.entrance.Seen(ctx, p, id, haft.CallsRead, haft.CallsWrite)
@@ -59,34 +59,50 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 		return &haft.Error{Code: haft.CodeDenied, Message: "a call is cancelled by who made it or by a manager; an " +
 			"approver refuses its request instead", Err: err}
 	}
-	return o.cancel(ctx, r)
+	return o.recorder.cancel(ctx, r)
 }
 
 // errElsewhere says that a call cannot be cancelled here.
 var errElsewhere = errors.New("another process has the call")
 
 // cancel closes a call that waits, or stops it if it is on its way here: it may begin, or be agreed to, in this moment.
-func (o *operator) cancel(ctx context.Context, r *haft.Record) error {
-	id, org := r.Call.ID, r.Call.Principal.Org
+func (w *recorder) cancel(ctx context.Context, r *haft.Record) error {
+	id, p := r.Call.ID, r.Call.Principal
 	for tries := 3; ; tries-- {
-		if ex := o.calls.executionOf(id); ex != nil && ex.asked.Principal.Org == org {
-			ex.cancel(errCancelled)
-			return nil
-		}
 		switch {
+		case w.calls.cancelExecution(id, func(q haft.Principal) bool {
+			return q.Org == p.Org && q.Owner() == p.Owner()
+		}):
+			return nil
 		case r.Status.Final():
 			return nil
 		case tries == 0:
 			return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine",
 				Err: errElsewhere}
 		}
-		err := o.recorder.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
+		err := w.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
 		if !errors.Is(err, errOvertaken) {
 			return err
 		}
-		if r, err = o.store.Calls.Record(ctx, org, id); err != nil {
+		if r, err = w.store.Calls.Record(ctx, p.Org, id); err != nil {
 			return err
 		}
+	}
+}
+
+// endCancelled closes a call that was cancelled while its execution left it to wait for a person or for a place.
+// Precondition: nobody can cancel the execution any more.
+func (w *recorder) endCancelled(ctx context.Context, ex *execution) {
+	if !ex.cancelled || !errors.Is(ex.err, errPostponed) &&
+		(ex.result == nil || ex.result.Status != haft.StatusPending) {
+		return
+	}
+	r, err := w.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
+	if err == nil {
+		err = w.cancel(ctx, r)
+	}
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+		w.redaction.logOf(ex).Error("a call that was cancelled still waits", "call", ex.call.ID, "error", err)
 	}
 }
 
@@ -100,15 +116,19 @@ func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status,
 	if err != nil { // what cannot be opened can still be closed
 		ex = w.seals.bareExecution(r)
 	}
-	var expired []haft.Approval
-	if a, err := w.store.Approvals.ApprovalOf(ctx, r.Call.Principal.Org, r.Call.ID); err == nil &&
-		a.State == haft.ApprovalPending {
-		a.State, a.Decided, a.Reason = haft.ApprovalExpired, time.Now(), message
-		expired = append(expired, *a) // unless somebody answers right now, who is first then
+	asked, err := w.store.Approvals.PendingOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	if err != nil {
+		return err
+	}
+	for i := range asked { // unless somebody answers right now, who is first then
+		asked[i].State, asked[i].Decided, asked[i].Reason = haft.ApprovalExpired, time.Now(), message
+	}
+	if r.Status.Final() { // an older version of this program left requests behind
+		return w.store.Commit(ctx, store.Batch{Approvals: asked})
 	}
 	res := ex.failed(status, kind, message)
 	w.completeResult(ex, res)
-	return w.close(ctx, ex, res, expired...)
+	return w.close(ctx, ex, res, asked...)
 }
 
 // close writes the end of a call that nobody has in hand, and what became of its request for approval.
@@ -158,12 +178,9 @@ func (o *operator) cancelWaiting(ctx context.Context, f haft.CallFilter, cancell
 		}
 		for _, r := range records {
 			f.Before = r.Call.ID
-			if cancelled[r.Call.ID] {
-				continue
-			}
 			full, err := o.store.Calls.Record(ctx, f.Org, r.Call.ID)
 			if err == nil && !full.Status.Final() {
-				if err = o.cancel(ctx, full); err == nil {
+				if err = o.recorder.cancel(ctx, full); err == nil {
 					cancelled[r.Call.ID] = true
 				}
 			}
@@ -174,6 +191,20 @@ func (o *operator) cancelWaiting(ctx context.Context, f haft.CallFilter, cancell
 	}
 }
 
+// cancelExecution cancels a call that is on its way here for somebody that which says. It reports whether it is: then
+// the call ends, or [pipeline.runCall] closes it.
+func (t *callTable) cancelExecution(id haft.CallID, which func(haft.Principal) bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	ex := t.executions[id]
+	if ex == nil || !which(ex.asked.Principal) {
+		return false
+	}
+	ex.cancelled = true
+	ex.cancel(errCancelled)
+	return true
+}
+
 // cancelExecutions cancels what is on its way here for those that which says, and returns what that is.
 func (t *callTable) cancelExecutions(cause error, which func(haft.Principal) bool) map[haft.CallID]bool {
 	t.mu.Lock()
@@ -182,7 +213,7 @@ func (t *callTable) cancelExecutions(cause error, which func(haft.Principal) boo
 	for id, ex := range t.executions {
 		if which(ex.asked.Principal) {
 			ex.cancel(cause)
-			cancelled[id] = true
+			ex.cancelled, cancelled[id] = true, true
 		}
 	}
 	return cancelled

@@ -110,6 +110,8 @@ type tracking struct {
 	stop    context.CancelFunc
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when result and err are there
+	// cancelled says that somebody cancelled the call, whatever else ended its context; guarded by callTable.mu.
+	cancelled bool
 }
 
 // The phases of an execution, between which one goroutine decides.

@@ -104,7 +104,7 @@ func (pl *pipeline) runCall(ctx context.Context, ex *execution) (*haft.Result, e
 		return nil, err
 	}
 	defer func() {
-		pl.finish(ex)
+		pl.finish(context.WithoutCancel(ctx), ex)
 		if ex.result != nil && ex.result.Status == haft.StatusPending && withdrawalOf(ctx) != nil {
 			pl.permissions.review(ex.call.Principal.Org) // it was withdrawn while it was written down that it waits
 		}
@@ -175,11 +175,12 @@ func (pl *pipeline) dropUnstarted(ctx context.Context, ex, other *execution) {
 }
 
 // finish gives back everything that an execution holds.
-func (pl *pipeline) finish(ex *execution) {
+func (pl *pipeline) finish(ctx context.Context, ex *execution) {
 	ex.release()
 	pl.calls.mu.Lock()
 	delete(pl.calls.executions, ex.call.ID)
 	pl.calls.mu.Unlock()
+	pl.recorder.endCancelled(ctx, ex)
 	ex.stop()
 	close(ex.done)
 	pl.calls.inFlight.Done()

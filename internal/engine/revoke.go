@@ -115,7 +115,7 @@ func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
 	}
 	args, failure := probe.tool.FitRead(probe.readArgs())
 	if failure != nil {
-		args = readable(probe.readArgs()) // of another version; what does not fit is no question of permission
+		args = jsontree.OrEmpty(probe.readArgs()) // of another version; what does not fit is no question of permission
 	}
 	if !r.final && probe.agent != nil && len(probe.agent.Rules) > 0 {
 		return nil

@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"iter"
 	"maps"
 	"slices"
@@ -237,8 +238,6 @@ func (m *AgentManager) RemoveAgent(ctx context.Context, p haft.Principal, ref, r
 		return err
 	}
 	ctx = context.WithoutCancel(ctx) // who has left meanwhile has still removed it
-	if err := m.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID}); err != nil {
-		return err
-	}
-	return m.pruneEnv(ctx, p.Org, a.ID, nil) // the housekeeping removes its memory
+	return errors.Join(m.log(ctx, p, "agent.remove", map[string]any{"agent": a.Name, "id": a.ID}),
+		m.pruneEnv(ctx, p.Org, a.ID, nil)) // the housekeeping removes its memory
 }

@@ -22,6 +22,17 @@ func (s Approvals) ApprovalOf(ctx context.Context, org string, call haft.CallID)
 		column(string(call)), column(org))
 }
 
+// PendingOf lists the ones of a call that wait for an answer.
+func (s Approvals) PendingOf(ctx context.Context, org string, call haft.CallID) (all []haft.Approval, err error) {
+	err = each(ctx, s.db, func(r scanner) error {
+		a, err := doc[haft.Approval](r)
+		all = append(all, a)
+		return err
+	}, unlogged("SELECT doc FROM approvals WHERE call = $1 AND org = $2 AND state = 'pending' ORDER BY created, id"),
+		column(string(call)), column(org))
+	return all, err
+}
+
 // Approvals lists those of an organisation that fit f, oldest first, at most
 // [MaxPage] of them. An empty state means all.
 func (s Approvals) Approvals(ctx context.Context, org string, f haft.ApprovalFilter) ([]haft.Approval, error) {

@@ -23,7 +23,8 @@ var (
 		` ON CONFLICT (id) DO UPDATE SET status = excluded.status, final = excluded.final, owner = excluded.owner, doc = excluded.doc,
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
 		WHERE calls.org = excluded.org AND calls.created = excluded.created AND calls.final = 0
-		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')`,
+		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')
+		AND (calls.status <> 'pending_approval' OR excluded.status <> 'pending_approval')`,
 	}
 	insertEvents = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11,
 		""}
@@ -114,6 +115,9 @@ func (t *tx) addBatch(ctx context.Context, b Batch, e *encoded) error {
 	if err := t.addApprovals(ctx, b.Approvals, e.approvals); err != nil {
 		return err
 	}
+	if err := t.checkUnasked(ctx, b.Records); err != nil {
+		return err
+	}
 	if err := t.addAll(ctx, conflict("a chain that has ended or belongs to another process cannot go on here"),
 		insertChains, e.chains); err != nil {
 		return err
@@ -149,11 +153,13 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 			}
 			i := slices.IndexFunc(records, func(r haft.Record) bool { return column(string(r.Call.ID)) == row[id] })
 			same, running := has.org == row[org] && has.created == row[created], string(haft.StatusRunning)
+			asks := has.status == string(haft.StatusPending) && row[status] == has.status
 			switch {
-			case same && has.final == 1 && row[final] == int64(1) && has.doc == row[doc]:
+			case same && (has.final == 1 && row[final] == int64(1) || asks) && has.doc == row[doc]:
 				stale.Kept = append(stale.Kept, records[i].Call.ID)
 			case !same || has.final == 1 || has.owner != row[owner] &&
-				(has.status == running || row[status] == running):
+				(has.status == running || row[status] == running) ||
+				asks:
 				stale.Calls = append(stale.Calls, records[i].Call.ID)
 			}
 			return nil
@@ -187,6 +193,30 @@ func (t *tx) addApprovals(ctx context.Context, list []haft.Approval, rows []any)
 		return nil
 	}
 	return &haft.Error{Code: haft.CodeConflict, Message: "the request for approval is answered already", Err: stale}
+}
+
+// checkUnasked refuses the end of a call that has not begun, which has no owner, if a person is still asked about it:
+// the request came after whoever ends the call looked.
+func (t *tx) checkUnasked(ctx context.Context, records []haft.Record) error {
+	stale := &Stale{}
+	for _, r := range records {
+		if r.Owner != "" || !r.Status.Final() {
+			continue
+		}
+		asked := false
+		if err := each(ctx, t, func(scanner) error { asked = true; return nil }, unlogged("SELECT id FROM approvals "+
+			"WHERE call = $1 AND org = $2 AND state = 'pending'"), column(string(r.Call.ID)),
+			column(r.Call.Principal.Org)); err != nil {
+			return err
+		}
+		if asked {
+			stale.Calls = append(stale.Calls, r.Call.ID)
+		}
+	}
+	if len(stale.Calls) == 0 {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeConflict, Message: "a person is asked about the call by now", Err: stale}
 }
 
 // encodeBatch makes the rows of b.

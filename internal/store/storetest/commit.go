@@ -146,7 +146,7 @@ func commitFinal(t testing.TB, s *store.Store) {
 			r.Status = to
 			err := s.Commit(t.Context(),
 				store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
-			if from.Final() {
+			if from.Final() || from == haft.StatusPending && to == from {
 				refused(t, "Commit from "+string(from)+" to "+string(to), err, haft.CodeConflict)
 				stale, ok := errors.AsType[*store.Stale](err)
 				if ok && from == to { // it is there already

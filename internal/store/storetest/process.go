@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/internal/store"
@@ -40,14 +41,15 @@ func moves(t testing.TB, s *store.Store) {
 	n := 0
 	for _, from := range statuses {
 		for _, to := range statuses {
-			for _, by := range []string{"p1", "p2"} {
+			for _, by := range []string{"p1", "p2", ""} { // nobody ends what waits
 				n++
 				id := count("c", n)
 				commit(t, s, store.Batch{Records: []haft.Record{owned("p1", id, from)}})
 				next := owned(by, id, to)
 				next.Result = &haft.Result{Call: haft.CallID(id), Status: to, Stdout: "other"}
 				err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{next}})
-				may := !from.Final() && (by == "p1" || from != haft.StatusRunning && to != haft.StatusRunning)
+				may := !from.Final() && (by == "p1" || from != haft.StatusRunning && to != haft.StatusRunning) &&
+					(from != haft.StatusPending || to != from)
 				stale, isStale := errors.AsType[*store.Stale](err)
 				if may != (err == nil) || !may && (!isStale ||
 					!slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) || len(stale.Kept) > 0) {
@@ -58,6 +60,33 @@ func moves(t testing.TB, s *store.Store) {
 					t.Errorf("%s to %s by %s: the call is %s, %v, want %s", from, to, by, got.Status, err, want)
 				}
 			}
+		}
+	}
+}
+
+// unasked ends calls that wait: not while a person is still asked about them.
+func unasked(t testing.TB, s *store.Store) {
+	join(t, s, "p1")
+	for n, from := range []haft.Status{haft.StatusQueued, haft.StatusPending} {
+		id := count("c", n)
+		a := haft.Approval{ID: haft.ApprovalID(count("a", n)), Call: haft.CallID(id), State: haft.ApprovalPending,
+			Requester: principal("acme"), Created: at, Expires: at.Add(time.Hour)}
+		commit(t, s, store.Batch{Records: []haft.Record{owned("p1", id, from)}, Approvals: []haft.Approval{a}})
+		end := owned("", id, haft.StatusCancelled)
+		err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{end}})
+		stale, ok := errors.AsType[*store.Stale](err)
+		if haft.CodeOf(err) != haft.CodeConflict || !ok || !slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) {
+			t.Errorf("%s: the end of a call about which a person is asked: %v, %+v", from, err, stale)
+		}
+		pending, err := s.Approvals.PendingOf(t.Context(), "acme", haft.CallID(id))
+		if err != nil || len(pending) != 1 || pending[0].ID != a.ID {
+			t.Errorf("PendingOf: %+v, %v", pending, err)
+		}
+		a.State = haft.ApprovalExpired
+		commit(t, s, store.Batch{Records: []haft.Record{end}, Approvals: []haft.Approval{a}})
+		pending, err = s.Approvals.PendingOf(t.Context(), "acme", haft.CallID(id))
+		if err != nil || len(pending) > 0 {
+			t.Errorf("PendingOf of a call that has ended: %+v, %v", pending, err)
 		}
 	}
 }

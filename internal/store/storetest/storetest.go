@@ -45,6 +45,7 @@ func cases() []testCase {
 		{"calls_are_paged", callsPaged},
 		{"calls_of_a_turn", callsTurn},
 		{"calls_are_moved_by_their_owner_until_they_end", moves},
+		{"calls_do_not_end_while_a_person_is_asked", unasked},
 		{"calls_end_once_however_often_it_is_tried", kept},
 		{"calls_of_nobody_are_adopted_once", adopted},
 		{"calls_that_wait_are_read_in_order", queued},
