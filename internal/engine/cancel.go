@@ -90,15 +90,16 @@ func (w *recorder) cancel(ctx context.Context, r *haft.Record) error {
 	}
 }
 
-// endCancelled closes a call that was cancelled while its execution left it to wait for a person or for a place.
-// Precondition: nobody can cancel the execution any more.
+// endCancelled closes a call that was cancelled and has not ended: its execution left it to wait for a person or for a
+// place, or somebody else did, or the store did not answer. Precondition: nobody can cancel the execution any more.
 func (w *recorder) endCancelled(ctx context.Context, ex *execution) {
-	if !ex.cancelled || !errors.Is(ex.err, errPostponed) &&
-		(ex.result == nil || ex.result.Status != haft.StatusPending) {
+	if !ex.cancelled || ex.result != nil && ex.result.Status != haft.StatusPending {
 		return
 	}
+	ctx, stop := context.WithTimeout(ctx, recordWait)
+	defer stop()
 	r, err := w.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
-	if err == nil {
+	if err == nil && r.Created.UnixMicro() == ex.rec.Created.UnixMicro() { // else it is not the call that was meant
 		err = w.cancel(ctx, r)
 	}
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
@@ -116,23 +117,23 @@ func (w *recorder) drop(ctx context.Context, r *haft.Record, status haft.Status,
 	if err != nil { // what cannot be opened can still be closed
 		ex = w.seals.bareExecution(r)
 	}
-	asked, err := w.store.Approvals.PendingOf(ctx, r.Call.Principal.Org, r.Call.ID)
+	res := ex.failed(status, kind, message)
+	w.completeResult(ex, res)
+	return w.close(ctx, ex, res)
+}
+
+// close writes the end of a call that nobody has in hand, and of the requests for its approval.
+func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result) error {
+	asked, err := w.store.Approvals.PendingOf(ctx, ex.rec.Call.Principal.Org, ex.rec.Call.ID)
 	if err != nil {
 		return err
 	}
 	for i := range asked { // unless somebody answers right now, who is first then
-		asked[i].State, asked[i].Decided, asked[i].Reason = haft.ApprovalExpired, time.Now(), message
+		asked[i].State, asked[i].Decided, asked[i].Reason = haft.ApprovalExpired, time.Now(), res.Error.Message
 	}
-	if r.Status.Final() { // an older version of this program left requests behind
+	if ex.rec.Status.Final() { // an older version of this program left requests behind
 		return w.store.Commit(ctx, store.Batch{Approvals: asked})
 	}
-	res := ex.failed(status, kind, message)
-	w.completeResult(ex, res)
-	return w.close(ctx, ex, res, asked...)
-}
-
-// close writes the end of a call that nobody has in hand, and what became of its request for approval.
-func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result, answers ...haft.Approval) error {
 	res.Tool, res.Digest = ex.rec.Call.Tool, ex.rec.Digest
 	waits := ex.rec.Status != haft.StatusRunning
 	ex.rec.Status, ex.rec.Ended, ex.rec.Result, ex.rec.Sealed = res.Status, time.Now(), res, nil
@@ -141,7 +142,7 @@ func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result, a
 	if waits {
 		rec.Owner = "" // the store then refuses it if the call has begun, in this process too
 	}
-	part := &store.Batch{Records: []haft.Record{rec}, Approvals: answers,
+	part := &store.Batch{Records: []haft.Record{rec}, Approvals: asked,
 		Audit: []audit.Entry{w.entry(ex, "call.closed", w.endedBody(ex, res))}}
 	return w.publish(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
 }

@@ -24,7 +24,7 @@ var (
 		sealed = CASE WHEN excluded.final = 1 THEN NULL ELSE COALESCE(excluded.sealed, calls.sealed) END
 		WHERE calls.org = excluded.org AND calls.created = excluded.created AND calls.final = 0
 		AND (calls.owner = excluded.owner OR calls.status <> 'running' AND excluded.status <> 'running')
-		AND (calls.status <> 'pending_approval' OR excluded.status <> 'pending_approval')`,
+		AND (calls.status <> 'pending_approval' OR excluded.status = 'queued' OR excluded.final = 1 AND excluded.owner = '')`,
 	}
 	insertEvents = &insert{"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)", 11,
 		""}
@@ -153,13 +153,15 @@ func (s *Store) staleOf(ctx context.Context, records []haft.Record, rows []any) 
 			}
 			i := slices.IndexFunc(records, func(r haft.Record) bool { return column(string(r.Call.ID)) == row[id] })
 			same, running := has.org == row[org] && has.created == row[created], string(haft.StatusRunning)
-			asks := has.status == string(haft.StatusPending) && row[status] == has.status
+			// What waits for a person goes on by an answer, or is ended by somebody who also ends the request.
+			asked := has.status == string(haft.StatusPending) && row[status] != string(haft.StatusQueued) &&
+				(row[final] == int64(0) || row[owner] != "")
 			switch {
-			case same && (has.final == 1 && row[final] == int64(1) || asks) && has.doc == row[doc]:
+			case same && row[status] == has.status && (has.final == 1 || asked) && has.doc == row[doc]:
 				stale.Kept = append(stale.Kept, records[i].Call.ID)
 			case !same || has.final == 1 || has.owner != row[owner] &&
 				(has.status == running || row[status] == running) ||
-				asks:
+				asked:
 				stale.Calls = append(stale.Calls, records[i].Call.ID)
 			}
 			return nil

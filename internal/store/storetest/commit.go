@@ -134,6 +134,7 @@ func commitSeals(t testing.TB, s *store.Store) {
 	if err != nil || len(list) != 1 || list[0].Sealed != nil {
 		t.Errorf("a list shows what is sealed: %+v, %v", list, err)
 	}
+	sealed(haft.StatusQueued, nil, `{"secret":1}`) // only so it goes on: a person has agreed
 	sealed(haft.StatusRunning, json.RawMessage(`{"secret":2}`), `{"secret":2}`)
 	sealed(haft.StatusSuccess, json.RawMessage(`{"secret":3}`), "")
 }
@@ -146,7 +147,7 @@ func commitFinal(t testing.TB, s *store.Store) {
 			r.Status = to
 			err := s.Commit(t.Context(),
 				store.Batch{Records: []haft.Record{r, record("acme", "other", haft.StatusRunning)}})
-			if from.Final() || from == haft.StatusPending && to == from {
+			if from.Final() || from == haft.StatusPending && to != haft.StatusQueued {
 				refused(t, "Commit from "+string(from)+" to "+string(to), err, haft.CodeConflict)
 				stale, ok := errors.AsType[*store.Stale](err)
 				if ok && from == to { // it is there already

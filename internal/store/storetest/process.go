@@ -49,7 +49,7 @@ func moves(t testing.TB, s *store.Store) {
 				next.Result = &haft.Result{Call: haft.CallID(id), Status: to, Stdout: "other"}
 				err := s.Commit(t.Context(), store.Batch{Records: []haft.Record{next}})
 				may := !from.Final() && (by == "p1" || from != haft.StatusRunning && to != haft.StatusRunning) &&
-					(from != haft.StatusPending || to != from)
+					(from != haft.StatusPending || to == haft.StatusQueued || to.Final() && by == "")
 				stale, isStale := errors.AsType[*store.Stale](err)
 				if may != (err == nil) || !may && (!isStale ||
 					!slices.Equal(stale.Calls, []haft.CallID{haft.CallID(id)}) || len(stale.Kept) > 0) {
@@ -280,7 +280,7 @@ func chainsOwned(t testing.TB, s *store.Store) {
 	for _, tt := range []struct {
 		status haft.Status
 		want   int
-	}{{haft.StatusRunning, 0}, {haft.StatusPending, 0}, {haft.StatusSuccess, 1}} {
+	}{{haft.StatusRunning, 0}, {haft.StatusPending, 0}, {haft.StatusQueued, 0}, {haft.StatusSuccess, 1}} {
 		call.Status = tt.status
 		commit(t, s, store.Batch{Records: []haft.Record{call}})
 		idle, err := s.Chains.IdleChains(ctx, "p1")
