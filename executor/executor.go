@@ -63,6 +63,9 @@ type Request struct {
 	Pass []Argument
 	// Inject are the values of parameters that Haft fills in, such as agent_id.
 	Inject map[string]json.RawMessage
+	// Changed is given the agent_state of a tool that has changed it, as the tool wrote it: it may be anything. Nil
+	// drops it.
+	Changed func(state json.RawMessage)
 	// Env is added to the environment of the tool.
 	Env map[string]string
 	// Bound names the variables of Env that are placeholders of bound secrets, and says

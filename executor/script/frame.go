@@ -151,6 +151,8 @@ type reply struct {
 	Value json.RawMessage `json:"value"`
 	// Times are the milliseconds of loading, running and encoding.
 	Times []float64 `json:"times"`
+	// State is the agent_state that the tool has changed.
+	State json.RawMessage `json:"state"`
 
 	Kind      string `json:"kind"`
 	Error     string `json:"error"` // the class of the exception

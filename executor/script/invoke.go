@@ -30,6 +30,9 @@ const maxInvokes = 256
 // the answer.
 func (r *run) exchange(ctx context.Context, c *cell.Cell, frames []byte, reuse bool) (*reply, error) {
 	limit := r.limits.Result + frameSlack
+	if r.req.Changed != nil {
+		limit += r.limits.Result
+	}
 	if _, err := c.Conn.Write(frames); err != nil {
 		// The harness is gone, or the tool of an earlier frame; either way there
 		// may be an answer to read.

@@ -178,6 +178,9 @@ func (r *run) answered(res *haft.Result, m *reply, exit sandbox.Exit) {
 			return
 		}
 		res.Status, res.Value = haft.StatusSuccess, m.Value
+		if m.State != nil && r.req.Changed != nil {
+			r.req.Changed(m.State)
+		}
 		return
 	}
 	f := &haft.Failure{

@@ -507,6 +507,10 @@
   // passed lists what the function is given.
   function passed(frame) {
     const inject = frame.inject || {};
+    if (inject.agent_state && inject.agent_state.memory && inject.agent_state.memory.blocks) {
+      frame.before = encode(inject.agent_state, frame.limit);
+      frame.agent = inject.agent_state;
+    }
     for (const f of frame.file_args || []) {
       let v = frame.args;
       for (const step of f.at.slice(0, -1)) v = v[step];
@@ -565,7 +569,9 @@
       encoded(encode(value, frame.limit), t2);
     };
     const encoded = (s, t2) => {
-      done('{"type":"result","times":[' + (t1 - t0).toFixed(3) + "," + (t2 - t1).toFixed(3) + "," + (now() - t2).toFixed(3) + '],"value":' + s + "}");
+      const state = frame.agent ? encode(frame.agent, frame.limit) : undefined;
+      const changed = state === frame.before ? "" : ',"state":' + state;
+      done('{"type":"result","times":[' + (t1 - t0).toFixed(3) + "," + (t2 - t1).toFixed(3) + "," + (now() - t2).toFixed(3) + "]" + changed + ',"value":' + s + "}");
     };
     const value = func(...args);
     if (value !== null && typeof value === "object" && typeof value.then === "function") {

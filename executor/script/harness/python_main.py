@@ -423,8 +423,11 @@ def _run(call, state, clock):
         _settle()
         if text is None:
             text = _encode(value, call["limit"], call.get("any", False))
+        changed = b""
+        if "agent" in call and call["agent"] != call["inject"]["agent_state"]:
+            changed = b',"state":' + _encode(call["agent"], call["limit"], False)
         times = "%.3f,%.3f,%.3f" % ((t1 - t0) * 1e3, (t2 - t1) * 1e3, (clock() - t2) * 1e3)
-        return b'{"type":"result","times":[' + times.encode("ascii") + b'],"value":' + text + b"}"
+        return b'{"type":"result","times":[' + times.encode("ascii") + b"]" + changed + b',"value":' + text + b"}"
     except BaseException as e:
         return _failure(e, call)
 

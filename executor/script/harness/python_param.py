@@ -15,11 +15,34 @@ class _Misfit(Exception):
 class _Record(dict):
     """What Haft fills in: a dict whose entries are also attributes."""
 
+    __setattr__ = dict.__setitem__
+
     def __getattr__(self, name):
         try:
             return self[name]
         except KeyError:
             raise AttributeError(name) from None
+
+
+class _Memory(_Record):
+    """The blocks of an agent, with the methods that Letta has. What a tool changes is kept after the call."""
+
+    def get_blocks(self):
+        return self["blocks"]
+
+    def list_block_labels(self):
+        return [b["label"] for b in self["blocks"]]
+
+    def get_block(self, label):
+        for b in self["blocks"]:
+            if b["label"] == label:
+                return b
+        raise KeyError("Block field %s does not exist (available sections = %s)" % (label, ", ".join(self.list_block_labels())))
+
+    def update_block_value(self, label, value):
+        if not isinstance(value, str):
+            raise ValueError("Provided value must be a string")
+        self.get_block(label)["value"] = value
 
 
 class File:
@@ -142,6 +165,9 @@ def _arguments(func, call, module):
     for name, v in (call.get("inject") or {}).items():
         if name in names:
             given[name] = _record(v)
+            if name == "agent_state" and v and "blocks" in (v.get("memory") or ()):
+                call["agent"] = given[name]
+                given[name]["memory"] = _Memory(given[name]["memory"])
     for name in names if len(given) < len(names) else ():
         # The schema does not require what admits None, so that a caller need not give it.
         if name not in given and name not in defaults and name in hints and _admits_none(hints[name]):
