@@ -9,6 +9,7 @@
 //	context_tokens = 200000
 //	max_output_tokens = 8192
 //	price_input = 2.0                  # per million tokens
+//	price_cached = 0.2                 # of tokens that the vendor has cached; price_input if it is not given
 //	price_output = 10.0
 //	options = { thinking = { type = "adaptive" } }
 //
@@ -60,8 +61,10 @@ type Model struct {
 	// ContextTokens is how much the model reads, and MaxOutputTokens how much it writes; 0 if that is not known.
 	ContextTokens   int `toml:"context_tokens"`
 	MaxOutputTokens int `toml:"max_output_tokens"`
-	// PriceInput and PriceOutput are for a million tokens; 0 if they are not known.
+	// The prices are for a million tokens; 0 if they are not known. Cached tokens of the input cost as much as others
+	// if PriceCached is 0.
 	PriceInput  float64 `toml:"price_input"`
+	PriceCached float64 `toml:"price_cached"`
 	PriceOutput float64 `toml:"price_output"`
 	// Insecure allows http to another machine, where anyone on the network can read the key and the conversation.
 	Insecure bool `toml:"insecure"`
@@ -145,7 +148,7 @@ func Parse(origin, text string) (*File, error) {
 			continue // whose keys are the vendor's
 		}
 		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
-			"key_secret, context_tokens, max_output_tokens, price_input, price_output, insecure and options")
+			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and options")
 	}
 	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
 		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)
@@ -169,16 +172,33 @@ func Parse(origin, text string) (*File, error) {
 	return f, nil
 }
 
-// lineOf returns the line where a key is first defined. The parser does not say, so the text is parsed line by line.
+// A located value cannot be decoded, so that the parser says where it stands.
+type located struct{}
+
+// errLocated is its error, which nobody sees.
+var errLocated = errors.New("here")
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (*located) UnmarshalTOML(any) error { return errLocated }
+
+// lineOf returns the line where a key is defined, or 0 if that is not known. The parser says it only for a value that
+// it cannot decode.
 func lineOf(text string, key toml.Key) int {
-	lines := strings.SplitAfter(text, "\n")
-	for n := range lines {
-		var doc map[string]any
-		if md, err := toml.Decode(strings.Join(lines[:n+1], ""), &doc); err == nil && md.IsDefined(key...) {
-			return n + 1
+	var fields map[string]toml.Primitive
+	md, err := toml.Decode(text, &fields)
+	for i, name := range key {
+		value, ok := fields[name]
+		if err != nil || !ok {
+			return 0
 		}
+		if fields = nil; i < len(key)-1 {
+			err = md.PrimitiveDecode(value, &fields)
+			continue
+		}
+		err = md.PrimitiveDecode(value, &located{})
 	}
-	return 0
+	at, _ := errors.AsType[toml.ParseError](err)
+	return at.Position.Line
 }
 
 // complete fills in what is not given, and reports what is wrong.
@@ -200,7 +220,8 @@ func (m *Model) complete() error {
 		return errors.New("context_tokens and max_output_tokens are numbers of tokens")
 	case m.ContextTokens > 0 && m.MaxOutputTokens >= m.ContextTokens:
 		return errors.New("max_output_tokens is less than context_tokens")
-	case !(m.PriceInput >= 0 && m.PriceInput <= maxPrice && m.PriceOutput >= 0 && m.PriceOutput <= maxPrice):
+	case !(min(m.PriceInput, m.PriceCached, m.PriceOutput) >= 0 &&
+		max(m.PriceInput, m.PriceCached, m.PriceOutput) <= maxPrice):
 		return errors.New("prices are for a million tokens, and not negative")
 	}
 	return m.checkURL()
