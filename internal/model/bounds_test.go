@@ -11,7 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 	"haft/schema"
 )
 

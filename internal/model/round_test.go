@@ -14,7 +14,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 	"haft/schema"
 )
 

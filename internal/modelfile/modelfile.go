@@ -23,10 +23,13 @@ package modelfile
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -42,6 +45,7 @@ import (
 const (
 	maxBytes  = 64 << 10
 	maxModels = 100
+	maxNames  = 20 // that an error lists
 	maxTokens = 100_000_000
 	maxPrice  = 1_000_000
 )
@@ -93,15 +97,18 @@ func (f *File) Find(name string) (Model, error) {
 	}
 	if len(f.Models) == 0 {
 		return Model{}, &haft.Error{Code: haft.CodeNotFound,
-			Message: "this server has no models: set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or " +
-				"OLLAMA_HOST, or give haft serve a file with --models"}
+			Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, ANTHROPIC_API_KEY, " +
+				"GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, f.Notes...), "; ")}
 	}
 	names := make([]string, 0, len(f.Models))
-	for _, m := range f.Models {
+	for _, m := range f.Models[:min(len(f.Models), maxNames)] {
 		names = append(names, m.Name)
 	}
+	if more := len(f.Models) - maxNames; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
 	return Model{}, &haft.Error{Code: haft.CodeNotFound,
-		Message: "this server has no such model; it has " + strings.Join(names, ", ")}
+		Message: "there is no such model; there are " + strings.Join(names, ", ")}
 }
 
 // urls are the addresses of the vendors.
@@ -114,10 +121,31 @@ var urls = map[schema.Form]string{
 
 // What names look like.
 var (
-	modelName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
-	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
-	secret    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
+	modelName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
+	variable   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
+	secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
+
+// Load reads the file at a path, or the models of the environment if the path is empty. A file replaces those: whoever
+// writes one decides what agents may use, and at which prices.
+func Load(path string, getenv func(string) string) (*File, error) {
+	if path == "" {
+		return FromEnvironment(getenv), nil
+	}
+	wrong := func(err error) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the file of models cannot be read", Err: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return Parse(path, string(text))
+}
 
 // Parse reads a file. origin names it in errors.
 func Parse(origin, text string) (*File, error) {
@@ -212,7 +240,7 @@ func (m *Model) complete() error {
 		return errors.New("format is one of openai, openai-responses, anthropic, gemini")
 	case len(m.Model) > 200 || strings.ContainsFunc(m.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return errors.New("model is the vendor's name, up to 200 characters without spaces")
-	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secret().MatchString(m.KeySecret):
+	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secretName().MatchString(m.KeySecret):
 		return errors.New("key_env and key_secret are names such as OPENAI_API_KEY, and not the key itself")
 	case m.KeyEnv != "" && m.KeySecret != "":
 		return errors.New("a model has key_env or key_secret, and not both")
@@ -223,6 +251,9 @@ func (m *Model) complete() error {
 	case !(min(m.PriceInput, m.PriceCached, m.PriceOutput) >= 0 &&
 		max(m.PriceInput, m.PriceCached, m.PriceOutput) <= maxPrice):
 		return errors.New("prices are for a million tokens, and not negative")
+	}
+	if _, err := json.Marshal(m.Options); err != nil { // such as nan
+		return errors.New("options has a value that JSON does not have")
 	}
 	return m.checkURL()
 }

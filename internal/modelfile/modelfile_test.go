@@ -93,6 +93,7 @@ func TestParse_refuses(t *testing.T) {
 		{"more output than context", a + "\ncontext_tokens = 5\nmax_output_tokens = 5", "less than"},
 		{"price", a + "\nprice_input = nan", "prices"},
 		{"default", "default = \"b\"\n" + a, "line 1: default is none"},
+		{"options that are no JSON", a + "\noptions = { a = nan }", "options has"},
 		{"cached price", a + "\nprice_cached = -1", "prices"},
 		{"a key with a quoted name", a + "\n[models.\"a/b\"]\nformat = \"openai\"\nx = 1", "line 5: this key"},
 		{"a dotted key", "models.a.format = \"openai\"\nmodels.a.x = 1", "line 2: this key"},
@@ -124,16 +125,6 @@ func manyModels() string {
 }
 
 func TestFromEnvironment(t *testing.T) {
-	environment := func(pairs ...string) func(string) string {
-		return func(name string) string {
-			for i := 0; i < len(pairs); i += 2 {
-				if pairs[i] == name {
-					return pairs[i+1]
-				}
-			}
-			return ""
-		}
-	}
 	none := modelfile.FromEnvironment(environment())
 	_, err := none.Find("")
 	if len(none.Models) != 0 || err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY") {
