@@ -176,7 +176,8 @@ func Parse(origin, text string) (*File, error) {
 			continue // whose keys are the vendor's
 		}
 		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
-			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and options")
+			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and "+
+			"options")
 	}
 	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
 		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)
@@ -240,7 +241,8 @@ func (m *Model) complete() error {
 		return errors.New("format is one of openai, openai-responses, anthropic, gemini")
 	case len(m.Model) > 200 || strings.ContainsFunc(m.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return errors.New("model is the vendor's name, up to 200 characters without spaces")
-	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secretName().MatchString(m.KeySecret):
+	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv),
+		m.KeySecret != "" && !secretName().MatchString(m.KeySecret):
 		return errors.New("key_env and key_secret are names such as OPENAI_API_KEY, and not the key itself")
 	case m.KeyEnv != "" && m.KeySecret != "":
 		return errors.New("a model has key_env or key_secret, and not both")

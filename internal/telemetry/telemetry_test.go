@@ -233,8 +233,9 @@ func TestSpans_of_turns(t *testing.T) {
 	for _, want := range []string{"chat claude gen_ai.operation.name=chat", "gen_ai.request.model=claude",
 		"gen_ai.usage.input_tokens=10", "gen_ai.usage.output_tokens=5", "gen_ai.usage.cache_read.input_tokens=3",
 		`gen_ai.response.finish_reasons=["calls"]`, "error.type=internal", "error.type=rate_limited",
-		"error.type=cancelled", "gen_ai.usage.input_tokens=11 gen_ai.usage.output_tokens=7 gen_ai.usage.cache_read.input_tokens=4 " +
-			`gen_ai.response.finish_reasons=["model_error"] error.type=model_error`, "invoke_agent gen_ai.operation.name=invoke_agent",
+		"error.type=cancelled",
+		`gen_ai.usage.input_tokens=11 gen_ai.usage.output_tokens=7 gen_ai.usage.cache_read.input_tokens=4 gen_ai.response.finish_reasons=["model_error"] error.type=model_error`,
+		"invoke_agent gen_ai.operation.name=invoke_agent",
 		"gen_ai.agent.id=ag_1", "gen_ai.operation.name=execute_tool"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the spans lack %s:\n%s", want, all)
