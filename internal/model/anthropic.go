@@ -95,9 +95,9 @@ type anthropicReader struct {
 }
 
 // readAnthropic reads the stream of Messages.
-func readAnthropic(b *builder) func(value) (bool, error) {
+func readAnthropic(b *builder) func(*value) (bool, error) {
 	r := &anthropicReader{builder: b}
-	return func(e value) (bool, error) {
+	return func(e *value) (bool, error) {
 		switch e.text("type") {
 		case "message_start":
 			r.countTokens(e.at("message", "usage"))
@@ -128,7 +128,7 @@ func readAnthropic(b *builder) func(value) (bool, error) {
 }
 
 // countTokens notes the counts that an event has. The others stay what they were.
-func (r *anthropicReader) countTokens(usage value) {
+func (r *anthropicReader) countTokens(usage *value) {
 	for name, to := range map[string]*int{"input_tokens": &r.fresh, "cache_read_input_tokens": &r.read,
 		"cache_creation_input_tokens": &r.written, "output_tokens": &r.usage.Output} {
 		if usage.at(name).present() {
@@ -139,7 +139,7 @@ func (r *anthropicReader) countTokens(usage value) {
 }
 
 // begin opens a block. Its content may stand there already.
-func (r *anthropicReader) begin(block value) (err error) {
+func (r *anthropicReader) begin(block *value) (err error) {
 	if err := r.end(); err != nil { // some servers do not end their blocks
 		return err
 	}
@@ -155,7 +155,7 @@ func (r *anthropicReader) begin(block value) (err error) {
 }
 
 // delta adds to the open block.
-func (r *anthropicReader) delta(d value) error {
+func (r *anthropicReader) delta(d *value) error {
 	if r.call != nil {
 		return r.addArguments(r.call, d.text("partial_json"))
 	}

@@ -11,7 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 	"haft/schema"
 )
 
@@ -30,6 +30,13 @@ func TestGenerate_bounds(t *testing.T) {
 			strings.Repeat("\n"+`{"type":"content_block_delta","delta":{"partial_json":"`+big[:1<<19]+`"}}`, 3)},
 		{"id", schema.FormAnthropic, `{"type":"content_block_start","content_block":{"type":"tool_use","name":"f","id":"` + big[:20_000] + `"}}`},
 		{"name", schema.FormGemini, `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"` + big[:300] + `"}}]}}]}`},
+		{"late id", schema.FormOpenAI, `{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"f"}}]}}]}` + "\n" +
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"` + big[:20_000] + `"}]},"finish_reason":"stop"}]}`},
+		{"late name", schema.FormOpenAI, `{"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c"}]}}]}` + "\n" +
+			`{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"name":"` + big[:300] + `"}}]},"finish_reason":"stop"}]}`},
+		{"names that are only shown", schema.FormOpenAIResponses, strings.Repeat(
+			`{"type":"response.output_item.added","item":{"type":"function_call","name":"`+big+`"}}`+"\n", 5) +
+			`{"type":"response.completed","response":{}}`},
 		{"reasoning", schema.FormOpenAI, strings.Repeat(`{"choices":[{"delta":{"reasoning":"`+big+`"}}]}`+"\n", 3)},
 		{"signature", schema.FormAnthropic, strings.Repeat(`{"type":"content_block_delta","delta":{"signature":"`+big+`"}}`+"\n", 3)},
 		{"redacted thinking", schema.FormAnthropic,

@@ -22,6 +22,8 @@ type builder struct {
 	text, reasoning strings.Builder
 	calls           []*partialCall
 	pieces          []piece
+	textAt          int  // the place of the text in the pieces, counted from 1; 0 if there is none
+	raw             int  // bytes that were kept for the vendor
 	inCall          bool // what was written last belongs to a call
 	stop            Stop // empty if the model ended by itself
 	usage           Usage
@@ -50,8 +52,10 @@ type opaque struct {
 	Pieces []piece `json:"pieces"`
 }
 
-// maxOpaque bounds what is kept for the vendor, in bytes.
-const maxOpaque = 4 << 20
+const (
+	maxOpaque     = 4 << 20 // bytes that are kept for the vendor
+	pieceOverhead = 64      // about how many bytes a piece takes besides what it holds
+)
 
 // addText adds a piece of the text.
 func (b *builder) addText(text string) error {
@@ -72,13 +76,11 @@ func (b *builder) addText(text string) error {
 
 // textPiece returns the piece that is the text.
 func (b *builder) textPiece() *piece {
-	for i := range b.pieces {
-		if b.pieces[i].Text {
-			return &b.pieces[i]
-		}
+	if b.textAt == 0 {
+		b.pieces = append(b.pieces, piece{Text: true})
+		b.textAt = len(b.pieces)
 	}
-	b.pieces = append(b.pieces, piece{Text: true})
-	return &b.pieces[len(b.pieces)-1]
+	return &b.pieces[b.textAt-1]
 }
 
 // addReasoning adds a piece of the reasoning.
@@ -97,20 +99,27 @@ func (b *builder) addReasoning(text string) error {
 
 // beginCall adds a call.
 func (b *builder) beginCall(id, name string) (*partialCall, error) {
-	switch {
-	case len(b.calls) == maxCalls:
+	if len(b.calls) == maxCalls {
 		return nil, invalidAnswer("has more than %d calls", maxCalls)
-	case len(id) > modelapi.MaxID, len(name) > modelapi.MaxName:
-		return nil, invalidAnswer("has a call with an id or a name that is too long")
 	}
-	c := &partialCall{id: id, name: name, piece: len(b.pieces)}
+	c := &partialCall{piece: len(b.pieces)}
 	b.calls = append(b.calls, c)
 	b.pieces = append(b.pieces, piece{Call: len(b.calls)})
 	b.inCall = true
-	if name != "" {
+	return c, b.identifyCall(c, id, name)
+}
+
+// identifyCall gives a call its id and its name, unless it has them.
+func (b *builder) identifyCall(c *partialCall, id, name string) error {
+	if len(id) > modelapi.MaxID || len(name) > modelapi.MaxName {
+		return invalidAnswer("has a call with an id or a name that is too long")
+	}
+	c.id = cmp.Or(c.id, id)
+	if c.name == "" && name != "" {
+		c.name = name
 		b.send(Chunk{Tool: name})
 	}
-	return c, nil
+	return nil
 }
 
 // addArguments adds to the arguments of a call.
@@ -126,10 +135,20 @@ func (b *builder) addArguments(c *partialCall, text string) error {
 // addRaw adds something that only the vendor understands.
 func (b *builder) addRaw(v any) error {
 	raw, err := schema.Encode(v)
-	if err == nil {
-		b.pieces = append(b.pieces, piece{Raw: raw})
+	if err != nil {
+		return err
 	}
-	return err
+	b.pieces = append(b.pieces, piece{})
+	return b.setRaw(&b.pieces[len(b.pieces)-1], raw)
+}
+
+// setRaw gives a piece what only the vendor understands.
+func (b *builder) setRaw(p *piece, raw json.RawMessage) error {
+	if b.raw += len(raw) + pieceOverhead; b.raw > maxOpaque {
+		return invalidAnswer("has more than %d bytes that only its vendor understands", maxOpaque)
+	}
+	p.Raw = raw
+	return nil
 }
 
 func (b *builder) send(c Chunk) {
@@ -139,17 +158,18 @@ func (b *builder) send(c Chunk) {
 }
 
 // handle returns what reads the events of a stream, until read says that it is done.
-func (b *builder) handle(read func(value) (done bool, err error)) func([]byte) (bool, error) {
+func (b *builder) handle(read func(*value) (done bool, err error)) func([]byte) (bool, error) {
 	return func(data []byte) (bool, error) {
 		if isDone(data) {
 			b.complete = true
 			return true, nil
 		}
-		if bounds.Check(data, bounds.Default(), nil) != nil || !json.Valid(data) {
+		v := &value{raw: bytes.TrimSpace(data)}
+		isObject := v.raw[0] == '{'
+		if bounds.Check(v.raw, bounds.Default(), nil) != nil || isObject && v.decode() != nil {
 			return false, invalidAnswer("has an event that is no JSON, or more of it than is read")
 		}
-		v := value(bytes.TrimSpace(data))
-		if v[0] != '{' {
+		if !isObject {
 			return false, invalidAnswer("has an event that is not of the format")
 		}
 		if v.at("error").present() || v.text("type") == "error" {

@@ -81,9 +81,9 @@ func chatAssistant(t turn) object {
 }
 
 // readChat reads the stream of Chat Completions.
-func readChat(b *builder) func(value) (bool, error) {
+func readChat(b *builder) func(*value) (bool, error) {
 	byIndex := map[int]*partialCall{}
-	return func(e value) (bool, error) {
+	return func(e *value) (bool, error) {
 		if u := e.at("usage"); u.present() {
 			b.usage = Usage{u.count("prompt_tokens"), u.count("completion_tokens"),
 				u.count("prompt_tokens_details", "cached_tokens")}
@@ -110,7 +110,7 @@ func readChat(b *builder) func(value) (bool, error) {
 }
 
 // chatDelta adds what is new in a chunk.
-func (b *builder) chatDelta(d value, byIndex map[int]*partialCall) error {
+func (b *builder) chatDelta(d *value, byIndex map[int]*partialCall) error {
 	for _, field := range []string{"reasoning_content", "reasoning"} { // DeepSeek wants it back under its name
 		text := d.text(field)
 		if text != "" && b.reasoning.Len() == 0 {
@@ -146,7 +146,9 @@ func (b *builder) chatDelta(d value, byIndex map[int]*partialCall) error {
 		}
 		// Gemini's server for this format sends its signature so.
 		if extra := delta.at("extra_content"); extra.present() {
-			b.pieces[c.piece].Raw = json.RawMessage(extra)
+			if err := b.setRaw(&b.pieces[c.piece], extra.raw); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -155,7 +157,7 @@ func (b *builder) chatDelta(d value, byIndex map[int]*partialCall) error {
 // chatCall returns the call that a delta is of. Some servers leave out the index, some give the same one to all calls,
 // and some send whole calls without ids. A delta with another id, or with a name for a call that has arguments, begins
 // a call.
-func (b *builder) chatCall(d value, byIndex map[int]*partialCall) (*partialCall, error) {
+func (b *builder) chatCall(d *value, byIndex map[int]*partialCall) (*partialCall, error) {
 	var c *partialCall
 	index, indexed := d.count("index"), d.at("index").present()
 	if indexed {
@@ -164,21 +166,14 @@ func (b *builder) chatCall(d value, byIndex map[int]*partialCall) (*partialCall,
 		c = b.calls[n-1]
 	}
 	id, name := d.text("id"), d.text("function", "name")
-	switch {
-	case c == nil, id != "" && c.id != "" && id != c.id, id == "" && name != "" && len(c.args) > 0:
-		var err error
-		if c, err = b.beginCall(id, name); err != nil {
-			return nil, err
-		}
-	case c.name == "" && name != "":
-		c.name = name
-		b.send(Chunk{Tool: name})
-	}
-	if c.id == "" {
-		c.id = id
+	var err error
+	if c == nil || id != "" && c.id != "" && id != c.id || id == "" && name != "" && len(c.args) > 0 {
+		c, err = b.beginCall(id, name)
+	} else {
+		err = b.identifyCall(c, id, name)
 	}
 	if indexed {
 		byIndex[index] = c
 	}
-	return c, nil
+	return c, err
 }

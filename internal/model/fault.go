@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"haft"
 	"haft/internal/bounds"
@@ -154,7 +155,7 @@ func (e vendorError) fault(status int, secrets []string) *Fault {
 		where = fmt.Sprintf("the server of the model answers %d", status)
 	}
 	said := oneLine(e.Message, secrets)
-	if status == http.StatusUnauthorized || said == "" { // vendors quote parts of a wrong key
+	if f.Kind == Unauthorized || said == "" { // vendors quote parts of a wrong key
 		said = explanation(f.Kind)
 	}
 	f.Message = where + ": " + said
@@ -211,7 +212,8 @@ func explanation(k Kind) string {
 	return "it gives no reason"
 }
 
-// oneLine makes the vendor's words safe to be shown: one line of bounded length without secrets.
+// oneLine makes the vendor's words safe to be shown: one line of bounded length without secrets, and without characters
+// that control a terminal or the direction of the text.
 func oneLine(text string, secrets []string) string {
 	for _, s := range secrets {
 		if len(s) >= 4 { // less is no secret, and stands everywhere
@@ -219,7 +221,7 @@ func oneLine(text string, secrets []string) string {
 		}
 	}
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, "\ufffd"),
-		func(r rune) bool { return r <= ' ' || r == 0x7f || r == '\u2028' || r == '\u2029' }), " ")
+		func(r rune) bool { return unicode.IsSpace(r) || unicode.In(r, unicode.Cc, unicode.Cf) }), " ")
 	if short := []rune(text); len(short) > maxMessage {
 		return string(short[:maxMessage]) + "…"
 	}

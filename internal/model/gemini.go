@@ -100,8 +100,8 @@ func geminiFunction(c call, fields object) object {
 }
 
 // readGemini reads the stream of generateContent.
-func readGemini(b *builder) func(value) (bool, error) {
-	return func(e value) (bool, error) {
+func readGemini(b *builder) func(*value) (bool, error) {
+	return func(e *value) (bool, error) {
 		if u := e.at("usageMetadata"); u.present() { // every chunk has the sum so far
 			b.usage = Usage{u.count("promptTokenCount") + u.count("toolUsePromptTokenCount"),
 				u.count("candidatesTokenCount") + u.count("thoughtsTokenCount"), u.count("cachedContentTokenCount")}
@@ -130,24 +130,28 @@ func readGemini(b *builder) func(value) (bool, error) {
 }
 
 // geminiPart adds a part. Calls are whole.
-func (b *builder) geminiPart(p value) error {
+func (b *builder) geminiPart(p *value) error {
 	var signature json.RawMessage
 	if p.text("thoughtSignature") != "" {
-		signature = json.RawMessage(p.at("thoughtSignature"))
+		signature = p.at("thoughtSignature").raw
 	}
 	if f := p.at("functionCall"); f.present() {
 		c, err := b.beginCall(f.text("id"), f.text("name"))
 		if err != nil {
 			return err
 		}
-		b.pieces[c.piece].Raw = signature
+		if err := b.setRaw(&b.pieces[c.piece], signature); err != nil {
+			return err
+		}
 		return b.addArguments(c, f.at("args").textOrJSON())
 	}
-	if string(p.at("thought")) == "true" {
+	if string(p.at("thought").raw) == "true" {
 		return b.addReasoning(p.text("text"))
 	}
 	if signature != nil {
-		b.textPiece().Raw = signature // the last part may be a signature alone
+		if err := b.setRaw(b.textPiece(), signature); err != nil { // the last part may be a signature alone
+			return err
+		}
 	}
 	return b.addText(p.text("text"))
 }

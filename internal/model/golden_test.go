@@ -8,7 +8,7 @@ import (
 	"haft"
 	"haft/internal/goldentest"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 )
 
 // A goldenRequest is what a golden file asks.

@@ -107,6 +107,7 @@ const (
 	maxRequest   = 32 << 20 // bytes, which is what Anthropic takes
 	maxStream    = 64 << 20 // bytes of an answer with everything around it
 	maxLine      = 16 << 20 // bytes of one line or event: Responses repeat the whole answer in the last one
+	maxEvents    = 1 << 19  // of one answer; those of a text of the most bytes are fewer
 	maxError     = 64 << 10 // bytes of an error that are read
 	maxText      = 4 << 20  // bytes of the text, and of the reasoning
 	maxArguments = 1 << 20  // bytes of those of one call
@@ -120,7 +121,7 @@ type format struct {
 	endpoint  func(model string) string
 	authorize func(h http.Header, key string)
 	render    func(*rendering) object
-	reader    func(*builder) func(value) (done bool, err error)
+	reader    func(*builder) func(*value) (done bool, err error)
 }
 
 // formats are those that clients speak.
@@ -263,7 +264,7 @@ func (c *Client) ask(ctx context.Context, model, key string, body []byte, idle *
 	for name, value := range c.cfg.Headers {
 		req.Header.Set(name, value)
 	}
-	secrets := append(slices.Collect(maps.Values(c.cfg.Headers)), key)
+	secrets := c.secrets(key)
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return nil, unreachable(err)
@@ -279,6 +280,17 @@ func (c *Client) ask(ctx context.Context, model, key string, body []byte, idle *
 		return nil, err
 	}
 	return b.answer()
+}
+
+// secrets returns what no fault may show, longest first, so that none is left in part because another is within it. Of
+// a header such as "Bearer KEY" the key alone is one too.
+func (c *Client) secrets(key string) []string {
+	all := []string{key}
+	for _, value := range c.cfg.Headers {
+		all = append(all, value, value[strings.LastIndex(value, " ")+1:])
+	}
+	slices.SortFunc(all, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
+	return all
 }
 
 // An activeReader postpones the end of a request with every byte that arrives.

@@ -17,7 +17,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 	"haft/schema"
 )
 
@@ -273,10 +273,14 @@ func TestGenerate_ends_with_its_context(t *testing.T) {
 	}
 }
 
-// stalled is a transport whose server sends one event, and then nothing.
-type stalled struct{}
+// stalled is a transport whose server sends one event, or no headers, and then nothing.
+type stalled struct{ headers bool }
 
-func (stalled) RoundTrip(r *http.Request) (*http.Response, error) {
+func (s stalled) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !s.headers {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
 	out, in := io.Pipe()
 	context.AfterFunc(r.Context(), func() { _ = in.CloseWithError(r.Context().Err()) })
 	go data(in, `{"type":"ping"}`)
@@ -284,19 +288,21 @@ func (stalled) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestGenerate_idle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := model.New(model.Config{Format: schema.FormAnthropic, BaseURL: "https://a.example",
-			HTTP: &http.Client{Transport: stalled{}}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		_, err = c.Generate(t.Context(), hello(), nil)
-		f, ok := errors.AsType[*model.Fault](err)
-		if !ok || f.Kind != model.Cut || !f.Retryable() || time.Since(start) != 5*time.Minute {
-			t.Errorf("after %v the error is %v", time.Since(start), err)
-		}
-	})
+	for _, headers := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			c, err := model.New(model.Config{Format: schema.FormAnthropic, BaseURL: "https://a.example",
+				HTTP: &http.Client{Transport: stalled{headers}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			start := time.Now()
+			_, err = c.Generate(t.Context(), hello(), nil)
+			f, ok := errors.AsType[*model.Fault](err)
+			if !ok || f.Kind != model.Cut || !f.Retryable() || time.Since(start) != 5*time.Minute {
+				t.Errorf("after %v the error is %v", time.Since(start), err)
+			}
+		})
+	}
 }
 
 // refusing is a transport that may not reach anything.

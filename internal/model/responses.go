@@ -1,9 +1,6 @@
 package model
 
-import (
-	"encoding/json"
-	"strings"
-)
+import "strings"
 
 // renderResponses writes a request of Responses. Nothing is kept by the vendor.
 func renderResponses(r *rendering) object {
@@ -68,9 +65,9 @@ type responseReader struct {
 }
 
 // readResponses reads the stream of Responses.
-func readResponses(b *builder) func(value) (bool, error) {
+func readResponses(b *builder) func(*value) (bool, error) {
 	r := &responseReader{builder: b}
-	return func(e value) (bool, error) {
+	return func(e *value) (bool, error) {
 		switch e.text("type") {
 		case "response.output_text.delta", "response.refusal.delta":
 			return false, r.watch(Chunk{Text: e.text("delta")})
@@ -85,7 +82,7 @@ func readResponses(b *builder) func(value) (bool, error) {
 		case "response.completed", "response.incomplete":
 			return true, r.end(e.at("response"))
 		case "response.failed":
-			return false, readVendorError(e.at("response", "error")).fault(0, b.secrets)
+			return false, readVendorError(e.at("response", "error").raw).fault(0, b.secrets)
 		}
 		return false, nil
 	}
@@ -93,7 +90,7 @@ func readResponses(b *builder) func(value) (bool, error) {
 
 // watch shows a piece of an item that is not done.
 func (r *responseReader) watch(c Chunk) error {
-	if r.watched += len(c.Text) + len(c.Reasoning); r.watched > 2*maxText {
+	if r.watched += len(c.Text) + len(c.Reasoning) + len(c.Tool); r.watched > 2*maxText {
 		return invalidAnswer("has a text of more than %d bytes", maxText)
 	}
 	if c != (Chunk{}) {
@@ -104,7 +101,7 @@ func (r *responseReader) watch(c Chunk) error {
 }
 
 // item adds an item that is done.
-func (r *responseReader) item(it value) (err error) {
+func (r *responseReader) item(it *value) (err error) {
 	emit := r.emit
 	if r.shown {
 		r.emit = nil // its pieces were
@@ -120,8 +117,8 @@ func (r *responseReader) item(it value) (err error) {
 				err = r.addText(part.text("text") + part.text("refusal"))
 			}
 		}
-		if it.text("phase") != "" {
-			r.textPiece().Raw = json.RawMessage(it.at("phase"))
+		if err == nil && it.text("phase") != "" {
+			err = r.setRaw(r.textPiece(), it.at("phase").raw)
 		}
 	case "reasoning":
 		err = r.reasoningItem(it)
@@ -136,7 +133,7 @@ func (r *responseReader) item(it value) (err error) {
 }
 
 // reasoningItem adds reasoning. Without its encrypted form it cannot be sent back, because the vendor keeps nothing.
-func (r *responseReader) reasoningItem(it value) error {
+func (r *responseReader) reasoningItem(it *value) error {
 	summary := []any{}
 	for _, part := range append(it.list("summary"), it.list("content")...) {
 		text := part.text("text")
@@ -156,7 +153,7 @@ func (r *responseReader) reasoningItem(it value) error {
 }
 
 // end ends an answer.
-func (r *responseReader) end(response value) error {
+func (r *responseReader) end(response *value) error {
 	// Those that were not done, and all from servers that send none before.
 	for all := response.list("output"); r.items < len(all); {
 		if err := r.item(all[r.items]); err != nil {

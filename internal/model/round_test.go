@@ -14,7 +14,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 	"haft/schema"
 )
 
@@ -230,8 +230,8 @@ func TestGenerate_other_answers(t *testing.T) {
 		{name: "a list of one error, with a delay", status: 429, kind: model.RateLimited, says: "quota",
 			after: 34 * time.Second,
 			body:  `[{"error":{"code":429,"message":"quota","status":"RESOURCE_EXHAUSTED","details":[{},{"retryDelay":"34s"}]}}]`},
-		{name: "a wrong key with 400", status: 400, kind: model.Unauthorized, says: "key not valid",
-			body: `{"error":{"message":"key not valid","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`},
+		{name: "a wrong key with 400", status: 400, kind: model.Unauthorized, says: "the key is missing, wrong",
+			body: `{"error":{"message":"key AIza not valid","status":"INVALID_ARGUMENT","details":[{"reason":"API_KEY_INVALID"}]}}`},
 		{name: "a text as error", status: 404, kind: model.RefusedRequest, says: "model not found", body: `{"error":"model not found"}`},
 		{name: "an error without fields", status: 503, kind: model.Overloaded, says: "overloaded", body: `upstream`},
 		{name: "a number as message", status: 400, kind: model.RefusedRequest, says: "check", body: `{"error":{"message":7}}`},
@@ -259,6 +259,40 @@ func TestGenerate_other_answers(t *testing.T) {
 				t.Errorf("the fault is %+v", f)
 			}
 		})
+	}
+}
+
+// No part of a secret is in what is said of a fault, and nothing that controls a terminal.
+func TestGenerate_message_of_fault(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		status int
+		said   string
+		want   string // the end of the message
+	}{
+		{"the header", 400, "Bearer sk-header is bad", ": [secret] is bad"},
+		{"the key in the header", 400, "sk-header is bad", ": [secret] is bad"},
+		{"a secret within a secret", 400, "sk-header-too is bad", ": [secret] is bad"},
+		{"the scheme alone", 400, "Bearer is missing", ": Bearer is missing"},
+		{"a part of the key", 401, "sk-hea***", "may not be used for this"},
+		{"the key in another form", 403, "SK-HEADER", "may not be used for this"},
+		{"control characters", 400, "a\u009b31m\u0085b\x7fc\u2028d\u2029e", ": a 31m b c d e"},
+		{"direction", 400, "a\u202eb\u2066c\u200fd\u061ce", ": a b c d e"},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(test.status)
+			_, _ = io.WriteString(w, `{"error":{"message":`+quoted(test.said)+`}}`)
+		}))
+		c, err := model.New(model.Config{Format: schema.FormOpenAI, BaseURL: s.URL, HTTP: s.Client(),
+			Headers: map[string]string{"Authorization": "Bearer sk-header", "X-Key": "sk-header-too"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.Generate(t.Context(), hello(), nil)
+		s.Close()
+		if err == nil || !strings.HasSuffix(err.Error(), test.want) {
+			t.Errorf("%s: the error is %q, want %q at its end", test.name, err, test.want)
+		}
 	}
 }
 

@@ -15,12 +15,16 @@ func readEvents(r io.Reader, handle func(data []byte) (done bool, err error)) er
 	lines := bufio.NewScanner(limited)
 	lines.Buffer(make([]byte, 0, 16<<10), maxLine)
 	var data []byte
+	events := 0
 	for lines.Scan() {
 		line := bytes.TrimPrefix(lines.Bytes(), []byte("\ufeff"))
 		field, value, _ := bytes.Cut(line, []byte(":"))
 		value = bytes.TrimPrefix(value, []byte(" "))
 		switch {
 		case len(line) == 0:
+			if events++; events > maxEvents {
+				return invalidAnswer("has more than %d events", maxEvents)
+			}
 			if done, err := dispatch(data, handle); done || err != nil {
 				return err
 			}
@@ -61,51 +65,72 @@ func dispatch(data []byte, handle func([]byte) (bool, error)) (bool, error) {
 }
 
 // A value is one of an event that was bounded before. What is absent, null, or of another type than is asked for counts
-// as empty: servers that imitate a vendor differ in the fields that they do not fill.
-type value json.RawMessage
+// as empty: servers that imitate a vendor differ in the fields that they do not fill. An object is decoded only once,
+// however often it is asked for its fields.
+type value struct {
+	raw    json.RawMessage
+	fields map[string]*value // nil until one is asked for
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (v *value) UnmarshalJSON(text []byte) error {
+	v.raw = bytes.Clone(text)
+	return nil
+}
+
+// decode reads the fields of an object.
+func (v *value) decode() error {
+	v.fields = map[string]*value{}
+	return json.Unmarshal(v.raw, &v.fields)
+}
 
 // at returns the value at a path of keys.
-func (v value) at(path ...string) value {
+func (v *value) at(path ...string) *value {
 	for _, key := range path {
-		var fields map[string]json.RawMessage
-		if json.Unmarshal(v, &fields) != nil {
-			return nil
+		if v.fields == nil && (!v.present() || v.raw[0] != '{' || v.decode() != nil) {
+			return &value{}
 		}
-		v = value(fields[key])
+		if v = v.fields[key]; v == nil {
+			return &value{}
+		}
 	}
 	return v
 }
 
-func (v value) present() bool { return len(v) > 0 && string(v) != "null" }
+func (v *value) present() bool { return len(v.raw) > 0 && string(v.raw) != "null" }
 
 // text returns the text at a path.
-func (v value) text(path ...string) (s string) {
-	_ = json.Unmarshal(v.at(path...), &s) // "" for another type
+func (v *value) text(path ...string) (s string) {
+	if v = v.at(path...); v.present() && v.raw[0] == '"' {
+		_ = json.Unmarshal(v.raw, &s) // it was valid as a part of the event
+	}
 	return s
 }
 
 // count returns the number at a path, which is not negative.
-func (v value) count(path ...string) int {
+func (v *value) count(path ...string) int {
 	var n float64
-	_ = json.Unmarshal(v.at(path...), &n) // 0 for another type
+	_ = json.Unmarshal(v.at(path...).raw, &n) // 0 for another type
 	return int(min(max(n, 0), math.MaxInt32))
 }
 
 // list returns the elements of the list at a path.
-func (v value) list(path ...string) []value {
-	var raw []json.RawMessage
-	_ = json.Unmarshal(v.at(path...), &raw) // none for another type
-	all := make([]value, 0, len(raw))
-	for _, r := range raw {
-		all = append(all, value(r))
+func (v *value) list(path ...string) (all []*value) {
+	if v = v.at(path...); v.present() && v.raw[0] == '[' {
+		_ = json.Unmarshal(v.raw, &all) // it was valid as a part of the event
+	}
+	for i := range all {
+		if all[i] == nil { // which is what null becomes
+			all[i] = &value{}
+		}
 	}
 	return all
 }
 
 // textOrJSON returns a text, and any other value as JSON.
-func (v value) textOrJSON() string {
-	if !v.present() || v[0] == '"' {
+func (v *value) textOrJSON() string {
+	if !v.present() || v.raw[0] == '"' {
 		return v.text()
 	}
-	return string(v)
+	return string(v.raw)
 }

@@ -9,6 +9,7 @@
 //	context_tokens = 200000
 //	max_output_tokens = 8192
 //	price_input = 2.0                  # per million tokens
+//	price_cached = 0.2                 # of tokens that the vendor has cached; price_input if it is not given
 //	price_output = 10.0
 //	options = { thinking = { type = "adaptive" } }
 //
@@ -22,10 +23,13 @@ package modelfile
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"net/url"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +45,7 @@ import (
 const (
 	maxBytes  = 64 << 10
 	maxModels = 100
+	maxNames  = 20 // that an error lists
 	maxTokens = 100_000_000
 	maxPrice  = 1_000_000
 )
@@ -60,8 +65,10 @@ type Model struct {
 	// ContextTokens is how much the model reads, and MaxOutputTokens how much it writes; 0 if that is not known.
 	ContextTokens   int `toml:"context_tokens"`
 	MaxOutputTokens int `toml:"max_output_tokens"`
-	// PriceInput and PriceOutput are for a million tokens; 0 if they are not known.
+	// The prices are for a million tokens; 0 if they are not known. Cached tokens of the input cost as much as others
+	// if PriceCached is 0.
 	PriceInput  float64 `toml:"price_input"`
+	PriceCached float64 `toml:"price_cached"`
 	PriceOutput float64 `toml:"price_output"`
 	// Insecure allows http to another machine, where anyone on the network can read the key and the conversation.
 	Insecure bool `toml:"insecure"`
@@ -90,15 +97,18 @@ func (f *File) Find(name string) (Model, error) {
 	}
 	if len(f.Models) == 0 {
 		return Model{}, &haft.Error{Code: haft.CodeNotFound,
-			Message: "this server has no models: set OPENAI_API_KEY, ANTHROPIC_API_KEY, GEMINI_API_KEY or " +
-				"OLLAMA_HOST, or give haft serve a file with --models"}
+			Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, ANTHROPIC_API_KEY, " +
+				"GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, f.Notes...), "; ")}
 	}
 	names := make([]string, 0, len(f.Models))
-	for _, m := range f.Models {
+	for _, m := range f.Models[:min(len(f.Models), maxNames)] {
 		names = append(names, m.Name)
 	}
+	if more := len(f.Models) - maxNames; more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
 	return Model{}, &haft.Error{Code: haft.CodeNotFound,
-		Message: "this server has no such model; it has " + strings.Join(names, ", ")}
+		Message: "there is no such model; there are " + strings.Join(names, ", ")}
 }
 
 // urls are the addresses of the vendors.
@@ -111,10 +121,31 @@ var urls = map[schema.Form]string{
 
 // What names look like.
 var (
-	modelName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
-	variable  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
-	secret    = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
+	modelName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/-]{0,99}$`) })
+	variable   = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Z_][A-Z0-9_]{0,127}$`) })
+	secretName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`) })
 )
+
+// Load reads the file at a path, or the models of the environment if the path is empty. A file replaces those: whoever
+// writes one decides what agents may use, and at which prices.
+func Load(path string, getenv func(string) string) (*File, error) {
+	if path == "" {
+		return FromEnvironment(getenv), nil
+	}
+	wrong := func(err error) error {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the file of models cannot be read", Err: err}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, wrong(err)
+	}
+	defer f.Close() //nolint:errcheck // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxBytes+1))
+	if err != nil {
+		return nil, wrong(err)
+	}
+	return Parse(path, string(text))
+}
 
 // Parse reads a file. origin names it in errors.
 func Parse(origin, text string) (*File, error) {
@@ -145,7 +176,8 @@ func Parse(origin, text string) (*File, error) {
 			continue // whose keys are the vendor's
 		}
 		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
-			"key_secret, context_tokens, max_output_tokens, price_input, price_output, insecure and options")
+			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and "+
+			"options")
 	}
 	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
 		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)
@@ -169,16 +201,33 @@ func Parse(origin, text string) (*File, error) {
 	return f, nil
 }
 
-// lineOf returns the line where a key is first defined. The parser does not say, so the text is parsed line by line.
+// A located value cannot be decoded, so that the parser says where it stands.
+type located struct{}
+
+// errLocated is its error, which nobody sees.
+var errLocated = errors.New("here")
+
+// UnmarshalTOML implements [toml.Unmarshaler].
+func (*located) UnmarshalTOML(any) error { return errLocated }
+
+// lineOf returns the line where a key is defined, or 0 if that is not known. The parser says it only for a value that
+// it cannot decode.
 func lineOf(text string, key toml.Key) int {
-	lines := strings.SplitAfter(text, "\n")
-	for n := range lines {
-		var doc map[string]any
-		if md, err := toml.Decode(strings.Join(lines[:n+1], ""), &doc); err == nil && md.IsDefined(key...) {
-			return n + 1
+	var fields map[string]toml.Primitive
+	md, err := toml.Decode(text, &fields)
+	for i, name := range key {
+		value, ok := fields[name]
+		if err != nil || !ok {
+			return 0
 		}
+		if fields = nil; i < len(key)-1 {
+			err = md.PrimitiveDecode(value, &fields)
+			continue
+		}
+		err = md.PrimitiveDecode(value, &located{})
 	}
-	return 0
+	at, _ := errors.AsType[toml.ParseError](err)
+	return at.Position.Line
 }
 
 // complete fills in what is not given, and reports what is wrong.
@@ -192,7 +241,8 @@ func (m *Model) complete() error {
 		return errors.New("format is one of openai, openai-responses, anthropic, gemini")
 	case len(m.Model) > 200 || strings.ContainsFunc(m.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return errors.New("model is the vendor's name, up to 200 characters without spaces")
-	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv), m.KeySecret != "" && !secret().MatchString(m.KeySecret):
+	case m.KeyEnv != "" && !variable().MatchString(m.KeyEnv),
+		m.KeySecret != "" && !secretName().MatchString(m.KeySecret):
 		return errors.New("key_env and key_secret are names such as OPENAI_API_KEY, and not the key itself")
 	case m.KeyEnv != "" && m.KeySecret != "":
 		return errors.New("a model has key_env or key_secret, and not both")
@@ -200,8 +250,12 @@ func (m *Model) complete() error {
 		return errors.New("context_tokens and max_output_tokens are numbers of tokens")
 	case m.ContextTokens > 0 && m.MaxOutputTokens >= m.ContextTokens:
 		return errors.New("max_output_tokens is less than context_tokens")
-	case !(m.PriceInput >= 0 && m.PriceInput <= maxPrice && m.PriceOutput >= 0 && m.PriceOutput <= maxPrice):
+	case !(min(m.PriceInput, m.PriceCached, m.PriceOutput) >= 0 &&
+		max(m.PriceInput, m.PriceCached, m.PriceOutput) <= maxPrice):
 		return errors.New("prices are for a million tokens, and not negative")
+	}
+	if _, err := json.Marshal(m.Options); err != nil { // such as nan
+		return errors.New("options has a value that JSON does not have")
 	}
 	return m.checkURL()
 }

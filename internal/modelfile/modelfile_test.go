@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -92,10 +93,23 @@ func TestParse_refuses(t *testing.T) {
 		{"more output than context", a + "\ncontext_tokens = 5\nmax_output_tokens = 5", "less than"},
 		{"price", a + "\nprice_input = nan", "prices"},
 		{"default", "default = \"b\"\n" + a, "line 1: default is none"},
+		{"options that are no JSON", a + "\noptions = { a = nan }", "options has"},
+		{"cached price", a + "\nprice_cached = -1", "prices"},
+		{"a key with a quoted name", a + "\n[models.\"a/b\"]\nformat = \"openai\"\nx = 1", "line 5: this key"},
+		{"a dotted key", "models.a.format = \"openai\"\nmodels.a.x = 1", "line 2: this key"},
+		{"an inline table", "# first\nmodels = { a = { format = \"openai\", x = 1 } }", "line 2: this key"},
+		{"a table after a list of lines", a + "\noptions = { a = [\n1,\n2,\n] }\n[models.b]\nformat = \"x\"",
+			"line 7: format is one of"},
+		{"the last of many lines", strings.Repeat("#\n", 30_000) + a + "\nx = 1", "line 30003: this key"},
 		{"large", strings.Repeat("#\n", 40_000), "bytes"},
 		{"many", manyModels(), "1 to 100"},
 	} {
+		began := time.Now()
 		_, err := modelfile.Parse("models.toml", test.text)
+		// The file of many lines takes longer if its lines are parsed one by one.
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("%s: it took %v", test.name, took)
+		}
 		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(err.Error(), test.says) ||
 			!strings.HasPrefix(err.Error(), "models.toml: ") || strings.Contains(err.Error(), key) {
 			t.Errorf("%s: the error is %v, want %q", test.name, err, test.says)
@@ -112,16 +126,6 @@ func manyModels() string {
 }
 
 func TestFromEnvironment(t *testing.T) {
-	environment := func(pairs ...string) func(string) string {
-		return func(name string) string {
-			for i := 0; i < len(pairs); i += 2 {
-				if pairs[i] == name {
-					return pairs[i+1]
-				}
-			}
-			return ""
-		}
-	}
 	none := modelfile.FromEnvironment(environment())
 	_, err := none.Find("")
 	if len(none.Models) != 0 || err == nil || !strings.Contains(err.Error(), "OPENAI_API_KEY") {

@@ -192,15 +192,23 @@ func TestSpans_of_turns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turn := haft.Turn{ID: "run-1", Agent: "ag_1", Model: "claude", Principal: haft.Principal{Org: "acme"}}
+	turn := haft.Turn{ID: "run-1", Agent: "ag_1", Model: "claude", Principal: haft.Principal{Org: "acme", User: "ann"}}
 	ctx, end := x.ObserveTurn(t.Context(), "invoke_agent", turn)
 	within, endChat := x.ObserveTurn(ctx, "chat", turn)
 	endChat(model.Usage{Input: 10, Output: 5, Cached: 3}, "calls", nil)
 	_, endBroken := x.ObserveTurn(ctx, "chat", turn)
 	endBroken(model.Usage{}, "", errors.New("a secret of the vendor"))
+	_, endChat = x.ObserveTurn(ctx, "chat", turn)
+	endChat(model.Usage{Input: 1, Output: 2, Cached: 1}, "end", nil)
+	_, endBroken = x.ObserveTurn(ctx, "chat", turn)
+	endBroken(model.Usage{}, "", fmt.Errorf("ask: %w", &model.Fault{Kind: model.RateLimited, Message: "secret"}))
+	gone, cancel := context.WithCancel(ctx)
+	_, endBroken = x.ObserveTurn(gone, "chat", turn)
+	cancel()
+	endBroken(model.Usage{}, "", errors.New("the user is gone"))
 	_, call := x.Begin(ctx, haft.Call{ID: "c", Tool: "weather", Principal: turn.Principal})
 	call.End(&haft.Result{Status: haft.StatusSuccess, Tool: "weather"}, nil)
-	end(model.Usage{}, "end_turn", nil)
+	end(model.Usage{}, "model_error", nil)
 	if err := x.Close(t.Context()); err != nil || within == ctx {
 		t.Fatal(err)
 	}
@@ -224,13 +232,47 @@ func TestSpans_of_turns(t *testing.T) {
 	all := strings.Join(got, "\n")
 	for _, want := range []string{"chat claude gen_ai.operation.name=chat", "gen_ai.request.model=claude",
 		"gen_ai.usage.input_tokens=10", "gen_ai.usage.output_tokens=5", "gen_ai.usage.cache_read.input_tokens=3",
-		`gen_ai.response.finish_reasons=["calls"]`, "error.type=internal", "invoke_agent gen_ai.operation.name=invoke_agent",
+		`gen_ai.response.finish_reasons=["calls"]`, "error.type=internal", "error.type=rate_limited",
+		"error.type=cancelled",
+		`gen_ai.usage.input_tokens=11 gen_ai.usage.output_tokens=7 gen_ai.usage.cache_read.input_tokens=4 gen_ai.response.finish_reasons=["model_error"] error.type=model_error`,
+		"invoke_agent gen_ai.operation.name=invoke_agent",
 		"gen_ai.agent.id=ag_1", "gen_ai.operation.name=execute_tool"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the spans lack %s:\n%s", want, all)
 		}
 	}
-	if strings.Contains(all, "secret") || len(got) != 4 {
+	if strings.Contains(all, "secret") || strings.Contains(all, "ann") || len(got) != 7 {
 		t.Errorf("%d spans:\n%s", len(got), all)
+	}
+}
+
+// A conversation is that of one user with one agent. Nothing of a turn that ended well is an error.
+func TestSpans_of_conversations(t *testing.T) {
+	spans := &keeping{}
+	x, err := telemetry.Open(t.Context(), telemetry.Config{Exporter: spans})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []haft.Principal{{Org: "a", User: "ann"}, {Org: "a", User: "ann"}, {Org: "a", User: "bob"},
+		{Org: "b", User: "ann"}} {
+		_, end := x.ObserveTurn(t.Context(), "invoke_agent", haft.Turn{Agent: "ag_1", Principal: p})
+		end(model.Usage{Input: 3}, "max_steps", nil)
+	}
+	if err := x.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var ids []string
+	for _, s := range spans.kept {
+		for _, a := range s.Attributes {
+			switch {
+			case a.Key == "gen_ai.conversation.id":
+				ids = append(ids, a.Value.AsString())
+			case a.Key == "error.type", a.Key == "gen_ai.usage.input_tokens" && a.Value.AsInt64() != 3:
+				t.Errorf("%s is %s", a.Key, a.Value.Emit())
+			}
+		}
+	}
+	if len(ids) != 4 || ids[0] != ids[1] || ids[0] == ids[2] || ids[0] == ids[3] {
+		t.Errorf("the conversations are %q", ids)
 	}
 }

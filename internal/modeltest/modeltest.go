@@ -6,7 +6,7 @@
 //	// ask the model at s.URL, in any of the formats
 //	s.Requests()[1].Messages // what the second request had
 //
-// A test binary that is no test serves a [Handler] itself; [Read] reads its script.
+// A program that is no test serves a [Handler] with [Listen]; [Read] reads its script.
 package modeltest
 
 import (
@@ -15,11 +15,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
-	"testing"
+	"time"
 
 	"haft"
 )
@@ -144,20 +144,53 @@ type Server struct {
 	Client *http.Client
 }
 
+// Listen serves a handler on a free port of this machine until stop is called.
+func Listen(h *Handler) (s *Server, stop func(), err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, fmt.Errorf("listen for requests to a model: %w", err)
+	}
+	client := &http.Transport{}
+	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		_ = server.Serve(l) // which ends with stop
+	}()
+	stop = sync.OnceFunc(func() {
+		_ = server.Close()
+		<-served
+		client.CloseIdleConnections()
+	})
+	return &Server{h, "http://" + l.Addr().String(), &http.Client{Transport: client}}, stop, nil
+}
+
+// A Test is what Start needs of a [testing.TB], which programs should not import.
+type Test interface {
+	Helper()
+	Cleanup(func())
+	Errorf(format string, args ...any)
+	Fatalf(format string, args ...any)
+}
+
 // Start starts a server, which ends with the test. Requests that it refuses fail the test, unless that looks at
 // Refusals.
-func Start(tb testing.TB, steps ...Step) *Server {
-	tb.Helper()
+func Start(t Test, steps ...Step) *Server {
+	t.Helper()
 	h := NewHandler(steps...)
-	s := httptest.NewServer(h)
-	tb.Cleanup(func() {
-		s.CloseClientConnections()
-		s.Close()
+	s, stop, err := Listen(h)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		stop()
+		h.mu.Lock()
+		defer h.mu.Unlock()
 		if !h.seen && len(h.refusals) > 0 {
-			tb.Errorf("the model refused requests: %q", h.refusals)
+			t.Errorf("the model refused requests: %q", h.refusals)
 		}
 	})
-	return &Server{h, s.URL, s.Client()}
+	return s
 }
 
 // maxBody bounds a request.

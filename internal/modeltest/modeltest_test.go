@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"haft"
-	"haft/internal/model/modeltest"
+	"haft/internal/modeltest"
 )
 
 // ask sends a request, and returns the status and the answer.
@@ -124,6 +124,47 @@ func TestHandler_steps(t *testing.T) {
 	}
 	if status, _ := ask(t, s, chat, hello); status != 503 {
 		t.Errorf("it answers %d", status)
+	}
+}
+
+// A fakeTest keeps what a test would report.
+type fakeTest struct {
+	end    func()
+	failed []string
+}
+
+func (*fakeTest) Helper()                          {}
+func (f *fakeTest) Cleanup(end func())             { f.end = end }
+func (f *fakeTest) Errorf(format string, _ ...any) { f.failed = append(f.failed, format) }
+func (f *fakeTest) Fatalf(format string, _ ...any) { panic(format) }
+
+// A refused request fails the test, unless that looks for it. A server ends with its test, also where a stream is held.
+func TestStart(t *testing.T) {
+	for _, looks := range []bool{false, true} {
+		f := &fakeTest{}
+		s := modeltest.Start(f, modeltest.Step{Text: "hold", Hold: true})
+		if status, _ := ask(t, s, chat, `{}`); status != http.StatusBadRequest {
+			t.Errorf("it answers %d", status)
+		}
+		resp, err := s.Client.Post(s.URL+chat, "application/json", strings.NewReader(hello))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if looks {
+			s.Refusals()
+		}
+		f.end()
+		if _, err := io.ReadAll(resp.Body); err == nil {
+			t.Error("the stream that was held is whole")
+		}
+		resp.Body.Close() //nolint:errcheck // it was only read
+		if (len(f.failed) == 0) != looks {
+			t.Errorf("the test reports %q", f.failed)
+		}
+		if resp, err := s.Client.Get(s.URL); err == nil {
+			resp.Body.Close() //nolint:errcheck // it was not read
+			t.Error("the server listens after its test")
+		}
 	}
 }
 

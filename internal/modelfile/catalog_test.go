@@ -1,0 +1,234 @@
+package modelfile_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"haft"
+	"haft/internal/model"
+	"haft/internal/modelfile"
+	"haft/internal/modeltest"
+	"haft/internal/secret"
+	"haft/schema"
+)
+
+// environment is one with these variables.
+func environment(pairs ...string) func(string) string {
+	return func(name string) string {
+		for i := 0; i < len(pairs); i += 2 {
+			if pairs[i] == name {
+				return pairs[i+1]
+			}
+		}
+		return ""
+	}
+}
+
+// catalog returns a catalog of a file.
+func catalog(t *testing.T, text string, cfg modelfile.CatalogConfig) *modelfile.Catalog {
+	t.Helper()
+	f, err := modelfile.Parse("models.toml", text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cfg.Getenv == nil {
+		cfg.Getenv = environment()
+	}
+	c, err := modelfile.NewCatalog(f, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// The example of the documentation can be read, and is listed without secrets.
+func TestCatalog_example(t *testing.T) {
+	getenv := environment("ANTHROPIC_API_KEY", key)
+	f, err := modelfile.Load("testdata/models.toml", getenv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := modelfile.NewCatalog(f, modelfile.CatalogConfig{Getenv: getenv})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := c.List(t.Context(), "acme")
+	want := []modelfile.ListedModel{
+		{Name: "claude", Default: true, Format: schema.FormAnthropic, Model: "claude-sonnet-5",
+			Host: "api.anthropic.com", Context: 200_000, MaxOutput: 16_384},
+		{Name: "gpt", Format: schema.FormOpenAIResponses, Model: "gpt-5.5", Host: "api.openai.com", Context: 256_000,
+			MaxOutput: 16_384,
+			Missing:   "the model gpt has no key: there are no secrets here; use key_env instead of key_secret"},
+		{Name: "local", Format: schema.FormOpenAI, Model: "gpt-oss:20b", Host: "127.0.0.1:11434", Context: 16_384,
+			MaxOutput: 4096},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the list differs (-want +got):\n%s", d)
+	}
+	m, err := c.Model(t.Context(), haft.Principal{Org: "acme"}, "")
+	if err != nil || m.Name != "claude-sonnet-5" || m.Context != 200_000 || m.MaxOutput != 16_384 ||
+		m.Input != 3_000_000 || m.Cached != 300_000 || m.Output != 15_000_000 {
+		t.Errorf("the default model is %+v, %v", m, err)
+	}
+}
+
+// Every format asks the server of its model, with the key of the organisation that asks, as it is now.
+func TestCatalog_asks(t *testing.T) {
+	for _, form := range []schema.Form{schema.FormOpenAI, schema.FormOpenAIResponses, schema.FormAnthropic,
+		schema.FormGemini} {
+		s := modeltest.Start(t, modeltest.Step{Text: "one"}, modeltest.Step{Text: "two"}, modeltest.Step{Text: "three"})
+		keys := map[string]string{"acme": "sk-acme-1", "other": "sk-other"}
+		c := catalog(t, fmt.Sprintf("[models.a]\nformat = %q\nurl = %q\nmodel = \"vendors\"\nkey_secret = \"KEY\"\n"+
+			"price_input = 0.1\nmax_output_tokens = 100\n[models.b]\nformat = %[1]q\nurl = %[2]q\nkey_env = \"KEY\"\n"+
+			"options = { metadata = { a = \"b\" } }", form, s.URL),
+			modelfile.CatalogConfig{Getenv: environment("KEY", " sk-environment\n"),
+				Secret: func(_ context.Context, org, name string) (secret.Value, error) {
+					if name != "KEY" {
+						return secret.Value{}, errors.New("another name")
+					}
+					return secret.New(keys[org]), nil
+				}})
+		acme, err := c.Model(t.Context(), haft.Principal{Org: "acme"}, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := c.Model(t.Context(), haft.Principal{Org: "other"}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if acme.Input != 100_000 || acme.Cached != 100_000 || acme.Output != 0 || acme.Name != "vendors" {
+			t.Errorf("%s: the model is %+v", form, acme)
+		}
+		keys["acme"] = "sk-acme-2"
+		req := model.Request{Model: acme.Name, Messages: []haft.Message{{Role: haft.RoleUser, Text: "hello"}}}
+		for _, m := range []interface {
+			Generate(context.Context, model.Request, func(model.Chunk)) (*model.Answer, error)
+		}{acme, other} {
+			if _, err := m.Generate(t.Context(), req, nil); err != nil {
+				t.Fatalf("%s: %v", form, err)
+			}
+		}
+		if form != schema.FormGemini { // which has no such field
+			b, err := c.Model(t.Context(), haft.Principal{Org: "acme"}, "b")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := b.Generate(t.Context(), req, nil); err != nil {
+				t.Fatalf("%s: %v", form, err)
+			}
+		}
+		for i, r := range s.Requests() {
+			want := []string{"sk-acme-2", "sk-other", "sk-environment"}[i]
+			h := r.Header
+			got := h.Get("Authorization") + h.Get("X-Api-Key") + h.Get("X-Goog-Api-Key")
+			if !strings.HasSuffix(got, want) {
+				t.Errorf("%s: the key of request %d is %q, want %q", form, i, got, want)
+			}
+			if i == 2 && !strings.Contains(string(r.Body), `"metadata":{"a":"b"}`) {
+				t.Errorf("%s: the options are not sent", form)
+			}
+		}
+	}
+}
+
+// Whoever cannot have a model is told why, and what to do.
+func TestCatalog_refuses(t *testing.T) {
+	const text = a + "\nkey_env = \"KEY\"\n[models.b]\nformat = \"openai\"\nkey_secret = \"KEY\""
+	away := &haft.Error{Code: haft.CodeUnavailable, Message: "the database is away"}
+	secretOf := func(v string, err error) modelfile.CatalogConfig {
+		return modelfile.CatalogConfig{Secret: func(context.Context, string, string) (secret.Value, error) {
+			return secret.New(v), err
+		}}
+	}
+	for _, test := range []struct {
+		name, model string
+		cfg         modelfile.CatalogConfig
+		code        haft.Code
+		says        string
+	}{
+		{"another name", "c", modelfile.CatalogConfig{}, haft.CodeNotFound, "there are a, b"},
+		{"no variable", "a", modelfile.CatalogConfig{}, haft.CodeNotFound, "the model a has no key: set the"},
+		{"a blank variable", "a", modelfile.CatalogConfig{Getenv: environment("KEY", " \n")}, haft.CodeNotFound, "KEY"},
+		{"no secrets", "b", modelfile.CatalogConfig{}, haft.CodeNotFound, "use key_env"},
+		{"no secret", "b", secretOf("", &haft.Error{Code: haft.CodeNotFound}), haft.CodeNotFound, "secret set KEY"},
+		{"an empty secret", "b", secretOf("", nil), haft.CodeNotFound, "haft secret set KEY"},
+		{"a secret that cannot be read", "b", secretOf(key, away), haft.CodeUnavailable, "the database is away"},
+	} {
+		c := catalog(t, text, test.cfg)
+		_, err := c.Model(t.Context(), haft.Principal{Org: "acme"}, test.model)
+		if haft.CodeOf(err) != test.code || !strings.Contains(haft.MessageOf(err), test.says) {
+			t.Errorf("%s: the error is %v", test.name, err)
+		}
+		for _, m := range c.List(t.Context(), "acme") {
+			if m.Name == test.model && !strings.Contains(m.Missing, test.says) {
+				t.Errorf("%s: the list says %q", test.name, m.Missing)
+			}
+		}
+	}
+	for _, test := range []struct{ host, says string }{{"", "--models"}, {"http://10.0.0.1", "ollama is left out"}} {
+		f, err := modelfile.Load("", environment("OLLAMA_HOST", test.host))
+		if err != nil {
+			t.Fatal(err)
+		}
+		none, err := modelfile.NewCatalog(f, modelfile.CatalogConfig{Getenv: environment()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = none.Model(t.Context(), haft.Principal{Org: "acme"}, "")
+		if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(err.Error(), "no model is configured: set") ||
+			!strings.Contains(err.Error(), test.says) || len(none.List(t.Context(), "acme")) != 0 {
+			t.Errorf("without models the error is %v", err)
+		}
+	}
+	if _, err := modelfile.NewCatalog(&modelfile.File{}, modelfile.CatalogConfig{}); err == nil {
+		t.Error("a catalog without an environment is made")
+	}
+}
+
+// Neither a key nor a path of an address is in what is shown.
+func TestCatalog_shows_no_secret(t *testing.T) {
+	c := catalog(t, a+"\nkey_env = \"KEY\"\nurl = \"https://gateway.example/path-"+key+"/v1\"",
+		modelfile.CatalogConfig{Getenv: environment("KEY", key)})
+	raw, err := json.Marshal(c.List(t.Context(), "acme"))
+	if err != nil || strings.Contains(string(raw), key) || !strings.Contains(string(raw), `"host":"gateway.example"`) {
+		t.Errorf("the list is %s, %v", raw, err)
+	}
+}
+
+func TestLoad(t *testing.T) {
+	dir := t.TempDir()
+	large := filepath.Join(dir, "large.toml")
+	if err := os.WriteFile(large, []byte(strings.Repeat("#\n", 40_000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for path, says := range map[string]string{large: "65536 is the most", dir: "cannot be read",
+		filepath.Join(dir, "none"): "cannot be read"} {
+		if _, err := modelfile.Load(path, environment()); haft.CodeOf(err) != haft.CodeInvalid ||
+			!strings.Contains(haft.MessageOf(err), says) {
+			t.Errorf("%s: the error is %v", path, err)
+		}
+	}
+	// A file replaces the environment.
+	f, err := modelfile.Load("testdata/models.toml", environment("GEMINI_API_KEY", key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := f.Find("gemini"); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("the environment adds %v", m)
+	}
+}
+
+func TestHTTPClient(t *testing.T) {
+	c, proxied := modelfile.HTTPClient()
+	if c.Timeout != 0 || !proxied {
+		t.Errorf("answers end after %v, proxies are used: %v", c.Timeout, proxied)
+	}
+}
