@@ -26,6 +26,12 @@ type Agent struct {
 	ID   AgentID `json:"id"`
 	Org  string  `json:"org"`
 	Name string  `json:"name"`
+	// Description says what it is for.
+	Description string `json:"description,omitempty"`
+	// Instructions are what its model gets before everything else, and Model is the name of that model.
+	Instructions string   `json:"instructions,omitempty"`
+	Model        string   `json:"model,omitempty"`
+	Tags         []string `json:"tags,omitempty"`
 	// Tools are the names of the tools it may call; others do not exist for it.
 	Tools []string `json:"tools,omitempty"`
 	// Env is added to the environment of its calls.

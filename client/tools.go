@@ -86,12 +86,16 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	}
 	return get[haft.Agent](ctx, c.api, query{method: http.MethodPut, path: "/v1/agents",
 		item: &item{"agent", a.Name, ""}, as: p, body: struct {
-			Tools    []string          `json:"tools,omitempty"`
-			Env      map[string]string `json:"env,omitempty"`
-			Rules    []haft.ToolRule   `json:"tool_rules,omitempty"`
-			Disabled bool              `json:"disabled,omitempty"`
-			If       string            `json:"if_revision,omitempty"`
-		}{a.Tools, a.Env, a.Rules, a.Disabled, a.If}})
+			Description  string            `json:"description,omitempty"`
+			Instructions string            `json:"instructions,omitempty"`
+			Model        string            `json:"model,omitempty"`
+			Tags         []string          `json:"tags,omitempty"`
+			Tools        []string          `json:"tools,omitempty"`
+			Env          map[string]string `json:"env,omitempty"`
+			Rules        []haft.ToolRule   `json:"tool_rules,omitempty"`
+			Disabled     bool              `json:"disabled,omitempty"`
+			If           string            `json:"if_revision,omitempty"`
+		}{a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Env, a.Rules, a.Disabled, a.If}})
 }
 
 // RemoveAgent implements [haft.Agents].

@@ -13,7 +13,11 @@ import (
 
 // AgentBody describes an agent to write.
 type AgentBody struct {
-	Tools []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
+	Description  string   `json:"description,omitempty" maxLength:"10000" doc:"What it is for."`
+	Instructions string   `json:"instructions,omitempty" maxLength:"400000" doc:"What its model gets before everything else."`
+	Model        string   `json:"model,omitempty" maxLength:"256" doc:"The name of the model that it uses; see GET /v1/models."`
+	Tags         []string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
+	Tools        []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
 	// Env is write-only: answers have the names, and no values.
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -89,7 +93,8 @@ func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent)
 
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
-	return haft.Agent{Name: name, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
+	return haft.Agent{Name: name, Description: b.Description, Instructions: b.Instructions, Model: b.Model,
+		Tags: b.Tags, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 
 // storeAgent writes an agent.
@@ -130,7 +135,11 @@ type setAgent struct {
 	AgentRef
 	Condition
 	Body struct {
-		Tools *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
+		Description  *string   `json:"description,omitempty" maxLength:"10000"`
+		Instructions *string   `json:"instructions,omitempty" maxLength:"400000"`
+		Model        *string   `json:"model,omitempty" maxLength:"256"`
+		Tags         *[]string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
+		Tools        *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
 		// Env is merged into the stored environment.
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -141,15 +150,13 @@ type setAgent struct {
 func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent) (*stored[haft.Agent], error) {
 	return h.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
 		b := in.Body
-		if b.Tools != nil {
-			a.Tools = *b.Tools
-		}
-		if b.Rules != nil {
-			a.Rules = *b.Rules
-		}
-		if b.Disabled != nil {
-			a.Disabled = *b.Disabled
-		}
+		setField(&a.Description, b.Description)
+		setField(&a.Instructions, b.Instructions)
+		setField(&a.Model, b.Model)
+		setField(&a.Tags, b.Tags)
+		setField(&a.Tools, b.Tools)
+		setField(&a.Rules, b.Rules)
+		setField(&a.Disabled, b.Disabled)
 		if a.Env == nil {
 			a.Env = map[string]string{}
 		}
@@ -162,6 +169,13 @@ func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent)
 		}
 		return nil
 	})
+}
+
+// setField replaces a field, unless the request leaves it out.
+func setField[T any](field, next *T) {
+	if next != nil {
+		*field = *next
+	}
 }
 
 // changeTries is how often a change is tried while other processes change the same agent.

@@ -16,15 +16,18 @@ import (
 // agentCommand keeps agents.
 func agentCommand(*profile) command {
 	var unset []string
+	fields := &agentFields{}
 	return command{
-		use: "agent", short: "Keep agents: their tools, environment and tool rules",
-		example: `  haft agent create helper
+		use: "agent", short: "Keep agents: their instructions, tools, environment and tool rules",
+		example: `  haft agent create helper --model claude --instructions @helper.md
   haft agent attach helper forecast
   haft agent env helper API_KEY=…          the value is never shown again
   haft call forecast --agent helper --arg city=Oslo`,
 		missing: "see which there are with: haft agent list, and which tools with: haft tool list",
 		subs: []command{
-			{use: "create NAME", short: "Make an agent", run: createAgent},
+			{use: "create NAME", short: "Make an agent", flags: fields.flags(), run: createAgent(fields)},
+			{use: "set NAME", short: "Change the description, instructions, model or tags of an agent",
+				flags: fields.flags(), run: changeAgent(fields.set)},
 			{use: "list", short: "List agents",
 				run: listFiltered(system.AgentList, &haft.AgentFilter{}, listing[haft.Agent]{
 					"NAME,ID,TOOLS,RULES,ENVIRONMENT,CHANGED", func(a haft.Agent) []any {
@@ -70,25 +73,67 @@ func printAgent(s *session, a *haft.Agent) {
 	for i, r := range a.Rules {
 		rules[i] = fmt.Sprintf("%s %s", r.Type, r.Tool)
 	}
-	printFacts(s.out, "name", cell{a.Name, bold}, "id", a.ID, "state", state, "tools", strings.Join(a.Tools, ", "),
+	printFacts(s.out, "name", cell{a.Name, bold}, "id", a.ID, "state", state, "description", a.Description,
+		"model", a.Model, "tags", strings.Join(a.Tags, ", "), "instructions", a.Instructions,
+		"tools", strings.Join(a.Tools, ", "),
 		"environment", strings.Join(slices.Sorted(maps.Keys(a.Env)), ", "), "rules", strings.Join(rules, ", "),
 		"changed", since(a.Updated))
 }
 
-// createAgent makes an agent.
-func createAgent(ctx context.Context, s *session, args []string) error {
-	switch _, err := s.Agent(ctx, s.p, args[0]); {
-	case err == nil:
-		return exit.Advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"},
-			"see it with: haft agent show "+args[0])
-	case haft.CodeOf(err) != haft.CodeNotFound:
-		return err
+// agentFields are the flags that describe an agent.
+type agentFields struct {
+	description, instructions, model string
+	tags                             []string
+}
+
+func (f *agentFields) flags() []flag {
+	return []flag{
+		{&f.description, "description", "what the agent is for"},
+		{&f.instructions, "instructions", "what its model gets first: `TEXT`, @FILE, or - for standard input"},
+		{&f.model, "model", "the `NAME` of the model that it uses"},
+		{&f.tags, "tag", "a tag; may be given again, and replaces those that are there"},
 	}
-	a, err := s.PutAgent(ctx, s.p, haft.Agent{Name: args[0]})
+}
+
+// set puts what flags give into an agent.
+func (f *agentFields) set(s *session, a *haft.Agent, _ []string) error {
+	text, err := toolfile.ReadGiven(s.in, f.instructions)
 	if err != nil {
 		return err
 	}
-	return s.print(a, func() { printAgent(s, a) })
+	f.instructions = string(text)
+	for name, to := range map[string][2]*string{"description": {&a.Description, &f.description},
+		"instructions": {&a.Instructions, &f.instructions}, "model": {&a.Model, &f.model}} {
+		if s.given(name) {
+			*to[0] = *to[1]
+		}
+	}
+	if s.given("tag") {
+		a.Tags = slices.DeleteFunc(slices.Clone(f.tags), func(tag string) bool { return tag == "" })
+	}
+	return nil
+}
+
+// createAgent makes an agent.
+func createAgent(fields *agentFields) work {
+	return func(ctx context.Context, s *session, args []string) error {
+		switch _, err := s.Agent(ctx, s.p, args[0]); {
+		case err == nil:
+			return exit.Advise(&haft.Error{Code: haft.CodeConflict, Message: "there is an agent of that name already"},
+				"see it with: haft agent show "+args[0])
+		case haft.CodeOf(err) != haft.CodeNotFound:
+			return err
+		}
+		a := &haft.Agent{Name: args[0]}
+		err := fields.set(s, a, nil)
+		if err == nil {
+			a, err = s.PutAgent(ctx, s.p, *a)
+		}
+		if err != nil {
+			return err
+		}
+		return s.print(a, func() { printAgent(s, a) })
+	}
 }
 
 // changeAgent changes the agent that the first argument names, and prints it. The change has the

@@ -235,6 +235,7 @@ haft agent enable
 haft agent env
 haft agent rm
 haft agent rules
+haft agent set
 haft audit export
 haft calls retention
 haft erase

@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"iter"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"haft"
 	"haft/internal/callenv"
@@ -103,11 +105,41 @@ func (m *AgentManager) shown(ctx context.Context, a haft.Agent) (*haft.Agent, er
 	return &a, nil
 }
 
-// The bounds on an agent.
+// The bounds on an agent; texts are in bytes.
 const (
-	maxAgentTools = 1000
-	maxAgentRules = 100
+	maxAgentTools       = 1000
+	maxAgentRules       = 100
+	maxAgentTags        = 50
+	maxAgentTag         = 100
+	maxAgentModel       = 256
+	maxAgentDescription = 10_000
+	maxInstructions     = 400_000
 )
+
+// checkTexts reports which text of an agent cannot be kept.
+func checkTexts(a haft.Agent) error {
+	texts := []struct {
+		name, text string
+		most       int
+	}{{"description", a.Description, maxAgentDescription}, {"instructions", a.Instructions, maxInstructions},
+		{"model", a.Model, maxAgentModel}}
+	for _, tag := range a.Tags[:min(len(a.Tags), maxAgentTags)] {
+		texts = append(texts, struct {
+			name, text string
+			most       int
+		}{"tags", tag, maxAgentTag})
+	}
+	for _, t := range texts {
+		if len(t.text) > t.most || !utf8.ValidString(t.text) || strings.IndexByte(t.text, 0) >= 0 {
+			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the %s of an agent: expected at most %d "+
+				"bytes of UTF-8 text without NUL characters", t.name, t.most)}
+		}
+	}
+	if len(a.Tags) > maxAgentTags {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an agent has at most %d tags", maxAgentTags)}
+	}
+	return nil
+}
 
 // Agent implements [haft.Agents].
 func (m *AgentManager) Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
@@ -180,6 +212,9 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	}
 	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > engine.MaxEnv {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
+	}
+	if err := checkTexts(a); err != nil {
+		return nil, err
 	}
 	for name := range a.Env {
 		if err := secret.CheckEnvName(name); err != nil {

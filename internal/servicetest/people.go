@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"haft"
 )
@@ -55,7 +56,8 @@ func (w *world) agents() {
 	w.put(draft("echo", "echo"))
 	w.put(draft("other", "echo"))
 	s, ctx := w.as(w.T, Admin), w.Context()
-	made, err := s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", Tools: []string{"echo"},
+	made, err := s.PutAgent(ctx, Admin, haft.Agent{Name: "smith", Tools: []string{"echo"}, Description: "helps",
+		Instructions: "Be brief.", Model: "small", Tags: []string{"a", "b"},
 		Env: map[string]string{"TOKEN": "hunter2-secret"}})
 	w.must("put", err)
 	if made.ID == "" || made.Org != "acme" {
@@ -64,7 +66,9 @@ func (w *world) agents() {
 	for _, ref := range []string{"smith", string(made.ID)} {
 		a, err := s.Agent(ctx, Admin, ref)
 		w.must("look", err)
-		if a.ID != made.ID || !slices.Equal(a.Tools, []string{"echo"}) || a.Env["TOKEN"] == "hunter2-secret" {
+		if a.ID != made.ID || !slices.Equal(a.Tools, []string{"echo"}) || a.Env["TOKEN"] == "hunter2-secret" ||
+			a.Description != "helps" || a.Instructions != "Be brief." || a.Model != "small" ||
+			!slices.Equal(a.Tags, []string{"a", "b"}) {
 			w.Errorf("the agent: %+v", a)
 		}
 	}
@@ -78,7 +82,10 @@ func (w *world) agents() {
 		w.Errorf("by name: %v", list)
 	}
 	for _, bad := range []haft.Agent{{}, {Name: "a b"}, {Name: ".."},
-		{Name: "x", Rules: []haft.ToolRule{{Type: "nonsense", Tool: "echo"}}}} {
+		{Name: "x", Rules: []haft.ToolRule{{Type: "nonsense", Tool: "echo"}}},
+		{Name: "x", Instructions: strings.Repeat("x", 400_001)}, {Name: "x", Model: "a\x00b"},
+		{Name: "x", Description: strings.Repeat("x", 10_001)}, {Name: "x", Tags: make([]string, 51)},
+		{Name: "x", Tags: []string{strings.Repeat("x", 101)}}} {
 		_, err = s.PutAgent(ctx, Admin, bad)
 		w.code("an agent "+bad.Name, err, haft.CodeInvalid)
 	}

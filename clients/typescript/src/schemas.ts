@@ -84,12 +84,19 @@ export type Status =
   | "unknown";
 
 export interface AddAgentBody {
+  /** What it is for. */
+  description?: string;
   disabled?: boolean;
   /** Added to the environment of its calls. Values are never shown again; an empty one keeps what is there. */
   env?: { [name: string]: string };
   /** The revision that the agent must have, which is its ETag without quotes; If-Match does the same. */
   if_revision?: string;
+  /** What its model gets before everything else. */
+  instructions?: string;
+  /** The name of the model that it uses; see GET /v1/models. */
+  model?: string;
   name: string;
+  tags?: string[] | null;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -131,23 +138,34 @@ export interface Added {
 
 export interface Agent {
   created_at: string;
+  description?: string;
   disabled?: boolean;
   env?: { [name: string]: string };
   id: string;
   if_revision?: string;
+  instructions?: string;
+  model?: string;
   name: string;
   org: string;
+  tags?: string[] | null;
   tool_rules?: ToolRule[] | null;
   tools?: string[] | null;
   updated_at: string;
 }
 
 export interface AgentBody {
+  /** What it is for. */
+  description?: string;
   disabled?: boolean;
   /** Added to the environment of its calls. Values are never shown again; an empty one keeps what is there. */
   env?: { [name: string]: string };
   /** The revision that the agent must have, which is its ETag without quotes; If-Match does the same. */
   if_revision?: string;
+  /** What its model gets before everything else. */
+  instructions?: string;
+  /** The name of the model that it uses; see GET /v1/models. */
+  model?: string;
+  tags?: string[] | null;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -1034,9 +1052,13 @@ export interface SessionVariable {
 }
 
 export interface SetAgentBody {
+  description?: string;
   disabled?: boolean;
   /** Merged into what is there; null removes a variable. */
   env?: { [name: string]: string | null };
+  instructions?: string;
+  model?: string;
+  tags?: string[];
   tool_rules?: ToolRule[];
   tools?: string[];
 }

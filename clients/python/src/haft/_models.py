@@ -819,6 +819,12 @@ class Agent:
     id: str
     org: str
     name: str
+    description: str = ""
+    #: What its model gets before everything else.
+    instructions: str = ""
+    #: The name of the model that it uses.
+    model: str = ""
+    tags: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)

@@ -217,13 +217,27 @@ class AsyncAgents(_Resource):
         self,
         name: str,
         *,
+        description: str = "",
+        instructions: str = "",
+        model: str = "",
+        tags: Sequence[str] = (),
         tools: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
     ) -> Agent:
         """Add an agent; one of that name must not exist."""
-        body = {"name": name, **_agent_body(tools, env, tool_rules, disabled)}
+        fields = _agent_body(
+            description=description,
+            instructions=instructions,
+            model=model,
+            tags=[*tags],
+            tools=[*tools],
+            env=env,
+            tool_rules=[*tool_rules],
+            disabled=disabled,
+        )
+        body = {"name": name, **fields}
         return await self._transport.read(Agent, Query(method="POST", path="/v1/agents", body=body))
 
     async def show(self, agent: str) -> Agent:
@@ -234,26 +248,52 @@ class AsyncAgents(_Resource):
         self,
         agent: str,
         *,
+        description: str = "",
+        instructions: str = "",
+        model: str = "",
+        tags: Sequence[str] = (),
         tools: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
     ) -> Agent:
         """Replace an agent, or add it. Of its environment an empty value keeps what is there."""
-        body = _agent_body(tools, env, tool_rules, disabled)
+        body = _agent_body(
+            description=description,
+            instructions=instructions,
+            model=model,
+            tags=[*tags],
+            tools=[*tools],
+            env=env,
+            tool_rules=[*tool_rules],
+            disabled=disabled,
+        )
         return await self._transport.read(Agent, Query(method="PUT", path=_agent(agent), body=body, again=True))
 
     async def set(
         self,
         agent: str,
         *,
+        description: str | None = None,
+        instructions: str | None = None,
+        model: str | None = None,
+        tags: Sequence[str] | None = None,
         tools: Sequence[str] | None = None,
         env: Mapping[str, str | None] | None = None,
         tool_rules: Sequence[ToolRule] | None = None,
         disabled: bool | None = None,
     ) -> Agent:
         """Change some of an agent. Variables are merged into those that are there; None removes one."""
-        body = given(tools=tools, env=env, tool_rules=tool_rules, disabled=disabled)
+        body = given(
+            description=description,
+            instructions=instructions,
+            model=model,
+            tags=tags,
+            tools=tools,
+            env=env,
+            tool_rules=tool_rules,
+            disabled=disabled,
+        )
         return await self._transport.read(Agent, Query(method="PATCH", path=_agent(agent), body=body, again=True))
 
     async def remove(self, agent: str) -> None:
@@ -275,10 +315,8 @@ def _agent(agent: str) -> str:
     return "/v1/agents" + part("agent", agent)
 
 
-def _agent_body(
-    tools: Sequence[str], env: Mapping[str, str] | None, rules: Sequence[ToolRule], disabled: bool
-) -> dict[str, Any]:
-    return given(tools=[*tools] or None, env=env, tool_rules=[*rules] or None, disabled=disabled or None)
+def _agent_body(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}
 
 
 class AsyncSecrets(_Resource):
