@@ -49,26 +49,17 @@ func (w *world) EditBlock(_ context.Context, _ haft.Principal, label string,
 	return err
 }
 
-func (w *world) AddPassage(_ context.Context, p haft.Principal, agent, text string, tags []string) (*haft.Passage,
-	error) {
-	w.sent = append(w.sent, p.Agent+" "+agent+" "+text+" "+strings.Join(tags, ","))
+func (w *world) AddPassage(_ context.Context, p haft.Principal, text string, tags []string) (*haft.Passage, error) {
+	w.sent = append(w.sent, p.Agent+" "+text+" "+strings.Join(tags, ","))
 	return &haft.Passage{ID: "passage-1"}, nil
 }
 
-func (w *world) Passages(_ context.Context, _ haft.Principal, _ string, f haft.PassageFilter) ([]haft.Passage, error) {
+func (w *world) Passages(_ context.Context, _ haft.Principal, f haft.PassageFilter) ([]haft.Passage, error) {
 	w.passages = f
 	return []haft.Passage{{ID: "passage-1", Text: "tea", Tags: []string{"t"}, Created: time.Unix(0, 0)}}, nil
 }
 
-func (w *world) RemovePassage(context.Context, haft.Principal, string, haft.PassageID) error {
-	return nil
-}
-
-func (w *world) PassageTags(context.Context, haft.Principal, string) ([]string, error) {
-	return nil, nil
-}
-
-func (w *world) Messages(_ context.Context, _ haft.Principal, _ string, f haft.MessageFilter) ([]haft.Message, error) {
+func (w *world) Messages(_ context.Context, _ haft.Principal, f haft.MessageFilter) ([]haft.Message, error) {
 	w.messages = f
 	return []haft.Message{{Role: haft.RoleUser, Text: "hello", Created: time.Unix(0, 0)},
 		{Role: haft.RoleAssistant}, {Role: haft.RoleTool, Name: "conversation_search", Text: "hello"},
@@ -301,7 +292,7 @@ func TestMessages(t *testing.T) {
 	}
 	w.call(t, "agent", "send_message_to_agent_async", `{"message":"hi","other_agent_id":"b"}`)
 	w.call(t, "agent", "archival_memory_insert", `{"content":"tea","tags":["a","b"]}`)
-	if strings.Join(w.sent, ";") != "agent b hi;agent agent tea a,b" {
+	if strings.Join(w.sent, ";") != "agent b hi;agent tea a,b" {
 		t.Errorf("sent %q", w.sent)
 	}
 	res = w.call(t, "agent", "send_message_to_agent_and_wait_for_reply", `{"message":"hi","other_agent_id":"b"}`)

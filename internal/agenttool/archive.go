@@ -41,7 +41,7 @@ type foundPassage struct {
 }
 
 // addArchiveTools adds the tools of the archive.
-func addArchiveTools(s *builtin.Set, archive haft.Archive) error {
+func addArchiveTools(s *builtin.Set, archive Archive) error {
 	insert := builtin.Def{Name: "archival_memory_insert", Version: "1", Category: category,
 		Annotations: harmless(false), Description: "Add information to long-term archival memory, for later " +
 			"retrieval: " +
@@ -55,7 +55,7 @@ func addArchiveTools(s *builtin.Set, archive haft.Archive) error {
 			if err != nil {
 				return "", err
 			}
-			kept, err := archive.AddPassage(ctx, p, p.Agent, in.Content, in.Tags)
+			kept, err := archive.AddPassage(ctx, p, in.Content, in.Tags)
 			if err != nil {
 				return "", err
 			}
@@ -73,7 +73,7 @@ func addArchiveTools(s *builtin.Set, archive haft.Archive) error {
 			if f.Limit, err = bound(in.Query, in.Top, "top_k"); err != nil {
 				return nil, err
 			}
-			passages, err := archive.Passages(ctx, p, p.Agent, f)
+			passages, err := archive.Passages(ctx, p, f)
 			out := make([]foundPassage, 0, len(passages))
 			for _, x := range passages {
 				out = append(out, foundPassage{string(x.ID), x.Created.UTC().Format(time.RFC3339), x.Text, x.Tags})

@@ -19,9 +19,15 @@ type BlockEditor interface {
 	EditBlock(ctx context.Context, p haft.Principal, label string, edit func(haft.Block) (string, error)) error
 }
 
-// A History is what was said to an agent and by it.
+// An Archive keeps the passages of agents.
+type Archive interface {
+	AddPassage(ctx context.Context, p haft.Principal, text string, tags []string) (*haft.Passage, error)
+	Passages(ctx context.Context, p haft.Principal, f haft.PassageFilter) ([]haft.Passage, error)
+}
+
+// A History is what users and agents said to each other.
 type History interface {
-	Messages(ctx context.Context, p haft.Principal, agent string, f haft.MessageFilter) ([]haft.Message, error)
+	Messages(ctx context.Context, p haft.Principal, f haft.MessageFilter) ([]haft.Message, error)
 }
 
 // A Mailbox takes messages of agents to other agents. Reply waits for the answer.
@@ -30,10 +36,10 @@ type Mailbox interface {
 	Reply(ctx context.Context, from haft.Principal, agent, text string) (string, error)
 }
 
-// Config is what the tools work on.
+// Config is what the tools work on. All of it acts for the agent of the principal, and for its user.
 type Config struct {
 	Blocks  BlockEditor
-	Archive haft.Archive
+	Archive Archive
 	History History
 	Mailbox Mailbox
 }

@@ -59,7 +59,7 @@ func addHistoryTools(s *builtin.Set, history History) error {
 				return nil, invalid("roles: they are user, assistant and tool")
 			}
 		}
-		messages, err := history.Messages(ctx, p, p.Agent, f)
+		messages, err := history.Messages(ctx, p, f)
 		out := make([]foundMessage, 0, len(messages))
 		for _, m := range messages {
 			// What it found before would be found in what it found.

@@ -2,9 +2,8 @@
 // [haft.BlockSharer] and [haft.Archive] over package memorystore.
 //
 // Memory belongs to the organisation, as agents do: whoever may read agents reads it, and managers change it. An agent
-// as principal has its own memory and no other: it reads its blocks and its archive, changes the values of blocks that
-// are not read-only, and adds and removes passages. The scope that it needs for changes is calls:write, which lets it
-// do the same with tools. Every change is in the audit, with the size of a text in characters and without the text.
+// as principal reads its own memory and no other, and changes nothing here: it does so with tools, which get [Tools].
+// Every change is in the audit, with the size of a text in characters and without the text.
 package memory
 
 import (
@@ -36,33 +35,21 @@ var (
 	_ haft.Archive     = (*API)(nil)
 )
 
-// own is for what an agent may do with its own memory: it returns the id of the agent that p is, or "" if p is none
-// and may do the action.
-func (a *API) own(ctx context.Context, p haft.Principal, action haft.Action) (haft.AgentID, error) {
-	if p.Agent == "" {
-		return "", a.Rules.May(p, action)
-	}
-	if action == haft.AgentsWrite {
-		action = haft.CallsWrite
-	}
-	if err := a.Rules.May(p, action); err != nil {
+// own returns the id of the agent that p is, or "" if p is none. It reports why p may not read.
+func (a *API) own(ctx context.Context, p haft.Principal) (haft.AgentID, error) {
+	if err := a.Rules.May(p, haft.AgentsRead); err != nil || p.Agent == "" {
 		return "", err
 	}
-	self, err := a.Agents.Agent(ctx, p.Org, p.Agent)
-	switch {
-	case haft.CodeOf(err) == haft.CodeNotFound:
-		return "", denied("there is no such agent in this organisation")
-	case err != nil:
+	self, err := agentOf(ctx, a.Agents, p)
+	if err != nil {
 		return "", err
-	case self.Disabled:
-		return "", denied("the agent is disabled")
 	}
 	return self.ID, nil
 }
 
-// agent returns the agent of that id or name, if p may do an action to its memory.
-func (a *API) agent(ctx context.Context, p haft.Principal, ref string, action haft.Action) (*haft.Agent, error) {
-	self, err := a.own(ctx, p, action)
+// readable returns the agent of that id or name, if p may read its memory.
+func (a *API) readable(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
+	self, err := a.own(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +61,14 @@ func (a *API) agent(ctx context.Context, p haft.Principal, ref string, action ha
 		return nil, err
 	}
 	return agent, nil
+}
+
+// managed returns the agent of that id or name, if p may change its memory.
+func (a *API) managed(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
+	if err := a.Rules.May(p, haft.AgentsWrite); err != nil {
+		return nil, err
+	}
+	return a.Agents.Agent(ctx, p.Org, ref)
 }
 
 func denied(message string) error { return &haft.Error{Code: haft.CodeDenied, Message: message} }
@@ -99,29 +94,22 @@ func (a *API) AddBlock(ctx context.Context, p haft.Principal, b haft.Block) (*ha
 
 // Block implements [haft.Memory].
 func (a *API) Block(ctx context.Context, p haft.Principal, id haft.BlockID) (*haft.Block, error) {
-	b, _, err := a.block(ctx, p, id, haft.AgentsRead)
-	return b, err
-}
-
-// block returns a block that p may do an action to, and the id of the agent that p is.
-func (a *API) block(ctx context.Context, p haft.Principal, id haft.BlockID,
-	action haft.Action) (*haft.Block, haft.AgentID, error) {
-	self, err := a.own(ctx, p, action)
+	self, err := a.own(ctx, p)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	b, err := a.Store.Block(ctx, p.Org, id)
 	if err != nil || self == "" {
-		return b, self, err
+		return b, err
 	}
 	has, err := a.Store.Blocks(ctx, p.Org, haft.BlockFilter{Agent: string(self), Label: b.Label, Limit: 1})
 	if err == nil && (len(has) == 0 || has[0].ID != id) {
 		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such block"}
 	}
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	return b, self, nil
+	return b, nil
 }
 
 // Blocks implements [haft.Memory].
@@ -134,7 +122,7 @@ func (a *API) Blocks(ctx context.Context, p haft.Principal, f haft.BlockFilter) 
 			return nil, err
 		}
 	} else {
-		agent, err := a.agent(ctx, p, f.Agent, haft.AgentsRead)
+		agent, err := a.readable(ctx, p, f.Agent)
 		if err != nil {
 			return nil, err
 		}
@@ -146,34 +134,14 @@ func (a *API) Blocks(ctx context.Context, p haft.Principal, f haft.BlockFilter) 
 // ChangeBlock implements [haft.Memory].
 func (a *API) ChangeBlock(ctx context.Context, p haft.Principal, id haft.BlockID,
 	c haft.BlockChange) (*haft.Block, error) {
-	b, self, err := a.block(ctx, p, id, haft.AgentsWrite)
-	if err != nil {
+	if err := a.Rules.May(p, haft.AgentsWrite); err != nil {
 		return nil, err
 	}
-	if self == "" {
-		b, err = a.Store.ChangeBlock(ctx, p.Org, id, c)
-	} else {
-		b, err = a.changeOwn(ctx, p.Org, self, b, c)
-	}
+	b, err := a.Store.ChangeBlock(ctx, p.Org, id, c)
 	if err != nil {
 		return nil, err
 	}
 	return b, a.log(ctx, p, "block.change", b)
-}
-
-// changeOwn changes the value of a block of an agent.
-func (a *API) changeOwn(ctx context.Context, org string, self haft.AgentID, b *haft.Block,
-	c haft.BlockChange) (*haft.Block, error) {
-	if c.Value == nil || c.Label != nil || c.Description != nil || c.Limit != nil || c.ReadOnly != nil {
-		return nil, denied("an agent changes the values of its blocks and nothing else of them")
-	}
-	return a.Store.EditBlock(ctx, org, self, b.Label, func(now haft.Block) (string, error) {
-		if now.ID != b.ID || c.Version != 0 && c.Version != now.Version {
-			return "", &haft.Error{Code: haft.CodeConflict,
-				Message: "the block was changed by somebody else: read it again first"}
-		}
-		return *c.Value, nil
-	})
 }
 
 // manage has do change a block, if p is a manager, and writes to the audit that it did.
@@ -216,9 +184,15 @@ func (a *API) DetachBlock(ctx context.Context, p haft.Principal, agent string, i
 		func(agent haft.AgentID) error { return a.Store.DetachBlock(ctx, p.Org, agent, id) })
 }
 
-// BlockAgents implements [haft.BlockSharer].
+// BlockAgents implements [haft.BlockSharer]. It is not for agents: one does not learn with whom it shares a block.
 func (a *API) BlockAgents(ctx context.Context, p haft.Principal, id haft.BlockID) ([]haft.AgentID, error) {
-	if _, _, err := a.block(ctx, p, id, haft.AgentsRead); err != nil {
+	if err := a.Rules.May(p, haft.AgentsRead); err != nil {
+		return nil, err
+	}
+	if p.Agent != "" {
+		return nil, denied("an agent does not see which agents have a block")
+	}
+	if _, err := a.Store.Block(ctx, p.Org, id); err != nil {
 		return nil, err
 	}
 	return a.Store.BlockAgents(ctx, p.Org, id)
@@ -227,7 +201,7 @@ func (a *API) BlockAgents(ctx context.Context, p haft.Principal, id haft.BlockID
 // AddPassage implements [haft.Archive].
 func (a *API) AddPassage(ctx context.Context, p haft.Principal, ref string, text string,
 	tags []string) (*haft.Passage, error) {
-	agent, err := a.agent(ctx, p, ref, haft.AgentsWrite)
+	agent, err := a.managed(ctx, p, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +216,7 @@ func (a *API) AddPassage(ctx context.Context, p haft.Principal, ref string, text
 // Passages implements [haft.Archive].
 func (a *API) Passages(ctx context.Context, p haft.Principal, ref string,
 	f haft.PassageFilter) ([]haft.Passage, error) {
-	agent, err := a.agent(ctx, p, ref, haft.AgentsRead)
+	agent, err := a.readable(ctx, p, ref)
 	if err != nil {
 		return nil, err
 	}
@@ -251,7 +225,7 @@ func (a *API) Passages(ctx context.Context, p haft.Principal, ref string,
 
 // RemovePassage implements [haft.Archive].
 func (a *API) RemovePassage(ctx context.Context, p haft.Principal, ref string, id haft.PassageID) error {
-	agent, err := a.agent(ctx, p, ref, haft.AgentsWrite)
+	agent, err := a.managed(ctx, p, ref)
 	if err != nil {
 		return err
 	}
@@ -263,7 +237,7 @@ func (a *API) RemovePassage(ctx context.Context, p haft.Principal, ref string, i
 
 // PassageTags implements [haft.Archive].
 func (a *API) PassageTags(ctx context.Context, p haft.Principal, ref string) ([]string, error) {
-	agent, err := a.agent(ctx, p, ref, haft.AgentsRead)
+	agent, err := a.readable(ctx, p, ref)
 	if err != nil {
 		return nil, err
 	}
