@@ -140,8 +140,6 @@ type NewMessage struct {
 	Budget Budget `json:"budget,omitzero"`
 	// Key makes sending idempotent: of several messages with one key the first counts.
 	Key string `json:"idempotency_key,omitempty"`
-	// From is the agent that sends it, if it is not a person.
-	From AgentID `json:"-"`
 }
 
 // A TurnEvent is what is seen of a turn while it goes on. One of its fields is set.
@@ -176,7 +174,7 @@ type MessageFilter struct {
 // Conversations are what people and agents say to agents. Agents are named by id or name.
 type Conversations interface {
 	// Send begins a turn and yields what happens in it until it ends or waits. Whoever stops listening does not stop
-	// the turn.
+	// the turn. It returns [CodeDenied] if p does not act as the agent: Principal.Agent must be its id or name.
 	Send(ctx context.Context, p Principal, agent string, m NewMessage) iter.Seq2[TurnEvent, error]
 	// Follow yields what happens in a turn from now on, after its state.
 	Follow(ctx context.Context, p Principal, id TurnID) iter.Seq2[TurnEvent, error]

@@ -38,19 +38,30 @@ func events(each func(yield func(haft.TurnEvent) error) error) iter.Seq2[haft.Tu
 func (s *Service) Send(ctx context.Context, p haft.Principal, agent string, m haft.NewMessage) iter.Seq2[haft.TurnEvent,
 	error] {
 	return events(func(yield func(haft.TurnEvent) error) error {
-		a, err := s.find(ctx, p, haft.CallsWrite, agent, m.From)
-		if err == nil {
-			err = s.check(p, a, m)
-		}
+		a, err := s.addressed(ctx, p, agent)
 		if err != nil {
 			return err
 		}
-		t, l, err := s.begin(ctx, p, a, m)
+		t, l, err := s.begin(ctx, p, a, m, haft.Message{Role: haft.RoleUser, Text: m.Text})
 		if err != nil {
 			return err
 		}
 		return s.watch(ctx, *t, 0, l, true, yield)
 	})
+}
+
+// addressed returns the agent to which p sends a message. Only who already acts as an agent has it work, since the turn
+// has the tools, the environment and the secrets of the agent.
+func (s *Service) addressed(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error) {
+	if err := s.may(p, haft.CallsWrite); err != nil {
+		return nil, err
+	}
+	a, err := s.cfg.Agents.Agent(ctx, p, ref)
+	if err == nil && (p.Agent == "" || p.Agent != string(a.ID) && p.Agent != a.Name) {
+		err = &haft.Error{Code: haft.CodeDenied, Message: "the credential does not act as the agent: use one of the " +
+			"agent, or one that may act as it"}
+	}
+	return a, err
 }
 
 // check reports why a message is not taken.
@@ -75,9 +86,12 @@ func (s *Service) check(p haft.Principal, a *haft.Agent, m haft.NewMessage) erro
 	return &haft.Error{Code: code, Message: why}
 }
 
-// begin keeps a message with its turn, and has the turn worked on.
-func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m haft.NewMessage) (*haft.Turn, *listener,
-	error) {
+// begin keeps a message with its turn, and has the turn worked on. First is the message as it is kept.
+func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m haft.NewMessage,
+	first haft.Message) (*haft.Turn, *listener, error) {
+	if err := s.check(p, a, m); err != nil {
+		return nil, nil, err
+	}
 	p.Agent = string(a.ID)
 	prof, err := s.cfg.Agents.Profile(ctx, p, a.ID)
 	if err != nil {
@@ -88,8 +102,7 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		return nil, nil, err
 	}
 	owner := s.cfg.Owner()
-	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, haft.Message{Role: haft.RoleUser,
-		Name: string(m.From), Text: m.Text})
+	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
 	if err != nil || !begun {
 		return turn, nil, err
 	}
@@ -123,15 +136,13 @@ func (s *Service) may(p haft.Principal, act haft.Action) error {
 	return s.cfg.Authority.Authorize(p, act, authority.Resource{})
 }
 
-// find returns an agent to which p may do something. A credential of an agent is for that agent only, except that the
-// agent itself sends messages to others.
-func (s *Service) find(ctx context.Context, p haft.Principal, act haft.Action, ref string,
-	from haft.AgentID) (*haft.Agent, error) {
+// find returns an agent to which p may do something. A credential of an agent is for that agent only.
+func (s *Service) find(ctx context.Context, p haft.Principal, act haft.Action, ref string) (*haft.Agent, error) {
 	if err := s.may(p, act); err != nil {
 		return nil, err
 	}
 	a, err := s.cfg.Agents.Agent(ctx, p, ref)
-	if err == nil && p.Agent != "" && p.Agent != string(a.ID) && p.Agent != a.Name && p.Agent != string(from) {
+	if err == nil && p.Agent != "" && p.Agent != string(a.ID) && p.Agent != a.Name {
 		err = &haft.Error{Code: haft.CodeNotFound, Message: "there is no such agent"}
 	}
 	return a, err
@@ -155,7 +166,7 @@ func (s *Service) seen(ctx context.Context, p haft.Principal, act haft.Action, i
 // listed returns an agent, and the owner of those of its turns that p sees: empty if p sees all. Somebody who owns
 // nothing sees what belongs to a name that nobody has.
 func (s *Service) listed(ctx context.Context, p haft.Principal, agent string) (*haft.Agent, string, error) {
-	a, err := s.find(ctx, p, haft.CallsRead, agent, "")
+	a, err := s.find(ctx, p, haft.CallsRead, agent)
 	if s.cfg.Authority.Authorize(p, haft.CallsRead, authority.Owned("", haft.Principal{Org: p.Org})) == nil {
 		return a, "", err
 	}

@@ -115,7 +115,7 @@ func (s story) play(t *testing.T, dies ...int) (ops int) {
 	}
 	first := w.begin(dies[0], four)
 	go func() {
-		listen(w, first.Send(context.Background(), ann, "helper", haft.NewMessage{Text: "hi", Key: "k"}))
+		listen(w, first.Send(context.Background(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Key: "k"}))
 	}()
 	last := first
 	for _, d := range append(dies[1:], 0) {
@@ -133,7 +133,7 @@ func (s story) play(t *testing.T, dies ...int) (ops int) {
 	done := make(chan outcome, 1)
 	go func() {
 		for {
-			o := listen(w, last.Send(context.Background(), ann, "helper", haft.NewMessage{Text: "hi", Key: "k"}))
+			o := listen(w, last.Send(context.Background(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Key: "k"}))
 			if o.err != nil || o.turn.Final() {
 				done <- o
 				return
@@ -395,7 +395,7 @@ func TestCrash_many_turns_in_many_processes(t *testing.T) {
 				who, agent := haft.Principal{Org: "org", User: fmt.Sprintf("user%d", i%7)}, fmt.Sprint("helper", i)
 				m := haft.NewMessage{Text: "hi", Key: fmt.Sprint(i)}
 				for {
-					o := listen(w, current().Send(context.Background(), who, agent, m))
+					o := listen(w, current().Send(context.Background(), as(who, agent), agent, m))
 					if o.err == nil && o.turn.Final() {
 						return
 					}

@@ -53,7 +53,7 @@ func TestSend_budgets(t *testing.T) {
 					cfg.Budget.Time = haft.Millis(24 * time.Hour)
 				}
 			})
-			o := listen(w, p.Send(t.Context(), ann, "helper", haft.NewMessage{Text: "hi", Budget: c.budget}))
+			o := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Budget: c.budget}))
 			o.check(t, haft.TurnCompleted, c.stop, "user"+strings.Repeat(", assistant a, a:success",
 				c.steps)+", assistant")
 			if !strings.Contains(o.last(), c.note) || o.turn.Usage.Steps != c.steps {

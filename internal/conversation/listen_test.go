@@ -19,7 +19,7 @@ func TestSend_goes_on_when_nobody_listens(t *testing.T) {
 		w.script(call("a", "{}"), say("done"))
 		p := w.begin(0)
 		ctx, cancel := context.WithCancel(t.Context())
-		for range p.Send(ctx, ann, "helper", haft.NewMessage{Text: "hi"}) {
+		for range p.Send(ctx, as(ann, "helper"), "helper", haft.NewMessage{Text: "hi"}) {
 			break
 		}
 		cancel()
@@ -39,7 +39,7 @@ func TestSend_slow_listeners_miss_text_and_nothing_else(t *testing.T) {
 		w.script(call("a", "{}"), call("b", "{}"), say("done"))
 		p := w.begin(0)
 		var o outcome
-		for e, err := range p.Send(t.Context(), ann, "helper", haft.NewMessage{Text: "hi"}) {
+		for e, err := range p.Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi"}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -81,7 +81,7 @@ func TestSend_a_listener_that_was_slow_gets_text_again(t *testing.T) {
 		}})
 		w.script(call("a", "{}"), say("done"))
 		text := ""
-		for e, err := range w.begin(0).Send(t.Context(), ann, "helper", haft.NewMessage{Text: "hi"}) {
+		for e, err := range w.begin(0).Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi"}) {
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -110,9 +110,9 @@ func TestSend_again_yields_a_long_turn_as_a_whole(t *testing.T) {
 		}
 		p := w.begin(0, func(cfg *conversation.Config) { cfg.Budget.Steps = 200 })
 		m := haft.NewMessage{Text: "hi", Key: "k"}
-		listen(w, p.Send(t.Context(), ann, "helper", m))
+		listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", m))
 		seen := 0
-		for _, e := range listen(w, p.Send(t.Context(), ann, "helper", m)).events {
+		for _, e := range listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", m)).events {
 			if e.Message != nil {
 				seen++
 			}
@@ -298,7 +298,7 @@ func TestSend_the_model_gets_the_sender_s_conversation_only(t *testing.T) {
 		w.script(say("hello"))
 		p := w.begin(0)
 		p.send("the secret of ann")
-		listen(w, p.Send(t.Context(), bob, "helper", haft.NewMessage{Text: "what did ann say?"}))
+		listen(w, p.Send(t.Context(), as(bob, "helper"), "helper", haft.NewMessage{Text: "what did ann say?"}))
 		if got := shape(w.asked[1].Messages); got != "user" {
 			t.Errorf("bob's model gets %s", got)
 		}

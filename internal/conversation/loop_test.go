@@ -48,7 +48,7 @@ func listen(w *world, seq iter.Seq2[haft.TurnEvent, error]) (o outcome) {
 
 // send sends a message and takes all events.
 func (p *process) send(text string) outcome {
-	return listen(p.world, p.Send(context.Background(), ann, "helper", haft.NewMessage{Text: text}))
+	return listen(p.world, p.Send(context.Background(), as(ann, "helper"), "helper", haft.NewMessage{Text: text}))
 }
 
 // last returns the text of the last message that is kept.
@@ -224,7 +224,7 @@ func TestSend_request(t *testing.T) {
 		w.script(say("first"))
 		p := w.begin(0)
 		p.send("one")
-		listen(w, p.Send(t.Context(), ann, "helper", haft.NewMessage{Text: "two", From: "ag_other"}))
+		listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "two"}))
 		req := w.asked[1]
 		want := `You help.
 
@@ -272,8 +272,8 @@ none
 		if len(req.Tools) != 2 || req.Tools[0].Name != "a" || req.Tools[1].Name != "c" {
 			t.Errorf("tools: %v", req.Tools)
 		}
-		if got := shape(req.Messages); got != "user, assistant, user" || req.Messages[2].Name != "ag_other" {
-			t.Errorf("messages: %s, from %q", got, req.Messages[2].Name)
+		if got := shape(req.Messages); got != "user, assistant, user" {
+			t.Errorf("messages: %s", got)
 		}
 	})
 }
@@ -394,11 +394,10 @@ func TestSend_a_model_that_ignores_a_required_tool(t *testing.T) {
 }
 
 func TestSend_refuses(t *testing.T) {
-	confined := func(actions ...haft.Action) haft.Principal { p := ann; p.Actions = actions; return p }
-	foreign, nobody := ann, haft.Principal{Org: "org"}
+	me := as(ann, "helper")
+	confined := func(actions ...haft.Action) haft.Principal { p := me; p.Actions = actions; return p }
+	foreign, nobody := me, as(haft.Principal{Org: "org"}, "helper")
 	foreign.Org = "elsewhere"
-	other := ann
-	other.Agent = "ag_other"
 	good := haft.NewMessage{Text: "hi"}
 	for _, c := range []struct {
 		name  string
@@ -409,23 +408,23 @@ func TestSend_refuses(t *testing.T) {
 	}{
 		{"no organisation", haft.Principal{User: "ann"}, "helper", good, haft.CodeUnauthenticated},
 		{"another organisation", foreign, "helper", good, haft.CodeNotFound},
-		{"an unknown agent", ann, "nobody", good, haft.CodeNotFound},
+		{"an unknown agent", me, "nobody", good, haft.CodeNotFound},
 		{"a credential without calls:write", confined(haft.AgentsRead, haft.CallsRead), "helper", good,
 			haft.CodeDenied},
 		{"a credential without agents:read", confined(haft.CallsWrite), "helper", good, haft.CodeDenied},
-		{"a credential of another agent", other, "helper", good, haft.CodeNotFound},
-		{"a credential of another agent that claims to be sent by a third", other, "helper",
-			haft.NewMessage{Text: "hi", From: "ag_third"}, haft.CodeNotFound},
+		{"a user who does not act as the agent", ann, "helper", good, haft.CodeDenied},
+		{"a manager who does not act as the agent", admin, "helper", good, haft.CodeDenied},
+		{"a credential of another agent", as(ann, "helper2"), "helper", good, haft.CodeDenied},
 		{"nobody", nobody, "helper", good, haft.CodeInvalid},
-		{"no text", ann, "helper", haft.NewMessage{Text: " \n"}, haft.CodeInvalid},
-		{"a huge text", ann, "helper", haft.NewMessage{Text: strings.Repeat("x", 256<<10+1)}, haft.CodeInvalid},
-		{"text that is none", ann, "helper", haft.NewMessage{Text: "\xff"}, haft.CodeInvalid},
-		{"a long key", ann, "helper", haft.NewMessage{Text: "hi", Key: strings.Repeat("k", 257)}, haft.CodeInvalid},
-		{"a long model", ann, "helper", haft.NewMessage{Text: "hi", Model: strings.Repeat("k", 257)},
+		{"no text", me, "helper", haft.NewMessage{Text: " \n"}, haft.CodeInvalid},
+		{"a huge text", me, "helper", haft.NewMessage{Text: strings.Repeat("x", 256<<10+1)}, haft.CodeInvalid},
+		{"text that is none", me, "helper", haft.NewMessage{Text: "\xff"}, haft.CodeInvalid},
+		{"a long key", me, "helper", haft.NewMessage{Text: "hi", Key: strings.Repeat("k", 257)}, haft.CodeInvalid},
+		{"a long model", me, "helper", haft.NewMessage{Text: "hi", Model: strings.Repeat("k", 257)},
 			haft.CodeInvalid},
-		{"a negative budget", ann, "helper", haft.NewMessage{Text: "hi", Budget: haft.Budget{Steps: -1}},
+		{"a negative budget", me, "helper", haft.NewMessage{Text: "hi", Budget: haft.Budget{Steps: -1}},
 			haft.CodeInvalid},
-		{"an unknown model", ann, "helper", haft.NewMessage{Text: "hi", Model: "x"}, haft.CodeNotFound},
+		{"an unknown model", me, "helper", haft.NewMessage{Text: "hi", Model: "x"}, haft.CodeNotFound},
 	} {
 		each(t, c.name, func(t *testing.T) {
 			w := newWorld(t)
@@ -531,8 +530,8 @@ func TestSend_is_idempotent(t *testing.T) {
 		w.script(call("a", "{}"), say("done"))
 		p := w.begin(0)
 		m := haft.NewMessage{Text: "hi", Key: "k"}
-		first := listen(w, p.Send(t.Context(), ann, "helper", m))
-		again := listen(w, p.Send(t.Context(), ann, "helper", m))
+		first := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", m))
+		again := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", m))
 		if first.turn.ID != again.turn.ID || len(w.asked) != 2 {
 			t.Errorf("turns %s and %s, asked %d times", first.turn.ID, again.turn.ID, len(w.asked))
 		}
@@ -545,7 +544,7 @@ func TestSend_is_idempotent(t *testing.T) {
 		if shape(seen) != "user, assistant a, a:success, assistant" {
 			t.Errorf("the second sender saw %s", shape(seen))
 		}
-		if o := listen(w, p.Send(t.Context(), bob, "helper", m)); o.err != nil || o.turn.ID == first.turn.ID {
+		if o := listen(w, p.Send(t.Context(), as(bob, "helper"), "helper", m)); o.err != nil || o.turn.ID == first.turn.ID {
 			t.Error("a key of somebody else counts")
 		}
 	})
@@ -558,7 +557,7 @@ func TestSend_bounds_the_turns_under_way(t *testing.T) {
 		w.answer = func(model.Request) (*model.Answer, error) { <-hold; return say("done"), nil }
 		p := w.begin(0, func(cfg *conversation.Config) { cfg.PerOrg = 2 })
 		for i := range 2 {
-			go listen(w, p.Send(t.Context(), ann, fmt.Sprint("helper", i), haft.NewMessage{Text: "hi"}))
+			go listen(w, p.Send(t.Context(), as(ann, fmt.Sprint("helper", i)), fmt.Sprint("helper", i), haft.NewMessage{Text: "hi"}))
 		}
 		synctest.Wait()
 		if o := p.send("hi"); haft.CodeOf(o.err) != haft.CodeRateLimited {

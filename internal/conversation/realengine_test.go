@@ -85,7 +85,9 @@ var user = haft.Principal{Org: "org", User: "ann", Roles: []string{"user"}}
 
 // sendAgain sends a message, or listens to the turn of one that was sent.
 func (p *process) sendAgain(text string) outcome {
-	return listen(p.world, p.Send(context.Background(), user, "helper", haft.NewMessage{Text: text, Key: text}))
+	by := user
+	by.Agent = "helper"
+	return listen(p.world, p.Send(context.Background(), by, "helper", haft.NewMessage{Text: text, Key: text}))
 }
 
 func TestEngine_calls(t *testing.T) {

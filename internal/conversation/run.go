@@ -125,6 +125,9 @@ func (r *run) profile() (*Profile, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("look at the credential of the turn: %w", err)
 	}
+	if was := r.turn.Principal; p.Org != was.Org || p.Owner() != was.Owner() || p.Agent != was.Agent {
+		return nil, &ending{stop: haft.StopCancelled, why: "the credential of the turn is of somebody else now"}
+	}
 	r.turn.Principal = p
 	prof, err := r.s.cfg.Agents.Profile(r.ctx, p, r.turn.Agent)
 	if haft.CodeOf(err) == haft.CodeNotFound {

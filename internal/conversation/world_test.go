@@ -29,6 +29,13 @@ var (
 
 const agentID = haft.AgentID("ag_ABCDEFGHIJKLMNOPQRSTUVWX")
 
+// as is somebody who acts as an agent.
+func as(p haft.Principal, ref string) haft.Principal {
+	id, _ := agentOf(ref)
+	p.Agent = string(id)
+	return p
+}
+
 // agentOf returns the id of an agent: helper, or one of many with a number behind it.
 func agentOf(ref string) (haft.AgentID, bool) {
 	if number, ok := strings.CutPrefix(ref, "helper"); ok {
@@ -240,7 +247,7 @@ func (p *process) BeginTurn(_ context.Context, owner string, t haft.Turn, key st
 			return nil
 		}
 		for _, k := range p.turns {
-			if k.turn.Agent == t.Agent && !k.turn.Final() {
+			if k.turn.Agent == t.Agent && k.turn.Principal.Owner() == t.Principal.Owner() && !k.turn.Final() {
 				return conflict()
 			}
 		}
