@@ -33,13 +33,21 @@ type rechecker = func(ctx context.Context, p haft.Principal) (haft.Principal, ti
 // server has its authenticator: calls of an earlier process resume before that.
 func (s *Server) recheck(cfg ServerConfig) rechecker {
 	return func(ctx context.Context, p haft.Principal) (haft.Principal, time.Time, error) {
-		select {
-		case <-s.known:
-		case <-ctx.Done():
-			return p, time.Time{}, context.Cause(ctx)
+		if err := s.awaitAuth(ctx); err != nil {
+			return p, time.Time{}, err
 		}
 		now, err := s.authenticator(cfg).Again(ctx, auth.Identity{Principal: p})
 		return now.Principal, now.Ends, err
+	}
+}
+
+// awaitAuth waits until Auth is set.
+func (s *Server) awaitAuth(ctx context.Context) error {
+	select {
+	case <-s.known:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
 	}
 }
 

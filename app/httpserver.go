@@ -95,6 +95,13 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 		cfg.Engine.Recheck = s.recheck(cfg)
 	}
 	cfg.Deliver = true
+	cfg.Agents.Observe = s.telemetry.ObserveTurn
+	cfg.Agents.As = func(ctx context.Context, p haft.Principal, agent haft.AgentID) (haft.Principal, error) {
+		if err := s.awaitAuth(ctx); err != nil {
+			return p, err
+		}
+		return s.authenticator(cfg).As(ctx, p, agent)
+	}
 	if s.Service, err = OpenService(ctx, cfg.ServiceConfig); err != nil {
 		return nil, err
 	}

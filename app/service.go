@@ -16,13 +16,16 @@ import (
 	"haft/executor"
 	"haft/executor/builtin"
 	"haft/executor/script"
+	"haft/internal/agentstate"
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/checkpoint"
+	"haft/internal/conversation"
 	"haft/internal/datadir"
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
+	"haft/internal/modelfile"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
@@ -92,6 +95,8 @@ type ServiceConfig struct {
 	// Engine adjusts the pipeline, and Manage what is managed around it.
 	Engine engine.Config
 	Manage service.Config
+	// Agents says how agents are run.
+	Agents AgentsConfig
 }
 
 // defaultPolicy is the policy of a server that has none: only administrators may call tools.
@@ -114,6 +119,8 @@ type Service struct {
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
+	// Models are those that agents can have; nil if this process runs no agents.
+	Models *modelfile.Catalog
 
 	dir *datadir.Dir // with an empty path if nothing is kept
 	// digestKey makes digests of arguments and results.
@@ -123,6 +130,8 @@ type Service struct {
 	locker    *supply.Locker
 	sessions  *sandboxed.Manager
 	closers   []func() error
+
+	conversations *conversation.Service // nil if this process runs no agents
 }
 
 // OpenService opens a Service.
@@ -174,7 +183,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	scripts := s.App.executor
+	scripts := agentstate.Executor{Executor: s.App.executor, States: s.memory()}
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
@@ -191,6 +200,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
 	s.openAPI(parts, ec, cfg.Manage)
+	if err := s.openConversations(cfg.Agents, ec); err != nil {
+		return nil, err
+	}
 	close(wired)
 	if err := s.openWebhooks(ctx, cfg); err != nil {
 		return nil, err
@@ -319,6 +331,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.sourceTool().Add(set),
+		s.agentTools(set),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
 	}

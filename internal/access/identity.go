@@ -85,3 +85,14 @@ func (d Authenticator) Again(ctx context.Context, id auth.Identity) (auth.Identi
 	}
 	return now, nil
 }
+
+// As returns p as an agent that it is not, if p may act as every agent, as [server.Identity.As] does for requests.
+func (d Authenticator) As(ctx context.Context, p haft.Principal, agent haft.AgentID) (haft.Principal, error) {
+	p.Agent = ""
+	if d.identity(auth.Identity{Principal: p}).ActAs == nil {
+		return p, &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that agent"}
+	}
+	p.Agent = string(agent)
+	now, err := d.Again(ctx, auth.Identity{Principal: p})
+	return now.Principal, err
+}

@@ -334,6 +334,9 @@ func (e *Engine) Drain(ctx context.Context) error {
 	}
 }
 
+// Owner names this process in the store now.
+func (e *Engine) Owner() string { return e.members.Owner() }
+
 // HandOver leaves accepted calls that have not begun to others at once, or to the next
 // engine, and accepts no more. What runs goes on.
 func (e *Engine) HandOver(ctx context.Context) {

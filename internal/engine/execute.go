@@ -285,7 +285,8 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 // need them again.
 func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
 	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
-	shares := ex.call.Workspace != nil && !light
+	_, state := req.Inject["agent_state"]
+	shares := ex.call.Workspace != nil && !light || state && ex.agent != nil
 	switch {
 	case len(ex.call.Files) == 0 && !shares:
 		return func() {}, nil
@@ -294,7 +295,7 @@ func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Re
 			"JavaScript, TypeScript and Bash do"}
 	case ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil || shares && ex.outputScreen() != nil:
 		return nil, refuse(haft.StatusDenied, haft.FailFiltered, haft.RetryNever, "a filter of the policy looks at "+
-			"what this tool is given, or at what it gives, and it cannot look into files and workspaces")
+			"what this tool is given, or at what it gives, and it cannot look into files, workspaces and agent_state")
 	}
 	req.Files, drop, err = rn.files.Load(ctx, rn.authority, ex.call.Principal, ex.call.Files)
 	return drop, err
@@ -344,16 +345,9 @@ func (ex *execution) inject() map[string]json.RawMessage {
 	}
 	values := make(map[string]json.RawMessage, len(names))
 	for _, n := range names {
-		values[n] = json.RawMessage("null")
-		if ex.agent == nil {
-			continue
-		}
-		var v any = map[string]any{"id": ex.agent.ID, "name": ex.agent.Name, "tools": ex.agent.Tools}
-		if n == "agent_id" {
-			v = ex.agent.ID
-		}
-		if raw, err := json.Marshal(v); err == nil {
-			values[n] = raw
+		values[n] = json.RawMessage("null") // the executor has the state of agents
+		if n == "agent_id" && ex.agent != nil {
+			values[n] = json.RawMessage(`"` + string(ex.agent.ID) + `"`) // letters and digits
 		}
 	}
 	return values
