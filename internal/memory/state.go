@@ -102,8 +102,8 @@ func (t Tools) ApplyState(ctx context.Context, p haft.Principal, agent haft.Agen
 		values := make([]string, len(now))
 		for i, b := range changed {
 			if now[i].ID != b.ID || now[i].Version != b.Version {
-				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a block was changed while the tool ran: nothing " +
-					"of what the tool changed is kept, call it again"}
+				return nil, &haft.Error{Code: haft.CodeConflict, Message: "a block was changed while the tool ran: " +
+					"nothing of what the tool changed is kept, call it again"}
 			}
 			values[i] = b.Value
 		}
