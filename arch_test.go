@@ -122,7 +122,7 @@ var imports = map[string][]string{
 	"internal/fileparam":   {"executor", "internal/jsontree"},
 	"internal/workspace":   {"executor", "internal/authority", "internal/store", "sandbox"},
 	"internal/memorystore": {"internal/store", "internal/store/words"},
-	"internal/memory":      {"internal/authority", "internal/memorystore"},
+	"internal/memory":      {"internal/authority", "internal/jsontree", "internal/memorystore"},
 	"internal/journal":     {"internal/audit", "internal/event", "internal/store"},
 	"internal/membership":  {"internal/store", "sandbox"},
 	"internal/orgconfig":   {"policy"},

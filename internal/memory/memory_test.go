@@ -84,7 +84,8 @@ func (w *world) block(label string, agents ...string) *haft.Block {
 func (w *world) say(p haft.Principal) {
 	w.t.Helper()
 	turn, _, err := w.Store.BeginTurn(w.t.Context(), "p",
-		haft.Turn{Agent: haft.AgentID(w.ids["one"]), Principal: p}, "", haft.Message{Role: haft.RoleUser, Text: "said by " + p.User})
+		haft.Turn{Agent: haft.AgentID(w.ids["one"]), Principal: p}, "",
+		haft.Message{Role: haft.RoleUser, Text: "said by " + p.User})
 	check(w.t, err)
 	turn.Status = haft.TurnCompleted
 	_, err = w.Store.AdvanceTurn(w.t.Context(), "p", *turn)

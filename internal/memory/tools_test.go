@@ -30,7 +30,7 @@ func databases() map[string]func(t *testing.T) *store.Store {
 	}
 	return map[string]func(t *testing.T) *store.Store{
 		"sqlite": func(t *testing.T) *store.Store {
-			db, err := sqlite.Open(t.Context(), sqlite.Config{Dir: t.TempDir()})
+			db, err := sqlite.Open(t.Context(), sqlite.Config{})
 			return opened(t, db, err)
 		},
 		"postgres": func(t *testing.T) *store.Store {
