@@ -87,7 +87,7 @@ func TestCatalog_asks(t *testing.T) {
 		s := modeltest.Start(t, modeltest.Step{Text: "one"}, modeltest.Step{Text: "two"}, modeltest.Step{Text: "three"})
 		keys := map[string]string{"acme": "sk-acme-1", "other": "sk-other"}
 		c := catalog(t, fmt.Sprintf("[models.a]\nformat = %q\nurl = %q\nmodel = \"vendors\"\nkey_secret = \"KEY\"\n"+
-			"price_input = 0.1\nmax_output_tokens = 100\n[models.b]\nformat = %[1]q\nurl = %[2]q\nkey_env = \"KEY\"\n"+
+			"price_input = 2.01\nmax_output_tokens = 100\n[models.b]\nformat = %[1]q\nurl = %[2]q\nkey_env = \"KEY\"\n"+
 			"options = { metadata = { a = \"b\" } }", form, s.URL),
 			modelfile.CatalogConfig{Getenv: environment("KEY", " sk-environment\n"),
 				Secret: func(_ context.Context, org, name string) (secret.Value, error) {
@@ -104,7 +104,7 @@ func TestCatalog_asks(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if acme.Input != 100_000 || acme.Cached != 100_000 || acme.Output != 0 || acme.Name != "vendors" {
+		if acme.Input != 2010000 || acme.Cached != 2010000 || acme.Output != 0 || acme.Name != "vendors" {
 			t.Errorf("%s: the model is %+v", form, acme)
 		}
 		keys["acme"] = "sk-acme-2"

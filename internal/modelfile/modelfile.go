@@ -18,6 +18,8 @@
 //	url = "http://127.0.0.1:11434/v1"  # http to another machine needs insecure = true
 //	model = "gpt-oss:20b"
 //
+// Without a file, [FromEnvironment] finds the models whose usual variables are set. A [Catalog] gives them to agents.
+//
 // A file holds the names of keys and never a key. Errors name the line and what is expected there, and no value.
 package modelfile
 
