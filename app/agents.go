@@ -68,7 +68,7 @@ func (s *Service) openConversations(cfg AgentsConfig, ec engine.Config) error {
 	s.conversations = conversation.New(conversation.Config{
 		Turns: kept, Claims: kept, History: kept, Models: models, Calls: s.Engine, Owner: s.Engine.Owner,
 		Agents:    profile.Agents{Finder: s.API, Rows: s.Store.Agents, Blocks: kept, Tools: s.Registry},
-		Authority: rules, Events: s.API, As: cfg.As, Observe: cfg.Observe, Budget: cfg.Budget, Logger: ec.Logger,
+		Authority: rules, Events: s.API, Observe: cfg.Observe, Budget: cfg.Budget, Logger: ec.Logger,
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
 			return now, err

@@ -1,0 +1,114 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/app"
+	"haft/internal/modelfile"
+	"haft/internal/modeltest"
+	"haft/schema"
+)
+
+// remember is a tool that reads and changes the memory of its agent.
+const remember = `
+def remember(agent_state, city: str) -> str:
+    """Remember where somebody lives.
+
+    Args:
+        city: the name of the city
+    """
+    was = agent_state.memory.get_block("human").value
+    agent_state.memory.update_block_value("human", was + " lives in " + city)
+    return was
+`
+
+// talking opens a service whose model follows a script, in one of the formats.
+func talking(t *testing.T, format schema.Form, steps ...modeltest.Step) (*app.Service, *modeltest.Server) {
+	t.Helper()
+	open(t, app.Config{}) // skips where there is no sandbox
+	server := modeltest.Start(t, steps...)
+	models, err := modelfile.Parse("models.toml", fmt.Sprintf("default = \"m\"\n[models.m]\nformat = %q\nmodel = " +
+		"\"test\"\n"+
+		"url = %q\n", format, server.URL))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir(),
+		Agents: app.AgentsConfig{Models: models}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, server
+}
+
+// An agent remembers by a built-in tool and by a tool of its own that runs in the sandbox, and its model is told.
+func TestAgent_talks_calls_and_remembers(t *testing.T) {
+	for _, format := range []schema.Form{"openai", "openai-responses", "anthropic", "gemini"} {
+		t.Run(string(format), func(t *testing.T) {
+			s, server := talking(t, format,
+				modeltest.Step{Text: "Let me see.", Calls: []haft.ToolCall{
+					{ID: "c1", Tool: "core_memory_append",
+						Args: json.RawMessage(`{"label":"human","content":"Ann"}`)}}},
+				modeltest.Step{Calls: []haft.ToolCall{{ID: "c2", Tool: "remember",
+					Args: json.RawMessage(`{"city":"Oslo"}`)}}},
+				modeltest.Step{Text: "Noted."})
+			ctx, who := t.Context(), root()
+			if _, err := s.PutTool(ctx, who, haft.Draft{Kind: haft.KindPython, Source: remember}); err != nil {
+				t.Fatal(err)
+			}
+			a, err := s.PutAgent(ctx, who, haft.Agent{Name: "helper", Instructions: "Be kind.",
+				Tools: []string{"core_memory_append", "remember"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			b, err := s.API.Memory.AddBlock(ctx, who, haft.Block{Label: "human", Value: "User:"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.API.Memory.AttachBlock(ctx, who, "helper", b.ID); err != nil {
+				t.Fatal(err)
+			}
+			who.Agent = string(a.ID)
+			var said []string
+			var last *haft.Turn
+			for e, err := range s.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: "I am Ann, of Oslo"}) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if m := e.Message; m != nil {
+					said = append(said, fmt.Sprint(m.Role, " ", m.Name, m.Status))
+				}
+				if e.Turn != nil {
+					last = e.Turn
+				}
+			}
+			if last == nil || last.Status != haft.TurnCompleted {
+				t.Fatalf("the turn ended as %+v after %q", last, said)
+			}
+			want := []string{"user ", "assistant ", "tool core_memory_appendsuccess", "assistant ", "tool " +
+				"remembersuccess",
+				"assistant "}
+			if !slices.Equal(said, want) {
+				t.Errorf("said %q", said)
+			}
+			if b, err = s.API.Memory.Block(ctx, root(), b.ID); err != nil || b.Value != "User:\nAnn lives in Oslo" {
+				t.Errorf("the block is %+v, %v", b, err)
+			}
+			requests := server.Requests()
+			system := requests[len(requests)-1].System
+			if !strings.Contains(system, "Be kind.") || !strings.Contains(system, "Ann lives in Oslo") {
+				t.Errorf("the model was told %q", system)
+			}
+		})
+	}
+}
