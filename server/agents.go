@@ -62,7 +62,7 @@ type listAgents struct {
 	After   string `query:"after" maxLength:"64" doc:"A name: only agents behind it are listed. The cursor of a page does the same."`
 }
 
-func (h agentHandlers) listAgents(ctx context.Context, who Identity, in *listAgents) (*listed[haft.Agent], error) {
+func (h agentHandlers) listAgents(ctx context.Context, who Identity, in *listAgents) (*Listed[haft.Agent], error) {
 	f := haft.AgentFilter{Tool: in.Tool, Enabled: flag(in.Enabled), Prefix: in.Prefix, Limit: in.Limit + 1}
 	return pageOf(in.Paging, "agents", func(a haft.Agent) string { return a.Name },
 		func(after string) iter.Seq2[haft.Agent, error] {

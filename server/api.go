@@ -46,6 +46,9 @@ func (s *Server) routes(mux *http.ServeMux) ([]byte, error) {
 	a.audit()
 	a.self()
 	a.events()
+	for _, r := range s.cfg.Resources {
+		r.Register(&Operations{a})
+	}
 	s.plainRoutes(mux)
 	return a.finish()
 }

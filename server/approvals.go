@@ -38,7 +38,7 @@ type listApprovals struct {
 }
 
 func (h approvalHandlers) listApprovals(ctx context.Context, who Identity,
-	in *listApprovals) (*listed[haft.Approval], error) {
+	in *listApprovals) (*Listed[haft.Approval], error) {
 	at, err := in.at("approvals")
 	if err != nil {
 		return nil, err

@@ -249,7 +249,7 @@ type listCalls struct {
 	Before haft.CallID  `query:"before" maxLength:"200" doc:"The id of a call: only those that were made before it are listed. The cursor of a page does the same."`
 }
 
-func (h callHandlers) listCalls(ctx context.Context, who Identity, in *listCalls) (*listed[haft.Record], error) {
+func (h callHandlers) listCalls(ctx context.Context, who Identity, in *listCalls) (*Listed[haft.Record], error) {
 	before, err := in.at("calls")
 	if err != nil {
 		return nil, err

@@ -40,6 +40,11 @@ func (enumOf[T]) Schema(huma.Registry) *huma.Schema {
 		return enum(haft.OutputTypes())
 	case haft.OnError:
 		return enum([]haft.OnError{haft.OnErrorStop, haft.OnErrorContinue, haft.OnErrorSkip})
+	case haft.MessageRole:
+		return enum([]haft.MessageRole{haft.RoleUser, haft.RoleAssistant, haft.RoleTool, haft.RoleSummary})
+	case haft.TurnStatus:
+		return enum([]haft.TurnStatus{haft.TurnRunning, haft.TurnWaiting, haft.TurnCompleted, haft.TurnFailed,
+			haft.TurnCancelled})
 	case haft.Strategy:
 		return enum([]haft.Strategy{haft.Constant, haft.Exponential, haft.Jitter})
 	}
@@ -77,5 +82,7 @@ func registry() huma.Registry {
 	aliasEnum[haft.OutputType](r)
 	aliasEnum[haft.OnError](r)
 	aliasEnum[haft.Strategy](r)
+	aliasEnum[haft.MessageRole](r)
+	aliasEnum[haft.TurnStatus](r)
 	return r
 }

@@ -3,22 +3,20 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"iter"
 	"net/http"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"haft"
+	"haft/internal/eventstream"
 )
 
 // eventHandlers serve the operations on events.
@@ -83,6 +81,14 @@ func (in *watch) fits(e haft.Event) bool {
 		(in.User == "" || in.User == e.Principal.User) && (in.Tool == "" || in.Tool == e.Tool)
 }
 
+// label has no type for events that were not asked for.
+func (in *watch) label(e haft.Event) (cursor int64, kind string) {
+	if in.fits(e) {
+		kind = string(e.Type)
+	}
+	return e.Cursor, kind
+}
+
 func (h eventHandlers) watch(ctx context.Context, who Identity, in *watch) (*huma.StreamResponse, error) {
 	after, err := in.from()
 	if err != nil {
@@ -113,7 +119,10 @@ func (h eventHandlers) watch(ctx context.Context, who Identity, in *watch) (*hum
 			h.socket(ctx, w, r, who, in, after)
 			return
 		}
-		h.sse(ctx, w, r, who, in, after)
+		sendEvents(ctx, h.errors, h.heartbeat, w, r, Feed[haft.Event]{After: after, Endless: true, Label: in.label,
+			Items: func(ctx context.Context) iter.Seq2[haft.Event, error] {
+				return h.eventsFor(ctx, who, in, after)
+			}})
 	}}, nil
 }
 
@@ -122,7 +131,7 @@ type callEvents struct {
 	Paging
 }
 
-func (h eventHandlers) callEvents(ctx context.Context, who Identity, in *callEvents) (*listed[haft.Event], error) {
+func (h eventHandlers) callEvents(ctx context.Context, who Identity, in *callEvents) (*Listed[haft.Event], error) {
 	after, err := in.number("events")
 	if err != nil {
 		return nil, err
@@ -148,75 +157,17 @@ func (h eventHandlers) eventsFor(ctx context.Context, who Identity, in *watch,
 	return h.watcher.Watch(ctx, who.Principal, f, after)
 }
 
-// sink sends a stream of events.
-type sink interface {
-	// Event sends one. It may keep it until Flush.
-	Event(e haft.Event) error
-	Flush() error
-	// Beat shows that the stream lives, and how far it has looked.
-	Beat(cursor int64) error
-}
-
-// eventsAhead is how many events are taken from the service before they are sent. Several
-// can then be sent in one write; a reader that is slower fills the queue of the service,
-// which then drops it.
-const eventsAhead = 64
-
 // follow sends events to a sink until ctx ends or something fails, and returns why. The
 // error is for the reader.
-func (h eventHandlers) follow(ctx context.Context, who Identity, in *watch, after int64, out sink) error {
-	type step struct {
-		event haft.Event
-		err   error
+func (h eventHandlers) follow(ctx context.Context, who Identity, in *watch, after int64,
+	out eventstream.Sink[haft.Event]) error {
+	err := eventstream.Follow(ctx, func(ctx context.Context) iter.Seq2[haft.Event, error] {
+		return h.eventsFor(ctx, who, in, after)
+	}, after, h.heartbeat, in.label, out)
+	if err == nil {
+		err = ended(ctx)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	steps := make(chan step, eventsAhead)
-	var reader sync.WaitGroup
-	reader.Go(func() {
-		defer close(steps)
-		for e, err := range h.eventsFor(ctx, who, in, after) {
-			select {
-			case steps <- step{e, err}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	defer reader.Wait()
-	defer cancel(nil)
-	beat := time.NewTicker(h.heartbeat)
-	defer beat.Stop()
-	seen, sent := after, false
-	for {
-		select {
-		case next, ok := <-steps:
-			switch {
-			case !ok:
-				return ended(ctx)
-			case next.err != nil:
-				return next.err
-			}
-			seen = next.event.Cursor
-			if next.event.Type != "" && in.fits(next.event) {
-				if err := out.Event(next.event); err != nil {
-					return err
-				}
-				sent = true
-			}
-			if len(steps) == 0 && sent {
-				if err := out.Flush(); err != nil {
-					return err
-				}
-				sent = false
-			}
-		case <-beat.C:
-			if err := out.Beat(seen); err != nil {
-				return err
-			}
-		case <-ctx.Done():
-			return ended(ctx)
-		}
-	}
+	return err
 }
 
 // ended returns why a stream ends without a failure.
@@ -227,88 +178,9 @@ func ended(ctx context.Context) error {
 	return errShuttingDown
 }
 
-// streamError is the last event of a stream.
-type streamError struct {
-	Type       string      `json:"type"`
-	Code       haft.Code   `json:"code"`
-	Message    string      `json:"message"`
-	RetryAfter haft.Millis `json:"retry_after_ms,omitempty"`
-}
-
-func encodeStreamError(err error) []byte {
-	raw, err := json.Marshal(streamError{"error", haft.CodeOf(err), haft.MessageOf(err), haft.RetryAfterOf(err)})
-	if err != nil {
-		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
-	}
-	return raw
-}
-
-// An sseSink writes server-sent events.
-type sseSink struct {
-	w   http.ResponseWriter
-	ctl *http.ResponseController
-	buf []byte
-}
-
-// Event implements sink.
-func (o *sseSink) Event(e haft.Event) error {
-	raw, err := json.Marshal(e)
-	if err != nil {
-		return err
-	}
-	b := append(o.buf[:0], "id: "...)
-	b = strconv.AppendInt(b, e.Cursor, 10)
-	b = append(b, "\nevent: "...)
-	b = append(b, e.Type...)
-	b = append(b, "\ndata: "...) // JSON of one line
-	b = append(b, raw...)
-	o.buf = append(b, "\n\n"...)
-	_, err = o.w.Write(o.buf)
-	return err
-}
-
-// Flush implements sink.
-func (o *sseSink) Flush() error { return o.ctl.Flush() }
-
-// Beat implements sink. An id without data is remembered by the reader and gives
-// no event.
-func (o *sseSink) Beat(cursor int64) error {
-	text := ": heartbeat\n\n"
-	if cursor > 0 {
-		text = ": heartbeat\nid: " + strconv.FormatInt(cursor, 10) + "\n\n"
-	}
-	if _, err := o.w.Write([]byte(text)); err != nil {
-		return err
-	}
-	return o.ctl.Flush()
-}
-
-// sse streams server-sent events.
-func (h eventHandlers) sse(ctx context.Context, w http.ResponseWriter, r *http.Request, who Identity, in *watch,
-	after int64) {
-	out := &sseSink{w: w, ctl: http.NewResponseController(w)}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no") // proxies must not collect them
-	w.WriteHeader(http.StatusOK)
-	if _, err := w.Write([]byte("retry: 1000\n\n")); err != nil {
-		return
-	}
-	if err := out.Beat(after); err != nil { // the cursor to resume from if the stream is cut before the first event
-		return
-	}
-	err := h.follow(ctx, who, in, after, out)
-	if r.Context().Err() != nil && Withdrawn(r.Context()) == nil {
-		return // the reader has left
-	}
-	h.logStreamEnd(r, err)
-	if _, err := fmt.Fprintf(w, "event: error\ndata: %s\n\n", encodeStreamError(err)); err == nil {
-		_ = out.Flush() // fails if the reader is gone
-	}
-}
-
 // logStreamEnd logs why a stream ends, if that is an internal error.
-func (h eventHandlers) logStreamEnd(r *http.Request, err error) {
+func (e errorWriter) logStreamEnd(r *http.Request, err error) {
 	if code := haft.CodeOf(err); code == haft.CodeInternal {
-		h.errors.log.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
+		e.log.Info("a stream of events broke", "request", requestID(r.Context()), "err", err)
 	}
 }

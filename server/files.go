@@ -170,7 +170,7 @@ func (f files) show(ctx context.Context, who Identity, in *FileRef) (*fileAnswer
 	return fileAnswered(file, err)
 }
 
-func (f files) list(ctx context.Context, who Identity, in *Paging) (*listed[haft.File], error) {
+func (f files) list(ctx context.Context, who Identity, in *Paging) (*Listed[haft.File], error) {
 	before, err := in.at("files")
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (a *api) keys() {
 	h := keyHandlers{a.s.cfg.Keys, a.s.service}
 	g := a.group("keys", haft.KeysRead, haft.KeysWrite).needs(h.keys != nil, "keys")
 	register(g.op("GET /v1/keys", "list-keys", "List the API keys of the organisation, without their texts"),
-		func(ctx context.Context, who Identity, in *Paging) (*listed[auth.Key], error) {
+		func(ctx context.Context, who Identity, in *Paging) (*Listed[auth.Key], error) {
 			return pageOf(*in, "keys", func(k auth.Key) string { return k.ID },
 				func(after string) iter.Seq2[auth.Key, error] { return h.keys.Keys(ctx, who, after) })
 		})

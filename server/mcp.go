@@ -38,7 +38,7 @@ func (a *api) mcpServers() {
 	login := a.group("mcp servers", haft.ServersRead, haft.CallsWrite).needs(ok, "MCP servers")
 	const path = " /v1/mcp_servers/{server}"
 	register(g.op("GET /v1/mcp_servers", "list-mcp-servers", "List MCP servers by name"),
-		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.MCPServer], error) {
+		func(ctx context.Context, who Identity, in *Paging) (*Listed[haft.MCPServer], error) {
 			return pageOf(*in, "mcp_servers", func(v haft.MCPServer) string { return v.Name },
 				func(string) iter.Seq2[haft.MCPServer, error] { return m.MCPServerList(ctx, who.Principal) })
 		})

@@ -40,8 +40,8 @@ func (p *Paging) Resolve(ctx huma.Context) []error {
 	return nil
 }
 
-// A listed page with the address of the next one as RFC 8288 has it.
-type listed[T any] struct {
+// Listed is a page with the address of the next one as RFC 8288 has it.
+type Listed[T any] struct {
 	Link string `header:"Link"`
 	Body Page[T]
 }
@@ -87,8 +87,8 @@ func (p Paging) number(kind string) (int64, error) {
 // only shows that there is another page. The function skip leaves items out; nil leaves
 // out none.
 func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T) bool,
-	key func(T) string) (*listed[T], error) {
-	out := &listed[T]{Body: Page[T]{Data: []T{}}}
+	key func(T) string) (*Listed[T], error) {
+	out := &Listed[T]{Body: Page[T]{Data: []T{}}}
 	for item, err := range list {
 		if err != nil {
 			return nil, err
@@ -109,12 +109,28 @@ func collect[T any](list iter.Seq2[T, error], p Paging, kind string, skip func(T
 // pageOf takes one page of a list that is ordered by key. The function all may leave out
 // items up to the key after, or not.
 func pageOf[T any](p Paging, kind string, key func(T) string,
-	all func(after string) iter.Seq2[T, error]) (*listed[T], error) {
+	all func(after string) iter.Seq2[T, error]) (*Listed[T], error) {
 	after, err := p.at(kind)
 	if err != nil {
 		return nil, err
 	}
 	return collect(all(after), p, kind, func(item T) bool { return after != "" && key(item) <= after }, key)
+}
+
+// FetchPage takes one page of at most that many items. The function fetch returns some items after a key, in their order;
+// an empty key means from the first on.
+func FetchPage[T any](p Paging, most int, kind string, key func(T) string,
+	fetch func(after string, limit int) ([]T, error)) (*Listed[T], error) {
+	after, err := p.at(kind)
+	if err != nil {
+		return nil, err
+	}
+	p.Limit = min(p.Limit, most)
+	list, err := fetch(after, p.Limit+1)
+	if err != nil {
+		return nil, err
+	}
+	return collect(each(list), p, kind, nil, key)
 }
 
 // next returns the header that points to the next page (RFC 8288), with all filters.

@@ -30,7 +30,7 @@ func (a *api) sandboxes() {
 	g := a.group("sandboxes", haft.SandboxesRead, haft.SandboxesWrite).
 		needs(h.sandboxes != nil, "sandbox configurations")
 	register(g.op("GET /v1/sandbox_configs", "list-sandbox-configs", "List sandbox configurations by type"),
-		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.SandboxConfig], error) {
+		func(ctx context.Context, who Identity, in *Paging) (*Listed[haft.SandboxConfig], error) {
 			return pageOf(*in, "sandboxes", func(c haft.SandboxConfig) string { return string(c.Type) },
 				func(string) iter.Seq2[haft.SandboxConfig, error] {
 					return h.sandboxes.SandboxConfigs(ctx, who.Principal)

@@ -39,7 +39,7 @@ type listSecrets struct {
 	Agent string `query:"agent" maxLength:"200" doc:"The name or id of an agent; without it those of the whole organisation are listed."`
 }
 
-func (h secretHandlers) listSecrets(ctx context.Context, who Identity, in *listSecrets) (*listed[secret.Info], error) {
+func (h secretHandlers) listSecrets(ctx context.Context, who Identity, in *listSecrets) (*Listed[secret.Info], error) {
 	all, err := h.secrets.Secrets(ctx, who.Principal, in.Agent)
 	if err != nil {
 		return nil, err

@@ -71,6 +71,8 @@ type Config struct {
 	// APIs are other APIs of the service, by pattern of [http.ServeMux]. The server
 	// authenticates their requests.
 	APIs map[string]API
+	// Resources add operations to the API, and to its document.
+	Resources []Resource
 	// Headers are the headers of Haft that Mounts honour, by pattern: see
 	// [AgentHeader]. Others are refused.
 	Headers map[string][]string

@@ -2,8 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
+	"iter"
 	"net/http"
 	"time"
 
@@ -178,57 +177,10 @@ func (h sessions) watch(w http.ResponseWriter, r *http.Request, who Identity, in
 	if _, err := h.files().ListFiles(ctx, who.Principal, in.ID, in.path(), 1); err != nil {
 		return err
 	}
-	changes := make(chan haft.SessionChange)
-	failed := make(chan error, 1)
-	watching, stop := context.WithCancel(ctx)
-	go func() {
-		defer close(changes)
-		for c, err := range h.worker.WatchFiles(watching, who.Principal, in.ID, in.path()) {
-			if err != nil {
-				failed <- err
-				return
-			}
-			select {
-			case changes <- c:
-			case <-watching.Done():
-				return
-			}
-		}
-	}()
-	defer func() {
-		stop()
-		for range changes { // until it has returned
-		}
-	}()
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Header().Set("X-Accel-Buffering", "no")
-	ctl := http.NewResponseController(w)
-	beat := time.NewTicker(h.s.cfg.Heartbeat)
-	defer beat.Stop()
-	send := func(format string, args ...any) bool {
-		_, err := fmt.Fprintf(w, format, args...)
-		return err == nil && ctl.Flush() == nil
-	}
-	for ok := send("retry: 1000\n\n"); ok; {
-		select {
-		case c, more := <-changes:
-			if !more {
-				err := ended(ctx)
-				select {
-				case err = <-failed:
-				default:
-				}
-				send("event: error\ndata: %s\n\n", encodeStreamError(err))
-				return nil
-			}
-			raw, err := json.Marshal(c)
-			if err != nil {
-				return nil //nolint:nilerr // it has begun to answer
-			}
-			ok = send("event: %s\ndata: %s\n\n", c.Type, raw)
-		case <-beat.C:
-			ok = send(": heartbeat\n\n")
-		}
-	}
+	sendEvents(ctx, h.s.errors, h.s.cfg.Heartbeat, w, r, Feed[haft.SessionChange]{Endless: true,
+		Label: func(c haft.SessionChange) (int64, string) { return 0, string(c.Type) },
+		Items: func(ctx context.Context) iter.Seq2[haft.SessionChange, error] {
+			return h.worker.WatchFiles(ctx, who.Principal, in.ID, in.path())
+		}})
 	return nil
 }

@@ -305,7 +305,7 @@ type listVersions struct {
 	Paging
 }
 
-func (h toolHandlers) listVersions(ctx context.Context, who Identity, in *listVersions) (*listed[haft.Version], error) {
+func (h toolHandlers) listVersions(ctx context.Context, who Identity, in *listVersions) (*Listed[haft.Version], error) {
 	before, err := in.number("versions")
 	if err != nil {
 		return nil, err

@@ -44,7 +44,7 @@ func (a *api) webhooks() {
 	h := webhookHandlers{a.s.cfg.Webhooks}
 	g := a.group("webhooks", haft.WebhooksRead, haft.WebhooksWrite).needs(h.webhooks != nil, "webhooks")
 	register(g.op("GET /v1/webhooks", "list-webhooks", "List webhooks"),
-		func(ctx context.Context, who Identity, in *Paging) (*listed[haft.Webhook], error) {
+		func(ctx context.Context, who Identity, in *Paging) (*Listed[haft.Webhook], error) {
 			return pageOf(*in, "webhooks", func(w haft.Webhook) string { return string(w.ID) },
 				func(string) iter.Seq2[haft.Webhook, error] { return h.webhooks.WebhookList(ctx, who.Principal) })
 		})
@@ -62,7 +62,7 @@ func (a *api) webhooks() {
 		conditional(), h.removeWebhook)
 	register(g.op("GET /v1/webhooks/{id}/dead_letters", "list-dead-letters",
 		"List what a webhook could not be sent, oldest first"),
-		func(ctx context.Context, who Identity, in *deadLetters) (*listed[haft.DeadLetter], error) {
+		func(ctx context.Context, who Identity, in *deadLetters) (*Listed[haft.DeadLetter], error) {
 			return pageOf(in.Paging, "letters", func(l haft.DeadLetter) string { return l.ID },
 				func(string) iter.Seq2[haft.DeadLetter, error] {
 					return h.webhooks.DeadLetters(ctx, who.Principal, in.ID)

@@ -11,6 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"haft"
+	"haft/internal/eventstream"
 )
 
 // The codes with which WebSockets are closed, from the range for applications.
@@ -35,28 +36,28 @@ type socketSink struct {
 	limit time.Duration
 }
 
-// send writes one message within the time that a reader has.
-func (o *socketSink) send(raw []byte) error {
+// write writes one message within the time that a reader has.
+func (o *socketSink) write(raw []byte) error {
 	ctx, cancel := context.WithTimeout(o.ctx, o.limit)
 	defer cancel()
 	return o.conn.Write(ctx, websocket.MessageText, raw)
 }
 
-// Event implements sink.
-func (o *socketSink) Event(e haft.Event) error {
+// Send implements [eventstream.Sink].
+func (o *socketSink) Send(e haft.Event) error {
 	raw, err := json.Marshal(e)
 	if err != nil {
 		return err
 	}
-	return o.send(raw)
+	return o.write(raw)
 }
 
-// Flush implements sink: messages are sent at once.
+// Flush implements [eventstream.Sink]: messages are sent at once.
 func (o *socketSink) Flush() error { return nil }
 
-// Beat implements sink.
+// Beat implements [eventstream.Sink].
 func (o *socketSink) Beat(cursor int64) error {
-	return o.send([]byte(`{"type":"heartbeat","cursor":` + strconv.FormatInt(max(cursor, 0), 10) + `}`))
+	return o.write([]byte(`{"type":"heartbeat","cursor":` + strconv.FormatInt(max(cursor, 0), 10) + `}`))
 }
 
 // socket streams events over a WebSocket. Readers send nothing.
@@ -90,9 +91,9 @@ func (h eventHandlers) socket(ctx context.Context, w http.ResponseWriter, r *htt
 	if gone.Err() != nil {
 		return // the reader has left
 	}
-	h.logStreamEnd(r, err)
+	h.errors.logStreamEnd(r, err)
 	out.ctx, out.limit = context.WithoutCancel(ctx), min(out.limit, abortWrite)
-	if err := out.send(encodeStreamError(err)); err != nil {
+	if err := out.write(eventstream.EncodeFault(err)); err != nil {
 		return // it does not read: that is why
 	}
 	code := cmp.Or(closeCodes[haft.CodeOf(err)], closeFault)

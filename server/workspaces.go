@@ -91,7 +91,7 @@ func (h workspaces) add(ctx context.Context, who Identity, in *newWorkspace) (*w
 		Quota: haft.WorkspaceSize(b.Quota), From: b.From}))
 }
 
-func (h workspaces) list(ctx context.Context, who Identity, in *Paging) (*listed[haft.Workspace], error) {
+func (h workspaces) list(ctx context.Context, who Identity, in *Paging) (*Listed[haft.Workspace], error) {
 	return pageOf(*in, "workspaces", func(w haft.Workspace) string { return w.Name },
 		func(string) iter.Seq2[haft.Workspace, error] { return h.all.Workspaces(ctx, who.Principal) })
 }
