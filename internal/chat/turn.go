@@ -271,9 +271,8 @@ func (s *session) showMessage(v *turnView, m haft.Message) {
 
 // remainder returns what was not shown of a text, which is all of it if something else was shown.
 func remainder(text, shown string) (rest string, ok bool) {
-	text, shown = strings.TrimSpace(text), strings.TrimSpace(shown)
-	if rest, ok = strings.CutPrefix(text, shown); !ok && strings.HasPrefix(shown, text) {
-		return "", true // it was bounded when it was kept
+	if rest, ok = strings.CutPrefix(text, shown); !ok && strings.HasPrefix(shown, strings.TrimSpace(text)) {
+		return "", true // it was shortened when it was kept
 	}
 	return rest, ok
 }
