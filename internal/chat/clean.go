@@ -1,0 +1,147 @@
+package chat
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+
+	"golang.org/x/text/width"
+
+	"haft/internal/terminal"
+)
+
+// maxMarks is how many marks without a width may follow each other. More of them would be drawn over other lines.
+const maxMarks = 4
+
+// A cleaner makes text of others harmless, character by character, so that it does not matter where the text was cut.
+// Control and formatting characters become visible, as [terminal.Escape] has it. The joiners of emoji and of scripts
+// stay.
+type cleaner struct{ marks int }
+
+// rune returns what is shown of a character, and how many columns that takes at most.
+func (c *cleaner) rune(r rune) (text string, columns int) {
+	switch {
+	case r >= ' ' && r < 0x7f:
+		c.marks = 0
+		return string(r), 1
+	case r == '\u200c', r == '\u200d', unicode.In(r, unicode.Mn, unicode.Me):
+		if c.marks++; c.marks > maxMarks {
+			return "", 0
+		}
+		if r == '\ufe0f' { // which makes some terminals draw the character before it in two columns
+			return string(r), 1
+		}
+		return string(r), 0
+	}
+	c.marks = 0
+	if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
+		text = fmt.Sprintf(`\u%04x`, r)
+		return text, len(text)
+	}
+	if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth ||
+		r >= 0x1f1e6 && r <= 0x1faff {
+		return string(r), 2
+	}
+	return string(r), 1
+}
+
+// oneLine makes one harmless line of a text, of at most so many columns.
+func oneLine(text string, most int) string {
+	if end := 8 * max(most, 1); len(text) > end { // no more is looked at than can be shown
+		text = text[:end]
+	}
+	var c cleaner
+	var b strings.Builder
+	col, cut := 0, 0
+	for _, r := range strings.Join(strings.Fields(withoutColours(text)), " ") {
+		s, n := c.rune(r)
+		if col+n > most {
+			return b.String()[:cut] + "…"
+		}
+		b.WriteString(s)
+		if col += n; col < most {
+			cut = b.Len()
+		}
+	}
+	return b.String()
+}
+
+// lastLines returns the last lines of a text that are not empty, each as one harmless line.
+func lastLines(text string, most, columns int) (lines []string) {
+	const bound = 16 << 10
+	text = text[max(0, len(text)-bound):]
+	for _, line := range strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }) {
+		if strings.TrimSpace(line) != "" {
+			lines = append(lines, line)
+		}
+	}
+	if left := len(lines) - most; left > 0 {
+		lines = append([]string{fmt.Sprintf("… %d more lines", left)}, lines[left:]...)
+	}
+	for i, line := range lines {
+		lines[i] = oneLine(line, columns)
+	}
+	return lines
+}
+
+// withoutColours removes the sequences with which programs choose colours. They are frequent in the output of tools,
+// and would be in the way as visible text.
+func withoutColours(s string) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "\x1b[")
+		b.WriteString(before)
+		if !found {
+			return b.String()
+		}
+		if s = strings.TrimLeft(after, "0123456789;:"); !strings.HasPrefix(s, "m") {
+			b.WriteString("\x1b[")
+			s = after
+			continue
+		}
+		s = s[1:]
+	}
+}
+
+// visible wraps a text, in which every special character is visible, to lines of so many columns.
+func visible(text string, columns int) (lines []string) {
+	var c cleaner
+	for line := range strings.SplitSeq(terminal.Escape(strings.ToValidUTF8(text, "\ufffd")), "\n") {
+		var b strings.Builder
+		col := 0
+		for _, r := range strings.ReplaceAll(line, "\t", `\t`) {
+			s, n := c.rune(r)
+			if col+n > columns {
+				lines = append(lines, b.String())
+				b.Reset()
+				col = 0
+			}
+			b.WriteString(s)
+			col += n
+		}
+		lines = append(lines, b.String())
+	}
+	return lines
+}
+
+// escapeJSON writes the control and formatting characters of a document, which are within its texts, as escapes.
+func escapeJSON(document []byte) []byte {
+	var b bytes.Buffer
+	for len(document) > 0 {
+		r, n := utf8.DecodeRune(document)
+		switch {
+		case r < 0x7f || !unicode.In(r, unicode.Cc, unicode.Cf):
+			b.Write(document[:n])
+		case r > 0xffff:
+			hi, lo := utf16.EncodeRune(r)
+			fmt.Fprintf(&b, `\u%04x\u%04x`, hi, lo)
+		default:
+			fmt.Fprintf(&b, `\u%04x`, r)
+		}
+		document = document[n:]
+	}
+	return b.Bytes()
+}
