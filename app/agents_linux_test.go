@@ -32,7 +32,7 @@ func talking(t *testing.T, format schema.Form, steps ...modeltest.Step) (*app.Se
 	t.Helper()
 	open(t, app.Config{}) // skips where there is no sandbox
 	server := modeltest.Start(t, steps...)
-	models, err := modelfile.Parse("models.toml", fmt.Sprintf("default = \"m\"\n[models.m]\nformat = %q\nmodel = " +
+	models, err := modelfile.Parse("models.toml", fmt.Sprintf("default = \"m\"\n[models.m]\nformat = %q\nmodel = "+
 		"\"test\"\n"+
 		"url = %q\n", format, server.URL))
 	if err != nil {

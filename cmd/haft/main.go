@@ -97,7 +97,7 @@ func commands() map[string]func(*profile) command {
 		"backup": backupCommand, "export": exportCommand, "erase": eraseCommand, "agent": agentCommand,
 		"file": fileCommand, "session": sessionCommand, "workspace": workspaceCommand,
 		"secret": secretCommand, "key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand,
-		"mcp": mcpCommand, "env": envCommand,
+		"mcp": mcpCommand, "env": envCommand, "chat": chatCommand,
 	}
 }
 

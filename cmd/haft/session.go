@@ -17,6 +17,7 @@ import (
 	"haft/internal/backend"
 	"haft/internal/checkpoint"
 	"haft/internal/exit"
+	"haft/internal/modelfile"
 	"haft/internal/supply"
 	"haft/internal/terminal"
 	"haft/internal/toolfile"
@@ -37,6 +38,9 @@ type profile struct {
 	// evidence says that the command reads the audit log only. It works also where the system
 	// cannot be opened because the log is not what was signed.
 	evidence bool
+	// talks says that the command runs agents, with the models of a file or of the environment.
+	talks  bool
+	models string
 	// given reports whether a flag is on the command line.
 	given func(flag string) bool
 }
@@ -141,7 +145,12 @@ func (p *profile) open(ctx context.Context) (*session, error) {
 		Config: app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced},
 		Data:   dir, Database: p.database, Wait: p.lockWait, Progress: terminal.NewProgress(p.err).Line,
 	}
-	cfg.Engine.Brief = true
+	if p.talks {
+		if cfg.Agents.Models, err = modelfile.Load(p.models, os.Getenv); err != nil {
+			return nil, err
+		}
+	}
+	cfg.Engine.Brief = !p.talks
 	svc, err := app.OpenService(ctx, cfg)
 	if p.evidence && checkpoint.Mismatched(err) {
 		report(p.err, err)

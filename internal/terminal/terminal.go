@@ -23,6 +23,19 @@ func Is(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// Width is how many columns a stream has, or 0 if it is no terminal.
+func Width(stream any) int {
+	f, ok := stream.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0
+	}
+	return width
+}
+
 // Escape makes control and formatting characters visible, except line breaks
 // and tabs.
 func Escape(s string) string {
