@@ -34,14 +34,14 @@ type AgentsConfig struct {
 // leaveWait is how long the calls of turns may take to end when a service closes. The turns go on in the next process.
 const leaveWait = 5 * time.Second
 
-// memory is what the tools of agents work on.
-func (s *Service) memory() memory.Tools {
+// AgentMemory is what the tools of agents work on.
+func (s *Service) AgentMemory() memory.Tools {
 	return memory.Tools{Store: memorystore.New(s.Store), Agents: s.Store.Agents}
 }
 
 // agentTools adds the tools with which agents remember and send messages.
 func (s *Service) agentTools(set *builtin.Set) error {
-	own := s.memory()
+	own := s.AgentMemory()
 	return agenttool.Add(set, agenttool.Config{Blocks: own, Archive: own, History: own, Mailbox: mailbox{s}})
 }
 

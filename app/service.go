@@ -183,7 +183,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	scripts := agentstate.Executor{Executor: s.App.executor, States: s.memory()}
+	scripts := agentstate.Executor{Executor: s.App.executor, States: s.AgentMemory()}
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{

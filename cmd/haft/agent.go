@@ -4,24 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"haft/internal/toolfile"
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"haft"
+	"haft/internal/backend"
 	"haft/internal/exit"
+	"haft/internal/terminal"
+	"haft/internal/toolfile"
 )
 
 // agentCommand keeps agents.
 func agentCommand(*profile) command {
 	var unset []string
-	fields := &agentFields{}
+	var tags []string
+	fields, block := &agentFields{}, &backend.BlockWork{}
 	return command{
-		use: "agent", short: "Keep agents: their instructions, tools, environment and tool rules",
+		use: "agent", short: "Keep agents: their instructions, tools, memory, environment and tool rules",
 		example: `  haft agent create helper --model claude --instructions @helper.md
   haft agent attach helper forecast
   haft agent env helper API_KEY=…          the value is never shown again
+  haft agent block helper human "Ann, from Oslo"
   haft call forecast --agent helper --arg city=Oslo`,
 		missing: "see which there are with: haft agent list, and which tools with: haft tool list",
 		subs: []command{
@@ -57,9 +62,64 @@ func agentCommand(*profile) command {
 				run:   agentEnv(&unset)},
 			{use: "rules NAME [@FILE]", short: "Replace the tool rules of an agent: a JSON array, as in Letta",
 				run: agentRules},
+			{use: "blocks NAME", short: "List the blocks of memory that an agent has before it", run: agentBlocks},
+			{use: "block NAME LABEL [TEXT]", short: "Show or set a block of memory; TEXT may be @FILE or - for the input",
+				flags: []flag{{&block.Description, "description", "what the block is for, for the model"},
+					{&block.Limit, "limit", "how many characters it may have"},
+					{&block.ReadOnly, "read-only", "let no tool change it"},
+					{&block.Remove, "rm", "take it from the agent, and remove it if nobody else has it"}},
+				run: onBlock(block, block.Block)},
+			{use: "share NAME LABEL AGENT…", short: "Give a block of an agent to others, who then have the same",
+				run: onBlock(block, block.ShareBlock)},
+			{use: "remember NAME TEXT", short: "Keep a text in the archive of an agent", flags: tagFlag(&tags),
+				run: func(ctx context.Context, s *session, args []string) error {
+					passage, err := backend.MemoryOf(s.system).AddPassage(ctx, s.p, args[0], args[1], tags)
+					if err != nil {
+						return err
+					}
+					return s.printLine(passage, "kept as "+string(passage.ID))
+				}},
+			{use: "recall NAME [WORD…]", short: "Search the archive of an agent", flags: tagFlag(&tags),
+				run: func(ctx context.Context, s *session, args []string) error {
+					return printList(s.profile, backend.Recall(ctx, s.system, s.p, args, tags), listing[haft.Passage]{
+						"KEPT,TAGS,TEXT", func(x haft.Passage) []any {
+							return []any{since(x.Created), strings.Join(x.Tags, " "), terminal.OneLine(x.Text, 100)}
+						}, "nothing is kept that fits"})
+				}},
+			{use: "messages NAME [WORD…]", short: "List or search what you and an agent said to each other",
+				run: func(ctx context.Context, s *session, args []string) error {
+					return printList(s.profile, backend.Messages(ctx, s.system, s.p, args, 0), listing[haft.Message]{
+						"SAID,WHO,TEXT", func(x haft.Message) []any {
+							return []any{since(x.Created), cell{string(x.Role), bold}, terminal.OneLine(x.Text, 100)}
+						}, "nothing was said that fits"})
+				}},
 			{use: "enable NAME", short: "Enable an agent's calls", run: switchAgent(false)},
 			{use: "disable NAME", short: "Disable an agent's calls", run: switchAgent(true)},
 		},
+	}
+}
+
+// tagFlag is the flag of tags of passages.
+func tagFlag(tags *[]string) []flag { return []flag{{tags, "tag", "a tag; may be given again"}} }
+
+// agentBlocks lists the blocks of an agent.
+func agentBlocks(ctx context.Context, s *session, args []string) error {
+	return printList(s.profile, backend.Blocks(ctx, s.system, s.p, args[0]), listing[haft.Block]{
+		"LABEL,ID,SIZE,CHANGED,TEXT", func(b haft.Block) []any {
+			return []any{cell{b.Label, bold}, b.ID, fmt.Sprintf("%d of %d", utf8.RuneCountInString(b.Value), b.Limit),
+				since(b.Updated), terminal.OneLine(b.Value, 60)}
+		}, "the agent has no blocks; make one with: haft agent block NAME LABEL TEXT"})
+}
+
+// onBlock does something with a block of an agent, and prints it.
+func onBlock(w *backend.BlockWork, do func(context.Context, system, haft.Principal, []string) (*haft.Block, error)) work {
+	return func(ctx context.Context, s *session, args []string) error {
+		w.In = s.in
+		b, err := do(ctx, s.system, s.p, args)
+		if err != nil {
+			return err
+		}
+		return s.printLine(b, safe(s.out, b.Value))
 	}
 }
 

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -85,24 +84,6 @@ func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
 	newTable(&b, "NAME").print("there is nothing")
 	if b.String() != "there is nothing\n" {
 		t.Errorf("an empty table is %q", b.String())
-	}
-}
-
-func TestCompare(t *testing.T) {
-	old := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a": 1}`), Stdout: "x\n"}
-	same := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`{"a":1}`), Stdout: "x\n",
-		Usage: haft.Usage{MaxRSS: 7}}
-	if got := compare(old, same); len(got) != 0 {
-		t.Errorf("equal results differ in %v", got)
-	}
-	other := &haft.Result{Status: haft.StatusError, Value: json.RawMessage(`null`),
-		Error: &haft.Failure{Kind: haft.FailException, Message: "no"}}
-	want := []difference{
-		{"status", "success", "error"}, {"value", `{"a":1}`, "null"}, {"error", "", "exception: no"},
-		{"stdout", "x\n", ""},
-	}
-	if diff := cmp.Diff(want, compare(old, other)); diff != "" {
-		t.Errorf("compare differs (-want +got):\n%s", diff)
 	}
 }
 

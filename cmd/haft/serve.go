@@ -18,8 +18,10 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/daemon"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
+	"haft/internal/modelfile"
 	"haft/internal/supply"
 	"haft/internal/terminal"
 	"haft/internal/toolfile"
@@ -37,14 +39,15 @@ type serveFlags struct {
 	logFormat, level string
 	header           flagvalue.Size
 	oidc             oidcFlags
-	tls              *certificate // nil without TLS
+	tls              *daemon.Certificate // nil without TLS
+	models           string
 }
 
 // serveCommand answers requests over HTTP.
 func serveCommand(p *profile) command {
 	s := &serveFlags{}
 	flags := s.flags(p)
-	env := []string{"ready-wait", "takeover", "lock-wait", "audit-sink"}
+	env := []string{"ready-wait", "takeover", "lock-wait", "audit-sink", "models"}
 	for _, fl := range flags {
 		if strings.HasPrefix(fl.name, "keep-") || strings.HasPrefix(fl.name, "oidc-") {
 			env = append(env, fl.name)
@@ -104,6 +107,10 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.Letta.Programs, "letta-program", "a `PROGRAM` of the host for tools of Letta's API; may be given again"},
 		{&c.Manage.CommandVariables, "mcp-variable", "a reserved variable `NAME` for MCP commands; may be given again"},
 		{&c.PublicVariables, "public-variable", "the `NAME` of a variable that is no secret; may be given again"},
+		{&s.models, "models", "the `FILE` that says which models agents have; else they are those of the environment"},
+		{&c.Agents.Budget.Steps, "max-turn-steps", "how often an agent may ask its model in one turn; 0 means 50"},
+		{&c.Agents.Budget.Tokens, "max-turn-tokens", "how many tokens one turn of an agent may take; 0 means any number"},
+		{&c.Agents.Budget.Time, "max-turn-time", "how long one turn of an agent may work; 0 means an hour"},
 		reducedFlag(&c.AllowReduced),
 		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
 		{&s.readyWait, "ready-wait", "how long to answer on after a signal to stop, while /readyz says 503, before " +
@@ -162,6 +169,12 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		"keep them", "refused", flagvalue.AgeText(keep.Refused),
 		"refused_count", flagvalue.CountText(keep.RefusedCount),
 		"calls", flagvalue.AgeText(keep.Calls), "calls_count", flagvalue.CountText(keep.CallsCount))
+	if cfg.Agents.Models, err = modelfile.Load(s.models, os.Getenv); err != nil {
+		return cfg, exit.Misuse(err)
+	}
+	for _, note := range cfg.Agents.Models.Notes {
+		cfg.Logger.Warn("a model of the environment is not used", "why", note)
+	}
 	cfg.HTTP.Version, cfg.HTTP.MaxHeader, cfg.Packages.Verify = version, int(s.header), true
 	index := &cfg.Packages.Index
 	index.URL, index.Registry = cmp.Or(s.pipIndex, index.URL), cmp.Or(s.npmReg, index.Registry)
@@ -176,7 +189,7 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 	if cfg.Auth.Issuers, err = s.oidc.issuers(); err != nil {
 		return cfg, err
 	}
-	cfg.Auth.Client = issuerClient()
+	cfg.Auth.Client = daemon.IssuerClient()
 	if cfg.Allow, err = toolfile.Prefixes("--allow-range", s.ranges); err != nil {
 		return cfg, err
 	}
@@ -187,12 +200,12 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		return cfg, exit.Misuse(errors.New("--tls-cert and --tls-key go together"))
 	}
 	if s.tlsCert != "" {
-		s.tls = &certificate{cert: s.tlsCert, key: s.tlsKey}
-		if err := s.tls.load(); err != nil {
+		s.tls = &daemon.Certificate{Cert: s.tlsCert, Key: s.tlsKey}
+		if _, err := s.tls.Load(); err != nil {
 			return cfg, exit.Misuse(err)
 		}
 		cfg.Upstream.Protect = append(cfg.Upstream.Protect, s.tlsKey)
-		cfg.HTTP.TLS = s.tls.config()
+		cfg.HTTP.TLS = s.tls.Config()
 	}
 	return cfg, nil
 }
@@ -242,16 +255,7 @@ func (s *serveFlags) run(ctx context.Context, p *profile) error {
 // notifyManager sends the state of the server to the service manager, as sd_notify(3) does, if
 // there is one. A failure is no reason to stop.
 func (s *serveFlags) notifyManager(ctx context.Context, log *slog.Logger, state string) {
-	at := os.Getenv("NOTIFY_SOCKET")
-	if at == "" {
-		return
-	}
-	conn, err := new(net.Dialer).DialContext(ctx, "unixgram", at) // a name that begins with @ is abstract here too
-	if err == nil {
-		_, err = conn.Write([]byte(state))
-		err = errors.Join(err, conn.Close())
-	}
-	if err != nil {
+	if err := daemon.Notify(ctx, os.Getenv("NOTIFY_SOCKET"), state); err != nil {
 		log.Warn("the service manager was not told", "err", err)
 	}
 }

@@ -2,17 +2,13 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"haft"
@@ -132,56 +128,15 @@ func (o *oidcFlags) issuers() ([]auth.Issuer, error) {
 	return []auth.Issuer{i}, nil
 }
 
-// issuerClient fetches the keys of issuers. The operator names them, so they may be
-// in a private network; they lead nowhere else.
-func issuerClient() *http.Client {
-	return &http.Client{
-		Timeout:       15 * time.Second,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{
-			Proxy: http.ProxyFromEnvironment, ForceAttemptHTTP2: true,
-			DialContext:         (&net.Dialer{Timeout: 5 * time.Second}).DialContext,
-			TLSHandshakeTimeout: 5 * time.Second, ResponseHeaderTimeout: 10 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10, IdleConnTimeout: 30 * time.Second, MaxIdleConns: 2,
-		},
-	}
-}
-
-// A certificate is the pair of --tls-cert and --tls-key, which can be read again while
-// the server runs.
-type certificate struct {
-	cert, key string // their files
-	pair      atomic.Pointer[tls.Certificate]
-}
-
-// load reads both files. A pair that cannot be used changes nothing.
-func (c *certificate) load() error {
-	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
-	if err != nil {
-		return fmt.Errorf("read the certificate: %w", err)
-	}
-	c.pair.Store(&pair)
-	return nil
-}
-
-// config serves the pair that was loaded last.
-func (c *certificate) config() *tls.Config {
-	return &tls.Config{MinVersion: tls.VersionTLS12,
-		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-			return c.pair.Load(), nil
-		}}
-}
-
 // reload reads again, on SIGHUP, what is not in the store: the certificate and the keys
 // of issuers. Rules, keys and secrets are in the store, where changes hold at once.
 func (s *serveFlags) reload(log *slog.Logger, sys *app.Server) {
 	if s.tls != nil {
-		if err := s.tls.load(); err != nil {
+		if pair, err := s.tls.Load(); err != nil {
 			log.Error("the certificate was not reloaded; the old one stays", "err", err)
 		} else {
-			leaf := s.tls.pair.Load().Leaf
-			log.Info("the certificate was reloaded", "file", s.tls.cert, "serial", leaf.SerialNumber.Text(16),
-				"expires", leaf.NotAfter)
+			log.Info("the certificate was reloaded", "file", s.tls.Cert, "serial", pair.Leaf.SerialNumber.Text(16),
+				"expires", pair.Leaf.NotAfter)
 		}
 	}
 	for _, url := range sys.Auth.RefetchKeys() {

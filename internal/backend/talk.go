@@ -75,7 +75,7 @@ func (t *Talk) Run(ctx context.Context, s System, p haft.Principal) error {
 	as := p
 	as.Agent = string(a.ID)
 	return chat.Run(ctx, chat.Config{Conversations: talks, Approvals: s, Memory: MemoryOf(s), Agents: s, Principal: as,
-		Approver: person, Agent: string(a.ID), Model: t.Model, Budget: t.Budget, In: t.In, Out: t.Out, Notes: t.Err,
+		Approver: person, Agent: a.Name, Model: t.Model, Budget: t.Budget, In: t.In, Out: t.Out, Notes: t.Err,
 		TTY: terminal.Is(t.In) && terminal.Is(t.Out), Width: func() int { return terminal.Width(t.Out) },
 		Colour: os.Getenv("NO_COLOR") == "", JSON: t.JSON, Resume: t.Resume})
 }
