@@ -121,13 +121,16 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		e.Setenv("HAFT_ALLOW_REDUCED", "1") // what a machine gives is what is tried
 		e.Setenv("HAFT_USER", "olga")
 		e.Values[peersKey{}] = &peers{}
+		if _, err := startModel(e); err != nil {
+			return err
+		}
 		if more != nil {
 			more(e)
 		}
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab,
-		"eventually": eventually}
+		"eventually": eventually, "model": modelCmd, "asked": askedCmd}
 	for name, do := range peerCommands {
 		p.Cmds[name] = do
 	}

@@ -22,6 +22,8 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/auth"
+	"haft/internal/modelfile"
+	"haft/internal/modeltest"
 )
 
 // alone are the scripts that cannot run on a server, and why.
@@ -94,7 +96,8 @@ func TestScript_server(t *testing.T) {
 		}
 	}
 	testscript.Run(t, params(t, p, func(e *testscript.Env) {
-		at, stop, err := startServer(t.Context(), filepath.Join(e.WorkDir, "data"))
+		at, stop, err := startServer(t.Context(), filepath.Join(e.WorkDir, "data"),
+			e.Values[modelKey{}].(*modeltest.Server))
 		if err != nil {
 			t.Errorf("start a server: %v", err)
 			return
@@ -106,9 +109,12 @@ func TestScript_server(t *testing.T) {
 
 // startServer starts a server as haft serve does, but for an API that hands out
 // keys.
-func startServer(ctx context.Context, data string) (at string, stop func(), err error) {
+func startServer(ctx context.Context, data string, model *modeltest.Server) (at string, stop func(), err error) {
 	issuer := &keyIssuer{}
 	cfg := app.ServerConfig{}
+	if cfg.Agents.Models, err = modelfile.Parse("models.toml", models(model)); err != nil {
+		return "", nil, err
+	}
 	cfg.Data = data
 	cfg.HTTP.Version = version
 	cfg.HTTP.Mounts = map[string]http.Handler{"GET /test/key": issuer}
