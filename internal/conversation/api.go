@@ -78,8 +78,6 @@ func (s *Service) check(p haft.Principal, a *haft.Agent, m haft.NewMessage) erro
 		why = "a turn belongs to somebody: the sender has neither a user nor a credential"
 	case a.Disabled:
 		code, why = haft.CodeDenied, "the agent is disabled"
-	case !s.free(p.Org):
-		code, why = haft.CodeRateLimited, "too many turns are under way here: try again later"
 	default:
 		return nil
 	}
@@ -92,12 +90,24 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if err := s.check(p, a, m); err != nil {
 		return nil, nil, err
 	}
+	if !s.takePlace(p.Org, false) {
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
+			Message: "too many turns are under way here: try again later"}
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.givePlace(p.Org)
+		}
+	}()
 	p.Agent = string(a.ID)
 	prof, err := s.cfg.Agents.Profile(ctx, p, a.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(m.Budget), Principal: p}
+	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: lesser(m.Budget, s.cfg.Budget), Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
 	}
@@ -111,21 +121,6 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		l = nil
 	}
 	return turn, l, nil
-}
-
-// budget is what a turn may take: what its sender wants within what the server allows.
-func (s *Service) budget(b haft.Budget) haft.Budget {
-	most := s.cfg.Budget
-	return haft.Budget{Steps: within(b.Steps, most.Steps), Tokens: within(b.Tokens, most.Tokens),
-		Time: within(b.Time, most.Time), Cost: within(b.Cost, most.Cost)}
-}
-
-// within bounds what somebody wants. 0 means nothing in particular, or no bound.
-func within[T int | int64 | haft.Millis](wanted, most T) T {
-	if wanted <= 0 || most > 0 && wanted > most {
-		return most
-	}
-	return wanted
 }
 
 // may reports why p may not do something with agents.
@@ -210,20 +205,24 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 	if err != nil || t.Final() {
 		return err
 	}
-	if err := s.cfg.Claims.CancelTurn(ctx, p.Org, id); err != nil {
-		return err
+	for err = s.cfg.Claims.CancelTurn(ctx, p.Org, id); err == nil; {
+		s.mu.Lock()
+		here := s.sharedOf(id) != nil
+		s.mu.Unlock()
+		if !here {
+			break
+		}
+		r := s.tend(ctx, s.cfg.Owner(), *t, true)
+		if r == nil {
+			break
+		}
+		select {
+		case <-r.done: // or it just began to wait: then it is looked at again
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	r := s.running(id)
-	if r == nil {
-		return nil
-	}
-	r.cancel(errCancelled)
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return err
 }
 
 // Follow implements [haft.Conversations].

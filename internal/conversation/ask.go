@@ -69,26 +69,37 @@ func system(prof *Profile) string {
 }
 
 // ask asks the model, again where a fault passes, and counts what that took. Listeners get the answer
-// to a step as it comes.
+// to a step as it comes. An [ending] is why there is no further try.
 func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 	began := time.Now()
-	defer func() { r.spent += time.Since(began) }()
-	ctx, cancel := context.WithTimeoutCause(r.ctx, r.turn.Budget.Time.D()-r.spent, errTime)
+	defer func() { r.purse.spend(haft.TurnUsage{Time: haft.Millis(time.Since(began))}) }()
+	ctx, cancel := context.WithTimeoutCause(r.ctx, r.purse.time().D(), errTime)
 	defer cancel()
 	for try := 1; ; try++ {
+		left, end := r.purse.left()
+		if end != nil {
+			return nil, end
+		}
+		req.MaxOutput = r.model.affordable(req.MaxOutput, left)
+		wrote := 0
 		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
 		a, err := r.model.Generate(within, req, func(c model.Chunk) {
+			wrote += len(c.Text) + len(c.Reasoning) + len(c.Tool)
 			if step && (c.Text != "" || c.Reasoning != "") {
 				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
 		})
 		if err == nil {
 			observed(a.Usage, string(a.Stop), nil)
-			r.count(req, a.Usage, step)
+			said := []haft.Message{{Text: a.Text + a.Reasoning, Calls: a.Calls}}
+			r.count(req, a.Usage, max(wrote, bytesOf(said)), step)
 			return a, nil
 		}
 		observed(model.Usage{}, "", err)
 		f, ok := errors.AsType[*model.Fault](err)
+		if wrote > 0 || ok && (f.Kind == model.Cut || f.Kind == model.InvalidAnswer) {
+			r.count(req, model.Usage{}, wrote, false) // what was written is paid for
+		}
 		wait, again := r.s.cfg.Retry.Wait(try, rand.Float64())
 		if !ok || !f.Retryable() || !again {
 			return nil, err
@@ -102,27 +113,15 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 	}
 }
 
-// count adds what a request took, and learns how many tokens the model makes of a text.
-func (r *run) count(req model.Request, used model.Usage, step bool) {
-	used.Input, used.Output, used.Cached = max(used.Input, 0), max(used.Output, 0), max(used.Cached, 0)
-	u := &r.turn.Usage
-	u.Input, u.Output, u.Cached = u.Input+used.Input, u.Output+used.Output, u.Cached+used.Cached
-	u.Cost += r.model.cost(used)
-	if step {
-		u.Steps++
-		r.tooLong = false
-	}
-	if step && used.Input > 0 {
-		r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
-	}
-}
-
 // fault is what becomes of a turn whose model does not answer.
 func (r *run) fault(err error) error {
 	f, ok := errors.AsType[*model.Fault](err)
+	end, over := errors.AsType[*ending](err)
 	switch {
+	case over:
+		return end
 	case errors.Is(err, errTime):
-		return nil // which is found before the next step
+		return timeUp(r.turn.Budget)
 	case ok && f.Kind == model.TooLong && !r.tooLong:
 		r.tooLong = true // the conversation is made shorter once
 		return nil
