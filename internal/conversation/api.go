@@ -42,11 +42,11 @@ func (s *Service) Send(ctx context.Context, p haft.Principal, agent string, m ha
 		if err != nil {
 			return err
 		}
-		t, l, err := s.begin(ctx, p, a, m, haft.Message{Role: haft.RoleUser, Text: m.Text})
+		t, l, err := s.begin(ctx, p, a, m, nil)
 		if err != nil {
 			return err
 		}
-		return s.watch(ctx, *t, 0, l, true, yield)
+		return s.watch(ctx, *t, 0, l, true, s.visible(p, *t, yield))
 	})
 }
 
@@ -84,9 +84,10 @@ func (s *Service) check(p haft.Principal, a *haft.Agent, m haft.NewMessage) erro
 	return &haft.Error{Code: code, Message: why}
 }
 
-// begin keeps a message with its turn, and has the turn worked on. First is the message as it is kept.
+// begin keeps a message with its turn, and has the turn worked on. Parent is the turn of the agent that sends the
+// message, or nil.
 func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m haft.NewMessage,
-	first haft.Message) (*haft.Turn, *listener, error) {
+	parent *haft.Turn) (*haft.Turn, *listener, error) {
 	if err := s.check(p, a, m); err != nil {
 		return nil, nil, err
 	}
@@ -110,6 +111,10 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: lesser(m.Budget, s.cfg.Budget), Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
+	}
+	first := haft.Message{Role: haft.RoleUser, Text: m.Text}
+	if parent != nil {
+		t.Parent, t.Depth, first.Name = parent.ID, parent.Depth+1, string(parent.Agent)
 	}
 	owner := s.cfg.Owner()
 	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
@@ -206,13 +211,7 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 		return err
 	}
 	for err = s.cfg.Claims.CancelTurn(ctx, p.Org, id); err == nil; {
-		s.mu.Lock()
-		here := s.sharedOf(id) != nil
-		s.mu.Unlock()
-		if !here {
-			break
-		}
-		r := s.tend(ctx, s.cfg.Owner(), *t, true)
+		r := s.cancelHere(ctx, *t)
 		if r == nil {
 			break
 		}
@@ -223,6 +222,19 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 		}
 	}
 	return err
+}
+
+// visible leaves out the events of calls if p may not see those of the turn.
+func (s *Service) visible(p haft.Principal, t haft.Turn, yield func(haft.TurnEvent) error) func(haft.TurnEvent) error {
+	if s.cfg.Authority.Authorize(p, haft.EventsRead, authority.Owned("turn", t.Principal)) == nil {
+		return yield
+	}
+	return func(e haft.TurnEvent) error {
+		if e.Event != nil {
+			return nil
+		}
+		return yield(e)
+	}
 }
 
 // Follow implements [haft.Conversations].
@@ -243,6 +255,6 @@ func (s *Service) Follow(ctx context.Context, p haft.Principal, id haft.TurnID) 
 		if err != nil || t.Final() {
 			return err
 		}
-		return s.watch(ctx, *t, after, nil, false, yield)
+		return s.watch(ctx, *t, after, nil, false, s.visible(p, *t, yield))
 	})
 }

@@ -31,6 +31,9 @@ type Config struct {
 	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it was withdrawn. It is asked before every step; nil means that credentials stay.
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
+	// As returns from as another agent, or [haft.CodeDenied] if it may not act as that. It is asked for each message that
+	// an agent sends to another; nil means that there are none.
+	As func(ctx context.Context, from haft.Principal, agent haft.AgentID) (haft.Principal, error)
 	// Observe begins a span; nil means that there are none.
 	Observe Observe
 	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50,
