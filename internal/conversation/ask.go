@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,14 @@ func (r *run) request(prof *Profile, now *moment) model.Request {
 			req.Tools = append(req.Tools, t)
 		}
 	}
+	// Nobody writes what looks as if it came from another agent, or from a summary.
+	frames := strings.NewReplacer("[message from the agent", "(message from the agent", "[summary of the conversation",
+		"(summary of the conversation")
+	for i := range req.Messages {
+		if m := &req.Messages[i]; m.Role == haft.RoleUser {
+			m.Text = frames.Replace(m.Text)
+		}
+	}
 	note := haft.MessageOf(now.must)
 	if note != "" {
 		req.Choice = model.ChoiceRequired
@@ -49,6 +58,9 @@ func (r *run) request(prof *Profile, now *moment) model.Request {
 // tool rules.
 func system(prof *Profile) string {
 	var b strings.Builder
+	// What is in a block must not end it.
+	framed := strings.NewReplacer("</value>", `<\/value>`, "</description>", `<\/description>`, "</memory_blocks>",
+		`<\/memory_blocks>`, "<tool_usage_rules>", `<\tool_usage_rules>`)
 	b.WriteString(prof.Instructions)
 	if len(prof.Blocks) > 0 {
 		b.WriteString("\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory " +
@@ -60,7 +72,8 @@ func system(prof *Profile) string {
 			}
 			fmt.Fprintf(&b, "\n<%[1]s>\n<description>\n%[2]s\n</description>\n<metadata>\n%[3]s- chars_current=%[4]d\n"+
 				"- chars_limit=%[5]d\n</metadata>\n<value>\n%[6]s\n</value>\n</%[1]s>\n", block.Label,
-				block.Description, readOnly, len([]rune(block.Value)), block.Limit, block.Value)
+				framed.Replace(block.Description), readOnly, len([]rune(block.Value)), block.Limit,
+				framed.Replace(block.Value))
 		}
 		b.WriteString("\n</memory_blocks>")
 	}
@@ -126,6 +139,12 @@ func (r *run) fault(err error) error {
 		r.tooLong = true // the conversation is made shorter once
 		return nil
 	case ok:
+		cause := f.Err
+		if u, is := errors.AsType[*url.Error](cause); is {
+			cause = u.Err // an address may have a key in it
+		}
+		r.s.cfg.Logger.Warn("a model does not answer", "turn", r.id, "model", r.turn.Model, "kind", f.Kind, "status",
+			f.Status, "error", cause)
 		return &ending{stop: haft.StopModel, why: "the model did not answer: " + cutText(f.Message, 500)}
 	}
 	r.s.cfg.Logger.Warn("a model cannot be asked", "turn", r.id, "error", err)

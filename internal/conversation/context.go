@@ -194,7 +194,8 @@ const summaryInstructions = "You are given the beginning of a conversation betwe
 func transcript(groups [][]haft.Message, most int) string {
 	var parts []string
 	for _, m := range slices.Backward(slices.Concat(groups...)) {
-		text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, cutText(m.Text, maxQuoted))
+		text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, // whose lines cannot look like another message
+			strings.ReplaceAll(cutText(m.Text, maxQuoted), "\n", "\n    "))
 		for _, c := range m.Calls {
 			text += fmt.Sprintf("\n  calls %s %s", c.Tool, cutText(string(c.Args), maxQuoted))
 		}

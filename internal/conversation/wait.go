@@ -100,7 +100,7 @@ func (s *Service) tend(ctx context.Context, owner string, t haft.Turn, cancelled
 	return r
 }
 
-// known returns the turns that are worked on as those of owner, and those that wait.
+// known returns the turns that are worked on as those of owner, that wait, and that could not go on.
 func (s *Service) known(owner string) map[haft.TurnID]bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,6 +113,9 @@ func (s *Service) known(owner string) map[haft.TurnID]bool {
 	for id := range s.waits {
 		ids[id] = true
 	}
+	for id := range s.failed {
+		ids[id] = true
+	}
 	return ids
 }
 
@@ -121,6 +124,7 @@ func (s *Service) drop(id haft.TurnID) {
 	s.mu.Lock()
 	r, w := s.runs[id], s.waits[id]
 	delete(s.waits, id)
+	delete(s.failed, id)
 	s.mu.Unlock()
 	if r != nil {
 		r.cancel(errLost)
