@@ -100,13 +100,16 @@ type Budget struct {
 	Cost int64 `json:"max_cost_micros,omitempty"`
 }
 
-// TurnUsage is what a turn took so far.
+// TurnUsage is what a turn took so far, and what the turns took that it began. What a server of models does not say is
+// estimated.
 type TurnUsage struct {
 	Steps  int   `json:"steps"`
 	Input  int   `json:"input_tokens"`
 	Output int   `json:"output_tokens"`
 	Cached int   `json:"cached_tokens,omitempty"`
 	Cost   int64 `json:"cost_micros,omitempty"`
+	// Time is that of the turn itself, without waiting for people.
+	Time Millis `json:"time_ms,omitempty"`
 }
 
 // A Turn is what an agent does with one message: it asks its model, makes the calls that the model wants, and goes on
@@ -121,6 +124,9 @@ type Turn struct {
 	Model  string    `json:"model"`
 	Budget Budget    `json:"budget,omitzero"`
 	Usage  TurnUsage `json:"usage"`
+	// Parent is the turn of another agent that sent the message, and Depth how many turns are above this one.
+	Parent TurnID `json:"parent_id,omitempty"`
+	Depth  int    `json:"depth,omitempty"`
 	// Approvals are the requests that a turn waits for.
 	Approvals []ApprovalID `json:"approval_ids,omitempty"`
 	Created   time.Time    `json:"created_at"`

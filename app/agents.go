@@ -68,7 +68,7 @@ func (s *Service) openConversations(cfg AgentsConfig, ec engine.Config) error {
 	s.conversations = conversation.New(conversation.Config{
 		Turns: kept, Claims: kept, History: kept, Models: models, Calls: s.Engine, Owner: s.Engine.Owner,
 		Agents:    profile.Agents{Finder: s.API, Rows: s.Store.Agents, Blocks: kept, Tools: s.Registry},
-		Authority: rules, Events: s.API, Observe: cfg.Observe, Budget: cfg.Budget, Logger: ec.Logger,
+		Authority: rules, Events: s.API, As: cfg.As, Observe: cfg.Observe, Budget: cfg.Budget, Logger: ec.Logger,
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
 			return now, err
@@ -106,16 +106,25 @@ func (s *Service) Conversations() haft.Conversations {
 	return s.conversations
 }
 
-// A mailbox delivers messages between agents once conversations run.
+// A mailbox delivers messages between agents where conversations run.
 type mailbox struct{ *Service }
 
 // Deliver implements [agenttool.Mailbox].
-func (m mailbox) Deliver(ctx context.Context, from haft.Principal, agent, text string) error {
-	_, err := m.Reply(ctx, from, agent, text)
-	return err
+func (m mailbox) Deliver(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) error {
+	if m.conversations == nil {
+		return errNoAgents()
+	}
+	return m.conversations.Deliver(ctx, from, turn, agent, text)
 }
 
 // Reply implements [agenttool.Mailbox].
-func (m mailbox) Reply(context.Context, haft.Principal, string, string) (string, error) {
-	return "", &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents"}
+func (m mailbox) Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string, error) {
+	if m.conversations == nil {
+		return "", errNoAgents()
+	}
+	return m.conversations.Reply(ctx, from, turn, agent, text)
+}
+
+func errNoAgents() error {
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents: start haft serve or haft chat"}
 }

@@ -46,7 +46,9 @@ type Request struct {
 	Org string
 	// Principal is the caller, for tools that act for one.
 	Principal haft.Principal
-	Kind      haft.Kind
+	// Turn is that of [haft.Call].
+	Turn string
+	Kind haft.Kind
 	// Source and Function are the code and the function in it that is the tool.
 	// For a tool of an MCP server, Function is its name on that server.
 	Source, Function string

@@ -49,6 +49,8 @@ type Def struct {
 type Call struct {
 	ID        haft.CallID
 	Principal haft.Principal
+	// Turn is what the call says about the turn of an agent that it belongs to. Whoever makes calls can say it.
+	Turn string
 	// Env is what the caller set. It is not the environment of this process.
 	Env map[string]string
 	// Bound is that of [executor.Request]: only requests of [Call.Outside] are given

@@ -66,13 +66,13 @@ func (w *world) Messages(_ context.Context, _ haft.Principal, f haft.MessageFilt
 		{Role: haft.RoleSummary, Text: "hello"}}, nil
 }
 
-func (w *world) Deliver(_ context.Context, from haft.Principal, agent, text string) error {
-	w.sent = append(w.sent, from.Agent+" "+agent+" "+text)
+func (w *world) Deliver(_ context.Context, from haft.Principal, turn haft.TurnID, agent, text string) error {
+	w.sent = append(w.sent, from.Agent+" "+string(turn)+" "+agent+" "+text)
 	return nil
 }
 
-func (w *world) Reply(context.Context, haft.Principal, string, string) (string, error) {
-	return "fine", nil
+func (w *world) Reply(_ context.Context, _ haft.Principal, turn haft.TurnID, _, _ string) (string, error) {
+	return "fine in " + string(turn), nil
 }
 
 func (w *world) call(t *testing.T, agent, tool, args string) *haft.Result {
@@ -82,7 +82,7 @@ func (w *world) call(t *testing.T, agent, tool, args string) *haft.Result {
 			continue
 		}
 		res, err := w.set.Execute(t.Context(), executor.Request{Call: "c", Tool: tool, Digest: known.Version.Digest,
-			Args: json.RawMessage(args), Principal: haft.Principal{Org: "o", User: "u", Agent: agent}})
+			Args: json.RawMessage(args), Principal: haft.Principal{Org: "o", User: "u", Agent: agent}, Turn: "run-1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -292,11 +292,11 @@ func TestMessages(t *testing.T) {
 	}
 	w.call(t, "agent", "send_message_to_agent_async", `{"message":"hi","other_agent_id":"b"}`)
 	w.call(t, "agent", "archival_memory_insert", `{"content":"tea","tags":["a","b"]}`)
-	if strings.Join(w.sent, ";") != "agent b hi;agent tea a,b" {
+	if strings.Join(w.sent, ";") != "agent run-1 b hi;agent tea a,b" {
 		t.Errorf("sent %q", w.sent)
 	}
 	res = w.call(t, "agent", "send_message_to_agent_and_wait_for_reply", `{"message":"hi","other_agent_id":"b"}`)
-	if string(res.Value) != `"fine"` {
+	if string(res.Value) != `"fine in run-1"` {
 		t.Errorf("reply: %s", res.Value)
 	}
 }

@@ -30,10 +30,10 @@ type History interface {
 	Messages(ctx context.Context, p haft.Principal, f haft.MessageFilter) ([]haft.Message, error)
 }
 
-// A Mailbox takes messages of agents to other agents. Reply waits for the answer.
+// A Mailbox takes messages that agents send to other agents in their turns. Reply waits for the answer.
 type Mailbox interface {
-	Deliver(ctx context.Context, from haft.Principal, agent, text string) error
-	Reply(ctx context.Context, from haft.Principal, agent, text string) (string, error)
+	Deliver(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) error
+	Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string, error)
 }
 
 // Config is what the tools work on. All of it acts for the agent of the principal, and for its user.

@@ -97,7 +97,7 @@ func addMessageTools(s *builtin.Set, mail Mailbox) error {
 			if err != nil {
 				return "", err
 			}
-			if err = mail.Deliver(ctx, p, in.Other, in.Message); err != nil {
+			if err = mail.Deliver(ctx, p, haft.TurnID(c.Turn), in.Other, in.Message); err != nil {
 				return "", err
 			}
 			return "Successfully sent message", nil
@@ -107,6 +107,6 @@ func addMessageTools(s *builtin.Set, mail Mailbox) error {
 			if err != nil {
 				return "", err
 			}
-			return mail.Reply(ctx, p, in.Other, in.Message)
+			return mail.Reply(ctx, p, haft.TurnID(c.Turn), in.Other, in.Message)
 		}))
 }

@@ -42,11 +42,11 @@ func (s *Service) Send(ctx context.Context, p haft.Principal, agent string, m ha
 		if err != nil {
 			return err
 		}
-		t, l, err := s.begin(ctx, p, a, m, haft.Message{Role: haft.RoleUser, Text: m.Text})
+		t, l, err := s.begin(ctx, p, a, m, nil)
 		if err != nil {
 			return err
 		}
-		return s.watch(ctx, *t, 0, l, true, yield)
+		return s.watch(ctx, *t, 0, l, true, s.visible(p, *t, yield))
 	})
 }
 
@@ -78,28 +78,43 @@ func (s *Service) check(p haft.Principal, a *haft.Agent, m haft.NewMessage) erro
 		why = "a turn belongs to somebody: the sender has neither a user nor a credential"
 	case a.Disabled:
 		code, why = haft.CodeDenied, "the agent is disabled"
-	case !s.free(p.Org):
-		code, why = haft.CodeRateLimited, "too many turns are under way here: try again later"
 	default:
 		return nil
 	}
 	return &haft.Error{Code: code, Message: why}
 }
 
-// begin keeps a message with its turn, and has the turn worked on. First is the message as it is kept.
+// begin keeps a message with its turn, and has the turn worked on. Parent is the turn of the agent that sends the
+// message, or nil.
 func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m haft.NewMessage,
-	first haft.Message) (*haft.Turn, *listener, error) {
+	parent *haft.Turn) (*haft.Turn, *listener, error) {
 	if err := s.check(p, a, m); err != nil {
 		return nil, nil, err
 	}
+	if !s.takePlace(p.Org, false) {
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
+			Message: "too many turns are under way here: try again later"}
+	}
+	begun := false
+	defer func() {
+		if !begun {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.givePlace(p.Org)
+		}
+	}()
 	p.Agent = string(a.ID)
 	prof, err := s.cfg.Agents.Profile(ctx, p, a.ID)
 	if err != nil {
 		return nil, nil, err
 	}
-	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: s.budget(m.Budget), Principal: p}
+	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: lesser(m.Budget, s.cfg.Budget), Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
+	}
+	first := haft.Message{Role: haft.RoleUser, Text: m.Text}
+	if parent != nil {
+		t.Parent, t.Depth, first.Name = parent.ID, parent.Depth+1, string(parent.Agent)
 	}
 	owner := s.cfg.Owner()
 	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
@@ -111,21 +126,6 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		l = nil
 	}
 	return turn, l, nil
-}
-
-// budget is what a turn may take: what its sender wants within what the server allows.
-func (s *Service) budget(b haft.Budget) haft.Budget {
-	most := s.cfg.Budget
-	return haft.Budget{Steps: within(b.Steps, most.Steps), Tokens: within(b.Tokens, most.Tokens),
-		Time: within(b.Time, most.Time), Cost: within(b.Cost, most.Cost)}
-}
-
-// within bounds what somebody wants. 0 means nothing in particular, or no bound.
-func within[T int | int64 | haft.Millis](wanted, most T) T {
-	if wanted <= 0 || most > 0 && wanted > most {
-		return most
-	}
-	return wanted
 }
 
 // may reports why p may not do something with agents.
@@ -210,19 +210,30 @@ func (s *Service) CancelTurn(ctx context.Context, p haft.Principal, id haft.Turn
 	if err != nil || t.Final() {
 		return err
 	}
-	if err := s.cfg.Claims.CancelTurn(ctx, p.Org, id); err != nil {
-		return err
+	for err = s.cfg.Claims.CancelTurn(ctx, p.Org, id); err == nil; {
+		r := s.cancelHere(ctx, *t)
+		if r == nil {
+			break
+		}
+		select {
+		case <-r.done: // or it just began to wait: then it is looked at again
+		case <-ctx.Done():
+			err = context.Cause(ctx)
+		}
 	}
-	r := s.running(id)
-	if r == nil {
-		return nil
+	return err
+}
+
+// visible leaves out the events of calls if p may not see those of the turn.
+func (s *Service) visible(p haft.Principal, t haft.Turn, yield func(haft.TurnEvent) error) func(haft.TurnEvent) error {
+	if s.cfg.Authority.Authorize(p, haft.EventsRead, authority.Owned("turn", t.Principal)) == nil {
+		return yield
 	}
-	r.cancel(errCancelled)
-	select {
-	case <-r.done:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	return func(e haft.TurnEvent) error {
+		if e.Event != nil {
+			return nil
+		}
+		return yield(e)
 	}
 }
 
@@ -244,6 +255,6 @@ func (s *Service) Follow(ctx context.Context, p haft.Principal, id haft.TurnID) 
 		if err != nil || t.Final() {
 			return err
 		}
-		return s.watch(ctx, *t, after, nil, false, yield)
+		return s.watch(ctx, *t, after, nil, false, s.visible(p, *t, yield))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -30,6 +31,14 @@ func (r *run) request(prof *Profile, now *moment) model.Request {
 			req.Tools = append(req.Tools, t)
 		}
 	}
+	// Nobody writes what looks as if it came from another agent, or from a summary.
+	frames := strings.NewReplacer("[message from the agent", "(message from the agent", "[summary of the conversation",
+		"(summary of the conversation")
+	for i := range req.Messages {
+		if m := &req.Messages[i]; m.Role == haft.RoleUser {
+			m.Text = frames.Replace(m.Text)
+		}
+	}
 	note := haft.MessageOf(now.must)
 	if note != "" {
 		req.Choice = model.ChoiceRequired
@@ -49,6 +58,9 @@ func (r *run) request(prof *Profile, now *moment) model.Request {
 // tool rules.
 func system(prof *Profile) string {
 	var b strings.Builder
+	// What is in a block must not end it.
+	framed := strings.NewReplacer("</value>", `<\/value>`, "</description>", `<\/description>`, "</memory_blocks>",
+		`<\/memory_blocks>`, "<tool_usage_rules>", `<\tool_usage_rules>`)
 	b.WriteString(prof.Instructions)
 	if len(prof.Blocks) > 0 {
 		b.WriteString("\n\n<memory_blocks>\nThe following memory blocks are currently engaged in your core memory " +
@@ -60,7 +72,8 @@ func system(prof *Profile) string {
 			}
 			fmt.Fprintf(&b, "\n<%[1]s>\n<description>\n%[2]s\n</description>\n<metadata>\n%[3]s- chars_current=%[4]d\n"+
 				"- chars_limit=%[5]d\n</metadata>\n<value>\n%[6]s\n</value>\n</%[1]s>\n", block.Label,
-				block.Description, readOnly, len([]rune(block.Value)), block.Limit, block.Value)
+				framed.Replace(block.Description), readOnly, len([]rune(block.Value)), block.Limit,
+				framed.Replace(block.Value))
 		}
 		b.WriteString("\n</memory_blocks>")
 	}
@@ -69,26 +82,37 @@ func system(prof *Profile) string {
 }
 
 // ask asks the model, again where a fault passes, and counts what that took. Listeners get the answer
-// to a step as it comes.
+// to a step as it comes. An [ending] is why there is no further try.
 func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 	began := time.Now()
-	defer func() { r.spent += time.Since(began) }()
-	ctx, cancel := context.WithTimeoutCause(r.ctx, r.turn.Budget.Time.D()-r.spent, errTime)
+	defer func() { r.purse.spend(haft.TurnUsage{Time: haft.Millis(time.Since(began))}) }()
+	ctx, cancel := context.WithTimeoutCause(r.ctx, r.purse.time().D(), errTime)
 	defer cancel()
 	for try := 1; ; try++ {
+		left, end := r.purse.left()
+		if end != nil {
+			return nil, end
+		}
+		req.MaxOutput = r.model.affordable(req.MaxOutput, left)
+		wrote := 0
 		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
 		a, err := r.model.Generate(within, req, func(c model.Chunk) {
+			wrote += len(c.Text) + len(c.Reasoning) + len(c.Tool)
 			if step && (c.Text != "" || c.Reasoning != "") {
 				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
 		})
 		if err == nil {
 			observed(a.Usage, string(a.Stop), nil)
-			r.count(req, a.Usage, step)
+			said := []haft.Message{{Text: a.Text + a.Reasoning, Calls: a.Calls}}
+			r.count(req, a.Usage, max(wrote, bytesOf(said)), step)
 			return a, nil
 		}
 		observed(model.Usage{}, "", err)
 		f, ok := errors.AsType[*model.Fault](err)
+		if wrote > 0 || ok && (f.Kind == model.Cut || f.Kind == model.InvalidAnswer) {
+			r.count(req, model.Usage{}, wrote, false) // what was written is paid for
+		}
 		wait, again := r.s.cfg.Retry.Wait(try, rand.Float64())
 		if !ok || !f.Retryable() || !again {
 			return nil, err
@@ -102,31 +126,25 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 	}
 }
 
-// count adds what a request took, and learns how many tokens the model makes of a text.
-func (r *run) count(req model.Request, used model.Usage, step bool) {
-	used.Input, used.Output, used.Cached = max(used.Input, 0), max(used.Output, 0), max(used.Cached, 0)
-	u := &r.turn.Usage
-	u.Input, u.Output, u.Cached = u.Input+used.Input, u.Output+used.Output, u.Cached+used.Cached
-	u.Cost += r.model.cost(used)
-	if step {
-		u.Steps++
-		r.tooLong = false
-	}
-	if step && used.Input > 0 {
-		r.ratio = min(max(float64(used.Input)/float64(max(size(req), 1)), 0.75), 4)
-	}
-}
-
 // fault is what becomes of a turn whose model does not answer.
 func (r *run) fault(err error) error {
 	f, ok := errors.AsType[*model.Fault](err)
+	end, over := errors.AsType[*ending](err)
 	switch {
+	case over:
+		return end
 	case errors.Is(err, errTime):
-		return nil // which is found before the next step
+		return timeUp(r.turn.Budget)
 	case ok && f.Kind == model.TooLong && !r.tooLong:
 		r.tooLong = true // the conversation is made shorter once
 		return nil
 	case ok:
+		cause := f.Err
+		if u, is := errors.AsType[*url.Error](cause); is {
+			cause = u.Err // an address may have a key in it
+		}
+		r.s.cfg.Logger.Warn("a model does not answer", "turn", r.id, "model", r.turn.Model, "kind", f.Kind, "status",
+			f.Status, "error", cause)
 		return &ending{stop: haft.StopModel, why: "the model did not answer: " + cutText(f.Message, 500)}
 	}
 	r.s.cfg.Logger.Warn("a model cannot be asked", "turn", r.id, "error", err)

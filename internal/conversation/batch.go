@@ -41,16 +41,18 @@ type batch struct {
 	width   int             // how many are made at once
 	most    int             // bytes of an answer
 	warning string          // that is added to each answer
-	calls   context.Context //nolint:containedctx // of the calls that are made
+	calls   context.Context //nolint:containedctx // of the calls that are made; ends with the time of the turn
 	end     context.CancelCauseFunc
+	waits   context.Context //nolint:containedctx // of waiting for calls; ends with calls, with the work, and if it fails
+	giveUp  context.CancelCauseFunc
 
 	mu      sync.Mutex                      // for the rest, and for run
 	pending map[haft.CallID]haft.ApprovalID // calls that wait for a person
-	waited  bool                            // one of them did
 	failed  error
 }
 
-// makeCalls makes calls, or goes on with them, and keeps their answers as they come.
+// makeCalls makes calls, or goes on with them, and keeps their answers as they come. It returns [errWaiting] if all that
+// have no answer then wait for a person, or for a call that does.
 func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	b := &batch{run: r, open: open, width: 1, most: max(minAnswer, min(maxAnswer, 2*r.model.Context/len(open))),
 		pending: map[haft.CallID]haft.ApprovalID{}}
@@ -67,34 +69,74 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 		b.warning = fmt.Sprintf("\n[You have asked for exactly this %d times in a row. Do something else, or answer: "+
 			"after %d times you are stopped.]", n, maxRepeats)
 	}
+	if err := b.seed(); err != nil {
+		return err
+	}
+	if r.purse.time() <= 0 {
+		return timeUp(r.turn.Budget)
+	}
 	b.calls, b.end = context.WithCancelCause(r.base)
 	defer b.end(nil)
-	began := time.Now()
+	b.waits, b.giveUp = context.WithCancelCause(b.calls)
+	defer b.giveUp(nil)
+	began, timer := time.Now(), time.AfterFunc(r.purse.time().D(), func() { b.end(errTime) })
 	b.make()
-	if !b.waited {
-		r.spent += time.Since(began)
+	timer.Stop()
+	r.purse.spend(haft.TurnUsage{Time: haft.Millis(time.Since(began))})
+	switch {
+	case b.failed != nil:
+		return b.failed
+	case errors.Is(context.Cause(b.calls), errTime):
+		return timeUp(r.turn.Budget)
+	case len(b.pending) > 0 && r.ctx.Err() == nil:
+		r.asking = slices.Collect(maps.Keys(b.pending))
+		return errWaiting
 	}
-	return b.failed
+	return nil
+}
+
+// seed notes which calls of a turn that waited still do.
+func (b *batch) seed() error {
+	if b.turn.Status != haft.TurnWaiting {
+		return nil
+	}
+	for _, c := range b.open {
+		rec, err := b.s.cfg.Calls.Seen(b.ctx, b.turn.Principal, c.Call, haft.CallsRead, haft.CallsWrite)
+		if err == nil && rec.Status == haft.StatusPending && rec.Result != nil {
+			b.pending[c.Call] = rec.Result.Approval
+		}
+	}
+	return b.settle()
 }
 
 // make makes the calls. It returns when none of them runs here any more.
 func (b *batch) make() {
 	stopped := make(chan struct{})
-	unhook := context.AfterFunc(b.ctx, func() { b.stopCalls(); close(stopped) })
+	unhook := context.AfterFunc(b.ctx, func() {
+		defer close(stopped)
+		b.try(b.stopCalls)
+	})
 	free := make(chan struct{}, b.width)
 	var all sync.WaitGroup
 	for _, c := range b.open {
 		free <- struct{}{}
 		b.mu.Lock()
-		failed := b.failed
+		_, waits := b.pending[c.Call]
+		over := b.waits.Err() != nil || b.width == 1 && len(b.pending) > 0
 		b.mu.Unlock()
-		if failed != nil || b.ctx.Err() != nil {
+		if over {
 			break
+		}
+		if waits {
+			<-free
+			continue
 		}
 		all.Go(func() {
 			defer func() { <-free }()
-			res, err := b.perform(c)
-			b.keep(c, res, err)
+			b.try(func() {
+				res, err := b.perform(c)
+				b.keep(c, res, err)
+			})
 		})
 	}
 	all.Wait()
@@ -103,9 +145,35 @@ func (b *batch) make() {
 	}
 }
 
-// stopCalls cancels the calls if the turn was cancelled.
+// try does a part of the work beside others. A panic of it fails the batch.
+func (b *batch) try(do func()) {
+	if err := b.guard(func() error { do(); return nil }); err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.fail(err)
+	}
+}
+
+// fail notes why the turn cannot go on. Calls that run go on unless nobody wants to know any more. Precondition: mu is
+// locked.
+func (b *batch) fail(err error) {
+	if b.failed != nil {
+		return
+	}
+	b.failed = err
+	b.giveUp(err)
+	if _, ends := errors.AsType[*ending](err); ends || errors.Is(err, errLost) {
+		b.end(err)
+	}
+}
+
+// stopCalls ends what the batch does when the work on the turn ends. It cancels the calls if the turn was cancelled.
 func (b *batch) stopCalls() {
 	cause := context.Cause(b.ctx)
+	defer b.giveUp(cause)
+	if errors.Is(cause, errLost) {
+		b.end(cause)
+	}
 	if !errors.Is(cause, errCancelled) {
 		return
 	}
@@ -124,14 +192,14 @@ func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
 	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
 		IdempotencyKey: string(c.Call), Turn: string(b.id)})
 	if haft.CodeOf(err) == haft.CodeConflict { // it was made before
-		if res, err = calls.Wait(b.ctx, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
+		if res, err = calls.Wait(b.waits, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
 			res, err = failure(c, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 		}
 	}
-	for wait := firstPoll; err == nil && !res.Status.Final(); wait = min(2*wait, lastPoll) {
-		b.keep(c, res, nil)
-		if err = pause.For(b.ctx, wait); err == nil {
-			res, err = calls.Wait(b.ctx, p, c.Call)
+	for wait := firstPoll; err == nil && !res.Status.Final() && res.Status != haft.StatusPending; wait = min(2*wait,
+		lastPoll) { // another machine runs it
+		if err = pause.For(b.waits, wait); err == nil {
+			res, err = calls.Wait(b.waits, p, c.Call)
 		}
 	}
 	if code := haft.CodeOf(err); err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal {
@@ -148,12 +216,14 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 	ctx, cancel := context.WithCancel(b.ctx)
 	var watching sync.WaitGroup
 	watching.Go(func() {
-		for e, err := range b.s.cfg.Events.Watch(ctx, b.turn.Principal, haft.EventFilter{Call: c.Call}, -1) {
-			if err != nil {
-				return
+		b.try(func() {
+			for e, err := range b.s.cfg.Events.Watch(ctx, b.turn.Principal, haft.EventFilter{Call: c.Call}, -1) {
+				if err != nil {
+					return
+				}
+				b.publish(haft.TurnEvent{Event: &e}, true)
 			}
-			b.publish(haft.TurnEvent{Event: &e}, true)
-		}
+		})
 	})
 	return func() { cancel(); watching.Wait() }
 }
@@ -164,33 +234,43 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 	defer b.mu.Unlock()
 	var list []haft.Message
 	switch {
-	case err != nil && b.ctx.Err() == nil && b.failed == nil:
-		b.failed = fmt.Errorf("make the call %s: %w", c.Call, err)
-		return
-	case err != nil || b.failed != nil || !res.Status.Final() && b.pending[c.Call] == res.Approval:
+	case b.failed != nil || err != nil && b.waits.Err() != nil:
+		return // and that is why
+	case err != nil:
+		b.fail(fmt.Errorf("make the call %s: %w", c.Call, err))
 		return
 	case !res.Status.Final():
-		b.pending[c.Call], b.waited = res.Approval, true
+		b.pending[c.Call] = res.Approval
 	default:
-		delete(b.pending, c.Call)
 		b.last = haft.Result{Call: c.Call, Value: res.Value}
 		m := answer(c, res, b.most)
 		m.Text += b.warning
 		list = append(list, m)
 	}
+	if err := b.settle(list...); err != nil {
+		b.fail(err)
+	} else if len(list) > 0 {
+		b.publish(haft.TurnEvent{Result: res}, true)
+	}
+}
+
+// settle keeps messages, and for what the turn waits.
+func (b *batch) settle(list ...haft.Message) error {
 	before, t := b.turn.Approvals, &b.turn
 	if t.Status, t.Approvals = haft.TurnRunning, slices.Sorted(maps.Values(b.pending)); len(t.Approvals) > 0 {
 		t.Status = haft.TurnWaiting
 	}
-	if b.failed = b.append(list...); b.failed != nil {
-		return
+	waits := !slices.Equal(before, t.Approvals)
+	if !waits && len(list) == 0 {
+		return nil
 	}
-	if len(list) > 0 {
-		b.publish(haft.TurnEvent{Result: res}, true)
+	if err := b.append(list...); err != nil {
+		return err
 	}
-	if !slices.Equal(before, t.Approvals) {
+	if waits {
 		b.publishTurn()
 	}
+	return nil
 }
 
 // withdraw cancels the calls that have no answer, and answers them.

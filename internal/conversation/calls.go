@@ -32,9 +32,9 @@ func (r *run) takeCalls(now *moment, m haft.Message, cut bool) error {
 			c.ID = "call_" + rand.Text()
 		}
 		ids[c.ID] = true
+		c.Tool = cutText(c.Tool, haft.MaxToolName)
 		if left -= len(c.ID) + len(c.Tool) + len(c.Args); left < 0 {
 			c.Malformed, c.Args = fmt.Sprintf("those of all calls have more than %d bytes", maxText), nil
-			c.Tool = cutText(c.Tool, haft.MaxToolName)
 		}
 		if len(c.Args) == 0 && c.Malformed == "" {
 			c.Args = json.RawMessage("{}")

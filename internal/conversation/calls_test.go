@@ -334,6 +334,47 @@ func (watcher) Watch(ctx context.Context, p haft.Principal, f haft.EventFilter, 
 	}
 }
 
+func TestSend_events_of_calls_are_for_those_who_may_read_them(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		actions []haft.Action
+		events  int
+	}{
+		{"with events:read", []haft.Action{haft.AgentsRead, haft.CallsRead, haft.CallsWrite, haft.EventsRead}, 2},
+		{"without", []haft.Action{haft.AgentsRead, haft.CallsRead, haft.CallsWrite}, 0},
+	} {
+		each(t, c.name, func(t *testing.T) {
+			var most atomic.Int32
+			w := newWorld(t)
+			w.addTool("a", sleeper(false, &most))
+			w.script(call("b", "{}"), call("a", `{"s":2}`), say("done"))
+			p := w.begin(0, func(cfg *conversation.Config) { cfg.Events = watcher{} })
+			by := as(ann, "helper")
+			by.Actions = c.actions
+			count := func(o outcome) (n int) {
+				for _, e := range o.events {
+					if e.Event != nil {
+						n++
+					}
+				}
+				return n
+			}
+			follows := make(chan outcome)
+			go func() {
+				time.Sleep(time.Second)
+				follows <- listen(w, p.Follow(t.Context(), by, w.first()))
+			}()
+			w.addTool("b", tool{run: func(ctx context.Context, _ string) (string, error) {
+				return "1", sleep(ctx, 3*time.Second)
+			}})
+			sent := listen(w, p.Send(t.Context(), by, "helper", haft.NewMessage{Text: "hi"}))
+			if a, b := count(sent), count(<-follows); a != 2*c.events || b != c.events || !sent.turn.Final() {
+				t.Errorf("the sender sees %d events, and who follows %d", a, b)
+			}
+		})
+	}
+}
+
 func TestSend_reports_what_happens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var most atomic.Int32

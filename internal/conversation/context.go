@@ -3,6 +3,7 @@ package conversation
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,14 +23,14 @@ const (
 // load reads the turn and its conversation, so that the turn can go on from what is kept.
 func (r *run) load() error {
 	now, err := r.s.cfg.History.Turn(r.base, r.org, r.id)
+	if haft.CodeOf(err) == haft.CodeNotFound || err == nil && now.Final() {
+		return errLost // it ended or was removed between when it was claimed and now
+	}
 	if err != nil {
 		return err
 	}
-	if now.Final() {
-		return errLost // it ended between when it was claimed and now
-	}
 	r.turn, r.model = *now, &Model{}
-	r.turn.Budget = r.s.budget(r.turn.Budget)
+	r.turn.Budget = lesser(r.turn.Budget, r.s.cfg.Budget)
 	for page := pageSize; page == pageSize; {
 		next := haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize}
 		list, err := r.s.messagesOf(r.base, r.turn, next)
@@ -38,6 +39,7 @@ func (r *run) load() error {
 		}
 		r.own, page = append(r.own, list...), len(list)
 	}
+	r.loaded = true
 	if len(r.own) == 0 {
 		return &ending{stop: haft.StopInternal, why: "the turn has no message"}
 	}
@@ -159,8 +161,9 @@ func (r *run) fit(build func() model.Request) (model.Request, error) {
 	return build(), nil
 }
 
-// summarise replaces the first groups of the conversation by a summary, which the model writes. If it cannot, the
-// messages are left out.
+// summarise replaces the first groups of the conversation by a summary, which the model writes. If it will not, or if
+// even that is too long for it, the messages are left out. Whatever passes ends the turn instead: what a summary stands
+// for is not shown to the model again.
 func (r *run) summarise(groups [][]haft.Message, cut int) error {
 	r.publish(haft.TurnEvent{Notice: "the conversation is long: its beginning is replaced by a summary"}, true)
 	most := int(2 * float64(r.model.Context) / r.ratio)
@@ -169,6 +172,9 @@ func (r *run) summarise(groups [][]haft.Message, cut int) error {
 		MaxOutput: min(cmp.Or(r.model.MaxOutput, maxSummary), maxSummary)}, false)
 	if r.ctx.Err() != nil {
 		return context.Cause(r.ctx)
+	}
+	if f, ok := errors.AsType[*model.Fault](err); err != nil && (!ok || f.Kind != model.TooLong) {
+		return r.fault(err)
 	}
 	m := haft.Message{Role: haft.RoleSummary, Replaces: groups[cut][0].Seq - 1}
 	if err == nil && a.Stop != model.StopRefusal && a.Stop != model.StopFiltered {
@@ -188,7 +194,8 @@ const summaryInstructions = "You are given the beginning of a conversation betwe
 func transcript(groups [][]haft.Message, most int) string {
 	var parts []string
 	for _, m := range slices.Backward(slices.Concat(groups...)) {
-		text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, cutText(m.Text, maxQuoted))
+		text := fmt.Sprintf("[%s %s] %s", m.Role, m.Name, // whose lines cannot look like another message
+			strings.ReplaceAll(cutText(m.Text, maxQuoted), "\n", "\n    "))
 		for _, c := range m.Calls {
 			text += fmt.Sprintf("\n  calls %s %s", c.Tool, cutText(string(c.Args), maxQuoted))
 		}

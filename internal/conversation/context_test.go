@@ -68,8 +68,9 @@ func TestContext_is_summarised(t *testing.T) {
 			a.Stop = model.StopRefusal
 			return a, nil
 		}, "Earlier messages were left out"},
-		{"not, since the model fails", func() (*model.Answer, error) { return nil, errors.New("away") },
-			"Earlier messages were left out"},
+		{"not, since even that is too long", func() (*model.Answer, error) {
+			return nil, &model.Fault{Kind: model.TooLong}
+		}, "Earlier messages were left out"},
 		{"not, since the model says nothing", func() (*model.Answer, error) { return say(" "), nil },
 			"Earlier messages were left out"},
 	} {
@@ -106,6 +107,48 @@ func TestContext_is_summarised(t *testing.T) {
 			}
 			if summaries < 3 || summaries > 10 {
 				t.Errorf("%d summaries", summaries)
+			}
+		})
+	}
+}
+
+// What passes must not cost the conversation.
+func TestContext_is_whole_after_a_fault_of_a_summary(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault error
+		hangs time.Duration
+		stop  haft.StopReason
+	}{
+		"a limit":         {&model.Fault{Kind: model.RateLimited}, 0, haft.StopModel},
+		"away":            {&model.Fault{Kind: model.Unavailable}, 0, haft.StopModel},
+		"cut":             {&model.Fault{Kind: model.Cut}, 0, haft.StopModel},
+		"a wrong key":     {&model.Fault{Kind: model.Unauthorized}, 0, haft.StopModel},
+		"something else":  {errors.New("away"), 0, haft.StopModel},
+		"no time is left": {&model.Fault{Kind: model.RateLimited}, 2 * time.Hour, haft.StopTime},
+	} {
+		each(t, name, func(t *testing.T) {
+			down := false
+			w := talkative(t, func() (*model.Answer, error) {
+				if down {
+					return say("they talked"), nil
+				}
+				time.Sleep(c.hangs)
+				return nil, c.fault
+			})
+			p := w.begin(0)
+			for i := 0; !down && i < 20; i++ {
+				o := p.send(fmt.Sprintf("question %d", i))
+				down = o.turn.Stop != haft.StopEnd
+				if down && (o.turn.Stop != c.stop || strings.Contains(shape(o.kept), "summary")) {
+					t.Errorf("%s: %s", o.turn.Stop, shape(o.kept))
+				}
+			}
+			p.send("and now?").check(t, haft.TurnCompleted, haft.StopEnd, "user, summary, assistant")
+			n := slices.IndexFunc(w.asked, func(req model.Request) bool {
+				return isSummary(req) && strings.Contains(req.Messages[0].Text, "question 0")
+			})
+			if !down || n < 0 {
+				t.Error("what was said first is in no summary")
 			}
 		})
 	}

@@ -255,10 +255,13 @@ func TestCrash_a_process_that_lost_its_turn_writes_nothing(t *testing.T) {
 // late is a store whose lists are old: they have turns that have ended meanwhile.
 type late struct{ claims }
 
-func (l late) OpenTurns(context.Context, string) (list []haft.Turn, err error) {
+func (l late) OpenTurns(_ context.Context, _ string, after haft.TurnID) (list []haft.Turn, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range l.turns {
+		if after != "" {
+			break
+		}
 		t := k.turn
 		t.Status = haft.TurnRunning
 		list = append(list, t)

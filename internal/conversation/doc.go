@@ -19,9 +19,16 @@
 //     that was made is waited for; the model is told of one whose outcome nobody knows.
 //   - Only the owner of a turn writes to it. A process that has lost a turn learns it at its next write at the latest.
 //   - Every tool call of a conversation has exactly one answer when the model is asked next, and when a turn has ended.
+//   - A turn that waits for a person takes no place and no goroutine. It goes on within a second or two of the answer.
+//   - Only who acts as an agent has it work: a message is refused unless the principal is the agent's. Agents send each
+//     other messages by [Service.Deliver] and [Service.Reply], within a turn, over at most four agents.
+//   - A turn takes what its [haft.Budget] allows, together with all turns that it begins by messages, as far as they run
+//     in the same process; requests that are under way are not cut short. What a server does not say is estimated.
 //   - A turn belongs to its sender. Its model gets the messages of the sender's own turns with the agent that were kept
 //     before it began, and those of the turn; the memory of the agent is for all who may use it.
 //   - Whoever listens slows nothing down. A listener that is slow misses pieces of text, and no message that is kept.
 //
-// The time of a [haft.Budget] is that in which this process works on the turn; waiting for a person does not count.
+// The time of a [haft.Budget] is that in which models and calls work for the turn; waiting for a person does not count.
+// Each user has one turn of an agent at a time. So an agent that is asked by another one cannot ask back: it gets a
+// conflict, and answers without.
 package conversation

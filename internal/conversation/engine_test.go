@@ -121,6 +121,24 @@ func (p *process) Wait(ctx context.Context, by haft.Principal, id haft.CallID) (
 	}
 }
 
+// Seen is that of the engine.
+func (p *process) Seen(_ context.Context, by haft.Principal, id haft.CallID, _ ...haft.Action) (*haft.Record, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.opLocked(); err != nil {
+		return nil, err
+	}
+	r := p.calls[id]
+	if r == nil || r.call.Principal.Org != by.Org {
+		return nil, notFound()
+	}
+	rec := &haft.Record{Call: r.call, Status: r.status, Result: r.result}
+	if r.status == haft.StatusPending {
+		rec.Result = &haft.Result{Call: id, Status: r.status, Approval: r.approval}
+	}
+	return rec, nil
+}
+
 // Cancel is that of the engine.
 func (p *process) Cancel(_ context.Context, _ haft.Principal, id haft.CallID) error {
 	p.mu.Lock()

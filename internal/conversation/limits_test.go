@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -54,8 +57,11 @@ func TestSend_budgets(t *testing.T) {
 				}
 			})
 			o := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Budget: c.budget}))
-			o.check(t, haft.TurnCompleted, c.stop, "user"+strings.Repeat(", assistant a, a:success",
-				c.steps)+", assistant")
+			want := "user" + strings.Repeat(", assistant a, a:success", c.steps) + ", assistant"
+			if c.stop == haft.StopTime { // which ends the second call
+				want = "user, assistant a, a:success, assistant a, a:cancelled, assistant"
+			}
+			o.check(t, haft.TurnCompleted, c.stop, want)
 			if !strings.Contains(o.last(), c.note) || o.turn.Usage.Steps != c.steps {
 				t.Errorf("%d steps, the user is told %q", o.turn.Usage.Steps, o.last())
 			}
@@ -112,6 +118,28 @@ func TestSend_faults_of_the_model(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The operator learns why a model cannot be reached, and nobody the key in its address.
+func TestSend_logs_why_a_model_does_not_answer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		w := newWorld(t)
+		w.answer = func(model.Request) (*model.Answer, error) {
+			return nil, &model.Fault{Kind: model.Unauthorized, Status: 403, Message: "no", Err: fmt.Errorf("ask: %w",
+				&url.Error{Op: "Post", URL: "https://example.com/?key=secret", Err: errors.New("no route")})}
+		}
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.Logger = slog.New(slog.NewTextHandler(&log, nil)) })
+		p.send("hi")
+		for _, want := range []string{"kind=unauthorized", "status=403", "no route", "model=m"} {
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log lacks %s: %s", want, log.String())
+			}
+		}
+		if strings.Contains(log.String(), "secret") || strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("the log: %s", log.String())
+		}
+	})
 }
 
 func TestSend_a_model_that_hangs(t *testing.T) {

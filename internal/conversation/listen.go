@@ -104,12 +104,15 @@ func (l *listener) take(ctx context.Context) (list []haft.TurnEvent, over bool, 
 	return list, l.of.over, nil
 }
 
-// listen returns a listener to a turn that is worked on here, or nil.
+// listen returns a listener to a turn that is worked on or waits here, or nil.
 func (s *Service) listen(id haft.TurnID) (*listener, error) {
-	if r := s.running(id); r != nil {
-		return r.listen()
+	s.mu.Lock()
+	sh := s.sharedOf(id)
+	s.mu.Unlock()
+	if sh == nil {
+		return nil, nil
 	}
-	return nil, nil
+	return sh.listen()
 }
 
 // watch yields what happens in a turn after the message of that number, until the turn ends, or waits if brief. What l

@@ -11,7 +11,8 @@ import (
 // Turns keeps turns and their messages. Each sender has one turn of an agent at a time. Every method is one
 // transaction.
 type Turns interface {
-	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. If that principal has
+	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. It keeps Model, Budget,
+	// Parent and Depth of t; the rest is the store's to say. If that principal has
 	// sent the agent a message with this key before, it returns the turn of that message, and false. It returns
 	// [haft.CodeConflict] if the principal has another turn of the agent that has not ended.
 	BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (turn *haft.Turn,
@@ -23,10 +24,11 @@ type Turns interface {
 
 // Claims say which process runs which turn.
 type Claims interface {
-	// ClaimTurns gives owner turns that have not ended and whose process lives no more.
+	// ClaimTurns gives owner turns that have not ended and whose process lives no more, a bounded number at a time.
 	ClaimTurns(ctx context.Context, owner string) ([]haft.Turn, error)
-	// OpenTurns lists the turns of owner that have not ended, and CancelledTurns those of them that are to end.
-	OpenTurns(ctx context.Context, owner string) ([]haft.Turn, error)
+	// OpenTurns lists the turns of owner that have not ended, in the order of their ids, from the one behind after on:
+	// a bounded number, and none at the end of the list. CancelledTurns are those of them that are to end.
+	OpenTurns(ctx context.Context, owner string, after haft.TurnID) ([]haft.Turn, error)
 	CancelledTurns(ctx context.Context, owner string) ([]haft.TurnID, error)
 	// CancelTurn notes that a turn is to end. It can be done twice.
 	CancelTurn(ctx context.Context, org string, id haft.TurnID) error
@@ -76,14 +78,9 @@ type Model struct {
 	Name string
 	// Context is how many tokens a request and its answer may have, and MaxOutput the answer.
 	Context, MaxOutput int
-	// Input, Cached and Output are prices of a million tokens, in millionths of the unit.
+	// Input, Cached and Output are prices of a million tokens, in millionths of the unit. Without a price for cached
+	// ones they cost what others do.
 	Input, Cached, Output int64
-}
-
-// cost is the price of an answer, in millionths of the unit.
-func (m *Model) cost(u model.Usage) int64 {
-	cached := min(u.Cached, u.Input)
-	return (int64(u.Input-cached)*m.Input + int64(cached)*m.Cached + int64(u.Output)*m.Output) / 1_000_000
 }
 
 // Calls are made by the engine.
@@ -95,6 +92,8 @@ type Calls interface {
 	Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
 	// Cancel stops a call and withdraws its request for approval.
 	Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error
+	// Seen returns the record of a call as it stands, if one of the actions lets p have it, or [haft.CodeNotFound].
+	Seen(ctx context.Context, p haft.Principal, id haft.CallID, actions ...haft.Action) (*haft.Record, error)
 }
 
 // An Authority decides who may do what. [authority.Rules] is one.

@@ -12,7 +12,6 @@ import (
 
 	"haft"
 	"haft/internal/model"
-	"haft/internal/toolrule"
 )
 
 const (
@@ -22,6 +21,12 @@ const (
 	// maxText bounds each text of a message, in bytes. A message has up to three of them, and its calls.
 	maxText = 256 << 10
 )
+
+// shared is what outlives the runs of a turn in this process.
+type shared struct {
+	listeners
+	purse purse
+}
 
 // A run is the work of this process on a turn. One goroutine has it, or while calls run those who have the lock of the
 // [batch]; others use what is before turn.
@@ -34,7 +39,7 @@ type run struct {
 	ctx    context.Context //nolint:containedctx // ends with the work, for a cause; all else needs it
 	cancel context.CancelCauseFunc
 	done   chan struct{}
-	listeners
+	*shared
 
 	turn     haft.Turn
 	observed func(model.Usage, string, error) // ends the span of the work
@@ -43,10 +48,11 @@ type run struct {
 	older    [][]haft.Message // groups of the conversation before the turn
 	summary  *haft.Message    // the last one, or nil
 
-	spent   time.Duration // on the turn by this process, without waiting for people
+	loaded  bool          // own is all of the turn
 	ratio   float64       // of the tokens that the model counts to those that are estimated
 	tooLong bool          // the model said that the last request does not fit
 	nudged  bool          // the last answer was empty
+	asking  []haft.CallID // calls that wait for a person when the work ends
 	last    haft.Result   // id and value of the last call, as far as they are known here
 }
 
@@ -60,31 +66,46 @@ type ending struct {
 // Error implements error.
 func (e *ending) Error() string { return cmp.Or(e.why, e.note, string(e.stop)) }
 
-// work takes the turn to its end, unless the process cannot go on with it. A hopeless turn is only ended.
+// work takes the turn to its end, unless the process cannot go on with it, or it waits for a person. A hopeless turn is
+// only ended.
 func (r *run) work(hopeless bool) (err error) {
 	defer func() { r.observed(model.Usage{}, string(r.turn.Stop), err) }()
-	defer func() {
-		if p := recover(); p != nil {
-			r.s.cfg.Logger.Error("a turn panicked", "turn", r.id, "panic", fmt.Sprint(p), "stack",
-				string(debug.Stack()))
-			err = r.finish(&ending{stop: haft.StopInternal, why: "a fault inside haft"})
-		}
-	}()
-	if err = r.load(); err == nil && hopeless {
-		err = &ending{stop: haft.StopInternal, why: "the turn could not go on: see the log of the server"}
+	err = r.guard(func() error { return r.goOn(hopeless) })
+	if cause := context.Cause(r.ctx); err != nil && cause != nil && !errors.Is(err, errLost) {
+		err = cause // whatever failed at the same moment
+	}
+	end, ok := errors.AsType[*ending](err)
+	if errors.Is(err, errCancelled) {
+		end, ok = &ending{stop: haft.StopCancelled}, true
+	}
+	if !ok || !r.loaded && !hopeless { // without its messages nobody knows which calls have no answer
+		return err
+	}
+	return r.guard(func() error { return r.finish(end) })
+}
+
+// goOn reads the turn and takes it from step to step.
+func (r *run) goOn(hopeless bool) error {
+	err := r.load()
+	if hopeless && !errors.Is(err, errLost) {
+		return &ending{stop: haft.StopInternal, why: "the turn could not go on: see the log of the server"}
 	}
 	for err == nil && !r.turn.Final() {
 		err = r.step()
 	}
-	if cause := context.Cause(r.ctx); err != nil && cause != nil && !errors.Is(err, errLost) {
-		err = cause // whatever failed at the same moment
-	}
-	if end, ok := errors.AsType[*ending](err); ok {
-		err = r.finish(end)
-	} else if errors.Is(err, errCancelled) {
-		err = r.finish(&ending{stop: haft.StopCancelled})
-	}
 	return err
+}
+
+// guard makes a panic of a function the end of the turn.
+func (r *run) guard(do func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.s.cfg.Logger.Error("a turn panicked", "turn", r.id, "panic", fmt.Sprint(p), "stack",
+				string(debug.Stack()))
+			err = &ending{stop: haft.StopInternal, why: "a fault inside haft"}
+		}
+	}()
+	return do()
 }
 
 // step takes the turn one step further: it makes the calls that have no answer, or asks the model.
@@ -103,7 +124,7 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
-	if end := r.exhausted(); end != nil {
+	if _, end := r.purse.left(); end != nil {
 		return end
 	}
 	req, err := r.fit(func() model.Request { return r.request(prof, now) })
@@ -138,78 +159,6 @@ func (r *run) profile() (*Profile, error) {
 	return prof, err
 }
 
-// A moment is what the rules of the agent allow now.
-type moment struct {
-	tools []haft.Tool     // all that there are for the agent
-	state *toolrule.State // nil if no tool is allowed
-	must  error           // why the turn may not end yet
-	end   haft.StopReason // of a turn that ends with the next answer
-}
-
-// evaluate says what the rules allow now, or that the turn has ended.
-func (r *run) evaluate(prof *Profile) (*moment, error) {
-	rules := prof.Agent.Rules
-	now := &moment{end: haft.StopEnd}
-	var names []string
-	for _, t := range prof.Tools {
-		if !t.Disabled {
-			now.tools, names = append(now.tools, t), append(names, t.Name)
-		}
-	}
-	past, err := r.past(rules)
-	if err != nil {
-		return nil, err
-	}
-	state, err := toolrule.Evaluate(rules, past, names)
-	switch {
-	case haft.CodeOf(err) == haft.CodeDenied:
-		if len(names) > 0 {
-			now.end = haft.StopRule
-		}
-		return now, nil
-	case err != nil:
-		return nil, &ending{stop: haft.StopInternal, why: haft.MessageOf(err)}
-	case state.Ended:
-		return nil, &ending{stop: haft.StopRule}
-	}
-	now.state, now.must = state, state.Exit()
-	if state.Forced && now.must == nil {
-		now.must = &haft.Error{Code: haft.CodeDenied, Message: "The tool rules demand that you call one of these " +
-			"tools now: " + strings.Join(state.Allowed, ", ") + "."}
-	}
-	_, answers := r.asked()
-	if now.must == nil && !state.Continues(sendMessage) && slices.ContainsFunc(answers, func(m haft.Message) bool {
-		return m.Name == sendMessage && m.Status == haft.StatusSuccess
-	}) {
-		return nil, &ending{stop: haft.StopEnd}
-	}
-	return now, nil
-}
-
-// past is what was called in the turn, for the rules. They look at the value of the last call only.
-func (r *run) past(rules []haft.ToolRule) (list []toolrule.Past, err error) {
-	var last haft.CallID
-	for _, m := range r.own {
-		if m.Call != "" {
-			list, last = append(list, toolrule.Past{Tool: m.Name, Status: m.Status}), m.Call
-		}
-	}
-	if len(rules) == 0 || last == "" {
-		return list, nil
-	}
-	if r.last.Call != last {
-		res, err := r.s.cfg.Calls.Wait(r.ctx, r.turn.Principal, last)
-		if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
-			return nil, fmt.Errorf("read the value that tool rules look at: %w", err)
-		}
-		if r.last = (haft.Result{Call: last}); err == nil {
-			r.last.Value = res.Value
-		}
-	}
-	list[len(list)-1].Value = r.last.Value
-	return list, nil
-}
-
 // asked splits the turn at the last message of the model, which is the first of after.
 func (r *run) asked() (before, after []haft.Message) {
 	for i := range slices.Backward(r.own) {
@@ -218,25 +167,6 @@ func (r *run) asked() (before, after []haft.Message) {
 		}
 	}
 	return r.own, nil
-}
-
-// exhausted returns why the turn may not take more, or nil.
-func (r *run) exhausted() *ending {
-	b, u := r.turn.Budget, r.turn.Usage
-	stop, most := haft.StopReason(""), ""
-	switch {
-	case u.Steps >= b.Steps:
-		stop, most = haft.StopSteps, fmt.Sprint(b.Steps, " steps")
-	case b.Tokens > 0 && u.Input+u.Output >= b.Tokens:
-		stop, most = haft.StopTokens, fmt.Sprint(b.Tokens, " tokens")
-	case b.Cost > 0 && u.Cost >= b.Cost:
-		stop, most = haft.StopCost, fmt.Sprintf("%d.%06d for what it costs", b.Cost/1_000_000, b.Cost%1_000_000)
-	case r.spent >= b.Time.D():
-		stop, most = haft.StopTime, fmt.Sprint(b.Time.D(), " of time")
-	default:
-		return nil
-	}
-	return &ending{stop: stop, note: "I stopped here: this turn has reached its limit of " + most + "."}
 }
 
 // take does what an answer of the model says.
@@ -273,6 +203,7 @@ func (r *run) take(now *moment, a *model.Answer) error {
 
 // append keeps messages and how the turn stands, and tells of them.
 func (r *run) append(list ...haft.Message) error {
+	r.turn.Usage = r.purse.total()
 	kept, err := r.s.cfg.Turns.AdvanceTurn(r.base, r.owner, r.turn, list...)
 	switch haft.CodeOf(err) {
 	case "":
@@ -282,6 +213,9 @@ func (r *run) append(list ...haft.Message) error {
 		return &ending{stop: haft.StopInternal, why: "a message cannot be kept: " + haft.MessageOf(err)}
 	default:
 		return fmt.Errorf("keep what happened in the turn: %w", err)
+	}
+	if len(kept) > 0 {
+		r.s.progressed(r.id)
 	}
 	for _, m := range kept {
 		r.own = append(r.own, m)
@@ -301,7 +235,9 @@ func (r *run) publishTurn() {
 
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
 func (r *run) finish(e *ending, list ...haft.Message) error {
-	list = append(r.withdraw(), list...)
+	if r.loaded {
+		list = append(r.withdraw(), list...)
+	}
 	if strings.TrimSpace(e.note) != "" {
 		list = append(list, haft.Message{Role: haft.RoleAssistant, Text: e.note})
 	}

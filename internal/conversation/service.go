@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +31,9 @@ type Config struct {
 	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it was withdrawn. It is asked before every step; nil means that credentials stay.
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
+	// As returns from as another agent, or [haft.CodeDenied] if it may not act as that. It is asked for each message that
+	// an agent sends to another; nil means that there are none.
+	As func(ctx context.Context, from haft.Principal, agent haft.AgentID) (haft.Principal, error)
 	// Observe begins a span; nil means that there are none.
 	Observe Observe
 	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50,
@@ -39,8 +41,8 @@ type Config struct {
 	Budget haft.Budget
 	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
 	Retry haft.Backoff
-	// Running is how many turns this process has at once, and PerOrg how many of one organisation. They default to
-	// 1,000 and 200.
+	// Running is how many turns this process works on at once, and PerOrg how many of one organisation. They default to
+	// 1,000 and 200. Turns that wait for a person do not count.
 	Running, PerOrg int
 	// Beat is how often turns that nobody runs are looked for. It defaults to 4 seconds.
 	Beat time.Duration
@@ -74,6 +76,7 @@ func (c Config) filled() Config {
 var (
 	errCancelled = errors.New("the turn was cancelled")
 	errClosing   = errors.New("this server is shutting down")
+	errWaiting   = errors.New("the turn waits for a person")
 	errLost      = errors.New("the turn has ended, or another process has it")
 )
 
@@ -88,7 +91,10 @@ type Service struct {
 
 	mu     sync.Mutex
 	runs   map[haft.TurnID]*run
-	failed map[haft.TurnID]int // how often in a row turns of this process could not go on
+	waits  map[haft.TurnID]*wait // none of them is in runs
+	places map[string]int        // that are taken in each organisation: by runs, and by turns that begin
+	all    int                   // places that are taken
+	failed map[haft.TurnID]int   // how often in a row turns of this process could not go on
 
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
@@ -101,16 +107,12 @@ var _ haft.Conversations = (*Service)(nil)
 
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, failed: map[haft.TurnID]int{}}
+	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
+		failed: map[haft.TurnID]int{}, places: map[string]int{}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
-	s.working.Go(func() {
-		for err := error(nil); err == nil; err = pause.For(s.life, s.cfg.Beat) {
-			if err := s.sweep(s.life); err != nil && s.life.Err() == nil {
-				s.cfg.Logger.Warn("turns cannot be claimed; it is tried again", "error", err)
-			}
-		}
-	})
+	s.every(s.cfg.Beat, s.sweep)
+	s.every(min(s.cfg.Beat, answering), s.resume)
 	return s
 }
 
@@ -122,7 +124,12 @@ func (s *Service) Close(ctx context.Context) error {
 	for _, r := range s.runs {
 		r.cancel(errClosing)
 	}
+	waits := s.waits
+	s.waits = nil
 	s.mu.Unlock()
+	for _, w := range waits {
+		w.publish(haft.TurnEvent{}, false)
+	}
 	defer context.AfterFunc(ctx, func() { s.kill(errClosing) })()
 	s.working.Wait()
 	s.kill(errClosing)
@@ -132,54 +139,62 @@ func (s *Service) Close(ctx context.Context) error {
 	return nil
 }
 
-// sweep goes on with the turns of this process that nobody runs here, and ends those that are to end.
-func (s *Service) sweep(ctx context.Context) error {
-	owner := s.cfg.Owner()
-	if _, err := s.cfg.Claims.ClaimTurns(ctx, owner); err != nil {
-		return err
-	}
-	list, err := s.cfg.Claims.OpenTurns(ctx, owner)
-	if err != nil {
-		return err
-	}
-	cancelled, err := s.cfg.Claims.CancelledTurns(ctx, owner)
-	if err != nil {
-		return err
-	}
-	for _, t := range list {
-		r := s.running(t.ID)
-		if r == nil && s.free("") {
-			r = s.start(ctx, owner, t, nil)
+// every does something from time to time until Close.
+func (s *Service) every(d time.Duration, do func(context.Context) error) {
+	s.working.Go(func() {
+		for err := error(nil); err == nil; err = pause.For(s.life, d) {
+			if err := do(s.life); err != nil && s.life.Err() == nil {
+				s.cfg.Logger.Warn("turns cannot be looked for; it is tried again", "error", err)
+			}
 		}
-		if r != nil && slices.Contains(cancelled, t.ID) {
-			r.cancel(errCancelled)
-		}
-	}
-	return nil
+	})
 }
 
-// free reports whether this process takes another turn, of an organisation if it is not empty.
-func (s *Service) free(org string) bool {
+// takePlace takes a place for a turn of an organisation, and reports whether it got one: it always does if it must.
+func (s *Service) takePlace(org string, must bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n := 0
-	for _, r := range s.runs {
-		if r.org == org {
-			n++
-		}
+	if !must && (s.life.Err() != nil || s.all >= s.cfg.Running || s.places[org] >= s.cfg.PerOrg) {
+		return false
 	}
-	return s.life.Err() == nil && len(s.runs) < s.cfg.Running && n < s.cfg.PerOrg
+	s.places[org]++
+	s.all++
+	return true
+}
+
+// free reports whether there is a place for a turn.
+func (s *Service) free() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.all < s.cfg.Running
+}
+
+// givePlace gives a place back. Precondition: mu is locked.
+func (s *Service) givePlace(org string) {
+	s.all--
+	if s.places[org]--; s.places[org] == 0 {
+		delete(s.places, org)
+	}
 }
 
 // start works on a turn in the background, and returns what does, or nil if the service is closed. L, if it is not nil,
-// is told all of it.
+// is told all of it. Precondition: a place was taken for the turn; it is given back when the work ends.
 func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r := s.runs[t.ID]; r != nil || s.life.Err() != nil {
+		s.givePlace(t.Principal.Org)
 		return r
 	}
-	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, ratio: 1, done: make(chan struct{})}
+	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, ratio: 1, done: make(chan struct{}),
+		shared: s.sharedOf(t.ID)}
+	if r.shared == nil {
+		r.shared = &shared{purse: purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}}
+		if up := s.sharedOf(t.Parent); up != nil {
+			r.purse.up = &up.purse
+		}
+	}
+	delete(s.waits, t.ID)
 	if l != nil {
 		l.of, r.list = &r.listeners, []*listener{l}
 	}
@@ -197,20 +212,44 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	return r
 }
 
+// sharedOf returns what outlives the runs of a turn that is worked on or waits here, or nil. Precondition: mu is locked.
+func (s *Service) sharedOf(id haft.TurnID) *shared {
+	if r := s.runs[id]; r != nil {
+		return r.shared
+	}
+	if w := s.waits[id]; w != nil {
+		return w.shared
+	}
+	return nil
+}
+
 // leave notes that a turn is not worked on any more.
 func (s *Service) leave(r *run, err error) {
 	s.mu.Lock()
 	delete(s.runs, r.id)
+	s.givePlace(r.org)
+	waits := errors.Is(err, errWaiting) && s.life.Err() == nil
 	switch {
+	case waits:
+		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
 	case r.turn.Final() || errors.Is(err, errLost):
 		delete(s.failed, r.id)
-	case !errors.Is(err, errClosing):
+	case !errors.Is(err, errClosing) && !errors.Is(err, errWaiting):
 		s.failed[r.id]++
 		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
 	}
 	s.mu.Unlock()
-	r.publish(haft.TurnEvent{}, false)
+	if !waits {
+		r.publish(haft.TurnEvent{}, false)
+	}
 	close(r.done)
+}
+
+// progressed notes that a turn got on: only failures in a row count.
+func (s *Service) progressed(id haft.TurnID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.failed, id)
 }
 
 // running returns what works on a turn here, or nil.

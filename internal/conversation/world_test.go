@@ -322,8 +322,9 @@ func (p *process) ClaimTurns(_ context.Context, owner string) ([]haft.Turn, erro
 	})
 }
 
-func (p *process) OpenTurns(_ context.Context, owner string) ([]haft.Turn, error) {
-	return p.owned(owner, func(*keptTurn) bool { return true })
+func (p *process) OpenTurns(_ context.Context, owner string, after haft.TurnID) ([]haft.Turn, error) {
+	list, err := p.owned(owner, func(k *keptTurn) bool { return k.turn.ID > after })
+	return list[:min(len(list), 3)], err
 }
 
 func (p *process) CancelledTurns(_ context.Context, owner string) (ids []haft.TurnID, err error) {

@@ -170,10 +170,10 @@ func (s *Store) Turns(ctx context.Context, org, user string, agent haft.AgentID,
 	return list(ctx, s, scanTurn(), q)
 }
 
-// OpenTurns lists the turns of a process that have not ended.
-func (s *Store) OpenTurns(ctx context.Context, owner string) ([]haft.Turn, error) {
-	return list(ctx, s, scanTurn(), query("SELECT doc FROM turns WHERE owner = ? AND final = 0 ORDER BY id LIMIT ?",
-		owner, store.MaxPage))
+// OpenTurns lists the turns of a process that have not ended, after another, a page at a time.
+func (s *Store) OpenTurns(ctx context.Context, owner string, after haft.TurnID) ([]haft.Turn, error) {
+	return list(ctx, s, scanTurn(), query("SELECT doc FROM turns WHERE owner = ? AND final = 0 AND id > ? ORDER BY id "+
+		"LIMIT ?", owner, store.Column(string(after)), store.MaxPage))
 }
 
 // ClaimTurns makes a process the owner of turns whose process is gone, and returns them. Of many who claim at once each

@@ -378,7 +378,7 @@ func turnsPruned(t *testing.T, w *world) {
 func usersApart(t *testing.T, w *world) {
 	w.join("p1")
 	ann, bob := w.turn("p1", "ann", a, "ann says"), w.turn("p1", "bob", a, "bob says")
-	open, err := w.OpenTurns(w.ctx(), "p1")
+	open, err := w.OpenTurns(w.ctx(), "p1", "")
 	if check(t, err); len(open) != 2 || open[0].ID != ann.ID || open[1].Principal.User != "bob" {
 		t.Errorf("open turns: %+v", open)
 	}
@@ -408,7 +408,7 @@ func usersApart(t *testing.T, w *world) {
 	_, err = w.PruneTurns(w.ctx(), "acme", time.Now().Add(time.Second), time.Now().Add(time.Hour))
 	check(t, err)
 	want(t, "turns, as the summary stands for nothing of bob", w.rows("turns"), 2)
-	open, err = w.OpenTurns(w.ctx(), "p1")
+	open, err = w.OpenTurns(w.ctx(), "p1", "")
 	if check(t, err); len(open) > 0 {
 		t.Errorf("turns that have ended are open: %+v", open)
 	}

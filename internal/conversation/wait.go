@@ -1,0 +1,135 @@
+package conversation
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"haft"
+)
+
+// The bounds of waiting for people.
+const (
+	answering = time.Second      // is how often requests are looked at
+	maxLooks  = 200              // turns that are looked at each time, any of those that wait
+	staying   = 10 * time.Minute // until the sender and the agent of a turn that waits are looked at again
+)
+
+// A wait is a turn of this process that waits for people. Nothing works on it.
+type wait struct {
+	*shared
+	turn  haft.Turn
+	calls []haft.CallID // that a person has to agree to
+	since time.Time
+}
+
+// resume goes on with turns that wait no more.
+func (s *Service) resume(ctx context.Context) error {
+	s.mu.Lock()
+	var list []*wait
+	for _, w := range s.waits { // in any order, so that each has its turn
+		if list = append(list, w); len(list) == maxLooks {
+			break
+		}
+	}
+	s.mu.Unlock()
+	for _, w := range list {
+		if (time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, false) {
+			s.start(ctx, s.cfg.Owner(), w.turn, nil)
+		}
+	}
+	return nil
+}
+
+// answered reports whether a person answered to a call, or it ended otherwise.
+func (s *Service) answered(ctx context.Context, w *wait) bool {
+	return slices.ContainsFunc(w.calls, func(id haft.CallID) bool {
+		rec, err := s.cfg.Calls.Seen(ctx, w.turn.Principal, id, haft.CallsRead, haft.CallsWrite)
+		code := haft.CodeOf(err)
+		return err == nil && rec.Status != haft.StatusPending ||
+			err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal
+	})
+}
+
+// sweep goes on with the turns of this process that nobody works on here, ends those that are to end, and leaves those
+// that are this process's no more.
+func (s *Service) sweep(ctx context.Context) error {
+	owner := s.cfg.Owner()
+	if s.free() {
+		if _, err := s.cfg.Claims.ClaimTurns(ctx, owner); err != nil {
+			return err
+		}
+	}
+	cancelled, err := s.cfg.Claims.CancelledTurns(ctx, owner)
+	if err != nil {
+		return err
+	}
+	gone := s.known(owner)
+	for after := haft.TurnID(""); ; {
+		list, err := s.cfg.Claims.OpenTurns(ctx, owner, after)
+		if err != nil {
+			return err
+		}
+		for _, t := range list {
+			delete(gone, t.ID)
+			s.tend(ctx, owner, t, slices.Contains(cancelled, t.ID))
+		}
+		if len(list) == 0 {
+			break
+		}
+		after = list[len(list)-1].ID
+	}
+	for id := range gone {
+		s.drop(id)
+	}
+	return nil
+}
+
+// tend has a turn worked on, and ended if it was cancelled: for that there is always a place. It returns what works on
+// the turn, or nil.
+func (s *Service) tend(ctx context.Context, owner string, t haft.Turn, cancelled bool) *run {
+	s.mu.Lock()
+	r, w := s.runs[t.ID], s.waits[t.ID]
+	s.mu.Unlock()
+	if r == nil && (w == nil || cancelled) && s.takePlace(t.Principal.Org, cancelled) {
+		r = s.start(ctx, owner, t, nil)
+	}
+	if r != nil && cancelled {
+		r.cancel(errCancelled)
+	}
+	return r
+}
+
+// known returns the turns that are worked on as those of owner, that wait, and that could not go on.
+func (s *Service) known(owner string) map[haft.TurnID]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ids := map[haft.TurnID]bool{}
+	for id, r := range s.runs {
+		if r.owner == owner {
+			ids[id] = true
+		}
+	}
+	for id := range s.waits {
+		ids[id] = true
+	}
+	for id := range s.failed {
+		ids[id] = true
+	}
+	return ids
+}
+
+// drop leaves a turn that is this process's no more.
+func (s *Service) drop(id haft.TurnID) {
+	s.mu.Lock()
+	r, w := s.runs[id], s.waits[id]
+	delete(s.waits, id)
+	delete(s.failed, id)
+	s.mu.Unlock()
+	if r != nil {
+		r.cancel(errLost)
+	}
+	if w != nil {
+		w.publish(haft.TurnEvent{}, false)
+	}
+}
