@@ -217,7 +217,7 @@ func TestRun_says_what_to_do(t *testing.T) {
 		"refusal": {haft.StopRefusal, nil, []string{"! the model refuses: why", "next: "}, haft.CodeDenied},
 		"fault":   {haft.StopInternal, nil, []string{"! the turn failed: why", "next: try again"}, haft.CodeInternal},
 		"another turn": {"", &haft.Error{Code: haft.CodeConflict, Message: "another\x1b[2J turn"},
-			[]string{`! another\u001b[2J turn`, "next: /cancel"}, haft.CodeConflict},
+			[]string{`! another\x1b[2J turn`, "next: /cancel"}, haft.CodeConflict},
 		"denied": {"", &haft.Error{Code: haft.CodeDenied, Message: "no"}, []string{"! no", "--role"}, haft.CodeDenied},
 	} {
 		dialogue(t, name, func(t *testing.T) {
@@ -244,14 +244,14 @@ func TestRun_commands(t *testing.T) {
 		f := &fake{onSend: yields(user(1), completed()), turn: haft.Turn{ID: turnID, Status: haft.TurnCompleted},
 			messages: []haft.Message{{Turn: turnID, Seq: 1, Role: haft.RoleUser, Text: "where is the tea"},
 				{Turn: turnID, Seq: 2, Role: haft.RoleAssistant, Text: "no idea"}}}
-		p := newPerson(step{"> ", "/help\r"}, step{"Ctrl-D leaves\r\n", "/history tea\r"}, step{"where is", "/memory\r"},
+		p := newPerson(step{"> ", "/help\r"}, step{"Ctrl-C cancels", "/history tea\r"}, step{"where is", "/memory\r"},
 			step{"likes", "/tools\r"}, step{"evil", "/model other\r"}, step{"use other", "/cancel\r"},
 			step{"no turn", "/nothing\r"}, step{"next:", "hi\r"}, step{"1 steps", "/exit\r"})
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `human\u001b[2J (`, "│ likes tea\n",
-			`│ ? approve\u001b[2J`, "  search\n", `  evil\u001b]0;x\u0007`, "! there is no command /nothing")
+		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `human\x1b[2J (`, "│ likes tea\n",
+			`│ ? approve\x1b[2J`, "  search\n", `  evil\x1b]0;x\a`, "! there is no command /nothing")
 		if strings.Contains(p.screen(), "no idea") {
 			t.Error("/history shows messages without the words")
 		}
@@ -277,7 +277,7 @@ func TestRun_without_a_terminal(t *testing.T) {
 		if want := "**a**\n\tb\\x1b[2J\\u202e\n"; err != nil || out != want+want || len(f.sent) != 2 {
 			t.Errorf("%v, out %q", err, out)
 		}
-		if strings.ContainsAny(notes, "\x1b") || !strings.Contains(notes, `● x\u001b[2J {}`) {
+		if strings.ContainsAny(notes, "\x1b") || !strings.Contains(notes, `● x\x1b[2J {}`) {
 			t.Errorf("notes: %q", notes)
 		}
 		if f.sent[0].Key == f.sent[1].Key {

@@ -51,8 +51,8 @@ func (s *session) help() {
 	for _, c := range s.commands() {
 		s.view.line(fmt.Sprintf("  /%-18s %s", strings.TrimSpace(c.name+" "+c.args), c.short))
 	}
-	s.view.line("  a backslash at the end of a line continues the message; // sends a message that begins with /")
-	s.view.line("  Ctrl-C cancels the turn, and leaves at the prompt or a second time; Ctrl-D leaves")
+	s.view.note("a backslash at the end of a line continues the message; // sends a message that begins with /")
+	s.view.note("Ctrl-C cancels the turn, and leaves at the prompt or a second time; Ctrl-D leaves")
 }
 
 // history shows messages.

@@ -12,7 +12,7 @@ import (
 // render renders a text that arrives in pieces.
 func render(colour bool, width int, pieces ...string) string {
 	var b bytes.Buffer
-	m := newMarkdown(&b, textGutter, style{}, colour, func() int { return width })
+	m := newMarkdown(&b, textGutter, plain, colour, func() int { return width })
 	for _, p := range pieces {
 		m.add(p)
 	}
@@ -57,7 +57,7 @@ var rendered = []struct{ name, text, want string }{
 	{"long word", strings.Repeat("x", 40), strings.Repeat("x", 37) + "\nxxx\n"},
 	{"wide", strings.Repeat("漢", 20), strings.Repeat("漢", 18) + "\n漢漢\n"},
 	{"bold and wide", "**漢字**です", "<b>漢字<>です\n"},
-	{"control characters", "a\x1b[31mb\u009b2J\u202e\x7f", `a\u001b[31mb\u009b2J\u202e\u007f` + "\n"},
+	{"control characters", "a\x1b[31mb\u009b2J\u202e\x7f", `a\x1b[31mb\u009b2J\u202e\x7f` + "\n"},
 	{"invalid", "a\xffb\xe2\x82", "a\ufffdb\ufffd\ufffd\n"},
 	{"marks without end", "a" + strings.Repeat("\u0301", 50), "a" + strings.Repeat("\u0301", maxMarks) + "\n"},
 	{"tabs", "```\na\tb\n```", "<c>a    b<>\n"},
@@ -142,7 +142,7 @@ func TestMarkdown_without_colours_keeps_the_markers(t *testing.T) {
 
 func TestMarkdown_shows_a_word_when_it_ends(t *testing.T) {
 	var b bytes.Buffer
-	m := newMarkdown(&b, textGutter, style{}, false, func() int { return 80 })
+	m := newMarkdown(&b, textGutter, plain, false, func() int { return 80 })
 	for _, step := range []struct{ add, want string }{
 		{"Hel", ""}, {"lo ", "│ Hello"}, {"wor", ""}, {"ld\n", " world\n"}, {"漢", "│ 漢"}, {"x", ""},
 	} {
