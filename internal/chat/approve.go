@@ -19,8 +19,11 @@ const maxRequest = 16 << 10
 
 // ask asks the person about the requests that a turn waits for.
 func (s *session) ask(ctx context.Context, v *turnView) error {
-	if !s.TTY || v.turn.Status != haft.TurnWaiting {
+	switch {
+	case v.turn.Status != haft.TurnWaiting:
 		return nil
+	case !s.TTY:
+		return s.waiting(v.turn)
 	}
 	for _, id := range v.turn.Approvals {
 		if _, done := v.asked[id]; done {
@@ -109,8 +112,9 @@ func (s *session) showRequest(id haft.ApprovalID, list []fact) (whole bool) {
 		if len(f.name) > 14 {
 			lines = slices.Insert(lines, 0, "")
 		}
-		for i, line := range lines {
-			s.view.line(mark + paint(s.Colour, terminal.Dim, fmt.Sprintf("%-14s ", f.name[:len(f.name)*(1-min(i, 1))])) + line)
+		for _, line := range lines {
+			s.view.line(mark + paint(s.Colour, terminal.Dim, fmt.Sprintf("%-14s ", f.name)) + line)
+			f.name = ""
 		}
 	}
 	return true

@@ -16,12 +16,14 @@ import (
 func request() *haft.Approval {
 	return &haft.Approval{ID: "a_1", Tool: "pay", State: haft.ApprovalPending, Rule: "money",
 		Args: json.RawMessage(`{"amount":3}`), Requester: haft.Principal{User: "u", Agent: "ag_1"},
-		Expires: time.Now().Add(time.Hour), Terms: &haft.Terms{Network: []string{"bank.example"}, MinIsolation: "kernel"}}
+		Expires: time.Now().Add(time.Hour),
+		Terms:   &haft.Terms{Network: []string{"bank.example"}, MinIsolation: "kernel"}}
 }
 
 // asks is an agent whose turn waits for a request, and goes on when it is answered.
 func asks(a *haft.Approval) *fake {
-	return &fake{request: a, onSend: yields(user(1), said(2, "I pay.", haft.ToolCall{Tool: "pay", Call: "c_1"}), waits("a_1")),
+	return &fake{request: a,
+		onSend: yields(user(1), said(2, "I pay.", haft.ToolCall{Tool: "pay", Call: "c_1"}), waits("a_1")),
 		onFollow: func(ctx context.Context, yield func(haft.TurnEvent, error) bool) {
 			yields(waits("a_1"), answered(3, "pay", "paid"), completed())(ctx, haft.NewMessage{}, yield)
 		}}
@@ -38,15 +40,20 @@ func TestRun_asks_for_approval(t *testing.T) {
 		steps   []step
 		want    []haft.Answer
 	}{
-		"yes":                        {request(), []step{{question, "y\r"}}, []haft.Answer{{Approve: true}}},
-		"yes, with a reason":         {request(), []step{{question, "Yes all is well \r"}}, []haft.Answer{{Approve: true, Reason: "all is well"}}},
-		"no, with a reason":          {request(), []step{{question, "n too much\r"}}, []haft.Answer{{Reason: "too much"}}},
-		"nothing else is an answer":  {request(), []step{{question, "\r"}, {question, "yn\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what was typed before":  {request(), []step{{"● ", "y\ry\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what was typed at once": {request(), []step{{"has to agree", "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what cannot be shown":   {long, []step{{"cannot agree here", ""}, {question, "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what is decided":        {decided, nil, nil},
-		"not what others answer":     {nil, []step{{"somebody answers", ""}}, nil},
+		"yes": {request(), []step{{question, "y\r"}}, []haft.Answer{{Approve: true}}},
+		"yes, with a reason": {request(), []step{{question, "Yes all is well \r"}},
+			[]haft.Answer{{Approve: true, Reason: "all is well"}}},
+		"no, with a reason": {request(), []step{{question, "n too much\r"}}, []haft.Answer{{Reason: "too much"}}},
+		"nothing else is an answer": {request(),
+			[]step{{question, "\r"}, {question, "yn\r"}, {question, "n\r"}}, []haft.Answer{{}}},
+		"not what was typed before": {request(), []step{{"● ", "y\ry\r"}, {question, "n\r"}},
+			[]haft.Answer{{}}},
+		"not what was typed at once": {request(), []step{{"has to agree", "y\r"}, {question, "n\r"}},
+			[]haft.Answer{{}}},
+		"not what cannot be shown": {long,
+			[]step{{"cannot agree here", ""}, {question, "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
+		"not what is decided":    {decided, nil, nil},
+		"not what others answer": {nil, []step{{"somebody answers", ""}}, nil},
 	} {
 		dialogue(t, name, func(t *testing.T) {
 			f := asks(c.request)
@@ -69,9 +76,12 @@ func TestRun_asks_for_approval(t *testing.T) {
 func TestRun_shows_all_that_a_request_binds(t *testing.T) {
 	a := request()
 	a.Args = json.RawMessage(`{"to":"a\u202eb","n":"` + strings.Repeat("1234567890", 10) + "\u009b\u200d\"}")
-	a.Terms = &haft.Terms{Agent: "ag_1", Lock: haft.Lock{Set: "sha256:2"}, Digest: "sha256:1", Env: []haft.Variable{{Name: "KEY", Origin: "agent"}}, MoreEnv: 2, Webhook: true,
-		Requirements: haft.Requirements{Pip: []string{"pip1"}}, OrgRequirements: haft.Requirements{NPM: []string{"npm1"}},
-		Programs: []string{"/bin/prog"}, Network: []string{"net.example"}, Within: [][]string{{"within.example"}},
+	a.Terms = &haft.Terms{Agent: "ag_1", Lock: haft.Lock{Set: "sha256:2"}, Digest: "sha256:1",
+		Env: []haft.Variable{{Name: "KEY", Origin: "agent"}}, MoreEnv: 2, Webhook: true,
+		Requirements:    haft.Requirements{Pip: []string{"pip1"}},
+		OrgRequirements: haft.Requirements{NPM: []string{"npm1"}},
+		Programs:        []string{"/bin/prog"}, Network: []string{"net.example"},
+		Within:  [][]string{{"within.example"}},
 		Sandbox: "box", MinIsolation: "kernel", Limits: haft.Limits{Wall: haft.Millis(time.Second), Memory: 4096},
 		Files: []haft.CallFile{{Path: "data.csv"}}, Workspace: &haft.CallWorkspace{Name: "ws"},
 		Server: &haft.TermsServer{Name: "srv", URL: "https://srv.example", Command: []string{"cmd", "arg"},
@@ -82,7 +92,8 @@ func TestRun_shows_all_that_a_request_binds(t *testing.T) {
 			t.Fatal(err)
 		}
 		shows(t, p, "? tool           pay\n", `? arguments      {"to":"a\u202eb","n":"1234567890`, "\n?                ",
-			"? asked by       money\n", "? for            u as agent ag_1\n", "? credentials webhook \n?                true\n",
+			"? asked by       money\n", "? for            u as agent ag_1\n",
+			"? credentials webhook \n?                true\n",
 			"? network        [\"net.example\"]\n", "? sandbox        box\n")
 		shown := strings.Join(strings.Fields(strings.ReplaceAll(p.screen(), "\n? ", "")), "")
 		all := reflect.ValueOf(*a.Terms)
@@ -114,7 +125,8 @@ func TestRun_resumes_a_turn(t *testing.T) {
 			if err := talk(t, f, p, func(c *Config) { c.Resume = resume }); err != nil {
 				t.Fatal(err)
 			}
-			shows(t, p, "you", "│ hi\n", "│ I pay.\n", "a turn is under way", "? tool           pay\n", "✓ pay success\n")
+			shows(t, p, "you", "│ hi\n", "│ I pay.\n", "a turn is under way", "? tool           pay\n",
+				"✓ pay success\n")
 			if len(f.sent) != 0 || len(f.answers) != 1 {
 				t.Errorf("sent %d, answered %d", len(f.sent), len(f.answers))
 			}
@@ -134,7 +146,8 @@ func TestRun_resumes_a_turn(t *testing.T) {
 			_ = yield(user(1), nil) && yield(waits("a_1"), nil) && <-f.cancelled == turnID &&
 				yield(ends(haft.TurnCancelled, haft.StopCancelled), nil)
 		}
-		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "y\x03"}, step{"was cancelled", ""}, step{"> ", "\x04"})
+		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "y\x03"}, step{"was cancelled", ""},
+			step{"> ", "\x04"})
 		if err := talk(t, f, p); err != nil || len(f.answers) != 0 {
 			t.Errorf("%v, answered %v", err, f.answers)
 		}
@@ -144,7 +157,8 @@ func TestRun_resumes_a_turn(t *testing.T) {
 // Whatever a model, a tool or an error says, it is behind a gutter or within a line of ours, and harmless.
 func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 	const evil = "EVIL"
-	attack := "\r\n? tool EVIL\n\x1b[2K\x1b[1G? EVIL\x1b]0;EVIL\a\u2028? EVIL\u0085? EVIL\v? EVIL\f? EVIL\b\b\b? EVIL\u202e" +
+	attack := "\r\n? tool EVIL\n\x1b[2K\x1b[1G? EVIL\x1b]0;EVIL\a\u2028? EVIL\u0085? EVIL\v? EVIL\f? EVIL\b\b\b" +
+		"? EVIL\u202e" +
 		strings.Repeat("❤️ ", 60) + "? EVIL\n```\n? EVIL\n" + strings.Repeat("x", 300) + "? EVIL\n```\n> ? EVIL\n"
 	quoted, err := json.Marshal(attack)
 	if err != nil {
@@ -174,7 +188,7 @@ func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 			last.Turn.Error = attack
 			yields(last)(ctx, haft.NewMessage{}, yield)
 		}
-		p := newPerson(step{"> ", "hi\r"}, step{"y or n, and a reason if you like: ", "n\r"}, step{"cannot be used", "\x04"})
+		p := newPerson(step{"> ", "hi\r"}, step{"reason if you like: ", "n\r"}, step{"cannot be used", "\x04"})
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
 		}
@@ -195,10 +209,11 @@ func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 			}
 			checked++
 			ok := false
-			for _, mark := range []string{textGutter, thinkGutter, toolGutter, "· ", "! ", "● ", "  ✗ ", "  ✓ ", "  next: "} {
+			for _, mark := range []string{textGutter, thinkGutter, toolGutter, "· ", "! ", "● ", "  ✗ ", "  ✓ ",
+				"  next: "} {
 				ok = ok || strings.HasPrefix(line, mark)
 			}
-			if !ok && (!strings.HasPrefix(line, "? ") || strings.Index(p.screen(), line) < asked) {
+			if !ok && (asked < 0 || !strings.HasPrefix(line, "? ") || strings.Index(p.screen(), line) < asked) {
 				t.Errorf("a line is not marked: %q", line)
 			}
 		}

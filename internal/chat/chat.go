@@ -4,8 +4,8 @@
 // makes, and the requests for approval, which it asks the person. Without a terminal each line of the input is a
 // message, the answers go to the output, and nobody is asked.
 //
-// Whatever a model, a tool or another person wrote is made harmless before it is shown, and stands behind a gutter or in
-// the middle of a line of ours: only a question of this package begins with a question mark at the left edge.
+// Whatever a model, a tool or another person wrote is made harmless before it is shown, and stands behind a gutter or
+// in the middle of a line of ours: only a question of this package begins with a question mark at the left edge.
 package chat
 
 import (
@@ -276,6 +276,9 @@ func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.T
 		}
 		seen[m.Turn] = true
 		t, err := s.Conversations.Turn(ctx, s.Principal, m.Turn)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			continue // it is older than turns are kept
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -111,7 +111,8 @@ func TestRun_interrupts(t *testing.T) {
 		steps  []step
 		resume bool
 	}{
-		"once cancels the turn":  {true, []step{{"> ", "hi\r"}, {"well", "\x03"}, {"was cancelled", ""}, {"> ", "\x04"}}, false},
+		"once cancels the turn": {true,
+			[]step{{"> ", "hi\r"}, {"well", "\x03"}, {"was cancelled", ""}, {"> ", "\x04"}}, false},
 		"twice leaves":           {false, []step{{"> ", "hi\r"}, {"well", "\x03"}, {"again leaves", "\x03"}}, true},
 		"at the prompt leaves":   {false, []step{{"> ", "hal\x03"}}, false},
 		"input that ends leaves": {false, []step{{"> ", "eof"}}, false},
@@ -128,6 +129,15 @@ func TestRun_interrupts(t *testing.T) {
 			}
 		})
 	}
+	dialogue(t, "again where cancelling fails", func(t *testing.T) {
+		f := &fake{fails: errors.New("away")}
+		f.cancellable(true)
+		p := newPerson(step{"> ", "hi\r"}, step{"well", "\x03"}, step{"not cancelled: away", "\x03"},
+			step{"was cancelled", ""}, step{"> ", "\x04"})
+		if err := talk(t, f, p); err != nil {
+			t.Fatal(err)
+		}
+	})
 	dialogue(t, "by a signal, without a terminal", func(t *testing.T) {
 		f := &fake{}
 		f.cancellable(true)
@@ -212,8 +222,10 @@ func TestRun_says_what_to_do(t *testing.T) {
 		want []string
 		code haft.Code // without a terminal
 	}{
-		"budget":  {haft.StopTokens, nil, []string{"! the turn was stopped by its budget (max_tokens): why", "--max-tokens"}, haft.CodeRateLimited},
-		"model":   {haft.StopModel, nil, []string{"! the model cannot be used: why", "/model NAME"}, haft.CodeUnavailable},
+		"budget": {haft.StopTokens, nil, []string{"! the turn was stopped by its budget (max_tokens): why",
+			"--max-tokens"}, haft.CodeRateLimited},
+		"model": {haft.StopModel, nil, []string{"! the model cannot be used: why", "/model NAME"},
+			haft.CodeUnavailable},
 		"refusal": {haft.StopRefusal, nil, []string{"! the model refuses: why", "next: "}, haft.CodeDenied},
 		"fault":   {haft.StopInternal, nil, []string{"! the turn failed: why", "next: try again"}, haft.CodeInternal},
 		"another turn": {"", &haft.Error{Code: haft.CodeConflict, Message: "another\x1b[2J turn"},
@@ -222,7 +234,8 @@ func TestRun_says_what_to_do(t *testing.T) {
 	} {
 		dialogue(t, name, func(t *testing.T) {
 			f := &fake{onSend: func(_ context.Context, _ haft.NewMessage, yield func(haft.TurnEvent, error) bool) {
-				yield(haft.TurnEvent{Turn: &haft.Turn{ID: turnID, Status: haft.TurnFailed, Stop: c.stop, Error: "why"}}, c.err)
+				yield(haft.TurnEvent{Turn: &haft.Turn{ID: turnID, Status: haft.TurnFailed, Stop: c.stop,
+					Error: "why"}}, c.err)
 			}}
 			p := newPerson(step{"> ", "hi\r"}, step{"next:", ""}, step{"> ", "\x04"})
 			if err := talk(t, f, p); err != nil {
@@ -250,7 +263,7 @@ func TestRun_commands(t *testing.T) {
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `human\x1b[2J (`, "│ likes tea\n",
+		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `block human\x1b[2J (`, "│ likes tea\n",
 			`│ ? approve\x1b[2J`, "  search\n", `  evil\x1b]0;x\a`, "! there is no command /nothing")
 		if strings.Contains(p.screen(), "no idea") {
 			t.Error("/history shows messages without the words")
@@ -292,6 +305,19 @@ func TestRun_without_a_terminal(t *testing.T) {
 		}
 		if len(f.sent) != 1 || len(f.answers) != 0 || !strings.Contains(notes, "--resume") {
 			t.Errorf("sent %d, answered %d, notes %q", len(f.sent), len(f.answers), notes)
+		}
+	})
+	dialogue(t, "nobody is asked about a turn that is under way", func(t *testing.T) {
+		f := asks(request())
+		f.turn, f.messages = haft.Turn{ID: turnID, Status: haft.TurnWaiting}, []haft.Message{*user(1).Message}
+		for _, asJSON := range []bool{false, true} {
+			if _, _, err := plain(t, f, func(c *Config) { c.JSON = asJSON }); haft.CodeOf(err) != haft.CodeDenied {
+				t.Errorf("JSON %v: it ends with %v", asJSON, err)
+			}
+		}
+		f.missing, f.onSend = true, yields(user(1), completed())
+		if _, _, err := plain(t, f); err != nil || len(f.sent) != 2 || len(f.answers) != 0 {
+			t.Errorf("without the turn: %v, sent %d", err, len(f.sent))
 		}
 	})
 	dialogue(t, "JSON", func(t *testing.T) {

@@ -55,8 +55,9 @@ func escaped(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "
 
 // oneLine makes one harmless line of a text, of at most so many characters.
 func oneLine(text string, most int) string {
+	most = max(most, 2)
 	text = text[:min(len(text), 8*most)] // no more is looked at than can be shown
-	return terminal.OneLine(strings.ToValidUTF8(withoutColours(text), "\ufffd"), max(most, 2))
+	return terminal.OneLine(strings.ToValidUTF8(withoutColours(text), "\ufffd"), most)
 }
 
 // lastLines returns the last lines of a text that are not empty, each as one harmless line.

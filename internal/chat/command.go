@@ -99,7 +99,7 @@ func (s *session) cancelOpen(ctx context.Context, _ string) error {
 func (s *session) memory(ctx context.Context, _ string) error {
 	list, err := s.Memory.Blocks(ctx, s.Principal, haft.BlockFilter{Agent: s.Agent, Limit: haft.MaxBlocks})
 	for _, b := range list {
-		s.view.line(fmt.Sprintf("%s (%d of %d characters)", oneLine(b.Label, 60), len([]rune(b.Value)), b.Limit))
+		s.view.line(fmt.Sprintf("block %s (%d of %d characters)", oneLine(b.Label, 60), len([]rune(b.Value)), b.Limit))
 		s.view.text(b.Value, false)
 		s.view.end()
 	}

@@ -47,7 +47,7 @@ type keyboard struct {
 	typed   []byte
 	err     error         // why nothing more comes
 	changed chan struct{} // has something if typed or err changed
-	room    chan struct{} // has something if typed was read
+	taken   chan struct{} // has something if typed was read
 
 	raw     bool   // it is a terminal in raw mode
 	part    []byte // the beginning of a character or key
@@ -57,7 +57,7 @@ type keyboard struct {
 
 func newKeyboard(ctx context.Context) *keyboard {
 	return &keyboard{ctx: ctx, interrupts: make(chan struct{}, 1), changed: make(chan struct{}, 1),
-		room: make(chan struct{}, 1)}
+		taken: make(chan struct{}, 1)}
 }
 
 // signal puts something into a channel that has room for one.
@@ -83,7 +83,7 @@ func (k *keyboard) listen(in io.Reader) {
 		}
 		if full {
 			select {
-			case <-k.room:
+			case <-k.taken:
 			case <-k.ctx.Done():
 			}
 		}
@@ -149,7 +149,7 @@ func (k *keyboard) Read(b []byte) (int, error) {
 		copy(b, k.typed[:n])
 		k.typed = k.typed[n:]
 		k.mu.Unlock()
-		switch signal(k.room); {
+		switch signal(k.taken); {
 		case n > 0:
 			return n, nil
 		case err != nil:

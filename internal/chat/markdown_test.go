@@ -23,8 +23,8 @@ func render(colour bool, width int, pieces ...string) string {
 // marked makes the styles of a rendered text readable, and removes the gutter.
 func marked(s string) string {
 	s = strings.ReplaceAll(s, "\x1b[2m"+textGutter+"\x1b[0m", "")
-	for from, to := range map[string]string{"\x1b[0m": "<>", "\x1b[0;1m": "<b>", "\x1b[0;3m": "<i>", "\x1b[0;36m": "<c>",
-		"\x1b[0;4m": "<u>", "\x1b[0;2m": "<d>", "\x1b[0;1;3m": "<bi>", "\x1b[0;1;36m": "<bc>"} {
+	for from, to := range map[string]string{"\x1b[0m": "<>", "\x1b[0;1m": "<b>", "\x1b[0;3m": "<i>",
+		"\x1b[0;36m": "<c>", "\x1b[0;4m": "<u>", "\x1b[0;2m": "<d>", "\x1b[0;1;3m": "<bi>", "\x1b[0;1;36m": "<bc>"} {
 		s = strings.ReplaceAll(s, from, to)
 	}
 	return s
@@ -127,7 +127,8 @@ func checkOutput(t *testing.T, out string, width int) {
 
 func TestMarkdown_lists(t *testing.T) {
 	got := render(false, 24, "1. one two three four five\n   - six seven eight nine ten\n> > quoted text that is long")
-	want := "│ 1. one two three four\n│    five\n│    • six seven eight\n│      nine ten\n│ ┃ ┃ quoted text that\n│     is long\n"
+	want := "│ 1. one two three four\n│    five\n│    • six seven eight\n│      nine ten\n" +
+		"│ ┃ ┃ quoted text that\n│     is long\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}

@@ -55,7 +55,7 @@ type screen struct {
 func (s *screen) width() int {
 	if s.cols != nil {
 		if n := s.cols(); n > 0 {
-			return n
+			return max(n, minText)
 		}
 	}
 	return 80
@@ -238,11 +238,11 @@ func valueText(value json.RawMessage) string {
 
 // message shows a message that was kept before, shortly.
 func (s *screen) message(m haft.Message) {
-	who := cmp.Or(m.Name, string(m.Role))
+	who := strings.TrimSpace(string(m.Role) + " " + m.Name)
 	if m.Role == haft.RoleUser && m.Name == "" {
 		who = "you"
 	}
-	s.line(paint(s.colour, terminal.Bold, oneLine(who, minText)) + " " + paint(s.colour, terminal.Dim,
+	s.line(paint(s.colour, terminal.Bold, oneLine(who, s.width()/2)) + " " + paint(s.colour, terminal.Dim,
 		terminal.Ago(m.Created, time.Now())))
 	text := m.Text
 	for _, c := range m.Calls {
