@@ -48,6 +48,7 @@ func TestRun_asks_for_approval(t *testing.T) {
 			[]step{{question, "\r"}, {question, "yn\r"}, {question, "n\r"}}, []haft.Answer{{}}},
 		"not what was typed before": {request(), []step{{"● ", "y\ry\r"}, {question, "n\r"}},
 			[]haft.Answer{{}}},
+		"not what was typed with the message": {request(), []step{{question, "n\r"}}, []haft.Answer{{}}},
 		"not what was typed at once": {request(), []step{{"has to agree", "y\r"}, {question, "n\r"}},
 			[]haft.Answer{{}}},
 		"not what cannot be shown": {long,
@@ -57,7 +58,11 @@ func TestRun_asks_for_approval(t *testing.T) {
 	} {
 		dialogue(t, name, func(t *testing.T) {
 			f := asks(c.request)
-			steps := append([]step{{"> ", "hi\r"}}, c.steps...)
+			keys := "hi\r"
+			if strings.HasSuffix(name, "with the message") {
+				keys += "y\r"
+			}
+			steps := append([]step{{"> ", keys}}, c.steps...)
 			p := newPerson(append(steps, step{"1 steps", "\x04"})...)
 			if err := talk(t, f, p); err != nil {
 				t.Fatal(err)
@@ -75,7 +80,7 @@ func TestRun_asks_for_approval(t *testing.T) {
 
 func TestRun_shows_all_that_a_request_binds(t *testing.T) {
 	a := request()
-	a.Args = json.RawMessage(`{"to":"a\u202eb","n":"` + strings.Repeat("1234567890", 10) + "\u009b\u200d\"}")
+	a.Args = json.RawMessage("{\n\n" + `"to":"a\u202eb","n":"` + strings.Repeat("1234567890", 10) + "\u009b\u200d\"}")
 	a.Terms = &haft.Terms{Agent: "ag_1", Lock: haft.Lock{Set: "sha256:2"}, Digest: "sha256:1",
 		Env: []haft.Variable{{Name: "KEY", Origin: "agent"}}, MoreEnv: 2, Webhook: true,
 		Requirements:    haft.Requirements{Pip: []string{"pip1"}},
@@ -132,6 +137,15 @@ func TestRun_resumes_a_turn(t *testing.T) {
 			}
 		})
 	}
+	dialogue(t, "not that of somebody else", func(t *testing.T) {
+		f := asks(request())
+		f.turn = haft.Turn{ID: turnID, Status: haft.TurnWaiting, Principal: haft.Principal{Org: "o", User: "eve"}}
+		f.messages = []haft.Message{*user(1).Message}
+		p := newPerson(step{"> ", "\x04"})
+		if err := talk(t, f, p); err != nil || strings.Contains(p.screen(), "under way") {
+			t.Errorf("%v\n%s", err, p.screen())
+		}
+	})
 	dialogue(t, "leaving at a question", func(t *testing.T) {
 		f := asks(request())
 		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "\x04"})

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,9 @@ func TestRun_shows_a_turn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{onSend: yields(user(1), haft.TurnEvent{Thinking: "hm, let me "}, haft.TurnEvent{Thinking: "look"},
 			delta("I will **lo"), delta("ok**."),
-			said(2, "I will **look**.", haft.ToolCall{Tool: "search", Call: "c_1", Args: json.RawMessage(`{"q":"tea"}`)}),
+			haft.TurnEvent{Message: &haft.Message{Turn: turnID, Seq: 2, Role: haft.RoleAssistant, Text: "I will **look**.",
+				Reasoning: "hm, let me look", Calls: []haft.ToolCall{{Tool: "search", Call: "c_1",
+					Args: json.RawMessage(`{"q":"tea"}`)}}}},
 			haft.TurnEvent{Event: &haft.Event{Call: "c_1", Tool: "search", Type: haft.EventProgress,
 				Data: json.RawMessage(`{"progress":1,"message":"half way"}`)}},
 			answered(3, "search", "found"),
@@ -42,8 +45,8 @@ func TestRun_shows_a_turn(t *testing.T) {
 			"  ✓ search success in 1s, isolation namespaces (local), without disk_quota\n",
 			"  ┆ … 2 more lines\n", "  ┆ 6\n", "  ┆ found it\n", "· the model is asked again\n", "│ Done.\n",
 			"· 1 steps, 10 tokens in, 5 out\n")
-		if n := strings.Count(p.screen(), "look."); n != 1 {
-			t.Errorf("the answer is shown %d times", n)
+		if n := strings.Count(p.screen(), "look"); n != 2 {
+			t.Errorf("the answer or the reasoning is shown again:\n%s", p.screen())
 		}
 		if !strings.Contains(p.out.String(), "search: half way") {
 			t.Error("the progress is not shown")
@@ -51,8 +54,8 @@ func TestRun_shows_a_turn(t *testing.T) {
 		if m := f.sent[0]; m.Text != "hello" || len(m.Key) < 20 {
 			t.Errorf("sent: %+v", m)
 		}
-		if !strings.HasSuffix(p.out.String(), wrapOn) {
-			t.Error("the terminal is left as it was changed")
+		if out := p.out.String(); !strings.HasPrefix(out, wrapOff) || !strings.HasSuffix(out, wrapOn) {
+			t.Error("text can leave the gutter at the edge, or the terminal is left as it was changed")
 		}
 	})
 }
@@ -78,6 +81,45 @@ func TestRun_input(t *testing.T) {
 				t.Error("what was pasted reaches the terminal")
 			}
 		})
+	}
+}
+
+func TestRun_keys(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps []step
+		want  []string
+	}{
+		"up brings the last line back": {[]step{{"> ", "one\r"}, {"1 steps", "\r"}, {"> ", "\x1b[A\r"}, {"1 steps", "\x04"}},
+			[]string{"one", "one"}},
+		"what is cut is not sent": {[]step{{"> ", strings.Repeat("x", longLine+10) + "\r"}, {"too long", "\x04"}}, nil},
+	} {
+		dialogue(t, name, func(t *testing.T) {
+			f := &fake{onSend: yields(user(1), completed())}
+			if err := talk(t, f, newPerson(c.steps...)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range f.sent {
+				got = append(got, m.Text)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("sent %q", got)
+			}
+		})
+	}
+}
+
+// Wherever the bytes of keys are cut, the editor gets the same.
+func TestKeyboard_splits(t *testing.T) {
+	const keys = "a\x1b[A\x1b[200~b\x1b]0;x\x07\u009b\tc\r\n\u202ed\x1b[201~é\x1b\x7f\xff漢\r"
+	const want = "a\x1b[A\x1b[200~b]0;x\tc\r\nd\x1b[201~é\x1b\x7f漢\r"
+	for i := range keys {
+		k := newKeyboard(t.Context())
+		k.raw = true
+		k.take([]byte(keys[:i]))
+		if k.take([]byte(keys[i:])); string(k.typed) != want {
+			t.Errorf("cut at %d: %q\nwant %q", i, k.typed, want)
+		}
 	}
 }
 
@@ -196,10 +238,10 @@ func TestRun_a_lost_connection(t *testing.T) {
 		}
 		f.onFollow = func(_ context.Context, yield func(haft.TurnEvent, error) bool) {
 			f.mu.Lock()
-			f.messages = []haft.Message{*said(2, "Hello there").Message}
+			f.messages = []haft.Message{*said(2, "Hello there").Message, *said(3, "And there").Message}
 			f.mu.Unlock()
-			_ = yield(ends(haft.TurnRunning, ""), nil) && yield(said(2, "Hello there"), nil) &&
-				yield(delta("Bye"), nil) && yield(said(3, "Bye"), nil) && yield(completed(), nil)
+			_ = yield(ends(haft.TurnRunning, ""), nil) && yield(said(3, "And there"), nil) &&
+				yield(delta("Bye"), nil) && yield(said(4, "Bye"), nil) && yield(completed(), nil)
 		}
 		p := newPerson(step{"> ", "hi\r"}, step{"1 steps", "\x04"})
 		if err := talk(t, f, p); err != nil {
@@ -208,8 +250,8 @@ func TestRun_a_lost_connection(t *testing.T) {
 		if len(f.sent) != 2 || f.sent[0].Key != f.sent[1].Key {
 			t.Errorf("the message was not sent again with its key: %+v", f.sent)
 		}
-		shows(t, p, "· the connection to the turn is lost", "│ Hel", "│ lo there\n", "│ Bye\n")
-		if n := strings.Count(p.screen(), "there"); n != 1 {
+		shows(t, p, "· the connection to the turn is lost", "│ Hel", "│ lo there\n", "│ And there\n", "│ Bye\n")
+		if n := strings.Count(p.screen(), "there"); n != 2 {
 			t.Errorf("a message is shown %d times:\n%s", n, p.screen())
 		}
 	})
@@ -333,6 +375,14 @@ func TestRun_without_a_terminal(t *testing.T) {
 		var e haft.TurnEvent
 		if err := json.Unmarshal([]byte(lines[1]), &e); err != nil || e.Delta != "<a>\x1b\x7f\u009b\u202e\U000e0041" {
 			t.Errorf("%v: %q", err, e.Delta)
+		}
+	})
+	dialogue(t, "much input is read as it is needed", func(t *testing.T) {
+		p, f := newPerson(), &fake{onSend: yields(user(1), completed())}
+		p.rest = strings.Repeat(strings.Repeat("x", maxLine-100)+"\n", 4)
+		close(p.keys)
+		if err := talk(t, f, p, func(c *Config) { c.TTY = false }); err != nil || len(f.sent) != 4 {
+			t.Errorf("%v, sent %d", err, len(f.sent))
 		}
 	})
 	dialogue(t, "a line is too long", func(t *testing.T) {

@@ -46,6 +46,7 @@ var rendered = []struct{ name, text, want string }{
 	{"code with a backtick", "``a`b`` c", "<c>a`b<> c\n"},
 	{"list", "- a\n* b\n  + c\n12. d", "<d>• <>a\n<d>• <>b\n  <d>• <>c\n<d>12. <>d\n"},
 	{"quote", "> a *b*\n>c", "<d>┃ <>a <i>b<>\n<d>┃ <>c\n"},
+	{"no code within a quote", "> ```\n> a\n\nb", "<d>┃ <>\n<d>┃ <c>a<>\n\nb\n"},
 	{"rule", "---\na", "<d>" + strings.Repeat("─", 18) + "<>\na\n"},
 	{"link", "[the **page**](https://a.example/x_y*w*)", "[the <b>page<>](<u>https://a.example/x_y*w*<>)\n"},
 	{"address", "at https://a.example/a_b_`c` ok", "at <u>https://a.example/a_b_`c`<> ok\n"},
@@ -154,12 +155,50 @@ func TestMarkdown_shows_a_word_when_it_ends(t *testing.T) {
 	}
 }
 
+func TestMarkdown_holds_little_back(t *testing.T) {
+	for _, text := range []string{"", "```\n"} {
+		var b bytes.Buffer
+		m := newMarkdown(&b, textGutter, plain, true, func() int { return 80 })
+		m.add(text)
+		for range 10 * maxWord {
+			m.add("`")
+			if len(m.word) > maxWord || text != "" && len(m.word) > longFence {
+				t.Fatalf("%d characters are held back after %q", len(m.word), text)
+			}
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"a": 1, "é": 1, "e\u0301": 1, "漢": 2, "❤\ufe0f": 2, "👩\u200d👧": 4, "🇩🇪": 4,
+		"\x1b": 4, "\u202e": 6} {
+		var c cleaner
+		got := 0
+		for _, r := range text {
+			_, n := c.rune(r)
+			got += n
+		}
+		if got != want {
+			t.Errorf("%q has %d columns, want %d", text, got, want)
+		}
+	}
+	for _, line := range wrap(strings.Repeat("é ", 100), 30) {
+		if n := len([]rune(line)); n > 20 {
+			t.Errorf("a line has %d characters, which may be wide", n)
+		}
+	}
+	if got := strings.Join(wrap("one two three four five six seven", 20), "|"); got != "one two three four |five six seven" {
+		t.Errorf("wrapped: %q", got)
+	}
+}
+
 func FuzzMarkdown(f *testing.F) {
 	for _, c := range rendered {
 		f.Add(c.text, 40, uint(7))
 	}
 	f.Add("#\ta\n>\tb", 40, uint(1))
-	f.Add("```\n\u200d\ufe0f❤️\ufe0f\n- > 1. x\n>>>>>>>>>>>>>>>>>>>>>>>>>>>>> 123456789. y", 10, uint(3))
+	f.Add("```\n\u200d\ufe0f❤️\ufe0f\n", 10, uint(3))
+	f.Add("- > 1. x\n>>>>>>>>>>>>>>>>>>>>>>>>>>>>> 123456789. y", 10, uint(3))
 	f.Fuzz(func(t *testing.T, text string, width int, cut uint) {
 		if len(text) > 4000 {
 			return

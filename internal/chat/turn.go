@@ -57,7 +57,6 @@ func (s *session) follow(ctx context.Context, v *turnView) error {
 	for try := 0; ; {
 		before := v.seq
 		err := s.watch(ctx, v)
-		s.flushHeld(v)
 		if v.seq > before {
 			try = 0
 		}
