@@ -142,6 +142,7 @@ var imports = map[string][]string{
 	"internal/telemetry": {"internal/engine", "internal/model"},
 	"internal/conversation": {"internal/authority", "internal/model", "internal/modelapi", "internal/pause",
 		"internal/toolrule"},
+	"internal/chat":      {"internal/pause", "internal/terminal"},
 	"internal/flagvalue": {},
 	"internal/exit":      {"client", "internal/backend", "internal/toolfile", "schema"},
 	"internal/agenttool": {"executor", "executor/builtin"},

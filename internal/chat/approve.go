@@ -1,8 +1,11 @@
 package chat
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +19,11 @@ const maxRequest = 16 << 10
 
 // ask asks the person about the requests that a turn waits for.
 func (s *session) ask(ctx context.Context, v *turnView) error {
-	if !s.TTY || v.turn.Status != haft.TurnWaiting {
+	switch {
+	case v.turn.Status != haft.TurnWaiting:
 		return nil
+	case !s.TTY:
+		return s.waiting(v.turn)
 	}
 	for _, id := range v.turn.Approvals {
 		if _, done := v.asked[id]; done {
@@ -48,7 +54,11 @@ func (s *session) askOne(ctx context.Context, id haft.ApprovalID) error {
 	case a.State != haft.ApprovalPending:
 		return nil
 	}
-	whole := s.showRequest(a)
+	list, err := facts(a)
+	if err != nil {
+		return err
+	}
+	whole := s.showRequest(a.ID, list)
 	s.keys.discard()
 	answer, err := s.answer(whole)
 	if err != nil {
@@ -85,25 +95,26 @@ func (s *session) answer(whole bool) (haft.Answer, error) {
 
 // showRequest shows everything that a person agrees to, and reports whether it could. Every line begins with our mark,
 // and every special character is visible.
-func (s *session) showRequest(a *haft.Approval) (whole bool) {
+func (s *session) showRequest(id haft.ApprovalID, list []fact) (whole bool) {
 	mark := paint(s.Colour, terminal.Yellow, "? ")
 	s.view.line(mark + paint(s.Colour, terminal.Bold, "the agent wants to make a call, and somebody has to agree"))
 	size := 0
-	for _, f := range facts(a) {
+	for _, f := range list {
 		if f.text == "" {
 			continue
 		}
 		if size += len(f.text); size > maxRequest {
 			s.view.line(mark + "and more, which is too long to be shown: you cannot agree here")
-			s.view.line(mark + "see everything with: haft approvals show " + oneLine(string(a.ID), 80))
+			s.view.line(mark + "see everything with: haft approvals show " + oneLine(string(id), 80))
 			return false
 		}
-		for i, line := range visible(f.text, s.view.width()-15) {
-			name := f.name
-			if i > 0 {
-				name = ""
-			}
-			s.view.line(mark + paint(s.Colour, terminal.Dim, fmt.Sprintf("%-11s ", name)) + line)
+		lines := wrap(visible(f.text), s.view.width()-18)
+		if len(f.name) > 14 {
+			lines = slices.Insert(lines, 0, "")
+		}
+		for _, line := range lines {
+			s.view.line(mark + paint(s.Colour, terminal.Dim, fmt.Sprintf("%-14s ", f.name)) + line)
+			f.name = ""
 		}
 	}
 	return true
@@ -112,53 +123,29 @@ func (s *session) showRequest(a *haft.Approval) (whole bool) {
 // A fact is something that a person agrees to.
 type fact struct{ name, text string }
 
-// facts returns everything that a request binds.
-func facts(a *haft.Approval) []fact {
-	who := strings.Trim(a.Requester.User+" as "+a.Requester.Agent, " ")
-	list := []fact{{"tool", a.Tool}, {"arguments", string(a.Args)}, {"asked by", a.Rule}, {"for", who},
+// facts returns everything that a request binds. The terms are shown as they are, so that none is left out.
+func facts(a *haft.Approval) ([]fact, error) {
+	var args bytes.Buffer
+	if json.Compact(&args, a.Args) != nil {
+		args = *bytes.NewBuffer(a.Args)
+	}
+	list := []fact{{"tool", a.Tool}, {"arguments", args.String()}, {"asked by", a.Rule},
+		{"for", strings.TrimSpace(a.Requester.User + " as agent " + a.Requester.Agent)},
 		{"expires", terminal.Ago(a.Expires, time.Now())}}
-	t := a.Terms
-	if t == nil {
-		return append(list, fact{"risk", "the request does not say what else the call gets: refuse it if you do not know"})
+	if a.Terms == nil {
+		return append(list, fact{"risk", "it is not known what else the call gets: refuse it if you do not know"}), nil
 	}
-	env := joined(t.Env, haft.Variable.String)
-	if t.MoreEnv > 0 {
-		env += fmt.Sprintf(", and %d more variables", t.MoreEnv)
+	document, err := json.Marshal(a.Terms)
+	if err != nil {
+		return nil, fmt.Errorf("show the terms of a request: %w", err)
 	}
-	if t.Webhook {
-		env += ", and what the credentials webhook adds"
+	var terms map[string]json.RawMessage
+	if err := json.Unmarshal(document, &terms); err != nil {
+		return nil, fmt.Errorf("show the terms of a request: %w", err)
 	}
-	within := joined(t.Within, func(hosts []string) string { return "[" + strings.Join(hosts, ", ") + "]" })
-	packages := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
-	list = append(list, fact{"version", t.Digest}, fact{"network", strings.Join(t.Network, ", ")}, fact{"within", within},
-		fact{"programs", strings.Join(t.Programs, ", ")}, fact{"environment", strings.TrimPrefix(env, ", ")},
-		fact{"packages", strings.Join(packages, ", ")}, fact{"sandbox", t.Sandbox},
-		fact{"isolation", string(t.MinIsolation)},
-		fact{"files", joined(t.Files, func(f haft.CallFile) string { return f.Path + " (" + f.SHA256 + ")" })})
-	if w := t.Workspace; w != nil {
-		list = append(list, fact{"workspace", w.Name + map[bool]string{true: " (read-only)", false: " (writable)"}[w.ReadOnly]})
+	delete(terms, "binds") // which is the digest of the others
+	for _, name := range slices.Sorted(maps.Keys(terms)) {
+		list = append(list, fact{strings.ReplaceAll(name, "_", " "), valueText(terms[name])})
 	}
-	if m := t.Server; m != nil {
-		mounts := joined(m.Mounts, func(d haft.MCPMount) string {
-			return d.Dir + map[bool]string{true: " (writable)"}[d.Writable]
-		})
-		list = append(list, fact{"server", m.Name}, fact{"at", m.URL}, fact{"command", strings.Join(m.Command, " ")},
-			fact{"mounts", mounts}, fact{"its network", strings.Join(m.Network, ", ")})
-	}
-	if t.Limits.Wall > 0 {
-		list = append(list, fact{"time", t.Limits.Wall.String()})
-	}
-	if t.Limits.Memory > 0 {
-		list = append(list, fact{"memory", fmt.Sprintf("%d bytes", t.Limits.Memory)})
-	}
-	return list
-}
-
-// joined joins the texts of a list.
-func joined[T any](list []T, text func(T) string) string {
-	texts := make([]string, len(list))
-	for i, v := range list {
-		texts[i] = text(v)
-	}
-	return strings.Join(texts, ", ")
+	return list, nil
 }

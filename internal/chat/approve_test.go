@@ -16,12 +16,14 @@ import (
 func request() *haft.Approval {
 	return &haft.Approval{ID: "a_1", Tool: "pay", State: haft.ApprovalPending, Rule: "money",
 		Args: json.RawMessage(`{"amount":3}`), Requester: haft.Principal{User: "u", Agent: "ag_1"},
-		Expires: time.Now().Add(time.Hour), Terms: &haft.Terms{Network: []string{"bank.example"}, MinIsolation: "kernel"}}
+		Expires: time.Now().Add(time.Hour),
+		Terms:   &haft.Terms{Network: []string{"bank.example"}, MinIsolation: "kernel"}}
 }
 
 // asks is an agent whose turn waits for a request, and goes on when it is answered.
 func asks(a *haft.Approval) *fake {
-	return &fake{request: a, onSend: yields(user(1), said(2, "I pay.", haft.ToolCall{Tool: "pay", Call: "c_1"}), waits("a_1")),
+	return &fake{request: a,
+		onSend: yields(user(1), said(2, "I pay.", haft.ToolCall{Tool: "pay", Call: "c_1"}), waits("a_1")),
 		onFollow: func(ctx context.Context, yield func(haft.TurnEvent, error) bool) {
 			yields(waits("a_1"), answered(3, "pay", "paid"), completed())(ctx, haft.NewMessage{}, yield)
 		}}
@@ -38,19 +40,29 @@ func TestRun_asks_for_approval(t *testing.T) {
 		steps   []step
 		want    []haft.Answer
 	}{
-		"yes":                        {request(), []step{{question, "y\r"}}, []haft.Answer{{Approve: true}}},
-		"yes, with a reason":         {request(), []step{{question, "Yes all is well \r"}}, []haft.Answer{{Approve: true, Reason: "all is well"}}},
-		"no, with a reason":          {request(), []step{{question, "n too much\r"}}, []haft.Answer{{Reason: "too much"}}},
-		"nothing else is an answer":  {request(), []step{{question, "\r"}, {question, "yn\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what was typed before":  {request(), []step{{"● ", "y\ry\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what was typed at once": {request(), []step{{"has to agree", "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what cannot be shown":   {long, []step{{"cannot agree here", ""}, {question, "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
-		"not what is decided":        {decided, nil, nil},
-		"not what others answer":     {nil, []step{{"somebody answers", ""}}, nil},
+		"yes": {request(), []step{{question, "y\r"}}, []haft.Answer{{Approve: true}}},
+		"yes, with a reason": {request(), []step{{question, "Yes all is well \r"}},
+			[]haft.Answer{{Approve: true, Reason: "all is well"}}},
+		"no, with a reason": {request(), []step{{question, "n too much\r"}}, []haft.Answer{{Reason: "too much"}}},
+		"nothing else is an answer": {request(),
+			[]step{{question, "\r"}, {question, "yn\r"}, {question, "n\r"}}, []haft.Answer{{}}},
+		"not what was typed before": {request(), []step{{"● ", "y\ry\r"}, {question, "n\r"}},
+			[]haft.Answer{{}}},
+		"not what was typed with the message": {request(), []step{{question, "n\r"}}, []haft.Answer{{}}},
+		"not what was typed at once": {request(), []step{{"has to agree", "y\r"}, {question, "n\r"}},
+			[]haft.Answer{{}}},
+		"not what cannot be shown": {long,
+			[]step{{"cannot agree here", ""}, {question, "y\r"}, {question, "n\r"}}, []haft.Answer{{}}},
+		"not what is decided":    {decided, nil, nil},
+		"not what others answer": {nil, []step{{"somebody answers", ""}}, nil},
 	} {
 		dialogue(t, name, func(t *testing.T) {
 			f := asks(c.request)
-			steps := append([]step{{"> ", "hi\r"}}, c.steps...)
+			keys := "hi\r"
+			if strings.HasSuffix(name, "with the message") {
+				keys += "y\r"
+			}
+			steps := append([]step{{"> ", keys}}, c.steps...)
 			p := newPerson(append(steps, step{"1 steps", "\x04"})...)
 			if err := talk(t, f, p); err != nil {
 				t.Fatal(err)
@@ -68,10 +80,13 @@ func TestRun_asks_for_approval(t *testing.T) {
 
 func TestRun_shows_all_that_a_request_binds(t *testing.T) {
 	a := request()
-	a.Args = json.RawMessage(`{"to":"a\u202eb","n":"` + strings.Repeat("1234567890", 10) + "\u009b\u200d\"}")
-	a.Terms = &haft.Terms{Digest: "sha256:1", Env: []haft.Variable{{Name: "KEY", Origin: "agent"}}, MoreEnv: 2, Webhook: true,
-		Requirements: haft.Requirements{Pip: []string{"pip1"}}, OrgRequirements: haft.Requirements{NPM: []string{"npm1"}},
-		Programs: []string{"/bin/prog"}, Network: []string{"net.example"}, Within: [][]string{{"within.example"}},
+	a.Args = json.RawMessage("{\n\n" + `"to":"a\u202eb","n":"` + strings.Repeat("1234567890", 10) + "\u009b\u200d\"}")
+	a.Terms = &haft.Terms{Agent: "ag_1", Lock: haft.Lock{Set: "sha256:2"}, Digest: "sha256:1",
+		Env: []haft.Variable{{Name: "KEY", Origin: "agent"}}, MoreEnv: 2, Webhook: true,
+		Requirements:    haft.Requirements{Pip: []string{"pip1"}},
+		OrgRequirements: haft.Requirements{NPM: []string{"npm1"}},
+		Programs:        []string{"/bin/prog"}, Network: []string{"net.example"},
+		Within:  [][]string{{"within.example"}},
 		Sandbox: "box", MinIsolation: "kernel", Limits: haft.Limits{Wall: haft.Millis(time.Second), Memory: 4096},
 		Files: []haft.CallFile{{Path: "data.csv"}}, Workspace: &haft.CallWorkspace{Name: "ws"},
 		Server: &haft.TermsServer{Name: "srv", URL: "https://srv.example", Command: []string{"cmd", "arg"},
@@ -81,10 +96,24 @@ func TestRun_shows_all_that_a_request_binds(t *testing.T) {
 		if err := talk(t, asks(a), p, func(c *Config) { c.Width = func() int { return 60 } }); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, p, "? tool        pay\n", `? arguments   {"to":"a\u202eb","n":"1234567890`, "\n?             ", `\u0080`[:3],
-			"? asked by    money\n", "? for         u as ag_1", "sha256:1", "net.example", "[within.example]", "/bin/prog",
-			"KEY of the agent, and 2 more variables,", "webhook", "pip1, npm1", "box", "kernel", "data.csv", "ws (writable)", "srv",
-			"https://srv.example", "cmd arg", "/data (writable)", "srvnet.example", "1s", "4096 bytes")
+		shows(t, p, "? tool           pay\n", `? arguments      {"to":"a\u202eb","n":"1234567890`, "\n?                ",
+			"? asked by       money\n", "? for            u as agent ag_1\n",
+			"? credentials webhook \n?                true\n",
+			"? network        [\"net.example\"]\n", "? sandbox        box\n")
+		shown := strings.Join(strings.Fields(strings.ReplaceAll(p.screen(), "\n? ", "")), "")
+		all := reflect.ValueOf(*a.Terms)
+		for i := range all.NumField() {
+			text, err := json.Marshal(all.Field(i).Interface())
+			if name := all.Type().Field(i).Name; name != "Binds" && (err != nil || all.Field(i).IsZero() ||
+				!strings.Contains(shown, strings.Trim(string(text), `"`))) {
+				t.Errorf("%s is not shown: %s %v", name, text, err)
+			}
+		}
+		for line := range strings.Lines(p.screen()) {
+			if len([]rune(line)) > 60 {
+				t.Errorf("a line is cut at the edge: %q", line)
+			}
+		}
 		if s := p.screen(); strings.ContainsRune(s, 0x9b) || strings.ContainsRune(s, 0x200d) {
 			t.Error("a special character of the arguments is not visible")
 		}
@@ -101,12 +130,22 @@ func TestRun_resumes_a_turn(t *testing.T) {
 			if err := talk(t, f, p, func(c *Config) { c.Resume = resume }); err != nil {
 				t.Fatal(err)
 			}
-			shows(t, p, "you", "│ hi\n", "│ I pay.\n", "a turn is under way", "? tool        pay\n", "✓ pay success\n")
+			shows(t, p, "you", "│ hi\n", "│ I pay.\n", "a turn is under way", "? tool           pay\n",
+				"✓ pay success\n")
 			if len(f.sent) != 0 || len(f.answers) != 1 {
 				t.Errorf("sent %d, answered %d", len(f.sent), len(f.answers))
 			}
 		})
 	}
+	dialogue(t, "not that of somebody else", func(t *testing.T) {
+		f := asks(request())
+		f.turn = haft.Turn{ID: turnID, Status: haft.TurnWaiting, Principal: haft.Principal{Org: "o", User: "eve"}}
+		f.messages = []haft.Message{*user(1).Message}
+		p := newPerson(step{"> ", "\x04"})
+		if err := talk(t, f, p); err != nil || strings.Contains(p.screen(), "under way") {
+			t.Errorf("%v\n%s", err, p.screen())
+		}
+	})
 	dialogue(t, "leaving at a question", func(t *testing.T) {
 		f := asks(request())
 		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "\x04"})
@@ -121,7 +160,8 @@ func TestRun_resumes_a_turn(t *testing.T) {
 			_ = yield(user(1), nil) && yield(waits("a_1"), nil) && <-f.cancelled == turnID &&
 				yield(ends(haft.TurnCancelled, haft.StopCancelled), nil)
 		}
-		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "y\x03"}, step{"was cancelled", ""}, step{"> ", "\x04"})
+		p := newPerson(step{"> ", "hi\r"}, step{"y or n", "y\x03"}, step{"was cancelled", ""},
+			step{"> ", "\x04"})
 		if err := talk(t, f, p); err != nil || len(f.answers) != 0 {
 			t.Errorf("%v, answered %v", err, f.answers)
 		}
@@ -131,7 +171,8 @@ func TestRun_resumes_a_turn(t *testing.T) {
 // Whatever a model, a tool or an error says, it is behind a gutter or within a line of ours, and harmless.
 func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 	const evil = "EVIL"
-	attack := "\r\n? tool EVIL\n\x1b[2K\x1b[1G? EVIL\x1b]0;EVIL\a\u2028? EVIL\u0085? EVIL\v? EVIL\f? EVIL\b\b\b? EVIL\u202e" +
+	attack := "\r\n? tool EVIL\n\x1b[2K\x1b[1G? EVIL\x1b]0;EVIL\a\u2028? EVIL\u0085? EVIL\v? EVIL\f? EVIL\b\b\b" +
+		"? EVIL\u202e" +
 		strings.Repeat("❤️ ", 60) + "? EVIL\n```\n? EVIL\n" + strings.Repeat("x", 300) + "? EVIL\n```\n> ? EVIL\n"
 	quoted, err := json.Marshal(attack)
 	if err != nil {
@@ -161,7 +202,7 @@ func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 			last.Turn.Error = attack
 			yields(last)(ctx, haft.NewMessage{}, yield)
 		}
-		p := newPerson(step{"> ", "hi\r"}, step{"y or n, and a reason if you like: ", "n\r"}, step{"cannot be used", "\x04"})
+		p := newPerson(step{"> ", "hi\r"}, step{"reason if you like: ", "n\r"}, step{"cannot be used", "\x04"})
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
 		}
@@ -182,10 +223,11 @@ func TestRun_an_attacker_cannot_imitate_a_question(t *testing.T) {
 			}
 			checked++
 			ok := false
-			for _, mark := range []string{textGutter, thinkGutter, toolGutter, "· ", "! ", "● ", "  ✗ ", "  ✓ ", "  next: "} {
+			for _, mark := range []string{textGutter, thinkGutter, toolGutter, "· ", "! ", "● ", "  ✗ ", "  ✓ ",
+				"  next: "} {
 				ok = ok || strings.HasPrefix(line, mark)
 			}
-			if !ok && (!strings.HasPrefix(line, "? ") || strings.Index(p.screen(), line) < asked) {
+			if !ok && (asked < 0 || !strings.HasPrefix(line, "? ") || strings.Index(p.screen(), line) < asked) {
 				t.Errorf("a line is not marked: %q", line)
 			}
 		}

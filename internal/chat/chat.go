@@ -4,12 +4,13 @@
 // makes, and the requests for approval, which it asks the person. Without a terminal each line of the input is a
 // message, the answers go to the output, and nobody is asked.
 //
-// Whatever a model, a tool or another person wrote is made harmless before it is shown, and stands behind a gutter or in
-// the middle of a line of ours: only a question of this package begins with a question mark at the left edge.
+// Whatever a model, a tool or another person wrote is made harmless before it is shown, and stands behind a gutter or
+// in the middle of a line of ours: only a question of this package begins with a question mark at the left edge.
 package chat
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -120,6 +121,8 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		}
 	})
 	next := s.plainInput()
+	s.keys.raw = cfg.TTY
+	go s.keys.listen(cfg.In)
 	if cfg.TTY {
 		restore, failed := makeRaw(cfg.In)
 		if failed != nil {
@@ -129,7 +132,6 @@ func Run(ctx context.Context, cfg Config) (err error) {
 		defer s.view.send(cfg.Out, []byte(wrapOn))
 		s.view.send(cfg.Out, []byte(wrapOff))
 		s.edit = newEditor(s.keys, s.view)
-		go s.keys.listen(cfg.In)
 		next = s.prompt
 		s.view.note("talking to " + cfg.Agent + ": /help shows what else you can do, Ctrl-D leaves")
 	}
@@ -169,7 +171,7 @@ func (s *session) handle(ctx context.Context, err error) error {
 func (s *session) leave(err error) error {
 	s.view.end()
 	if s.open != "" {
-		s.view.line("the turn goes on without you; come back to it with: haft chat " + oneLine(s.Agent, 80) + " --resume")
+		s.view.note("the turn goes on without you; come back to it with: haft chat " + s.Agent + " --resume")
 	}
 	switch {
 	case errors.Is(err, errLeave) || errors.Is(err, io.EOF):
@@ -208,46 +210,16 @@ func (s *session) prompt() (string, error) {
 
 // plainInput returns a function that returns the lines of the input.
 func (s *session) plainInput() func() (string, error) {
-	type read struct {
-		line string
-		err  error
-	}
-	var lines chan read
+	scan := bufio.NewScanner(s.keys)
+	scan.Buffer(nil, maxLine)
 	return func() (string, error) {
-		if lines == nil {
-			lines = make(chan read)
-			go func() {
-				defer close(lines)
-				scan := bufio.NewScanner(s.In)
-				scan.Buffer(nil, maxLine)
-				for more := true; more; {
-					more = scan.Scan()
-					next := read{line: scan.Text(), err: scan.Err()}
-					if !more && next.err == nil {
-						return
-					}
-					select {
-					case lines <- next:
-					case <-s.keys.ctx.Done():
-						return
-					}
-				}
-			}()
-		}
-		select {
-		case next, ok := <-lines:
-			if !ok {
-				return "", io.EOF
-			}
-			if next.err != nil {
-				return "", &haft.Error{Code: haft.CodeInvalid, Err: next.err,
-					Message: "a message is a line of text of at most 1 MiB"}
-			}
-			return next.line, nil
-		case <-s.keys.interrupts:
-			return "", errInterrupted
-		case <-s.keys.ctx.Done():
-			return "", context.Cause(s.keys.ctx)
+		switch more, err := scan.Scan(), scan.Err(); {
+		case more:
+			return scan.Text(), nil
+		case errors.Is(err, bufio.ErrTooLong):
+			return "", &haft.Error{Code: haft.CodeInvalid, Message: "a message is a line of at most 1 MiB", Err: err}
+		default:
+			return "", cmp.Or(err, io.EOF)
 		}
 	}
 }
@@ -304,6 +276,9 @@ func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.T
 		}
 		seen[m.Turn] = true
 		t, err := s.Conversations.Turn(ctx, s.Principal, m.Turn)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			continue // it is older than turns are kept
+		}
 		if err != nil {
 			return nil, nil, err
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,7 +24,9 @@ func TestRun_shows_a_turn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{onSend: yields(user(1), haft.TurnEvent{Thinking: "hm, let me "}, haft.TurnEvent{Thinking: "look"},
 			delta("I will **lo"), delta("ok**."),
-			said(2, "I will **look**.", haft.ToolCall{Tool: "search", Call: "c_1", Args: json.RawMessage(`{"q":"tea"}`)}),
+			haft.TurnEvent{Message: &haft.Message{Turn: turnID, Seq: 2, Role: haft.RoleAssistant, Text: "I will **look**.",
+				Reasoning: "hm, let me look", Calls: []haft.ToolCall{{Tool: "search", Call: "c_1",
+					Args: json.RawMessage(`{"q":"tea"}`)}}}},
 			haft.TurnEvent{Event: &haft.Event{Call: "c_1", Tool: "search", Type: haft.EventProgress,
 				Data: json.RawMessage(`{"progress":1,"message":"half way"}`)}},
 			answered(3, "search", "found"),
@@ -42,8 +45,8 @@ func TestRun_shows_a_turn(t *testing.T) {
 			"  ✓ search success in 1s, isolation namespaces (local), without disk_quota\n",
 			"  ┆ … 2 more lines\n", "  ┆ 6\n", "  ┆ found it\n", "· the model is asked again\n", "│ Done.\n",
 			"· 1 steps, 10 tokens in, 5 out\n")
-		if n := strings.Count(p.screen(), "look."); n != 1 {
-			t.Errorf("the answer is shown %d times", n)
+		if n := strings.Count(p.screen(), "look"); n != 2 {
+			t.Errorf("the answer or the reasoning is shown again:\n%s", p.screen())
 		}
 		if !strings.Contains(p.out.String(), "search: half way") {
 			t.Error("the progress is not shown")
@@ -51,8 +54,8 @@ func TestRun_shows_a_turn(t *testing.T) {
 		if m := f.sent[0]; m.Text != "hello" || len(m.Key) < 20 {
 			t.Errorf("sent: %+v", m)
 		}
-		if !strings.HasSuffix(p.out.String(), wrapOn) {
-			t.Error("the terminal is left as it was changed")
+		if out := p.out.String(); !strings.HasPrefix(out, wrapOff) || !strings.HasSuffix(out, wrapOn) {
+			t.Error("text can leave the gutter at the edge, or the terminal is left as it was changed")
 		}
 	})
 }
@@ -78,6 +81,45 @@ func TestRun_input(t *testing.T) {
 				t.Error("what was pasted reaches the terminal")
 			}
 		})
+	}
+}
+
+func TestRun_keys(t *testing.T) {
+	for name, c := range map[string]struct {
+		steps []step
+		want  []string
+	}{
+		"up brings the last line back": {[]step{{"> ", "one\r"}, {"1 steps", "\r"}, {"> ", "\x1b[A\r"}, {"1 steps", "\x04"}},
+			[]string{"one", "one"}},
+		"what is cut is not sent": {[]step{{"> ", strings.Repeat("x", longLine+10) + "\r"}, {"too long", "\x04"}}, nil},
+	} {
+		dialogue(t, name, func(t *testing.T) {
+			f := &fake{onSend: yields(user(1), completed())}
+			if err := talk(t, f, newPerson(c.steps...)); err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, m := range f.sent {
+				got = append(got, m.Text)
+			}
+			if !slices.Equal(got, c.want) {
+				t.Errorf("sent %q", got)
+			}
+		})
+	}
+}
+
+// Wherever the bytes of keys are cut, the editor gets the same.
+func TestKeyboard_splits(t *testing.T) {
+	const keys = "a\x1b[A\x1b[200~b\x1b]0;x\x07\u009b\tc\r\n\u202ed\x1b[201~é\x1b\x7f\xff漢\r"
+	const want = "a\x1b[A\x1b[200~b]0;x\tc\r\nd\x1b[201~é\x1b\x7f漢\r"
+	for i := range keys {
+		k := newKeyboard(t.Context())
+		k.raw = true
+		k.take([]byte(keys[:i]))
+		if k.take([]byte(keys[i:])); string(k.typed) != want {
+			t.Errorf("cut at %d: %q\nwant %q", i, k.typed, want)
+		}
 	}
 }
 
@@ -111,7 +153,8 @@ func TestRun_interrupts(t *testing.T) {
 		steps  []step
 		resume bool
 	}{
-		"once cancels the turn":  {true, []step{{"> ", "hi\r"}, {"well", "\x03"}, {"was cancelled", ""}, {"> ", "\x04"}}, false},
+		"once cancels the turn": {true,
+			[]step{{"> ", "hi\r"}, {"well", "\x03"}, {"was cancelled", ""}, {"> ", "\x04"}}, false},
 		"twice leaves":           {false, []step{{"> ", "hi\r"}, {"well", "\x03"}, {"again leaves", "\x03"}}, true},
 		"at the prompt leaves":   {false, []step{{"> ", "hal\x03"}}, false},
 		"input that ends leaves": {false, []step{{"> ", "eof"}}, false},
@@ -128,6 +171,15 @@ func TestRun_interrupts(t *testing.T) {
 			}
 		})
 	}
+	dialogue(t, "again where cancelling fails", func(t *testing.T) {
+		f := &fake{fails: errors.New("away")}
+		f.cancellable(true)
+		p := newPerson(step{"> ", "hi\r"}, step{"well", "\x03"}, step{"not cancelled: away", "\x03"},
+			step{"was cancelled", ""}, step{"> ", "\x04"})
+		if err := talk(t, f, p); err != nil {
+			t.Fatal(err)
+		}
+	})
 	dialogue(t, "by a signal, without a terminal", func(t *testing.T) {
 		f := &fake{}
 		f.cancellable(true)
@@ -186,10 +238,10 @@ func TestRun_a_lost_connection(t *testing.T) {
 		}
 		f.onFollow = func(_ context.Context, yield func(haft.TurnEvent, error) bool) {
 			f.mu.Lock()
-			f.messages = []haft.Message{*said(2, "Hello there").Message}
+			f.messages = []haft.Message{*said(2, "Hello there").Message, *said(3, "And there").Message}
 			f.mu.Unlock()
-			_ = yield(ends(haft.TurnRunning, ""), nil) && yield(said(2, "Hello there"), nil) &&
-				yield(delta("Bye"), nil) && yield(said(3, "Bye"), nil) && yield(completed(), nil)
+			_ = yield(ends(haft.TurnRunning, ""), nil) && yield(said(3, "And there"), nil) &&
+				yield(delta("Bye"), nil) && yield(said(4, "Bye"), nil) && yield(completed(), nil)
 		}
 		p := newPerson(step{"> ", "hi\r"}, step{"1 steps", "\x04"})
 		if err := talk(t, f, p); err != nil {
@@ -198,8 +250,8 @@ func TestRun_a_lost_connection(t *testing.T) {
 		if len(f.sent) != 2 || f.sent[0].Key != f.sent[1].Key {
 			t.Errorf("the message was not sent again with its key: %+v", f.sent)
 		}
-		shows(t, p, "· the connection to the turn is lost", "│ Hel", "│ lo there\n", "│ Bye\n")
-		if n := strings.Count(p.screen(), "there"); n != 1 {
+		shows(t, p, "· the connection to the turn is lost", "│ Hel", "│ lo there\n", "│ And there\n", "│ Bye\n")
+		if n := strings.Count(p.screen(), "there"); n != 2 {
 			t.Errorf("a message is shown %d times:\n%s", n, p.screen())
 		}
 	})
@@ -212,17 +264,20 @@ func TestRun_says_what_to_do(t *testing.T) {
 		want []string
 		code haft.Code // without a terminal
 	}{
-		"budget":  {haft.StopTokens, nil, []string{"! the turn was stopped by its budget (max_tokens): why", "--max-tokens"}, haft.CodeRateLimited},
-		"model":   {haft.StopModel, nil, []string{"! the model cannot be used: why", "/model NAME"}, haft.CodeUnavailable},
+		"budget": {haft.StopTokens, nil, []string{"! the turn was stopped by its budget (max_tokens): why",
+			"--max-tokens"}, haft.CodeRateLimited},
+		"model": {haft.StopModel, nil, []string{"! the model cannot be used: why", "/model NAME"},
+			haft.CodeUnavailable},
 		"refusal": {haft.StopRefusal, nil, []string{"! the model refuses: why", "next: "}, haft.CodeDenied},
 		"fault":   {haft.StopInternal, nil, []string{"! the turn failed: why", "next: try again"}, haft.CodeInternal},
 		"another turn": {"", &haft.Error{Code: haft.CodeConflict, Message: "another\x1b[2J turn"},
-			[]string{`! another\u001b[2J turn`, "next: /cancel"}, haft.CodeConflict},
+			[]string{`! another\x1b[2J turn`, "next: /cancel"}, haft.CodeConflict},
 		"denied": {"", &haft.Error{Code: haft.CodeDenied, Message: "no"}, []string{"! no", "--role"}, haft.CodeDenied},
 	} {
 		dialogue(t, name, func(t *testing.T) {
 			f := &fake{onSend: func(_ context.Context, _ haft.NewMessage, yield func(haft.TurnEvent, error) bool) {
-				yield(haft.TurnEvent{Turn: &haft.Turn{ID: turnID, Status: haft.TurnFailed, Stop: c.stop, Error: "why"}}, c.err)
+				yield(haft.TurnEvent{Turn: &haft.Turn{ID: turnID, Status: haft.TurnFailed, Stop: c.stop,
+					Error: "why"}}, c.err)
 			}}
 			p := newPerson(step{"> ", "hi\r"}, step{"next:", ""}, step{"> ", "\x04"})
 			if err := talk(t, f, p); err != nil {
@@ -244,14 +299,14 @@ func TestRun_commands(t *testing.T) {
 		f := &fake{onSend: yields(user(1), completed()), turn: haft.Turn{ID: turnID, Status: haft.TurnCompleted},
 			messages: []haft.Message{{Turn: turnID, Seq: 1, Role: haft.RoleUser, Text: "where is the tea"},
 				{Turn: turnID, Seq: 2, Role: haft.RoleAssistant, Text: "no idea"}}}
-		p := newPerson(step{"> ", "/help\r"}, step{"Ctrl-D leaves\r\n", "/history tea\r"}, step{"where is", "/memory\r"},
+		p := newPerson(step{"> ", "/help\r"}, step{"Ctrl-C cancels", "/history tea\r"}, step{"where is", "/memory\r"},
 			step{"likes", "/tools\r"}, step{"evil", "/model other\r"}, step{"use other", "/cancel\r"},
 			step{"no turn", "/nothing\r"}, step{"next:", "hi\r"}, step{"1 steps", "/exit\r"})
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
 		}
-		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `human\u001b[2J (`, "│ likes tea\n",
-			`│ ? approve\u001b[2J`, "  search\n", `  evil\u001b]0;x\u0007`, "! there is no command /nothing")
+		shows(t, p, "/history [WORDS]", "you ", "│ where is the tea\n", `block human\x1b[2J (`, "│ likes tea\n",
+			`│ ? approve\x1b[2J`, "  search\n", `  evil\x1b]0;x\a`, "! there is no command /nothing")
 		if strings.Contains(p.screen(), "no idea") {
 			t.Error("/history shows messages without the words")
 		}
@@ -277,7 +332,7 @@ func TestRun_without_a_terminal(t *testing.T) {
 		if want := "**a**\n\tb\\x1b[2J\\u202e\n"; err != nil || out != want+want || len(f.sent) != 2 {
 			t.Errorf("%v, out %q", err, out)
 		}
-		if strings.ContainsAny(notes, "\x1b") || !strings.Contains(notes, `● x\u001b[2J {}`) {
+		if strings.ContainsAny(notes, "\x1b") || !strings.Contains(notes, `● x\x1b[2J {}`) {
 			t.Errorf("notes: %q", notes)
 		}
 		if f.sent[0].Key == f.sent[1].Key {
@@ -294,6 +349,19 @@ func TestRun_without_a_terminal(t *testing.T) {
 			t.Errorf("sent %d, answered %d, notes %q", len(f.sent), len(f.answers), notes)
 		}
 	})
+	dialogue(t, "nobody is asked about a turn that is under way", func(t *testing.T) {
+		f := asks(request())
+		f.turn, f.messages = haft.Turn{ID: turnID, Status: haft.TurnWaiting}, []haft.Message{*user(1).Message}
+		for _, asJSON := range []bool{false, true} {
+			if _, _, err := plain(t, f, func(c *Config) { c.JSON = asJSON }); haft.CodeOf(err) != haft.CodeDenied {
+				t.Errorf("JSON %v: it ends with %v", asJSON, err)
+			}
+		}
+		f.missing, f.onSend = true, yields(user(1), completed())
+		if _, _, err := plain(t, f); err != nil || len(f.sent) != 2 || len(f.answers) != 0 {
+			t.Errorf("without the turn: %v, sent %d", err, len(f.sent))
+		}
+	})
 	dialogue(t, "JSON", func(t *testing.T) {
 		f := &fake{onSend: yields(user(1), delta("<a>\x1b\x7f\u009b\u202e\U000e0041"), completed())}
 		out, _, err := plain(t, f, func(c *Config) { c.JSON, c.TTY = true, true })
@@ -307,6 +375,14 @@ func TestRun_without_a_terminal(t *testing.T) {
 		var e haft.TurnEvent
 		if err := json.Unmarshal([]byte(lines[1]), &e); err != nil || e.Delta != "<a>\x1b\x7f\u009b\u202e\U000e0041" {
 			t.Errorf("%v: %q", err, e.Delta)
+		}
+	})
+	dialogue(t, "much input is read as it is needed", func(t *testing.T) {
+		p, f := newPerson(), &fake{onSend: yields(user(1), completed())}
+		p.rest = strings.Repeat(strings.Repeat("x", maxLine-100)+"\n", 4)
+		close(p.keys)
+		if err := talk(t, f, p, func(c *Config) { c.TTY = false }); err != nil || len(f.sent) != 4 {
+			t.Errorf("%v, sent %d", err, len(f.sent))
 		}
 	})
 	dialogue(t, "a line is too long", func(t *testing.T) {

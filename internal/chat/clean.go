@@ -3,6 +3,8 @@ package chat
 import (
 	"bytes"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -38,7 +40,7 @@ func (c *cleaner) rune(r rune) (text string, columns int) {
 	}
 	c.marks = 0
 	if unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp) {
-		text = fmt.Sprintf(`\u%04x`, r)
+		text = escaped(r)
 		return text, len(text)
 	}
 	if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth ||
@@ -48,25 +50,14 @@ func (c *cleaner) rune(r rune) (text string, columns int) {
 	return string(r), 1
 }
 
-// oneLine makes one harmless line of a text, of at most so many columns.
+// escaped returns a character as source code has it.
+func escaped(r rune) string { return strings.Trim(strconv.QuoteRuneToASCII(r), "'") }
+
+// oneLine makes one harmless line of a text, of at most so many characters.
 func oneLine(text string, most int) string {
-	if end := 8 * max(most, 1); len(text) > end { // no more is looked at than can be shown
-		text = text[:end]
-	}
-	var c cleaner
-	var b strings.Builder
-	col, cut := 0, 0
-	for _, r := range strings.Join(strings.Fields(withoutColours(text)), " ") {
-		s, n := c.rune(r)
-		if col+n > most {
-			return b.String()[:cut] + "…"
-		}
-		b.WriteString(s)
-		if col += n; col < most {
-			cut = b.Len()
-		}
-	}
-	return b.String()
+	most = max(most, 2)
+	text = text[:min(len(text), 8*most)] // no more is looked at than can be shown
+	return terminal.OneLine(strings.ToValidUTF8(withoutColours(text), "\ufffd"), most)
 }
 
 // lastLines returns the last lines of a text that are not empty, each as one harmless line.
@@ -106,25 +97,43 @@ func withoutColours(s string) string {
 	}
 }
 
-// visible wraps a text, in which every special character is visible, to lines of so many columns.
-func visible(text string, columns int) (lines []string) {
-	var c cleaner
-	for line := range strings.SplitSeq(terminal.Escape(strings.ToValidUTF8(text, "\ufffd")), "\n") {
-		var b strings.Builder
-		col := 0
-		for _, r := range strings.ReplaceAll(line, "\t", `\t`) {
-			s, n := c.rune(r)
-			if col+n > columns {
-				lines = append(lines, b.String())
-				b.Reset()
-				col = 0
-			}
-			b.WriteString(s)
-			col += n
+// visible makes every character of a text visible that is not a letter, a number or a sign.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if r == ' ' || unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
+			b.WriteRune(r)
+		} else {
+			b.WriteString(escaped(r))
 		}
-		lines = append(lines, b.String())
 	}
-	return lines
+	return b.String()
+}
+
+// wrap breaks a harmless text into lines, where it can behind a blank. A line has at most so many columns, whatever
+// the terminal makes of its characters: nothing is lost at the edge.
+func wrap(text string, columns int) (lines []string) {
+	line, col := []rune{}, 0
+	for _, r := range text {
+		n := 1
+		if r > '~' {
+			n = 2
+		}
+		if col += n; col > max(columns, minText) {
+			end := len(line)
+			for i := end; i > end/2; i-- {
+				if line[i-1] == ' ' {
+					end = i
+					break
+				}
+			}
+			lines = append(lines, string(line[:end]))
+			line = slices.Clone(line[end:])
+			col = n + 2*len(line)
+		}
+		line = append(line, r)
+	}
+	return append(lines, string(line))
 }
 
 // escapeJSON writes the control and formatting characters of a document, which are within its texts, as escapes.

@@ -51,8 +51,8 @@ func (s *session) help() {
 	for _, c := range s.commands() {
 		s.view.line(fmt.Sprintf("  /%-18s %s", strings.TrimSpace(c.name+" "+c.args), c.short))
 	}
-	s.view.line("  a backslash at the end of a line continues the message; // sends a message that begins with /")
-	s.view.line("  Ctrl-C cancels the turn, and leaves at the prompt or a second time; Ctrl-D leaves")
+	s.view.note("a backslash at the end of a line continues the message; // sends a message that begins with /")
+	s.view.note("Ctrl-C cancels the turn, and leaves at the prompt or a second time; Ctrl-D leaves")
 }
 
 // history shows messages.
@@ -99,7 +99,7 @@ func (s *session) cancelOpen(ctx context.Context, _ string) error {
 func (s *session) memory(ctx context.Context, _ string) error {
 	list, err := s.Memory.Blocks(ctx, s.Principal, haft.BlockFilter{Agent: s.Agent, Limit: haft.MaxBlocks})
 	for _, b := range list {
-		s.view.line(fmt.Sprintf("%s (%d of %d characters)", oneLine(b.Label, 60), len([]rune(b.Value)), b.Limit))
+		s.view.line(fmt.Sprintf("block %s (%d of %d characters)", oneLine(b.Label, 60), len([]rune(b.Value)), b.Limit))
 		s.view.text(b.Value, false)
 		s.view.end()
 	}

@@ -90,6 +90,8 @@ type fake struct {
 	began     func() // called by a turn that can be cancelled
 	request   *haft.Approval
 	decide    error
+	missing   bool  // there is no turn
+	fails     error // what CancelTurn returns at first
 	answers   []haft.Answer
 	deciders  []haft.Principal
 }
@@ -107,6 +109,9 @@ func (f *fake) Follow(ctx context.Context, _ haft.Principal, _ haft.TurnID) iter
 }
 
 func (f *fake) Turn(context.Context, haft.Principal, haft.TurnID) (*haft.Turn, error) {
+	if f.missing {
+		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such turn"}
+	}
 	return &f.turn, nil
 }
 
@@ -115,6 +120,10 @@ func (f *fake) Turns(context.Context, haft.Principal, string, haft.TurnID, int) 
 }
 
 func (f *fake) CancelTurn(_ context.Context, _ haft.Principal, id haft.TurnID) error {
+	if err := f.fails; err != nil {
+		f.fails = nil
+		return err
+	}
 	f.cancelled <- id
 	return nil
 }

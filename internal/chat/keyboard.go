@@ -20,7 +20,7 @@ var errInterrupted = errors.New("interrupted")
 
 // The bounds of the keyboard.
 const (
-	maxTyped   = 1 << 20 // bytes that wait to be read
+	maxTyped   = 1 << 20 // bytes that wait to be read, and about as many more
 	maxHistory = 200
 	readTime   = 300 * time.Millisecond // what is typed sooner after a question was typed before it was read
 )
@@ -47,14 +47,17 @@ type keyboard struct {
 	typed   []byte
 	err     error         // why nothing more comes
 	changed chan struct{} // has something if typed or err changed
+	taken   chan struct{} // has something if typed was read
 
+	raw     bool   // it is a terminal in raw mode
 	part    []byte // the beginning of a character or key
 	pasting bool
 	left    error // why the line that is read was given up; of the goroutine that reads
 }
 
 func newKeyboard(ctx context.Context) *keyboard {
-	return &keyboard{ctx: ctx, interrupts: make(chan struct{}, 1), changed: make(chan struct{}, 1)}
+	return &keyboard{ctx: ctx, interrupts: make(chan struct{}, 1), changed: make(chan struct{}, 1),
+		taken: make(chan struct{}, 1)}
 }
 
 // signal puts something into a channel that has room for one.
@@ -73,22 +76,33 @@ func (k *keyboard) listen(in io.Reader) {
 		k.mu.Lock()
 		k.take(b[:n])
 		k.err = err
+		full := len(k.typed) > maxTyped
 		k.mu.Unlock()
 		if signal(k.changed); err != nil {
 			return
+		}
+		if full {
+			select {
+			case <-k.taken:
+			case <-k.ctx.Done():
+			}
 		}
 	}
 }
 
 // take keeps what is typed. Preconditions: mu is held.
 func (k *keyboard) take(b []byte) {
+	if !k.raw {
+		k.typed = append(k.typed, b...)
+		return
+	}
 	k.part = append(k.part, b...)
 	for len(k.part) > 0 {
 		n, keep := k.key(k.part)
 		if n == 0 {
 			return
 		}
-		if keep && len(k.typed)+n <= maxTyped {
+		if keep {
 			k.typed = append(k.typed, k.part[:n]...)
 		}
 		k.part = k.part[n:]
@@ -126,7 +140,7 @@ func (k *keyboard) Read(b []byte) (int, error) {
 	for {
 		k.mu.Lock()
 		n, err := min(len(b), len(k.typed)), k.err
-		if end := bytes.IndexAny(k.typed[:n], "\r\n"); end >= 0 {
+		if end := bytes.IndexAny(k.typed[:n], "\r\n"); end >= 0 && k.raw {
 			n = end + 1
 			if n < len(k.typed) && n < len(b) && k.typed[end] == '\r' && k.typed[n] == '\n' {
 				n++
@@ -135,26 +149,24 @@ func (k *keyboard) Read(b []byte) (int, error) {
 		copy(b, k.typed[:n])
 		k.typed = k.typed[n:]
 		k.mu.Unlock()
-		if n > 0 || err != nil {
-			return n, errIf(n == 0, err)
+		switch signal(k.taken); {
+		case n > 0:
+			return n, nil
+		case err != nil:
+			return 0, err
 		}
 		select {
 		case <-k.changed:
 		case <-k.interrupts:
+			if !k.raw {
+				return 0, errInterrupted
+			}
 			k.left = errInterrupted
 			return copy(b, clearLine), nil
 		case <-k.ctx.Done():
 			return 0, context.Cause(k.ctx)
 		}
 	}
-}
-
-// errIf returns err on a condition.
-func errIf(on bool, err error) error {
-	if on {
-		return err
-	}
-	return nil
 }
 
 // discard forgets what was typed before a question could be read.
@@ -207,8 +219,10 @@ func (e *editor) readLine(prompt string) (line string, pasted bool, err error) {
 		e.keys.left = nil
 		return "", false, left
 	}
-	pasted = errors.Is(err, term.ErrPasteIndicator)
-	return line, pasted, errIf(!pasted, err)
+	if errors.Is(err, term.ErrPasteIndicator) {
+		return line, true, nil
+	}
+	return line, false, err
 }
 
 // A history keeps the lines that somebody has typed, for the keys that bring them back. It implements [term.History].

@@ -20,20 +20,35 @@ const (
 )
 
 // A style is how text is shown.
-type style struct{ bold, italic, code, link, dim bool }
+type style uint8
+
+// The parts of styles, in the order of their codes.
+const (
+	bold style = 1 << iota
+	dim
+	italic
+	link
+	code
+	plain style = 0
+)
+
+// when returns the style on a condition.
+func (s style) when(on bool) style {
+	if on {
+		return s
+	}
+	return plain
+}
 
 // sgr returns the sequence that begins a style.
 func (s style) sgr() string {
-	codes := "\x1b[0"
-	for _, c := range []struct {
-		on   bool
-		code string
-	}{{s.bold, ";1"}, {s.dim, ";2"}, {s.italic, ";3"}, {s.link, ";4"}, {s.code, ";36"}} {
-		if c.on {
-			codes += c.code
+	text := "\x1b[0"
+	for i, code := range []string{";1", ";2", ";3", ";4", ";36"} {
+		if s&(1<<i) != 0 {
+			text += code
 		}
 	}
-	return codes + "m"
+	return text + "m"
 }
 
 // A markdown shows Markdown on a terminal while it arrives. What it writes depends on the text only, not on how the
@@ -59,8 +74,7 @@ type markdown struct {
 	fence   []rune // what ends a block of code
 	info    bool   // the rest of the line belongs to the fence
 	heading bool
-	bold    bool
-	italic  bool
+	emph    style
 	ticks   int  // how many backticks end the code
 	target  bool // within an address
 	escaped bool // behind a backslash
@@ -154,7 +168,7 @@ func (m *markdown) endLine() {
 }
 
 // resetInline ends all emphasis.
-func (m *markdown) resetInline() { m.bold, m.italic, m.ticks = false, false, 0 }
+func (m *markdown) resetInline() { m.emph, m.ticks = plain, 0 }
 
 // endWord renders the word that has ended.
 func (m *markdown) endWord() {
@@ -210,7 +224,7 @@ func (m *markdown) beginLine(word []rune) []rune {
 	case (first == '`' || first == '~') && same >= 3 && !m.quoted && !slices.Contains(word[same:], '`'):
 		m.resetInline()
 		if m.fence, m.info = word[:same], true; !all {
-			m.write(style{dim: true}, string(word[same:]))
+			m.write(dim, string(word[same:]))
 		}
 	default:
 		return word
@@ -225,7 +239,7 @@ func (m *markdown) mark(text string, columns int) {
 		m.hang = 0
 	}
 	m.start()
-	m.set(style{dim: true})
+	m.set(dim)
 	m.out.WriteString(text)
 	m.col += columns
 	m.hang, m.marked = min(m.col, m.columns()/2), true
@@ -252,7 +266,7 @@ func (m *markdown) codeRune(r rune) {
 func (m *markdown) flushCode() {
 	word := m.word
 	if m.word, m.hang = nil, 0; len(word) > 0 {
-		m.write(style{code: true}, string(word))
+		m.write(code, string(word))
 	}
 }
 
@@ -277,7 +291,7 @@ func (m *markdown) inline(word []rune) {
 	} else if m.col >= 0 {
 		if n := max(min(m.blanks, m.columns()-m.col), 0); n > 0 {
 			if len(pieces) == 0 || pieces[0].style != m.style {
-				m.set(style{})
+				m.set(plain)
 			}
 			m.out.WriteString(strings.Repeat(" ", n))
 			m.col += n
@@ -296,7 +310,7 @@ func (m *markdown) split(word []rune) (pieces []piece) {
 	for i := 0; i < len(word); {
 		n, shown := m.marker(word, i)
 		if shown {
-			s := style{bold: m.bold || m.heading, italic: m.italic, code: m.ticks > 0, link: m.target && n == 1}
+			s := m.emph | bold.when(m.heading) | code.when(m.ticks > 0) | link.when(m.target && n == 1)
 			pieces = append(pieces, piece{s, string(word[i : i+n])})
 		}
 		i += n
@@ -351,15 +365,15 @@ func (m *markdown) emphasis(word []rune, i, run int) bool {
 	inner := func(at int) bool { // underscores are also parts of names
 		return at >= 0 && at < len(word) && word[i] == '_' && (unicode.IsLetter(word[at]) || unicode.IsDigit(word[at]))
 	}
-	bold, italic := run == 2 || run == 3, run == 1 || run == 3
-	switch {
-	case run > 3:
+	if run > 3 {
 		return false
-	case (i > 0 || m.joined) && !inner(i+run) && m.bold == (m.bold || bold) && m.italic == (m.italic || italic):
-		m.bold, m.italic = m.bold && !bold, m.italic && !italic
+	}
+	switch part := []style{italic, bold, bold | italic}[run-1]; {
+	case (i > 0 || m.joined) && !inner(i+run) && m.emph&part == part:
+		m.emph &^= part
 		return true
 	case i+run < len(word) && !inner(i-1):
-		m.bold, m.italic = m.bold || bold, m.italic || italic
+		m.emph |= part
 		return true
 	}
 	return false
@@ -404,8 +418,7 @@ func (m *markdown) paintGutter() string { return paint(m.colour, terminal.Dim, m
 
 // set begins a style.
 func (m *markdown) set(s style) {
-	s.dim = s.dim || m.base.dim
-	if m.colour && s != m.style {
+	if s |= m.base; m.colour && s != m.style {
 		m.out.WriteString(s.sgr())
 		m.style = s
 	}
@@ -416,9 +429,9 @@ func (m *markdown) newline() {
 	if m.col < 0 {
 		return
 	}
-	if m.style != (style{}) {
-		m.out.WriteString(style{}.sgr())
+	if m.style != plain {
+		m.out.WriteString(plain.sgr())
 	}
 	m.out.WriteString("\n")
-	m.col, m.style = -1, style{}
+	m.col, m.style = -1, plain
 }

@@ -12,7 +12,7 @@ import (
 // render renders a text that arrives in pieces.
 func render(colour bool, width int, pieces ...string) string {
 	var b bytes.Buffer
-	m := newMarkdown(&b, textGutter, style{}, colour, func() int { return width })
+	m := newMarkdown(&b, textGutter, plain, colour, func() int { return width })
 	for _, p := range pieces {
 		m.add(p)
 	}
@@ -23,8 +23,8 @@ func render(colour bool, width int, pieces ...string) string {
 // marked makes the styles of a rendered text readable, and removes the gutter.
 func marked(s string) string {
 	s = strings.ReplaceAll(s, "\x1b[2m"+textGutter+"\x1b[0m", "")
-	for from, to := range map[string]string{"\x1b[0m": "<>", "\x1b[0;1m": "<b>", "\x1b[0;3m": "<i>", "\x1b[0;36m": "<c>",
-		"\x1b[0;4m": "<u>", "\x1b[0;2m": "<d>", "\x1b[0;1;3m": "<bi>", "\x1b[0;1;36m": "<bc>"} {
+	for from, to := range map[string]string{"\x1b[0m": "<>", "\x1b[0;1m": "<b>", "\x1b[0;3m": "<i>",
+		"\x1b[0;36m": "<c>", "\x1b[0;4m": "<u>", "\x1b[0;2m": "<d>", "\x1b[0;1;3m": "<bi>", "\x1b[0;1;36m": "<bc>"} {
 		s = strings.ReplaceAll(s, from, to)
 	}
 	return s
@@ -46,6 +46,7 @@ var rendered = []struct{ name, text, want string }{
 	{"code with a backtick", "``a`b`` c", "<c>a`b<> c\n"},
 	{"list", "- a\n* b\n  + c\n12. d", "<d>• <>a\n<d>• <>b\n  <d>• <>c\n<d>12. <>d\n"},
 	{"quote", "> a *b*\n>c", "<d>┃ <>a <i>b<>\n<d>┃ <>c\n"},
+	{"no code within a quote", "> ```\n> a\n\nb", "<d>┃ <>\n<d>┃ <c>a<>\n\nb\n"},
 	{"rule", "---\na", "<d>" + strings.Repeat("─", 18) + "<>\na\n"},
 	{"link", "[the **page**](https://a.example/x_y*w*)", "[the <b>page<>](<u>https://a.example/x_y*w*<>)\n"},
 	{"address", "at https://a.example/a_b_`c` ok", "at <u>https://a.example/a_b_`c`<> ok\n"},
@@ -57,7 +58,7 @@ var rendered = []struct{ name, text, want string }{
 	{"long word", strings.Repeat("x", 40), strings.Repeat("x", 37) + "\nxxx\n"},
 	{"wide", strings.Repeat("漢", 20), strings.Repeat("漢", 18) + "\n漢漢\n"},
 	{"bold and wide", "**漢字**です", "<b>漢字<>です\n"},
-	{"control characters", "a\x1b[31mb\u009b2J\u202e\x7f", `a\u001b[31mb\u009b2J\u202e\u007f` + "\n"},
+	{"control characters", "a\x1b[31mb\u009b2J\u202e\x7f", `a\x1b[31mb\u009b2J\u202e\x7f` + "\n"},
 	{"invalid", "a\xffb\xe2\x82", "a\ufffdb\ufffd\ufffd\n"},
 	{"marks without end", "a" + strings.Repeat("\u0301", 50), "a" + strings.Repeat("\u0301", maxMarks) + "\n"},
 	{"tabs", "```\na\tb\n```", "<c>a    b<>\n"},
@@ -127,7 +128,8 @@ func checkOutput(t *testing.T, out string, width int) {
 
 func TestMarkdown_lists(t *testing.T) {
 	got := render(false, 24, "1. one two three four five\n   - six seven eight nine ten\n> > quoted text that is long")
-	want := "│ 1. one two three four\n│    five\n│    • six seven eight\n│      nine ten\n│ ┃ ┃ quoted text that\n│     is long\n"
+	want := "│ 1. one two three four\n│    five\n│    • six seven eight\n│      nine ten\n" +
+		"│ ┃ ┃ quoted text that\n│     is long\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -142,7 +144,7 @@ func TestMarkdown_without_colours_keeps_the_markers(t *testing.T) {
 
 func TestMarkdown_shows_a_word_when_it_ends(t *testing.T) {
 	var b bytes.Buffer
-	m := newMarkdown(&b, textGutter, style{}, false, func() int { return 80 })
+	m := newMarkdown(&b, textGutter, plain, false, func() int { return 80 })
 	for _, step := range []struct{ add, want string }{
 		{"Hel", ""}, {"lo ", "│ Hello"}, {"wor", ""}, {"ld\n", " world\n"}, {"漢", "│ 漢"}, {"x", ""},
 	} {
@@ -153,12 +155,50 @@ func TestMarkdown_shows_a_word_when_it_ends(t *testing.T) {
 	}
 }
 
+func TestMarkdown_holds_little_back(t *testing.T) {
+	for _, text := range []string{"", "```\n"} {
+		var b bytes.Buffer
+		m := newMarkdown(&b, textGutter, plain, true, func() int { return 80 })
+		m.add(text)
+		for range 10 * maxWord {
+			m.add("`")
+			if len(m.word) > maxWord || text != "" && len(m.word) > longFence {
+				t.Fatalf("%d characters are held back after %q", len(m.word), text)
+			}
+		}
+	}
+}
+
+func TestColumns(t *testing.T) {
+	for text, want := range map[string]int{"a": 1, "é": 1, "e\u0301": 1, "漢": 2, "❤\ufe0f": 2, "👩\u200d👧": 4, "🇩🇪": 4,
+		"\x1b": 4, "\u202e": 6} {
+		var c cleaner
+		got := 0
+		for _, r := range text {
+			_, n := c.rune(r)
+			got += n
+		}
+		if got != want {
+			t.Errorf("%q has %d columns, want %d", text, got, want)
+		}
+	}
+	for _, line := range wrap(strings.Repeat("é ", 100), 30) {
+		if n := len([]rune(line)); n > 20 {
+			t.Errorf("a line has %d characters, which may be wide", n)
+		}
+	}
+	if got := strings.Join(wrap("one two three four five six seven", 20), "|"); got != "one two three four |five six seven" {
+		t.Errorf("wrapped: %q", got)
+	}
+}
+
 func FuzzMarkdown(f *testing.F) {
 	for _, c := range rendered {
 		f.Add(c.text, 40, uint(7))
 	}
 	f.Add("#\ta\n>\tb", 40, uint(1))
-	f.Add("```\n\u200d\ufe0f❤️\ufe0f\n- > 1. x\n>>>>>>>>>>>>>>>>>>>>>>>>>>>>> 123456789. y", 10, uint(3))
+	f.Add("```\n\u200d\ufe0f❤️\ufe0f\n", 10, uint(3))
+	f.Add("- > 1. x\n>>>>>>>>>>>>>>>>>>>>>>>>>>>>> 123456789. y", 10, uint(3))
 	f.Fuzz(func(t *testing.T, text string, width int, cut uint) {
 		if len(text) > 4000 {
 			return

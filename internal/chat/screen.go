@@ -55,7 +55,7 @@ type screen struct {
 func (s *screen) width() int {
 	if s.cols != nil {
 		if n := s.cols(); n > 0 {
-			return n
+			return max(n, minText)
 		}
 	}
 	return 80
@@ -80,12 +80,12 @@ func (s *screen) send(w io.Writer, text []byte) {
 // text shows a piece of what the model writes, or of its reasoning.
 func (s *screen) text(piece string, thinking bool) {
 	if !s.tty {
-		s.plain(piece, thinking)
+		s.raw(piece, thinking)
 		return
 	}
-	gutter, base := textGutter, style{}
+	gutter, base := textGutter, plain
 	if thinking {
-		gutter, base = thinkGutter, style{dim: true}
+		gutter, base = thinkGutter, dim
 	}
 	if s.block == nil || s.gutter != gutter {
 		s.end()
@@ -98,8 +98,8 @@ func (s *screen) text(piece string, thinking bool) {
 	s.flush()
 }
 
-// plain writes a piece of the answer for programs.
-func (s *screen) plain(piece string, thinking bool) {
+// raw writes a piece of the answer for programs.
+func (s *screen) raw(piece string, thinking bool) {
 	if thinking {
 		return
 	}
@@ -141,16 +141,20 @@ func (s *screen) line(text string) {
 	s.flush()
 }
 
-// note says what happens, in dim letters.
-func (s *screen) note(text string) {
-	s.line(paint(s.colour, terminal.Dim, "· "+oneLine(text, 3*s.width())))
+// info writes a text on as many lines as it takes, each behind our mark.
+func (s *screen) info(mark string, c terminal.Colour, text string) {
+	for _, line := range wrap(oneLine(text, 6*s.width()), s.width()-len([]rune(mark))-1) {
+		s.line(paint(s.colour, c, mark) + line)
+	}
 }
+
+// note says what happens.
+func (s *screen) note(text string) { s.info("· ", terminal.Dim, text) }
 
 // problem says what is wrong, and what to do.
 func (s *screen) problem(text, next string) {
-	s.line(paint(s.colour, terminal.Red, "! ") + oneLine(text, 6*s.width()))
-	if next != "" {
-		s.line("  next: " + oneLine(next, 3*s.width()))
+	if s.info("! ", terminal.Red, text); next != "" {
+		s.info("  next: ", terminal.Dim, next)
 	}
 }
 
@@ -234,11 +238,11 @@ func valueText(value json.RawMessage) string {
 
 // message shows a message that was kept before, shortly.
 func (s *screen) message(m haft.Message) {
-	who := cmp.Or(m.Name, string(m.Role))
+	who := strings.TrimSpace(string(m.Role) + " " + m.Name)
 	if m.Role == haft.RoleUser && m.Name == "" {
 		who = "you"
 	}
-	s.line(paint(s.colour, terminal.Bold, oneLine(who, minText)) + " " + paint(s.colour, terminal.Dim,
+	s.line(paint(s.colour, terminal.Bold, oneLine(who, s.width()/2)) + " " + paint(s.colour, terminal.Dim,
 		terminal.Ago(m.Created, time.Now())))
 	text := m.Text
 	for _, c := range m.Calls {

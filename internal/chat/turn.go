@@ -39,7 +39,6 @@ type turnView struct {
 	doing     map[haft.CallID]string       // what calls do
 	asked     map[haft.ApprovalID]struct{} // requests that were answered or are for others
 	cancel    bool                         // it is to be cancelled
-	cancelled bool                         // the server was asked to
 }
 
 // events returns what is shown next: of a turn that this begins, or of one that has begun. A message can be sent
@@ -58,7 +57,6 @@ func (s *session) follow(ctx context.Context, v *turnView) error {
 	for try := 0; ; {
 		before := v.seq
 		err := s.watch(ctx, v)
-		s.flushHeld(v)
 		if v.seq > before {
 			try = 0
 		}
@@ -67,10 +65,7 @@ func (s *session) follow(ctx context.Context, v *turnView) error {
 			s.open = ""
 			return s.ended(*v.turn)
 		case err == nil && v.turn != nil && v.turn.Status == haft.TurnWaiting:
-			if !s.TTY {
-				return s.waiting(v.turn)
-			}
-			try = 0
+			try = 0 // it was begun and waits: it is followed from here on
 		case err != nil && code != haft.CodeUnavailable || try == maxTries:
 			return cmp.Or(err, errLost)
 		}
@@ -109,9 +104,9 @@ func (s *session) watch(ctx context.Context, v *turnView) error {
 	})
 	frames := time.NewTicker(frameTime)
 	defer frames.Stop()
-	for {
-		if v.cancel && !v.cancelled && v.id != "" {
-			v.cancelled = true
+	for cancelled := false; ; {
+		if v.cancel && !cancelled && v.id != "" {
+			cancelled = true
 			id := v.id
 			working.Go(func() { failed <- s.Conversations.CancelTurn(ctx, s.Principal, id) })
 		}
@@ -124,8 +119,11 @@ func (s *session) watch(ctx context.Context, v *turnView) error {
 			if err = u.err; err == nil {
 				err = s.show(ctx, v, u.TurnEvent)
 			}
-		case err = <-failed:
-			v.cancel = v.cancel && err == nil
+		case failure := <-failed:
+			if failure != nil && ctx.Err() == nil {
+				v.cancel, cancelled = false, false
+				s.view.problem("the turn is not cancelled: "+failure.Error(), "press Ctrl-C to try again")
+			}
 		case <-s.keys.interrupts:
 			err = errInterrupted
 		case <-frames.C:
@@ -152,7 +150,7 @@ func (v *turnView) activity() string {
 	case v.cancel:
 		return "cancelling"
 	case v.turn != nil && v.turn.Status == haft.TurnWaiting:
-		return "waiting for somebody to approve"
+		return "waiting for approval"
 	}
 	text := "working"
 	for _, doing := range v.doing {
@@ -175,10 +173,10 @@ func (s *session) show(ctx context.Context, v *turnView, e haft.TurnEvent) error
 	if e.Turn != nil {
 		v.id = e.Turn.ID
 	}
-	if s.open = v.id; s.JSON {
-		if e.Turn != nil {
-			v.turn = e.Turn
-		}
+	if s.open = v.id; s.JSON && e.Turn != nil {
+		v.turn = e.Turn
+		return s.ask(ctx, v)
+	} else if s.JSON {
 		return nil
 	}
 	if e.Result == nil && e.Event == nil {
