@@ -120,8 +120,11 @@ type Turn struct {
 	Status TurnStatus `json:"status"`
 	Stop   StopReason `json:"stop_reason,omitempty"`
 	// Error says what went wrong, for people.
-	Error  string    `json:"error,omitempty"`
-	Model  string    `json:"model"`
+	Error string `json:"error,omitempty"`
+	Model string `json:"model"`
+	// Parent is the turn in which another agent sent the message, and Depth how many such turns are above this one.
+	Parent TurnID    `json:"parent_id,omitempty"`
+	Depth  int       `json:"depth,omitempty"`
 	Budget Budget    `json:"budget,omitzero"`
 	Usage  TurnUsage `json:"usage"`
 	// Parent is the turn of another agent that sent the message, and Depth how many turns are above this one.

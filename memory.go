@@ -72,13 +72,17 @@ const (
 	MaxPassage     = 100_000 // characters
 	MaxPassageTags = 50
 	MaxPassages    = 1_000_000 // of one agent
+	MaxSearchTags  = 10        // that a search names
 )
+
+// MaxMemoryBytes bounds the passages and messages of one agent.
+const MaxMemoryBytes = 1 << 30
 
 // A PassageFilter selects passages of an agent. Without a query they are in the order of their times.
 type PassageFilter struct {
 	Query string
 	Tags  []string
-	// AllTags demands all of Tags, and not one.
+	// AllTags demands all of Tags, and not one. Of the tag that the fewest passages have, 2,000 are looked at.
 	AllTags     bool
 	Since, Till time.Time
 	After       PassageID

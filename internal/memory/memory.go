@@ -205,7 +205,7 @@ func (a *API) AddPassage(ctx context.Context, p haft.Principal, ref string, text
 	if err != nil {
 		return nil, err
 	}
-	added, err := a.Store.AddPassage(ctx, p.Org, agent.ID, text, tags)
+	added, err := a.Store.AddPassage(ctx, p.Org, "", agent.ID, text, tags)
 	if err != nil {
 		return nil, err
 	}

@@ -27,13 +27,13 @@ func (t Tools) EditBlock(ctx context.Context, p haft.Principal, label string,
 	return err
 }
 
-// AddPassage adds to the archive of the agent.
+// AddPassage adds to the archive of the agent what is erased with the user of the call.
 func (t Tools) AddPassage(ctx context.Context, p haft.Principal, text string, tags []string) (*haft.Passage, error) {
 	self, err := agentOf(ctx, t.Agents, p)
 	if err != nil {
 		return nil, err
 	}
-	return t.Store.AddPassage(ctx, p.Org, self.ID, text, tags)
+	return t.Store.AddPassage(ctx, p.Org, p.Owner(), self.ID, text, tags)
 }
 
 // Passages searches the archive of the agent.

@@ -103,7 +103,10 @@ func (s *Store) EditBlocks(ctx context.Context, org string, agent haft.AgentID, 
 			"a.label IN ", store.Column(string(agent)), store.Column(org))
 		q.In(anys(labels, store.Column))
 		q.Add(" ORDER BY b.id")
-		found, err := list(ctx, locked{t}, scanBlock(org), q)
+		found, cut, err := some(ctx, locked{t}, scanBlock(org), q)
+		if err == nil && cut {
+			err = invalid("/labels", fmt.Sprintf("expected blocks of less than %d bytes together", maxRead))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -39,7 +39,8 @@ func writeUntilKilled(where string) {
 	s := memorystore.New(db)
 	var turn *haft.Turn
 	if err == nil {
-		turn, _, err = s.BeginTurn(ctx, "victim", haft.Turn{Agent: a, Principal: haft.Principal{Org: "acme"}}, "",
+		turn, _, err = s.BeginTurn(ctx, "victim",
+			haft.Turn{Agent: a, Principal: haft.Principal{Org: "acme", User: "u"}}, "",
 			haft.Message{Role: haft.RoleUser, Text: "word0"})
 	}
 	for n := 1; err == nil; n++ {

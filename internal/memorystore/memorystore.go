@@ -1,18 +1,23 @@
 // Package memorystore keeps what agents remember and what is said to them in tables of the store's database: blocks,
 // passages, messages and turns.
 //
-// Each agent has a row of memories, which counts its messages and passages. Every transaction that adds to the memory
-// of an agent changes that row first, so that these transactions run one after the other. The removal of an agent
-// marks its row: from then on nothing is added, and [Store.Purge] removes the rest.
+// Each agent has a row of memories, which counts its messages and passages, and their bytes. Every transaction that
+// adds to the memory of an agent changes that row first, so that these transactions run one after the other. The
+// removal of an agent marks its row: from then on nothing is added, and [Store.Purge] removes the rest.
 //
-// Passages and messages are found by rows of memory_terms: a term is a word, or the sign # and a tag. Ids begin with
-// their kind and their time, so that the items of one term are in the order of their times, and a search reads the
-// newest ones of each word and no more than a bound.
+// Passages and messages are found by rows of memory_terms: a term of a passage is a word, or the sign # and a tag, and
+// one of a message is the sign @, the user, a slash and a word, so that users do not crowd out each other. Ids begin
+// with their kind and their time, so that the items of one term are in the order of their times, and a search reads
+// the newest ones of each word and no more than a bound.
+//
+// A list ends when it has as many rows as were asked for, or [maxRead] bytes: who reads all of it goes on until there
+// is nothing more.
 package memorystore
 
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -32,7 +37,9 @@ const (
 	maxKey         = 1_000     // bytes of an idempotency key
 	maxMessage     = 1 << 20   // bytes of a message with everything in it
 	maxTurn        = 256 << 10 // bytes of a turn
-	maxMessages    = 500       // that are added at once
+	maxMessages    = 128       // that are added at once
+	maxBatch       = 16 << 20  // bytes of those
+	maxRead        = 8 << 20   // bytes after which a list ends
 )
 
 // A Store keeps the memory of agents. It is safe for concurrent use.
@@ -42,20 +49,43 @@ type Store struct{ db store.Tables }
 func New(db *store.Store) *Store { return &Store{store.TablesOf(db)} }
 
 // counts are those of the row of an agent.
-type counts struct{ seq, passages int64 }
+type counts struct{ seq, passages, bytes int64 }
 
-// touch adds to the counts of an agent and returns them, or [haft.CodeNotFound] if the agent is gone. Nobody else adds
-// to the memory of the agent until the transaction ends.
-func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add counts) (has counts, err error) {
-	found := false
-	err = t.Each(ctx, func(r store.Scanner) error { found = true; return r.Scan(&has.seq, &has.passages) },
-		"INSERT INTO memories (agent, org, seq, passages, removed) SELECT id, org, CAST($1 AS BIGINT), "+
-			"CAST($2 AS BIGINT), 0 FROM agents WHERE id = $3 AND org = $4 ON CONFLICT (agent) DO UPDATE SET seq = "+
-			"memories.seq + excluded.seq, passages = memories.passages + excluded.passages WHERE memories.removed = 0 "+
-			"RETURNING seq, passages", add.seq, add.passages, store.Column(string(agent)), store.Column(org))
-	if err == nil && !found {
-		err = missing("agent")
+// touch adds to the counts of an agent and returns them, or [haft.CodeNotFound] if the agent is gone, or
+// [haft.CodeConflict] if there is no room for more. Nobody else adds to the memory of the agent until the transaction
+// ends. The first one locks the row of the agent: who removes that finds the memory afterwards.
+func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add counts) (counts, error) {
+	row := []any{store.Column(string(agent)), store.Column(org), add.seq, add.passages, add.bytes}
+	has, err := count(ctx, t, "UPDATE memories SET seq = seq + $3, passages = passages + $4, bytes = bytes + $5 WHERE "+
+		"agent = $1 AND org = $2 AND removed = 0 RETURNING seq, passages, bytes", row)
+	if err == nil && has == nil {
+		_, err = one(ctx, locked{t}, "agent", text[string], query("SELECT id FROM agents WHERE id = ? AND org = ?",
+			row[:2]...))
+		if err == nil {
+			has, err = count(ctx, t, `INSERT INTO memories (agent, org, seq, passages, bytes, removed)
+				VALUES ($1, $2, $3, $4, $5, 0) ON CONFLICT (agent) DO UPDATE SET seq = memories.seq + excluded.seq,
+				passages = memories.passages + excluded.passages, bytes = memories.bytes + excluded.bytes
+				WHERE memories.removed = 0 RETURNING seq, passages, bytes`, row)
+		}
 	}
+	switch {
+	case err != nil:
+		return counts{}, err
+	case has == nil:
+		return counts{}, missing("agent")
+	case add.bytes > 0 && has.bytes > haft.MaxMemoryBytes:
+		return counts{}, conflict(fmt.Sprintf("the passages and messages of the agent have %d bytes, the most there "+
+			"can be: remove passages, or shorten the time for which calls and turns are kept", haft.MaxMemoryBytes))
+	}
+	return *has, nil
+}
+
+// count runs a statement that returns the counts of a row, or nil if there is no such row.
+func count(ctx context.Context, t store.Tx, statement string, args []any) (has *counts, err error) {
+	err = t.Each(ctx, func(r store.Scanner) error {
+		has = &counts{}
+		return r.Scan(&has.seq, &has.passages, &has.bytes)
+	}, statement, args...)
 	return has, err
 }
 
@@ -81,14 +111,49 @@ func (l locked) each(ctx context.Context, scan func(store.Scanner) error, q stor
 // query is a text, in which each ? stands for the next of args.
 func query(text string, args ...any) store.Query { return store.NewQuery(text, args...) }
 
-// list reads all rows of a query.
-func list[T any](ctx context.Context, from source, scan func(store.Scanner) (T, error), q store.Query) (all []T,
-	err error) {
+// A counter is a row that counts the bytes that are read of it.
+type counter struct {
+	store.Scanner
+	bytes int
+}
+
+func (c *counter) Scan(dest ...any) error {
+	err := c.Scanner.Scan(dest...)
+	for _, d := range dest {
+		switch d := d.(type) {
+		case *string:
+			c.bytes += len(*d)
+		case *[]byte:
+			c.bytes += len(*d)
+		}
+	}
+	return err
+}
+
+// errFull ends a list that has enough bytes.
+var errFull = errors.New("the list is full")
+
+// some reads rows of a query until they have [maxRead] bytes; cut says that there are perhaps more.
+func some[T any](ctx context.Context, from source, scan func(store.Scanner) (T, error), q store.Query) (all []T,
+	cut bool, err error) {
+	c := &counter{}
 	err = from.each(ctx, func(r store.Scanner) error {
-		v, err := scan(r)
-		all = append(all, v)
+		c.Scanner = r
+		v, err := scan(c)
+		if all = append(all, v); err == nil && c.bytes >= maxRead {
+			err = errFull
+		}
 		return err
 	}, q)
+	if errors.Is(err, errFull) {
+		return all, true, nil
+	}
+	return all, false, err
+}
+
+// list is some for who goes on behind the last row, or knows that the rows are small.
+func list[T any](ctx context.Context, from source, scan func(store.Scanner) (T, error), q store.Query) ([]T, error) {
+	all, _, err := some(ctx, from, scan, q)
 	return all, err
 }
 

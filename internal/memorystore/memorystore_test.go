@@ -58,6 +58,13 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"memory_of_an_organisation_is_erased":       orgErased,
 		"memory_is_erased_while_turns_go_on":        eraseRace,
 		"turns_are_pruned_that_summaries_stand_for": turnsPruned,
+		"turns_are_pruned_from_a_place_on":          turnsPrunedOn,
+		"searches_cost_no_more_with_more":           searchesBounded,
+		"users_do_not_crowd_out_each_other":         usersCrowd,
+		"lists_end_after_some_bytes":                listsBounded,
+		"memory_has_a_size":                         bytesBounded,
+		"memory_goes_with_two_who_remove_it":        twoPurge,
+		"memory_is_not_added_while_all_is_erased":   orgEraseRace,
 		"organisations_are_apart":                   apart,
 		"names_may_be_anything":                     anyNames,
 	}
@@ -136,7 +143,7 @@ func (w *world) block(label, value string, agents ...haft.AgentID) *haft.Block {
 // passage adds a passage of a.
 func (w *world) passage(text string, tags ...string) haft.PassageID {
 	w.t.Helper()
-	p, err := w.AddPassage(w.t.Context(), "acme", a, text, tags)
+	p, err := w.AddPassage(w.t.Context(), "acme", "", a, text, tags)
 	check(w.t, err)
 	return p.ID
 }
@@ -173,10 +180,15 @@ func (w *world) end(owner string, turn haft.Turn, messages ...haft.Message) {
 	check(w.t, err)
 }
 
-// said lists the messages of an agent of acme.
+// said lists the messages of an agent of acme, and saidBy those of one user.
 func (w *world) said(agent haft.AgentID, f haft.MessageFilter) string {
 	w.t.Helper()
-	list, err := w.Messages(w.t.Context(), "acme", "", agent, f)
+	return w.saidBy("", agent, f)
+}
+
+func (w *world) saidBy(user string, agent haft.AgentID, f haft.MessageFilter) string {
+	w.t.Helper()
+	list, err := w.Messages(w.t.Context(), "acme", user, agent, f)
 	check(w.t, err)
 	var texts []string
 	for _, m := range list {

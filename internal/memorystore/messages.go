@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/store"
+	"haft/internal/store/words"
 )
 
 // messagePrefix begins the id of every message.
@@ -73,17 +75,24 @@ func checkMessages(messages []haft.Message) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("more than %d messages are added at once",
 			maxMessages)}
 	}
+	all := 0
 	for i := range messages {
 		m := &messages[i]
 		if size(m) > maxMessage {
 			return tooLarge("message", maxMessage)
 		}
-		if !slices.Contains([]haft.MessageRole{haft.RoleUser, haft.RoleAssistant, haft.RoleTool, haft.RoleSummary},
-			m.Role) {
+		if all += size(m); all > maxBatch {
+			return tooLarge("list of messages", maxBatch)
+		}
+		if !slices.Contains(roles(), m.Role) {
 			return &haft.Error{Code: haft.CodeInvalid, Message: "the message has no known role"}
 		}
 	}
 	return nil
+}
+
+func roles() []haft.MessageRole {
+	return []haft.MessageRole{haft.RoleUser, haft.RoleAssistant, haft.RoleTool, haft.RoleSummary}
 }
 
 // addMessages adds messages to a turn, and returns them as they are kept.
@@ -93,6 +102,7 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 		return nil, err
 	}
 	var rows, terms []any
+	bytes := 0
 	kept, user, at := make([]haft.Message, len(messages)), store.Column(turn.Principal.Owner()), now()
 	for i, m := range messages {
 		m.Created = at.Add(time.Duration(i) * time.Microsecond)
@@ -108,8 +118,14 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 		}
 		rows = append(rows, string(m.Agent), m.Seq, string(m.ID), store.Column(turn.Principal.Org), user,
 			string(m.Turn), string(m.Role), replaces, m.Created.UnixMicro(), doc)
-		terms = termRows(terms, string(m.Agent), string(m.ID), m.Text, nil)
+		terms = termRows(terms, string(m.Agent), userKey(user), string(m.ID), m.Text, nil)
 		kept[i] = m
+		bytes += len(doc)
+	}
+	if bytes > 0 {
+		if _, err := touch(ctx, t, turn.Principal.Org, turn.Agent, counts{bytes: int64(bytes)}); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.Add(ctx, insertMessages, rows); err != nil {
 		return nil, err
@@ -117,48 +133,104 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 	return kept, t.Add(ctx, insertTerms, terms)
 }
 
+// userKey begins the terms of the messages of a user.
+func userKey(user string) string { return "@" + user + "/" }
+
 // Messages lists messages of the turns of a user with an agent, or of all users if that is empty: in their order, or
-// the best ones first if f has a query.
+// the best ones first if f has a query. A search of the messages of all users looks at the newest ones only.
 func (s *Store) Messages(ctx context.Context, org, user string, agent haft.AgentID,
 	f haft.MessageFilter) ([]haft.Message, error) {
 	if err := checkQuery(f.Query); err != nil {
 		return nil, err
 	}
-	if len(f.Roles) > maxPage {
-		return nil, invalid("/roles", "expected fewer roles")
+	for _, role := range f.Roles {
+		if !slices.Contains(roles(), role) {
+			return nil, invalid("/roles", "expected user, assistant, tool or summary")
+		}
 	}
 	if f.Query == "" {
-		q := fitting(org, user, agent, f, nil)
-		order := ""
-		if f.Newest {
-			order = " DESC"
-		}
-		q.Add(" ORDER BY seq"+order+" LIMIT ?", page(f.Limit))
-		return list(ctx, s, scanMessage, q)
+		return list(ctx, s, scanMessage, inOrder(org, user, agent, f, page(f.Limit)))
 	}
-	found, err := s.search(ctx, newSpan(store.Column(string(agent)), messagePrefix, f.Since, f.Till, f.Newest), f.Query,
-		nil, false)
+	if user == "" {
+		return newSearch(s, f.Query).ofAll(ctx, org, agent, f)
+	}
+	sp := newSpan(store.Column(string(agent)), messagePrefix, f.Since, f.Till, f.Newest)
+	sp.key = userKey(store.Column(user))
+	found, err := s.search(ctx, sp, f.Query, nil, false)
 	if err != nil {
 		return nil, err
 	}
-	return read(found, page(f.Limit), func(m haft.Message) string { return string(m.ID) },
-		func(ids []any) ([]haft.Message, error) {
-			return list(ctx, s, scanMessage, fitting(org, user, agent, f, ids))
-		})
-}
-
-// fitting selects messages that fit a filter, but for its query; of some ids, if there are any.
-func fitting(org, user string, agent haft.AgentID, f haft.MessageFilter, ids []any) store.Query {
-	of := "agent = ?"
-	if len(ids) > 0 {
-		of = ofAgent
-	}
-	q := query("SELECT doc FROM messages WHERE org = ? AND "+of+" AND seq > ?", store.Column(org),
-		store.Column(string(agent)), f.After)
-	if len(ids) > 0 {
+	return read(found, page(f.Limit), messageID, func(ids []any) ([]haft.Message, bool, error) {
+		q := query("SELECT doc FROM messages WHERE org = ? AND "+ofAgent, store.Column(org), sp.agent)
 		q.Add(" AND id IN ")
 		q.In(ids)
+		narrow(q, user, agent, f, f.Roles)
+		return some(ctx, s, scanMessage, q)
+	})
+}
+
+func messageID(m haft.Message) string { return string(m.ID) }
+
+// ofAll searches the newest messages of all users. They have no terms in common, so that their texts are looked at.
+func (q *search) ofAll(ctx context.Context, org string, agent haft.AgentID, f haft.MessageFilter) ([]haft.Message,
+	error) {
+	newest := f
+	newest.Newest = true
+	messages, err := list(ctx, q.Store, scanMessage, inOrder(org, "", agent, newest, maxFound))
+	if err != nil {
+		return nil, err
 	}
+	byID := make(map[string]haft.Message, len(messages))
+	for _, m := range messages {
+		byID[messageID(m)] = m
+		for word, weight := range words.OfText(m.Text) {
+			q.note([]posting{{messageID(m), word, weight}})
+		}
+	}
+	var best []haft.Message
+	for _, c := range q.rank(f.Newest) {
+		best = append(best, byID[c.ID])
+	}
+	return best[:min(len(best), page(f.Limit))], nil
+}
+
+// inOrder selects messages in their order. Each role has an index of its own, so that one that few messages have is
+// found without a look at all of them.
+func inOrder(org, user string, agent haft.AgentID, f haft.MessageFilter, limit int) store.Query {
+	order := " ORDER BY seq"
+	if f.Newest {
+		order = " ORDER BY seq DESC"
+	}
+	parts := [][]haft.MessageRole{f.Roles}
+	if user != "" && len(f.Roles) > 1 {
+		parts = slices.Collect(slices.Chunk(slices.Compact(slices.Sorted(slices.Values(f.Roles))), 1))
+	}
+	of := "agent = ?"
+	if f.Turn != "" {
+		of = ofAgent
+	}
+	q := query("SELECT doc FROM (")
+	for i, part := range parts {
+		if i > 0 {
+			q.Add(" UNION ALL ")
+		}
+		q.Add("SELECT * FROM (SELECT seq, doc FROM messages WHERE org = ? AND "+of, store.Column(org),
+			store.Column(string(agent)))
+		narrow(q, user, agent, f, part)
+		q.Add(order+" LIMIT ?) r", limit)
+	}
+	q.Add(") m"+order+" LIMIT ?", limit)
+	return q
+}
+
+// clockSkew is by how much the clocks of two servers may differ.
+const clockSkew = time.Minute
+
+// narrow adds the conditions of a filter to a query for messages of an agent, but for the words. Messages have numbers
+// in the order of their times, as far as clocks agree: the first one of a time is found by its id.
+func narrow(q store.Query, user string, agent haft.AgentID, f haft.MessageFilter, roles []haft.MessageRole) {
+	const bySeq = "COALESCE((SELECT x.seq FROM messages x WHERE x.agent = ? AND x.id "
+	q.Add(" AND seq > ?", f.After)
 	if user != "" {
 		q.Add(" AND usr = ?", store.Column(user))
 	}
@@ -169,16 +241,17 @@ func fitting(org, user string, agent haft.AgentID, f haft.MessageFilter, ids []a
 		q.Add(" AND turn = ?", store.Column(string(f.Turn)))
 	}
 	if !f.Since.IsZero() {
-		q.Add(" AND created >= ?", f.Since.UnixMicro())
+		q.Add(" AND created >= ? AND seq >= "+bySeq+">= ? ORDER BY x.id LIMIT 1), ?)", f.Since.UnixMicro(),
+			store.Column(string(agent)), idTime(messagePrefix, f.Since.Add(-clockSkew)), int64(math.MaxInt64))
 	}
 	if !f.Till.IsZero() {
-		q.Add(" AND created < ?", f.Till.UnixMicro())
+		q.Add(" AND created < ? AND seq <= "+bySeq+"< ? ORDER BY x.id DESC LIMIT 1), 0)", f.Till.UnixMicro(),
+			store.Column(string(agent)), idTime(messagePrefix, f.Till.Add(clockSkew)))
 	}
-	if len(f.Roles) > 0 {
+	if len(roles) > 0 {
 		q.Add(" AND role IN ")
-		q.In(anys(f.Roles, func(role haft.MessageRole) string { return store.Column(string(role)) }))
+		q.In(anys(roles, func(role haft.MessageRole) string { return string(role) }))
 	}
-	return q
 }
 
 func scanMessage(r store.Scanner) (haft.Message, error) {

@@ -33,8 +33,9 @@ func checkTags(tags []string) error {
 	return nil
 }
 
-// AddPassage adds a passage to the archive of an agent.
-func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, body string,
+// AddPassage adds a passage to the archive of an agent. It is erased with the user for whom the agent added it; one
+// that a manager adds has none.
+func (s *Store) AddPassage(ctx context.Context, org, user string, agent haft.AgentID, body string,
 	tags []string) (*haft.Passage, error) {
 	if err := cmp.Or(checkText("/text", body, haft.MaxPassage), checkTags(tags)); err != nil {
 		return nil, err
@@ -49,9 +50,10 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 	if err != nil {
 		return nil, fmt.Errorf("encode tags: %w", err)
 	}
-	terms := termRows(nil, string(agent), string(p.ID), body, tags)
+	terms := termRows(nil, string(agent), "", string(p.ID), body, tags)
+	size := int64(len(body) + len(doc))
 	return write(ctx, s, "add a passage", func(ctx context.Context, t store.Tx) (*haft.Passage, error) {
-		has, err := touch(ctx, t, org, agent, counts{passages: 1})
+		has, err := touch(ctx, t, org, agent, counts{passages: 1, bytes: size})
 		if err != nil {
 			return nil, err
 		}
@@ -59,8 +61,8 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 			return nil, conflict(fmt.Sprintf("the agent has %d passages, the most there can be: remove some",
 				haft.MaxPassages))
 		}
-		if _, err := t.Exec(ctx, "INSERT INTO passages (id, org, agent, body, tags, created) VALUES ($1, $2, $3, $4, "+
-			"$5, $6)", string(p.ID), store.Column(org), string(agent), body, string(doc),
+		if _, err := t.Exec(ctx, "INSERT INTO passages (id, org, agent, usr, body, tags, created) VALUES ($1, $2, $3, "+
+			"$4, $5, $6, $7)", string(p.ID), store.Column(org), string(agent), store.Column(user), body, string(doc),
 			p.Created.UnixMicro()); err != nil {
 			return nil, err
 		}
@@ -71,15 +73,17 @@ func (s *Store) AddPassage(ctx context.Context, org string, agent haft.AgentID, 
 // RemovePassage removes a passage, or returns [haft.CodeNotFound].
 func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentID, id haft.PassageID) error {
 	return s.db.Write(ctx, "remove a passage", func(ctx context.Context, t store.Tx) error {
-		if _, err := touch(ctx, t, org, agent, counts{passages: -1}); err != nil {
-			return err
-		}
-		n, err := t.Exec(ctx, "DELETE FROM passages WHERE agent = $1 AND id = $2 AND org = $3", string(agent),
-			store.Column(string(id)), store.Column(org))
-		if err == nil && n == 0 {
-			return missing("passage") // and the change of the count is undone
+		size := int64(-1)
+		err := t.Each(ctx, func(r store.Scanner) error { return r.Scan(&size) }, "DELETE FROM passages WHERE agent = "+
+			"$1 AND id = $2 AND org = $3 RETURNING OCTET_LENGTH(body) + OCTET_LENGTH(tags)",
+			store.Column(string(agent)), store.Column(string(id)), store.Column(org))
+		if err == nil && size < 0 {
+			return missing("passage")
 		}
 		if err != nil {
+			return err
+		}
+		if _, err := touch(ctx, t, org, agent, counts{passages: -1, bytes: -size}); err != nil {
 			return err
 		}
 		_, err = t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", string(id))
@@ -111,6 +115,9 @@ func (s *Store) Passages(ctx context.Context, org string, agent haft.AgentID, f 
 	if err := cmp.Or(checkQuery(f.Query), checkTags(f.Tags)); err != nil {
 		return nil, err
 	}
+	if len(f.Tags) > haft.MaxSearchTags {
+		return nil, invalid("/tags", fmt.Sprintf("expected at most %d tags", haft.MaxSearchTags))
+	}
 	limit := page(f.Limit)
 	sp := newSpan(store.Column(string(agent)), passagePrefix, f.Since, f.Till, f.Newest).
 		from(store.Column(string(f.After)))
@@ -126,7 +133,7 @@ func (s *Store) Passages(ctx context.Context, org string, agent haft.AgentID, f 
 		q = passagesByID(org, agent, ids)
 	}
 	q.Add(" AND id > ? AND id < ?"+sp.order("id")+" LIMIT ?", sp.after, sp.before, limit)
-	return list(ctx, s, scanPassage(agent), q)
+	return list(ctx, s, scanPassage, q)
 }
 
 func checkQuery(query string) error {
@@ -148,12 +155,12 @@ func (s *Store) searchPassages(ctx context.Context, org string, agent haft.Agent
 		scores[c.ID] = c.Score
 	}
 	return read(found, page(f.Limit), func(p haft.Passage) string { return string(p.ID) },
-		func(ids []any) ([]haft.Passage, error) {
-			some, err := list(ctx, s, scanPassage(agent), passagesByID(org, agent, ids))
-			for i := range some {
-				some[i].Score = scores[string(some[i].ID)]
+		func(ids []any) ([]haft.Passage, bool, error) {
+			part, cut, err := some(ctx, s, scanPassage, passagesByID(org, agent, ids))
+			for i := range part {
+				part[i].Score = scores[string(part[i].ID)]
 			}
-			return slices.DeleteFunc(some, func(p haft.Passage) bool { return !hasTags(p, f) }), err
+			return slices.DeleteFunc(part, func(p haft.Passage) bool { return !hasTags(p, f) }), cut, err
 		})
 }
 
@@ -169,7 +176,7 @@ func hasTags(p haft.Passage, f haft.PassageFilter) bool {
 }
 
 // passageColumns are those that scanPassage reads.
-const passageColumns = "SELECT id, body, tags, created FROM passages WHERE "
+const passageColumns = "SELECT id, agent, body, tags, created FROM passages WHERE "
 
 // passagesByID selects some passages of an agent.
 func passagesByID(org string, agent haft.AgentID, ids []any) store.Query {
@@ -179,19 +186,22 @@ func passagesByID(org string, agent haft.AgentID, ids []any) store.Query {
 	return q
 }
 
-// scanPassage returns what reads a passage of an agent.
-func scanPassage(agent haft.AgentID) func(store.Scanner) (haft.Passage, error) {
-	return func(r store.Scanner) (haft.Passage, error) {
-		p := haft.Passage{Agent: agent}
-		var tags string
-		var created int64
-		if err := r.Scan(&p.ID, &p.Text, &tags, &created); err != nil {
-			return p, err
-		}
-		p.Created = fromMicros(created)
-		if err := json.Unmarshal([]byte(tags), &p.Tags); err != nil {
-			return p, fmt.Errorf("read the tags of a passage: %w", err)
-		}
-		return p, nil
+func scanPassage(r store.Scanner) (p haft.Passage, err error) {
+	var tags string
+	var created int64
+	if err := r.Scan(&p.ID, &p.Agent, &p.Text, &tags, &created); err != nil {
+		return p, err
 	}
+	p.Created = fromMicros(created)
+	if err := json.Unmarshal([]byte(tags), &p.Tags); err != nil {
+		return p, fmt.Errorf("read the tags of a passage: %w", err)
+	}
+	return p, nil
+}
+
+// UserPassages lists what agents of an organisation added for a user, after another one in the order of their ids.
+func (s *Store) UserPassages(ctx context.Context, org, user string, after haft.PassageID, limit int) ([]haft.Passage,
+	error) {
+	return list(ctx, s, scanPassage, query(passageColumns+"org = ? AND usr = ? AND usr <> '' AND id > ? ORDER BY id "+
+		"LIMIT ?", store.Column(org), store.Column(user), store.Column(string(after)), page(limit)))
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func passagesKept(t *testing.T, w *world) {
-	added, err := w.AddPassage(w.ctx(), "acme", a, "Ann likes tea. ✓", []string{"food", "ann", "food"})
+	added, err := w.AddPassage(w.ctx(), "acme", "", a, "Ann likes tea. ✓", []string{"food", "ann", "food"})
 	check(t, err)
 	list, err := w.Passages(w.ctx(), "acme", a, haft.PassageFilter{})
 	check(t, err)
@@ -25,7 +25,7 @@ func passagesKept(t *testing.T, w *world) {
 	check(t, w.RemovePassage(w.ctx(), "acme", a, added.ID))
 	refused(t, "a removed one", w.RemovePassage(w.ctx(), "acme", a, added.ID), haft.CodeNotFound)
 	want(t, "terms that are left", w.rows("memory_terms"), 0)
-	_, err = w.AddPassage(w.ctx(), "acme", "ag_X", "text", nil)
+	_, err = w.AddPassage(w.ctx(), "acme", "", "ag_X", "text", nil)
 	refused(t, "no such agent", err, haft.CodeNotFound)
 }
 
@@ -36,7 +36,7 @@ func passagesFound(t *testing.T, w *world) {
 	after := middle[0].Created.Add(time.Microsecond)
 	second := w.passage("second deadlines deadline deadline")
 	third := w.passage("third getUserName 東京 phoenix")
-	_, err = w.AddPassage(w.ctx(), "acme", b, "b deadline", nil)
+	_, err = w.AddPassage(w.ctx(), "acme", "", b, "b deadline", nil)
 	check(t, err)
 	for name, tt := range map[string]struct {
 		f    haft.PassageFilter
@@ -121,7 +121,7 @@ func passagesMany(t *testing.T, w *world) {
 				if i == 77 {
 					text, tags = text+" needle", append(tags, "rare")
 				}
-				if _, err := w.AddPassage(w.ctx(), "acme", a, text, tags); err != nil {
+				if _, err := w.AddPassage(w.ctx(), "acme", "", a, text, tags); err != nil {
 					t.Error(err)
 					return
 				}
@@ -178,7 +178,7 @@ func passagesBounded(t *testing.T, w *world) {
 		"a tag with a line":       {"x", []string{"a\nb"}},
 		"a tag that is not UTF-8": {"x", []string{"\xff"}},
 	} {
-		_, err := w.AddPassage(w.ctx(), "acme", a, tt.text, tt.tags)
+		_, err := w.AddPassage(w.ctx(), "acme", "", a, tt.text, tt.tags)
 		refused(t, name, err, haft.CodeInvalid)
 	}
 	for name, f := range map[string]haft.PassageFilter{"a huge query": {Query: huge},
@@ -195,7 +195,7 @@ func passagesBounded(t *testing.T, w *world) {
 	want(t, "what was refused", w.rows("passages"), 1)
 	w.exec("UPDATE memories SET passages = $1 WHERE agent = $2", haft.MaxPassages-1, string(a))
 	last := w.passage("the last one")
-	_, err := w.AddPassage(w.ctx(), "acme", a, "one too many", nil)
+	_, err := w.AddPassage(w.ctx(), "acme", "", a, "one too many", nil)
 	refused(t, "one passage too many", err, haft.CodeConflict)
 	check(t, w.RemovePassage(w.ctx(), "acme", a, last))
 	w.passage("another last one")

@@ -64,7 +64,8 @@ func (s *Store) Purge(ctx context.Context) error {
 }
 
 // Erase removes what a user of an organisation said: turns with their messages and summaries, whether they have ended
-// or not. Without a user it removes all memory of an organisation whose agents are gone.
+// or not, and the passages that agents added for the user. Without a user it removes all memory of an organisation
+// whose agents are gone.
 func (s *Store) Erase(ctx context.Context, org, user string) error {
 	if user == "" {
 		for _, statement := range []string{
@@ -82,14 +83,34 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 	for {
 		turns, err := list(ctx, s, text[string], query("SELECT id FROM turns WHERE org = ? AND usr = ? LIMIT ?",
 			store.Column(org), store.Column(user), maxPage))
-		if err != nil || len(turns) == 0 {
+		if err != nil {
 			return err
+		}
+		if len(turns) == 0 {
+			return s.erasePassages(ctx, org, user)
 		}
 		for _, id := range turns {
 			if err := s.take(ctx, id); err != nil {
 				return err
 			}
 			if err := s.removeTurn(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// erasePassages removes the passages that agents added for a user. Those of an agent that is gone are left to
+// [Store.Purge].
+func (s *Store) erasePassages(ctx context.Context, org, user string) error {
+	for last := haft.PassageID(""); ; {
+		passages, err := s.UserPassages(ctx, org, user, last, 0)
+		if err != nil || len(passages) == 0 {
+			return err
+		}
+		for _, p := range passages {
+			last = p.ID
+			if err := s.RemovePassage(ctx, org, p.Agent, p.ID); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 				return err
 			}
 		}
@@ -104,20 +125,35 @@ func (s *Store) take(ctx context.Context, turn string) error {
 	})
 }
 
+// A sized is a message that is to be removed.
+type sized struct {
+	id, agent string
+	bytes     int64
+}
+
+func scanSized(r store.Scanner) (m sized, err error) {
+	err = r.Scan(&m.id, &m.agent, &m.bytes)
+	return m, err
+}
+
 // removeTurn removes a turn that nobody goes on with, after its messages: if it is stopped, the turn is still there.
 func (s *Store) removeTurn(ctx context.Context, turn string) error {
 	for n := removeMessages; n == removeMessages; {
 		err := s.db.Write(ctx, "remove a turn", func(ctx context.Context, t store.Tx) error {
-			ids, err := list(ctx, locked{t}, text[string], query("SELECT id FROM messages WHERE turn = ? LIMIT ?", turn,
-				removeMessages))
-			if n = len(ids); err != nil {
+			messages, err := list(ctx, locked{t}, scanSized, query("SELECT id, agent, OCTET_LENGTH(doc) FROM messages "+
+				"WHERE turn = ? LIMIT ?", turn, removeMessages))
+			if n = len(messages); err != nil {
 				return err
 			}
-			for _, id := range ids {
-				if _, err := t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", id); err != nil {
+			for _, m := range messages {
+				if _, err := t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", m.id); err != nil {
 					return err
 				}
-				if _, err := t.Exec(ctx, "DELETE FROM messages WHERE id = $1", id); err != nil {
+				if _, err := t.Exec(ctx, "DELETE FROM messages WHERE id = $1", m.id); err != nil {
+					return err
+				}
+				if _, err := t.Exec(ctx, "UPDATE memories SET bytes = bytes - $1 WHERE agent = $2", m.bytes,
+					m.agent); err != nil {
 					return err
 				}
 			}
@@ -133,20 +169,44 @@ func (s *Store) removeTurn(ctx context.Context, turn string) error {
 	return nil
 }
 
+// A TurnPlace is where pruning goes on: behind a turn, in the order of their ends.
+type TurnPlace struct {
+	ended   int64
+	turn    string
+	removes bool // whether summaries stand for it
+}
+
+func scanPlace(r store.Scanner) (p TurnPlace, err error) {
+	err = r.Scan(&p.turn, &p.ended, &p.removes)
+	return p, err
+}
+
 // PruneTurns removes turns of an organisation that ended before a time, with their messages, if summaries stand for all
-// of these: what the model of an agent still gets stays. It stops at the time end, and reports whether there may be
-// more.
-func (s *Store) PruneTurns(ctx context.Context, org string, before, end time.Time) (more bool, err error) {
-	turns, err := list(ctx, s, text[string], query(`SELECT t.id FROM turns t WHERE t.org = ? AND t.final = 1
-		AND t.ended < ? AND NOT EXISTS (SELECT 1 FROM messages x WHERE x.turn = t.id AND x.seq > (SELECT
-			COALESCE(MAX(s.replaces), 0) FROM messages s WHERE s.agent = t.agent AND s.usr = t.usr AND s.replaces > 0))
-		ORDER BY t.ended LIMIT ?`, store.Column(org), before.UnixMicro(), store.MaxPage))
-	for _, id := range turns {
-		if err = s.removeTurn(ctx, id); err != nil || time.Now().After(end) {
-			return true, err
+// of these: what the model of an agent still gets stays. It stops at the time end, and returns where to go on, or nil
+// if it is done; at is nil in the beginning.
+func (s *Store) PruneTurns(ctx context.Context, org string, before time.Time, at *TurnPlace, end time.Time) (
+	*TurnPlace, error) {
+	if at == nil {
+		at = &TurnPlace{}
+	}
+	for {
+		turns, err := list(ctx, s, scanPlace, query(`SELECT t.id, t.ended, NOT EXISTS (SELECT 1 FROM messages x WHERE
+			x.turn = t.id AND x.seq > (SELECT COALESCE(MAX(s.replaces), 0) FROM messages s WHERE s.agent = t.agent
+			AND s.usr = t.usr AND s.replaces > 0)) FROM turns t WHERE t.org = ? AND t.final = 1 AND t.ended < ?
+			AND (t.ended, t.id) > (?, ?) ORDER BY t.ended, t.id LIMIT ?`, store.Column(org), before.UnixMicro(), at.ended,
+			at.turn, maxPage))
+		if err != nil || len(turns) == 0 {
+			return nil, err
+		}
+		for _, t := range turns {
+			if at = &t; t.removes {
+				err = s.removeTurn(ctx, t.turn)
+			}
+			if err != nil || time.Now().After(end) {
+				return at, err
+			}
 		}
 	}
-	return len(turns) == store.MaxPage, err
 }
 
 // UserTurns lists turns of an organisation, or of one user if that is not empty, after another one, if that has an id.

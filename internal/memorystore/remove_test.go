@@ -1,6 +1,7 @@
 package memorystore_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/memorystore"
+	"haft/internal/store"
 )
 
 func agentRemoved(t *testing.T, w *world) {
@@ -20,7 +22,7 @@ func agentRemoved(t *testing.T, w *world) {
 	}
 	_, err := w.AdvanceTurn(w.ctx(), "p1", open, make120()...)
 	check(t, err)
-	_, err = w.AddPassage(w.ctx(), "acme", b, "of another", nil)
+	_, err = w.AddPassage(w.ctx(), "acme", "", b, "of another", nil)
 	check(t, err)
 	refused(t, "on a condition", w.db.Agents.RemoveAgent(w.ctx(), "acme", string(a), "other"), haft.CodeConflict)
 	want(t, "passages after a refusal", w.found(haft.PassageFilter{Limit: 1}), "one")
@@ -32,7 +34,7 @@ func agentRemoved(t *testing.T, w *world) {
 	refused(t, "a turn of an agent that is gone", err, haft.CodeNotFound)
 	_, err = w.Turn(w.ctx(), "acme", open.ID)
 	refused(t, "a turn of an agent that is gone", err, haft.CodeNotFound)
-	_, err = w.AddPassage(w.ctx(), "acme", a, "late", nil)
+	_, err = w.AddPassage(w.ctx(), "acme", "", a, "late", nil)
 	refused(t, "a passage of an agent that is gone", err, haft.CodeNotFound)
 	refused(t, "a block of an agent that is gone", w.AttachBlock(w.ctx(), "acme", a, shared.ID), haft.CodeNotFound)
 	check(t, w.Purge(w.ctx()))
@@ -60,7 +62,7 @@ func agentRace(t *testing.T, w *world) {
 		for range 4 {
 			wg.Go(func() {
 				for {
-					if _, err := other.AddPassage(w.ctx(), "acme", agent, "text", nil); err != nil {
+					if _, err := other.AddPassage(w.ctx(), "acme", "", agent, "text", nil); err != nil {
 						if haft.CodeOf(err) != haft.CodeNotFound {
 							t.Errorf("AddPassage: %v", err)
 						}
@@ -86,14 +88,29 @@ func userErased(t *testing.T, w *world) {
 		Text: "ann was here", Replaces: 2})...)
 	w.end("p1", w.turn("p1", "bob", a, "and again"), haft.Message{Role: haft.RoleAssistant, Text: "bye"})
 	open := w.turn("p1", "ann", b, "ann talks")
+	for i := range 120 {
+		_, err := w.AddPassage(w.ctx(), "acme", "ann", a, fmt.Sprint("ann likes tea ", i), []string{"t"})
+		check(t, err)
+	}
+	_, err := w.AddPassage(w.ctx(), "acme", "bob", a, "bob likes coffee", nil)
+	check(t, err)
+	w.passage("manual by a manager")
+	list, err := w.UserPassages(w.ctx(), "acme", "ann", "", 0)
+	if check(t, err); len(list) != 100 || list[0].Agent != a || list[0].Text != "ann likes tea 0" {
+		t.Errorf("%d passages of ann: %+v", len(list), list[:1])
+	}
+	want(t, "passages of nobody", length(t)(w.UserPassages(w.ctx(), "acme", "", "", 0)), 0)
+	want(t, "passages of elsewhere", length(t)(w.UserPassages(w.ctx(), "evil", "ann", "", 0)), 0)
 	check(t, errors.Join(w.Erase(w.ctx(), "evil", "ann"), w.Erase(w.ctx(), "acme", "an")))
 	want(t, "turns", w.rows("turns"), 4)
 	check(t, w.Erase(w.ctx(), "acme", "ann"))
 	want(t, "messages", w.said(a, haft.MessageFilter{}), "1:bob is here 124:and again 125:bye")
 	want(t, "what is found of her", w.said(a, haft.MessageFilter{Query: "ann message"}), "")
 	want(t, "of the other agent", w.said(b, haft.MessageFilter{}), "")
-	want(t, "terms", w.rows("memory_terms WHERE term = 'ann'"), 0)
-	_, err := w.AdvanceTurn(w.ctx(), "p1", open, haft.Message{Role: haft.RoleAssistant, Text: "ann"})
+	want(t, "terms", w.rows("memory_terms WHERE term LIKE '%ann%'"), 0)
+	want(t, "passages", w.found(haft.PassageFilter{}), "bob manual")
+	want(t, "counted passages", w.rows("memories WHERE passages = 2"), 1)
+	_, err = w.AdvanceTurn(w.ctx(), "p1", open, haft.Message{Role: haft.RoleAssistant, Text: "ann"})
 	refused(t, "a turn that was erased", err, haft.CodeNotFound)
 	w.turn("p1", "bob", b, "the agent is free again")
 	w.turn("p1", "bob", a, "next")
@@ -132,7 +149,7 @@ func orgErased(t *testing.T, w *world) {
 	}
 	_, err := w.AddBlock(w.ctx(), haft.Block{Org: "evil", Label: "theirs"}, c)
 	check(t, err)
-	_, err = w.AddPassage(w.ctx(), "evil", c, "theirs", nil)
+	_, err = w.AddPassage(w.ctx(), "evil", "", c, "theirs", nil)
 	check(t, err)
 	w.turn("p1", "ann", a, "hello")
 	w.passage("text", "tag")
@@ -142,6 +159,65 @@ func orgErased(t *testing.T, w *world) {
 		"blocks": 1, "agent_blocks": 1} {
 		want(t, "rows of "+table, w.rows(table), n)
 	}
+}
+
+// orgEraseRace: an agent adds the first of its memory while its organisation is erased.
+func orgEraseRace(t *testing.T, w *world) {
+	other := memorystore.New(w.open())
+	for round := range 10 {
+		org := fmt.Sprint("org", round)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			agent := haft.AgentID(fmt.Sprint("ag_", round, "x", i))
+			w.agent(org, agent)
+			wg.Go(func() {
+				for {
+					if _, err := other.AddPassage(w.ctx(), org, "", agent, "text", nil); err != nil {
+						if haft.CodeOf(err) != haft.CodeNotFound {
+							t.Errorf("AddPassage: %v", err)
+						}
+						return
+					}
+				}
+			})
+		}
+		check(t, w.db.Erasure.EraseOrg(w.ctx(), org))
+		check(t, w.Erase(w.ctx(), org, ""))
+		wg.Wait()
+		check(t, w.Purge(w.ctx()))
+		want(t, "passages", w.rows("passages"), 0)
+		want(t, "memories", w.rows("memories"), 0)
+	}
+}
+
+// twoPurge: of two processes that remove the memory of an agent one stops while the other waits for it.
+func twoPurge(t *testing.T, w *world) {
+	if !w.db.Shared() {
+		t.Skip("one process has the database")
+	}
+	for i := range 200 {
+		w.passage(fmt.Sprint("one two three four five six ", i), "tag")
+	}
+	check(t, w.db.Agents.RemoveAgent(w.ctx(), "acme", string(a), ""))
+	other, done := memorystore.New(w.open()), make(chan error, 1)
+	check(t, store.TablesOf(w.db).Write(w.ctx(), "remove some", func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Exec(ctx, "DELETE FROM memory_terms WHERE (agent, term, item) IN (SELECT agent, term, item FROM "+
+			"memory_terms WHERE agent = $1 LIMIT 500)", string(a))
+		if err != nil {
+			return err
+		}
+		go func() { done <- other.Purge(w.ctx()) }()
+		for waits := 0; waits == 0; {
+			if err := tx.Each(ctx, func(r store.Scanner) error { return r.Scan(&waits) },
+				"SELECT COUNT(*) FROM pg_locks WHERE NOT granted"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	check(t, <-done)
+	want(t, "terms that are left", w.rows("memory_terms"), 0)
+	want(t, "marks that are left", w.rows("memories"), 0)
 }
 
 // apart: nothing of an organisation is found with the name of another.
@@ -158,7 +234,7 @@ func apart(t *testing.T, w *world) {
 		"RemoveBlock":   w.RemoveBlock(w.ctx(), "evil", block.ID),
 		"AttachBlock":   w.AttachBlock(w.ctx(), "evil", c, block.ID),
 		"of our agent":  w.AttachBlock(w.ctx(), "evil", a, block.ID),
-		"AddPassage":    second(w.AddPassage(w.ctx(), "evil", a, "x", nil)),
+		"AddPassage":    second(w.AddPassage(w.ctx(), "evil", "", a, "x", nil)),
 		"RemovePassage": w.RemovePassage(w.ctx(), "evil", a, passage),
 		"Turn":          second(w.Turn(w.ctx(), "evil", turn.ID)),
 		"CancelTurn":    w.CancelTurn(w.ctx(), "evil", turn.ID),
@@ -204,7 +280,7 @@ func anyNames(t *testing.T, w *world) {
 			"of an agent":   second(w.EditBlock(w.ctx(), "acme", haft.AgentID(name), "x", to(""))),
 			"AttachBlock":   w.AttachBlock(w.ctx(), "acme", a, haft.BlockID(name)),
 			"RemoveBlock":   w.RemoveBlock(w.ctx(), "acme", haft.BlockID(name)),
-			"AddPassage":    second(w.AddPassage(w.ctx(), "acme", haft.AgentID(name), "x", nil)),
+			"AddPassage":    second(w.AddPassage(w.ctx(), "acme", "", haft.AgentID(name), "x", nil)),
 			"RemovePassage": w.RemovePassage(w.ctx(), "acme", a, haft.PassageID(name)),
 			"Turn":          second(w.Turn(w.ctx(), "acme", haft.TurnID(name))),
 			"CancelTurn":    w.CancelTurn(w.ctx(), name, haft.TurnID(name)),

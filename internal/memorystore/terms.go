@@ -17,7 +17,7 @@ import (
 // The bounds of a search. They make it cost the same however much there is: of a word that very many items have, the
 // newest ones are looked at, and older ones only if they also have a word or a tag that fewer have.
 const (
-	maxPostings = 2_000 // items per word
+	maxPostings = 2_000 // items per word or tag
 	maxPrefixed = 500   // items per beginning of a word
 	minPrefix   = 3     // characters of a word that longer ones may begin with
 	maxFound    = 1_024 // items that are read
@@ -34,10 +34,10 @@ const ofAgent = "agent || '' = ?"
 // insertTerms adds what items are found by.
 var insertTerms = store.NewInsert("memory_terms", "agent", "term", "item", "weight")
 
-// termRows adds the rows by which an item is found.
-func termRows(rows []any, agent, item, text string, tags []string) []any {
+// termRows adds the rows by which an item is found. Key begins the terms of its words.
+func termRows(rows []any, agent, key, item, text string, tags []string) []any {
 	for word, weight := range words.OfText(text) {
-		rows = append(rows, agent, word, item, weight)
+		rows = append(rows, agent, key+word, item, weight)
 	}
 	for _, tag := range tags {
 		rows = append(rows, agent, tagMark+tag, item, 1)
@@ -45,15 +45,17 @@ func termRows(rows []any, agent, item, text string, tags []string) []any {
 	return rows
 }
 
-// A span is items of an agent of one kind: those with ids between two others, in their order.
+// A span is items of an agent of one kind: those with ids between two others, in their order. Key begins the terms of
+// their words.
 type span struct {
 	agent, after, before string
 	newest               bool
+	key                  string
 }
 
 // newSpan is the items of a kind of an agent, from one time on and up to another if they are set.
 func newSpan(agent, kind string, since, till time.Time, newest bool) span {
-	s := span{agent, kind, kind[:len(kind)-1] + string(kind[len(kind)-1]+1), newest}
+	s := span{agent: agent, after: kind, before: kind[:len(kind)-1] + string(kind[len(kind)-1]+1), newest: newest}
 	if !since.IsZero() {
 		s.after = idTime(kind, since)
 	}
@@ -90,31 +92,27 @@ type posting struct {
 	weight     int64
 }
 
-// postings lists items of a span that have a term, and all of some others.
-func (s *Store) postings(ctx context.Context, sp span, term string, others []any, limit int) ([]posting, error) {
-	q := query("SELECT item, term, weight FROM memory_terms t WHERE agent = ? AND term = ? AND item > ? AND "+
-		"item < ?", sp.agent, term, sp.after, sp.before)
-	if len(others) > 0 {
-		// Of EXISTS Postgres would make a join, which without statistics compares each item with each.
-		q.Add(" AND (SELECT COUNT(*) FROM memory_terms x WHERE x.agent = ? AND x.item = t.item AND x.term IN ",
-			sp.agent)
-		q.In(others)
-		q.Add(") = ?", len(others))
-	}
-	q.Add(sp.order("item")+" LIMIT ?", limit)
-	return s.terms(ctx, q)
+// postings lists items of a span that have a term.
+func (s *Store) postings(ctx context.Context, sp span, term string, limit int) ([]posting, error) {
+	return s.terms(ctx, sp, query("SELECT item, term, weight FROM memory_terms WHERE agent = ? AND term = ? AND "+
+		"item > ? AND item < ?"+sp.order("item")+" LIMIT ?", sp.agent, term, sp.after, sp.before, limit))
 }
 
 // prefixed lists items of a span that have terms that are longer than a word and begin with it.
 func (s *Store) prefixed(ctx context.Context, sp span, word string) ([]posting, error) {
-	return s.terms(ctx, query(`SELECT item, term, weight FROM (SELECT item, term, weight FROM memory_terms
+	if utf8.RuneCountInString(word) < minPrefix {
+		return nil, nil
+	}
+	return s.terms(ctx, sp, query(`SELECT item, term, weight FROM (SELECT item, term, weight FROM memory_terms
 		WHERE agent = ? AND term > ? AND term < ? ORDER BY term, item LIMIT ?) t WHERE item > ? AND item < ?`,
-		sp.agent, word, word+string(unicode.MaxRune), maxPrefixed, sp.after, sp.before))
+		sp.agent, sp.key+word, sp.key+word+string(unicode.MaxRune), maxPrefixed, sp.after, sp.before))
 }
 
-func (s *Store) terms(ctx context.Context, q store.Query) ([]posting, error) {
+// terms reads postings, with what stands behind the key of the span.
+func (s *Store) terms(ctx context.Context, sp span, q store.Query) ([]posting, error) {
 	return list(ctx, s, func(r store.Scanner) (p posting, err error) {
 		err = r.Scan(&p.item, &p.term, &p.weight)
+		p.term = strings.TrimPrefix(p.term, sp.key)
 		return p, err
 	}, q)
 }
@@ -122,14 +120,12 @@ func (s *Store) terms(ctx context.Context, q store.Query) ([]posting, error) {
 // tagged lists items that have one of some tags, or all of them, in the order of the span.
 func (s *Store) tagged(ctx context.Context, sp span, tags []string, all bool, limit int) ([]any, error) {
 	tags = slices.Compact(slices.Sorted(slices.Values(tags)))
-	var others []any
-	if all && len(tags) > 0 {
-		others = anys(tags[1:], func(tag string) string { return tagMark + tag })
-		tags = tags[:1]
+	if all && len(tags) > 1 {
+		return s.taggedAll(ctx, sp, tags, limit)
 	}
 	var items []string
 	for _, tag := range tags {
-		found, err := s.postings(ctx, sp, tagMark+tag, others, limit)
+		found, err := s.postings(ctx, sp, tagMark+tag, limit)
 		if err != nil {
 			return nil, err
 		}
@@ -145,6 +141,30 @@ func (s *Store) tagged(ctx context.Context, sp span, tags []string, all bool, li
 	return anys(items[:min(len(items), limit)], strings.Clone), nil
 }
 
+// taggedAll lists items that have all of some tags. Of those with the rarest tag it looks at the first [maxPostings].
+func (s *Store) taggedAll(ctx context.Context, sp span, tags []string, limit int) ([]any, error) {
+	rarest, fewest := 0, maxPostings+1
+	for i, tag := range tags {
+		n, err := s.postings(ctx, sp, tagMark+tag, min(fewest, maxPostings))
+		if err != nil || len(n) == 0 {
+			return nil, err
+		}
+		if len(n) < fewest {
+			rarest, fewest = i, len(n)
+		}
+	}
+	q := query("SELECT item FROM (SELECT item FROM memory_terms WHERE agent = ? AND term = ? AND item > ? AND item < ?"+
+		sp.order("item")+" LIMIT ?) t WHERE 1 = 1", sp.agent, tagMark+tags[rarest], sp.after, sp.before, maxPostings)
+	for _, tag := range slices.Delete(tags, rarest, rarest+1) {
+		// Of EXISTS Postgres would make a join, which without statistics compares each item with each.
+		q.Add(" AND (SELECT COUNT(*) FROM memory_terms x WHERE x.agent = ? AND x.term = ? AND x.item = t.item) = 1",
+			sp.agent, tagMark+tag)
+	}
+	q.Add(sp.order("item")+" LIMIT ?", limit)
+	items, err := list(ctx, s, text[string], q)
+	return anys(items, strings.Clone), err
+}
+
 // anys returns texts of a list as arguments.
 func anys[T any](list []T, text func(T) string) []any {
 	args := make([]any, len(list))
@@ -156,9 +176,27 @@ func anys[T any](list []T, text func(T) string) []any {
 
 // A search is a query for words.
 type search struct {
+	*Store
 	asked []string
 	rare  []float64 // how much each word says
 	found words.Candidates
+}
+
+func newSearch(s *Store, text string) *search {
+	asked := words.OfQuery(text)
+	return &search{s, asked, slices.Repeat([]float64{1}, len(asked)), make(words.Candidates)}
+}
+
+// rank returns what was found, the best first. What has more of the words comes before what has fewer, and what fits as
+// well is in the order of the ids.
+func (q *search) rank(newest bool) []*words.Candidate {
+	best := q.found.Rank(q.rare, "")
+	if newest {
+		slices.SortStableFunc(best, func(a, b *words.Candidate) int {
+			return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(b.ID, a.ID))
+		})
+	}
+	return best[:min(len(best), maxFound)]
 }
 
 // note notes that items have the words of the query that their terms are or begin with.
@@ -174,39 +212,31 @@ func (q *search) note(found []posting) {
 	}
 }
 
-// search returns what has words of a query, the best first. What has more of the words comes before what has fewer, and
-// what fits as well comes in the order of the span. If there are tags, it may return items without them.
+// search returns what has words of a query, the best first. If there are tags, it may return items without them.
 func (s *Store) search(ctx context.Context, sp span, text string, tags []string, all bool) ([]*words.Candidate,
 	error) {
-	asked := words.OfQuery(text)
-	q := &search{asked, slices.Repeat([]float64{1}, len(asked)), make(words.Candidates)}
+	q := newSearch(s, text)
 	latest := sp
 	latest.newest = true
 	few, err := s.tagged(ctx, latest, tags, all, maxFound)
 	switch {
 	case err != nil:
 	case len(tags) > 0 && len(few) < maxFound:
-		err = s.complete(ctx, sp, q, few)
+		err = q.among(ctx, sp, few)
 	default:
-		err = s.poll(ctx, latest, q)
+		err = q.poll(ctx, latest)
 	}
 	if err != nil {
 		return nil, err
 	}
-	best := q.found.Rank(q.rare, "")
-	if sp.newest {
-		slices.SortStableFunc(best, func(a, b *words.Candidate) int {
-			return cmp.Or(cmp.Compare(b.Score, a.Score), strings.Compare(b.ID, a.ID))
-		})
-	}
-	return best[:min(len(best), maxFound)], nil
+	return q.rank(sp.newest), nil
 }
 
 // poll notes which items have the words of a query.
-func (s *Store) poll(ctx context.Context, latest span, q *search) error {
+func (q *search) poll(ctx context.Context, latest span) error {
 	var common []posting // of words of which not all items were looked at
 	for i, word := range q.asked {
-		exact, err := s.postings(ctx, latest, word, nil, maxPostings)
+		exact, err := q.postings(ctx, latest, latest.key+word, maxPostings)
 		if err != nil {
 			return err
 		}
@@ -216,10 +246,7 @@ func (s *Store) poll(ctx context.Context, latest span, q *search) error {
 		} else {
 			q.note(exact)
 		}
-		if utf8.RuneCountInString(word) < minPrefix {
-			continue
-		}
-		longer, err := s.prefixed(ctx, latest, word)
+		longer, err := q.prefixed(ctx, latest, word)
 		if err != nil {
 			return err
 		}
@@ -230,26 +257,38 @@ func (s *Store) poll(ctx context.Context, latest span, q *search) error {
 	}
 	best := anys(q.found.Rank(q.rare, ""), candidateID)
 	q.note(common)
-	return s.complete(ctx, latest, q, best[:min(len(best), maxFound/2)])
+	return q.complete(ctx, latest, best[:min(len(best), maxFound/2)])
 }
 
 func candidateID(c *words.Candidate) string { return c.ID }
 
-// complete notes all words of a query that some items have.
-func (s *Store) complete(ctx context.Context, sp span, q *search, items []any) error {
+// among notes which of some items have the words of a query, or words that begin with them.
+func (q *search) among(ctx context.Context, sp span, items []any) error {
+	of := make(map[any]bool, len(items))
+	for _, item := range items {
+		of[item] = true
+	}
+	for _, word := range q.asked {
+		longer, err := q.prefixed(ctx, sp, word)
+		if err != nil {
+			return err
+		}
+		q.note(slices.DeleteFunc(longer, func(p posting) bool { return !of[p.item] }))
+	}
+	return q.complete(ctx, sp, items)
+}
+
+// complete notes the words of a query that some items have. It asks for these words, and not for all of an item.
+func (q *search) complete(ctx context.Context, sp span, items []any) error {
 	if len(q.asked) == 0 {
 		return nil
 	}
 	for part := range slices.Chunk(items, readAtOnce) {
-		text := query("SELECT item, term, weight FROM memory_terms WHERE "+ofAgent+" AND item IN ", sp.agent)
+		text := query("SELECT item, term, weight FROM memory_terms WHERE agent = ? AND term IN ", sp.agent)
+		text.In(anys(q.asked, func(word string) string { return sp.key + word }))
+		text.Add(" AND item IN ")
 		text.In(part)
-		text.Add(" AND (term IN ")
-		text.In(anys(q.asked, strings.Clone))
-		for _, word := range q.asked {
-			text.Add(" OR term > ? AND term < ?", word, word+string(unicode.MaxRune))
-		}
-		text.Add(")")
-		found, err := s.terms(ctx, text)
+		found, err := q.terms(ctx, sp, text)
 		if err != nil {
 			return err
 		}
@@ -258,23 +297,27 @@ func (s *Store) complete(ctx context.Context, sp span, q *search, items []any) e
 	return nil
 }
 
-// read reads the best items by a load function, until there are enough. That gives back those that fit, in any order.
-func read[T any](found []*words.Candidate, limit int, id func(T) string, load func(ids []any) ([]T, error)) ([]T,
-	error) {
+// read reads the best items by a load function, until there are enough. That gives back those that fit, in any order,
+// and says whether they were too large to be loaded at once; then fewer are enough.
+func read[T any](found []*words.Candidate, limit int, id func(T) string,
+	load func(ids []any) (part []T, cut bool, err error)) ([]T, error) {
 	var all []T
-	for part := range slices.Chunk(found, readAtOnce) {
+	for n := readAtOnce; len(found) > 0 && len(all) < limit && (n == readAtOnce || len(all) == 0); {
+		part := found[:min(n, len(found))]
 		rank := make(map[string]int, len(part))
 		for i, c := range part {
 			rank[c.ID] = i
 		}
-		some, err := load(anys(part, candidateID))
+		some, cut, err := load(anys(part, candidateID))
 		if err != nil {
 			return nil, err
 		}
-		slices.SortFunc(some, func(a, b T) int { return cmp.Compare(rank[id(a)], rank[id(b)]) })
-		if all = append(all, some...); len(all) >= limit {
-			return all[:limit], nil
+		if cut && len(part) > 1 {
+			n = max(1, len(part)/4)
+			continue
 		}
+		slices.SortFunc(some, func(a, b T) int { return cmp.Compare(rank[id(a)], rank[id(b)]) })
+		all, found = append(all, some...), found[len(part):]
 	}
-	return all, nil
+	return all[:min(len(all), limit)], nil
 }

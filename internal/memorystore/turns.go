@@ -32,7 +32,7 @@ func scanTurn(others ...any) func(store.Scanner) (haft.Turn, error) {
 
 // BeginTurn begins a turn of t.Agent for t.Principal as that of a process, with its first message. The principal must
 // have no turn of the agent that runs or waits: else it returns [haft.CodeConflict]. With a key that the principal has
-// used for the agent before, it returns that turn and false. Of t only Model and Budget count besides.
+// used for the agent before, it returns that turn and false. Of t only Model, Parent, Depth and Budget count besides.
 func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (
 	turn *haft.Turn, begun bool, err error) {
 	if len(key) > maxKey {
@@ -41,9 +41,13 @@ func (s *Store) BeginTurn(ctx context.Context, owner string, t haft.Turn, key st
 	if err := checkMessages([]haft.Message{first}); err != nil {
 		return nil, false, err
 	}
+	if t.Principal.Owner() == "" { // which means everybody where turns are listed
+		return nil, false, &haft.Error{Code: haft.CodeInvalid,
+			Message: "a turn belongs to somebody: the principal has neither a user nor a credential"}
+	}
 	created := now()
 	t = haft.Turn{ID: haft.TurnID(newID(turnPrefix, created)), Agent: t.Agent, Status: haft.TurnRunning, Model: t.Model,
-		Budget: t.Budget, Created: created, Principal: t.Principal}
+		Parent: t.Parent, Depth: t.Depth, Budget: t.Budget, Created: created, Principal: t.Principal}
 	doc, err := encode("turn", turnDoc{t, t.Principal}, maxTurn)
 	if err != nil {
 		return nil, false, err

@@ -231,7 +231,7 @@ func turnsClaimed(t *testing.T, w *world) {
 	if w.db.Shared() {
 		_, err := w.ClaimTurns(w.ctx(), "p1")
 		refused(t, "a process that is gone claims", err, haft.CodeUnavailable)
-		_, _, err = w.BeginTurn(w.ctx(), "p1", haft.Turn{Agent: a, Principal: haft.Principal{Org: "acme"}}, "",
+		_, _, err = w.BeginTurn(w.ctx(), "p1", haft.Turn{Agent: a, Principal: running.Principal}, "",
 			haft.Message{Role: haft.RoleUser})
 		refused(t, "a process that is gone begins", err, haft.CodeUnavailable)
 	}
@@ -309,10 +309,31 @@ func messagesFound(t *testing.T, w *world) {
 		"till":             {haft.MessageFilter{Query: "tea", Till: list[2].Created}, "1:tea please 2:tea it is"},
 		"since, all":       {haft.MessageFilter{Since: list[3].Created}, "4:tea tea 5:coffee"},
 		"till, all":        {haft.MessageFilter{Till: list[1].Created}, "1:tea please"},
-		"of another role":  {haft.MessageFilter{Roles: []haft.MessageRole{"x\x00"}}, ""},
+		"two roles": {haft.MessageFilter{Roles: []haft.MessageRole{"tool", "user"}},
+			"1:tea please 3:coffee 4:tea tea"},
+		"since tomorrow": {haft.MessageFilter{Since: list[3].Created.Add(24 * time.Hour)}, ""},
+		"till long ago":  {haft.MessageFilter{Till: time.Unix(5, 0)}, ""},
 	} {
 		want(t, name, w.said(a, tt.f), tt.want)
 	}
+	for name, tt := range map[string]struct {
+		f    haft.MessageFilter
+		want string
+	}{
+		"all of bob": {haft.MessageFilter{}, "3:coffee 4:tea tea 5:coffee"},
+		"two roles":  {haft.MessageFilter{Roles: []haft.MessageRole{"tool", "user", "tool"}}, "3:coffee 4:tea tea"},
+		"the newest of two": {haft.MessageFilter{Roles: []haft.MessageRole{"tool", "user"}, Newest: true, Limit: 1},
+			"4:tea tea"},
+		"since":         {haft.MessageFilter{Since: list[3].Created}, "4:tea tea 5:coffee"},
+		"a word":        {haft.MessageFilter{Query: "tea"}, "4:tea tea"},
+		"of a role":     {haft.MessageFilter{Query: "coffee", Roles: []haft.MessageRole{"user"}}, "3:coffee"},
+		"a beginning":   {haft.MessageFilter{Query: "coff", Newest: true}, "5:coffee 3:coffee"},
+		"a word of ann": {haft.MessageFilter{Query: "please"}, ""},
+	} {
+		want(t, name, w.saidBy("bob", a, tt.f), tt.want)
+	}
+	_, err = w.Messages(w.ctx(), "acme", "bob", a, haft.MessageFilter{Roles: []haft.MessageRole{"hunter2"}})
+	refused(t, "an unknown role", err, haft.CodeInvalid)
 	want(t, "passages", w.found(haft.PassageFilter{Query: "tea"}), "tea")
 	_, err = w.Messages(w.ctx(), "acme", "", a, haft.MessageFilter{Query: strings.Repeat("x", 100<<20)})
 	refused(t, "a huge query", err, haft.CodeInvalid)
@@ -336,8 +357,17 @@ func messagesBounded(t *testing.T, w *world) {
 		_, _, err = w.BeginTurn(w.ctx(), "p1", haft.Turn{Agent: b, Principal: turn.Principal}, "", m)
 		refused(t, name, err, haft.CodeInvalid)
 	}
-	_, err := w.AdvanceTurn(w.ctx(), "p1", turn, make([]haft.Message, 501)...)
+	_, err := w.AdvanceTurn(w.ctx(), "p1", turn, make([]haft.Message, 129)...)
 	refused(t, "many messages", err, haft.CodeInvalid)
+	large := make([]haft.Message, 20)
+	for i := range large {
+		large[i] = haft.Message{Role: haft.RoleTool, Text: huge[:900<<10]}
+	}
+	_, err = w.AdvanceTurn(w.ctx(), "p1", turn, large...)
+	refused(t, "messages that are large together", err, haft.CodeInvalid)
+	_, _, err = w.BeginTurn(w.ctx(), "p1", haft.Turn{Agent: b, Principal: haft.Principal{Org: "acme"}}, "",
+		haft.Message{Role: haft.RoleUser})
+	refused(t, "a turn of nobody", err, haft.CodeInvalid)
 	turn.Error = huge
 	_, err = w.AdvanceTurn(w.ctx(), "p1", turn)
 	refused(t, "a huge error", err, haft.CodeInvalid)
@@ -354,9 +384,9 @@ func turnsPruned(t *testing.T, w *world) {
 	now := time.Now().Add(time.Second)
 	prune := func(before, end time.Time) bool {
 		t.Helper()
-		more, err := w.PruneTurns(w.ctx(), "acme", before, end)
+		at, err := w.PruneTurns(w.ctx(), "acme", before, nil, end)
 		check(t, err)
-		return more
+		return at != nil
 	}
 	prune(now, now.Add(time.Hour))
 	want(t, "turns without a summary", w.rows("turns"), 4)
@@ -405,7 +435,7 @@ func usersApart(t *testing.T, w *world) {
 	if check(t, err); len(list) > 0 {
 		t.Errorf("turns of carol: %+v", list)
 	}
-	_, err = w.PruneTurns(w.ctx(), "acme", time.Now().Add(time.Second), time.Now().Add(time.Hour))
+	_, err = w.PruneTurns(w.ctx(), "acme", time.Now().Add(time.Second), nil, time.Now().Add(time.Hour))
 	check(t, err)
 	want(t, "turns, as the summary stands for nothing of bob", w.rows("turns"), 2)
 	open, err = w.OpenTurns(w.ctx(), "p1", "")

@@ -118,8 +118,16 @@ func (d *DataManager) exportFiles(ctx context.Context, of haft.Subject, w io.Wri
 	return exportAll(w, "file", d.files.All(ctx, filestore.Filter{Org: of.Org, User: of.User, Limit: page}))
 }
 
-// exportTurns writes turns with their messages.
+// exportTurns writes turns with their messages, and what agents kept for a user.
 func (d *DataManager) exportTurns(ctx context.Context, of haft.Subject, w io.Writer) error {
+	if of.User != "" { // else it is among the memory of the organisation
+		err := exportPages(w, "passage", func(last *haft.Passage) ([]haft.Passage, error) {
+			return d.memory.UserPassages(ctx, of.Org, of.User, last.ID, page)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return exportPages(w, "turn", func(last *haft.Turn) ([]haft.Turn, error) {
 		turns, err := d.memory.UserTurns(ctx, of.Org, of.User, *last, page)
 		for _, turn := range turns {
@@ -169,7 +177,7 @@ func exportPages[T any](w io.Writer, kind string, next func(last *T) ([]T, error
 				return err
 			}
 		}
-		more = len(list) == page
+		more = len(list) > 0 // a page can be short because what is on it is large
 	}
 	return nil
 }

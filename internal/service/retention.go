@@ -11,6 +11,7 @@ import (
 	"haft"
 	"haft/internal/authority"
 	"haft/internal/filestore"
+	"haft/internal/memorystore"
 	"haft/internal/pause"
 	"haft/internal/store"
 	"haft/internal/workspace"
@@ -163,8 +164,9 @@ type pruning struct {
 
 // A prunePlace is where to go on with an organisation.
 type prunePlace struct {
-	step int // in refusals, and behind them all calls
-	at   *store.CallPlace
+	step  int // in refusals, and behind them all calls
+	at    *store.CallPlace
+	turns *memorystore.TurnPlace
 }
 
 // unfinished reports whether a round has left something to do.
@@ -231,11 +233,11 @@ func (m *RetentionManager) pruneOrg(ctx context.Context, org string, place *prun
 			return gone, false, err
 		}
 	}
-	if !full || keep.Calls <= 0 {
+	if !full && place.turns == nil || keep.Calls <= 0 {
 		return gone, true, nil
 	}
-	more, err := m.memory.PruneTurns(ctx, org, time.Now().Add(-max(keep.Calls.D(), keepRan)), end)
-	return gone, !more, err
+	place.turns, err = m.memory.PruneTurns(ctx, org, time.Now().Add(-max(keep.Calls.D(), keepRan)), place.turns, end)
+	return gone, place.turns == nil, err
 }
 
 // pruneOld prunes what is older than age or not among the newest count, and in any case than
@@ -293,12 +295,22 @@ func (m *RetentionManager) pruneLoop(ctx context.Context) {
 		if round%12 == 0 {
 			_, err := m.files.Sweep(ctx)
 			m.warn(ctx, "remove old files", err)
-			m.warn(ctx, "remove the memory of agents that are gone", m.memory.Purge(ctx))
+			m.warn(ctx, "remove the memory of agents that are gone", m.purge(ctx))
 		}
 		if round%12 == 11 || pass.unfinished() {
 			m.warn(ctx, "prune calls", m.pruneCalls(ctx, pass, hour, pruneFor))
 		}
 	}
+}
+
+// purge removes the memory of agents that are gone, for a while at most; the next one goes on.
+func (m *RetentionManager) purge(ctx context.Context) error {
+	some, cancel := context.WithTimeout(ctx, pruneFor)
+	defer cancel()
+	if err := m.memory.Purge(some); some.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // warn logs why a job failed, unless the process ends.
