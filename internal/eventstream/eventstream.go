@@ -27,13 +27,13 @@ type Sink[T any] interface {
 	Beat(cursor int64) error
 }
 
-// ahead is how many items are taken before they are sent. Several can then be sent in one write; a reader that is slower
-// fills the queue of the source, which then drops it.
+// ahead is how many items are taken before they are sent. Several can then be sent in one write; a reader that is
+// slower fills the queue of the source, which then drops it.
 const ahead = 64
 
-// Follow sends items to a sink until there are no more, ctx ends or something fails. The error says why, for the reader;
-// it is nil if there are no more items, or if ctx ended. After is the cursor at which the stream begins, and beat how
-// often a silent one shows that it lives.
+// Follow sends items to a sink until there are no more, ctx ends or something fails. The error says why, for the
+// reader; it is nil if there are no more items, or if ctx ended. After is the cursor at which the stream begins, and
+// beat how often a silent one shows that it lives.
 func Follow[T any](ctx context.Context, items func(context.Context) iter.Seq2[T, error], after int64,
 	beat time.Duration, label Label[T], out Sink[T]) error {
 	type step struct {
