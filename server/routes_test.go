@@ -174,8 +174,8 @@ func toolRoutes() []route {
 	}
 }
 
-// agentRoutes are those on memory and conversations. The agent is smith; $BLOCK and $PASSAGE are of acme, and $TURN is of
-// root.
+// agentRoutes are those on memory and conversations. The agent is smith; $BLOCK and $PASSAGE are of acme, and $TURN is
+// of root.
 func agentRoutes() []route {
 	const of = "/v1/agents/smith"
 	return []route{
@@ -266,7 +266,8 @@ func fill(w *world) *strings.Replacer {
 		into(w.t, &passage)
 	var said agentapi.Replied
 	w.must(200, "acme/root/user", "POST", "/v1/agents/smith/messages", `{"text":"hello"}`).into(w.t, &said)
-	return strings.NewReplacer("$BLOCK", block.ID, "$PASSAGE", passage.ID, "$TURN", string(said.Turn.ID), "$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
+	return strings.NewReplacer("$BLOCK", block.ID, "$PASSAGE", passage.ID, "$TURN", string(said.Turn.ID),
+		"$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
 		hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL",
 		string(pending.Approval), "$CHAIN", string(chain.ID), "$FILE", file.ID)
 }

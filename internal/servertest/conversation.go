@@ -14,8 +14,8 @@ import (
 )
 
 // Conversations are [haft.Conversations] without a model: an agent answers "you said" and the text. The text says what
-// happens else: "fail" is refused, "crash" breaks after a piece of the answer, "ask" waits for a person, and "hold" goes
-// on when Finish is called.
+// happens else: "fail" is refused, "crash" breaks after a piece of the answer, "ask" waits for a person, and "hold"
+// goes on when Finish is called.
 type Conversations struct {
 	Agents haft.Agents
 	// Left gets a turn when somebody stops listening to it before its end. It may be nil.

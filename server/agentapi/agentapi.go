@@ -32,18 +32,21 @@ func New(cfg Config) *Resource { return &Resource{cfg} }
 // maxPage is how many blocks, passages, messages or turns are on one page. They can be large.
 const maxPage = 50
 
-// What a server lacks that has no field of the configuration.
+// What a server without it lacks.
 const (
 	noMemory        = "memory of agents"
 	noConversations = "conversations with agents"
 )
 
-// missing returns the name of what is missing, if it is.
-func missing(has bool, name string) string {
-	if has {
-		return ""
+// endpoints returns what makes the endpoints of one tag. If the server was not given what they need, they say what it
+// lacks.
+func endpoints(tag string, given bool, lack string) func(pattern, id, summary string, a haft.Action) server.Endpoint {
+	if given {
+		lack = ""
 	}
-	return name
+	return func(pattern, id, summary string, a haft.Action) server.Endpoint {
+		return server.Endpoint{Pattern: pattern, ID: id, Tag: tag, Summary: summary, Action: a, Missing: lack}
+	}
 }
 
 // Register implements [server.Resource].
@@ -53,9 +56,9 @@ func (a *Resource) Register(ops *server.Operations) {
 	a.passages(ops)
 	a.messages(ops)
 	a.turns(ops)
-	server.Handle(ops, server.Endpoint{Pattern: "GET /v1/models", ID: "list-models", Tag: "models",
-		Action: haft.AgentsRead, Missing: missing(a.cfg.Models != nil, "language models"),
-		Summary: "List the language models that agents can be given"},
+	at := endpoints("models", a.cfg.Models != nil, "language models")
+	server.Handle(ops, at("GET /v1/models", "list-models", "List the language models that agents can be given",
+		haft.AgentsRead),
 		func(ctx context.Context, who server.Identity, _ *struct{}) (*listed[haft.Model], error) {
 			return all(a.cfg.Models.Models(ctx, who.Principal))
 		})

@@ -35,11 +35,9 @@ type ChangeBlockBody struct {
 
 // blocks registers the operations on blocks.
 func (a *Resource) blocks(ops *server.Operations) {
-	at := func(pattern, id, summary string, action haft.Action) server.Endpoint {
-		return server.Endpoint{Pattern: pattern, ID: id, Tag: "blocks", Summary: summary, Action: action,
-			Missing: missing(a.cfg.Memory != nil, noMemory)}
-	}
-	server.Handle(ops, at("GET /v1/blocks", "list-blocks", "List blocks of memory by id", haft.AgentsRead), a.listBlocks)
+	at := endpoints("blocks", a.cfg.Memory != nil, noMemory)
+	server.Handle(ops, at("GET /v1/blocks", "list-blocks", "List blocks of memory by id", haft.AgentsRead),
+		a.listBlocks)
 	add := at("POST /v1/blocks", "add-block", "Add a block", haft.AgentsWrite)
 	add.Status, add.Conflicts = http.StatusCreated, true
 	server.Handle(ops, add, a.addBlock)
@@ -61,14 +59,12 @@ func (a *Resource) blocks(ops *server.Operations) {
 
 // sharing registers the operations that give blocks to agents.
 func (a *Resource) sharing(ops *server.Operations) {
-	at := func(pattern, id, summary string, action haft.Action) server.Endpoint {
-		return server.Endpoint{Pattern: pattern, ID: id, Tag: "blocks", Summary: summary, Action: action,
-			Missing: missing(a.cfg.Blocks != nil, noMemory)}
-	}
-	server.Handle(ops, at("GET /v1/blocks/{id}/agents", "list-block-agents", "List the ids of the agents that have a block",
-		haft.AgentsRead), func(ctx context.Context, who server.Identity, in *BlockRef) (*listed[haft.AgentID], error) {
-		return all(a.cfg.Blocks.BlockAgents(ctx, who.Principal, in.ID))
-	})
+	at := endpoints("blocks", a.cfg.Blocks != nil, noMemory)
+	server.Handle(ops, at("GET /v1/blocks/{id}/agents", "list-block-agents",
+		"List the ids of the agents that have a block", haft.AgentsRead),
+		func(ctx context.Context, who server.Identity, in *BlockRef) (*listed[haft.AgentID], error) {
+			return all(a.cfg.Blocks.BlockAgents(ctx, who.Principal, in.ID))
+		})
 	attach := at("PUT /v1/agents/{agent}/blocks/{id}", "attach-block", "Give an agent a block", haft.AgentsWrite)
 	attach.Conflicts = true
 	server.Handle(ops, attach, func(ctx context.Context, who server.Identity, in *agentBlock) (*struct{}, error) {

@@ -1,7 +1,6 @@
 package agentapi
 
 import (
-	"cmp"
 	"context"
 	"iter"
 	"net/http"
@@ -28,23 +27,22 @@ type Replied struct {
 
 // about says how the events of a turn are streamed.
 const about = "Each server-sent event has one field of what happens: `delta` and `thinking` are pieces of what the " +
-	"model writes, `message` is one that is kept, and its number is the id of the event; `result` and `event` are of " +
-	"calls, and `turn` is how the turn stands. The last event has the turn, which has ended or waits for a person. An " +
-	"event of the type `error` says why the stream ends before that.\n\n"
+	"model writes, `message` is one that is kept, and its number is the id of the event; `result` and `event` are " +
+	"of calls, and `turn` is how the turn stands. The last event has the turn, which has ended or waits for a " +
+	"person. An event of the type `error` says why the stream ends before that.\n\n"
 
 // messages registers the operations on messages.
 func (a *Resource) messages(ops *server.Operations) {
-	at := server.Endpoint{Pattern: "POST /v1/agents/{agent}/messages", ID: "send-message", Tag: "messages",
-		Summary: "Send a message to an agent, and get what it does and answers", Action: haft.CallsWrite,
-		Missing: missing(a.cfg.Conversations != nil, noConversations), Conflicts: true, Also: []int{http.StatusAccepted},
-		About: "The credential must be allowed to act as the agent. Who accepts text/event-stream gets what happens as " +
-			"it happens; others get the turn and its messages when it has ended (200) or waits for a person (202). The " +
-			"turn goes on if the connection is cut: see GET /v1/turns/{id}/events.\n\n" + about}
-	server.HandleFeed(ops, at, Replied{}, a.sendMessage)
-	at = server.Endpoint{Pattern: "GET /v1/agents/{agent}/messages", ID: "list-messages", Tag: "messages",
-		Summary: "List messages of the conversation of an agent, or search them", Action: haft.CallsRead,
-		Missing: at.Missing}
-	server.Handle(ops, at, a.listMessages)
+	at := endpoints("messages", a.cfg.Conversations != nil, noConversations)
+	send := at("POST /v1/agents/{agent}/messages", "send-message",
+		"Send a message to an agent, and get what it does and answers", haft.CallsWrite)
+	send.Conflicts, send.Also = true, []int{http.StatusAccepted}
+	send.About = "The credential must be allowed to act as the agent. Who accepts text/event-stream gets what " +
+		"happens as it happens; others get the turn and its messages when it has ended (200) or waits for a person " +
+		"(202). The turn goes on if the connection is cut: see GET /v1/turns/{id}/events.\n\n" + about
+	server.HandleFeed(ops, send, Replied{}, a.sendMessage)
+	server.Handle(ops, at("GET /v1/agents/{agent}/messages", "list-messages",
+		"List messages of the conversation of an agent, or search them", haft.CallsRead), a.listMessages)
 }
 
 type sendMessage struct {
@@ -153,120 +151,4 @@ func (a *Resource) listMessages(ctx context.Context, who server.Identity,
 			f.Limit = few(in.Query, limit)
 			return a.cfg.Conversations.Messages(ctx, who.Principal, in.Agent, f)
 		})
-}
-
-// TurnRef names a turn in a path.
-type TurnRef struct {
-	ID haft.TurnID `path:"id" maxLength:"200" doc:"The id of the turn."`
-}
-
-// turns registers the operations on turns.
-func (a *Resource) turns(ops *server.Operations) {
-	at := func(pattern, id, summary string, action haft.Action) server.Endpoint {
-		return server.Endpoint{Pattern: pattern, ID: id, Tag: "turns", Summary: summary, Action: action,
-			Missing: missing(a.cfg.Conversations != nil, noConversations)}
-	}
-	server.Handle(ops, at("GET /v1/agents/{agent}/turns", "list-turns", "List the turns of an agent, oldest first",
-		haft.CallsRead), a.listTurns)
-	server.Handle(ops, at("GET /v1/turns/{id}", "show-turn", "Show a turn", haft.CallsRead),
-		func(ctx context.Context, who server.Identity, in *TurnRef) (*shown[haft.Turn], error) {
-			return show(a.cfg.Conversations.Turn(ctx, who.Principal, in.ID))
-		})
-	server.Handle(ops, at("POST /v1/turns/{id}/cancel", "cancel-turn", "Cancel a turn; one that has ended stays as it is",
-		haft.CallsWrite), func(ctx context.Context, who server.Identity, in *TurnRef) (*struct{}, error) {
-		return nil, a.cfg.Conversations.CancelTurn(ctx, who.Principal, in.ID)
-	})
-	events := at("GET /v1/turns/{id}/events", "watch-turn", "Watch a turn until it ends, as server-sent events",
-		haft.CallsRead)
-	events.About = about + "Who comes back names the number of the last message in `after` or Last-Event-ID and gets " +
-		"every later message of the turn once, in order; pieces of text and events of calls that were missed are not " +
-		"repeated. With `after=0` it begins with the first message of the turn, without it with what happens next."
-	server.HandleFeed(ops, events, nil, a.watchTurn)
-}
-
-type listTurns struct {
-	server.AgentRef
-	server.Paging
-	After haft.TurnID `query:"after" maxLength:"200" doc:"An id: only turns behind it are listed. The cursor of a page does the same."`
-}
-
-func (a *Resource) listTurns(ctx context.Context, who server.Identity, in *listTurns) (*server.Listed[haft.Turn], error) {
-	return server.FetchPage(in.Paging, maxPage, "turns", func(t haft.Turn) string { return string(t.ID) },
-		func(after string, limit int) ([]haft.Turn, error) {
-			return a.cfg.Conversations.Turns(ctx, who.Principal, in.Agent, cmp.Or(haft.TurnID(after), in.After), limit)
-		})
-}
-
-type watchTurn struct {
-	TurnRef
-	After     string `query:"after" maxLength:"20" pattern:"^[0-9]+$" doc:"The number of the last message that was seen."`
-	LastEvent string `header:"Last-Event-ID" maxLength:"20" doc:"The same, as browsers send it."`
-}
-
-func (a *Resource) watchTurn(ctx context.Context, who server.Identity, in *watchTurn) (*server.Feed[haft.TurnEvent],
-	error) {
-	if err := server.Needs(ctx, haft.CallsRead, haft.AgentsRead); err != nil {
-		return nil, err
-	}
-	feed := &server.Feed[haft.TurnEvent]{Who: who, Label: label,
-		Items: func(ctx context.Context) iter.Seq2[haft.TurnEvent, error] {
-			return a.cfg.Conversations.Follow(ctx, who.Principal, in.ID)
-		}}
-	text := cmp.Or(in.LastEvent, in.After) // a browser repeats the address, but updates Last-Event-ID
-	if text == "" {
-		return feed, nil
-	}
-	after, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || after < 0 {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "after and Last-Event-ID are the number of a message"}
-	}
-	feed.After = after
-	feed.Items = func(ctx context.Context) iter.Seq2[haft.TurnEvent, error] {
-		return a.resume(ctx, who.Principal, in.ID, after)
-	}
-	return feed, nil
-}
-
-// resume yields the messages of a turn after the one of a number, and then what happens in it, each message once.
-func (a *Resource) resume(ctx context.Context, p haft.Principal, id haft.TurnID,
-	after int64) iter.Seq2[haft.TurnEvent, error] {
-	return func(yield func(haft.TurnEvent, error) bool) {
-		begun := false
-		for e, err := range a.cfg.Conversations.Follow(ctx, p, id) {
-			if err == nil && !begun && e.Turn != nil { // from this state on no message is missed
-				begun = true
-				if after, err = a.replay(ctx, p, *e.Turn, after, yield); after < 0 {
-					return // nobody listens any more
-				}
-			}
-			if err == nil && e.Message != nil {
-				if e.Message.Seq <= after {
-					continue // it was sent
-				}
-				after = e.Message.Seq
-			}
-			if !yield(e, err) || err != nil {
-				return
-			}
-		}
-	}
-}
-
-// replay yields the messages that a turn has after the one of a number, and returns the number of the last one; -1
-// means that nobody listens any more.
-func (a *Resource) replay(ctx context.Context, p haft.Principal, t haft.Turn, after int64,
-	yield func(haft.TurnEvent, error) bool) (int64, error) {
-	for {
-		list, err := a.cfg.Conversations.Messages(ctx, p, string(t.Agent), haft.MessageFilter{Turn: t.ID, After: after,
-			Limit: maxPage})
-		if err != nil || len(list) == 0 {
-			return after, err
-		}
-		for i := range list {
-			after = list[i].Seq
-			if !yield(haft.TurnEvent{Message: &list[i]}, nil) {
-				return -1, nil
-			}
-		}
-	}
 }

@@ -18,10 +18,7 @@ type PassageBody struct {
 
 // passages registers the operations on the archives of agents.
 func (a *Resource) passages(ops *server.Operations) {
-	at := func(pattern, id, summary string, action haft.Action) server.Endpoint {
-		return server.Endpoint{Pattern: pattern, ID: id, Tag: "passages", Summary: summary, Action: action,
-			Missing: missing(a.cfg.Archive != nil, "archive of agents")}
-	}
+	at := endpoints("passages", a.cfg.Archive != nil, "archive of agents")
 	server.Handle(ops, at("GET /v1/agents/{agent}/passages", "list-passages",
 		"List passages of the archive of an agent by time, or search them", haft.AgentsRead), a.listPassages)
 	add := at("POST /v1/agents/{agent}/passages", "add-passage", "Add a passage to the archive of an agent",
