@@ -3,11 +3,14 @@
 package eventstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -103,6 +106,26 @@ func EncodeFault(err error) []byte {
 		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
 	}
 	return raw
+}
+
+// Preferred reports whether a client wants server-sent events rather than JSON, by its header Accept.
+func Preferred(accept string) bool {
+	events, whole := 0.0, 0.0
+	for one := range strings.SplitSeq(accept, ",") {
+		kind, params, err := mime.ParseMediaType(one)
+		if err != nil {
+			continue
+		}
+		weight, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+		switch {
+		case err != nil:
+		case kind == "text/event-stream":
+			events = weight
+		case kind == "application/json":
+			whole = weight
+		}
+	}
+	return events > whole
 }
 
 // An SSE writes server-sent events. The first write begins the answer.

@@ -37,7 +37,7 @@ func (a *Resource) messages(ops *server.Operations) {
 	send := at("POST /v1/agents/{agent}/messages", "send-message",
 		"Send a message to an agent, and get what it does and answers", haft.CallsWrite)
 	send.Conflicts, send.Also = true, []int{http.StatusAccepted}
-	send.About = "The credential must be allowed to act as the agent. Who accepts text/event-stream gets what " +
+	send.About = "The credential must be allowed to act as the agent. Who prefers text/event-stream gets what " +
 		"happens as it happens; others get the turn and its messages when it has ended (200) or waits for a person " +
 		"(202). The turn goes on if the connection is cut: see GET /v1/turns/{id}/events.\n\n" + about
 	server.HandleFeed(ops, send, Replied{}, a.sendMessage)
