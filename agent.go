@@ -1,6 +1,7 @@
 package haft
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"time"
@@ -49,6 +50,23 @@ type Agent struct {
 
 // Revision changes with every write.
 func (a Agent) Revision() string { return revision(a.Updated) }
+
+// A Model is a language model that agents can be given.
+type Model struct {
+	// Name is what agents call it, and Model is the name that its vendor gave it.
+	Name  string `json:"name"`
+	Model string `json:"model"`
+	// Default is set for the model of agents that name none.
+	Default bool `json:"default,omitempty"`
+	// Unavailable says why it cannot be used, such as that its key is missing.
+	Unavailable string `json:"unavailable,omitempty"`
+}
+
+// Models are the language models of a server.
+type Models interface {
+	// Models lists them in the order in which they are to be shown. It returns an error if p may not read agents.
+	Models(ctx context.Context, p Principal) ([]Model, error)
+}
 
 // RuleType names what a [ToolRule] demands.
 type RuleType string

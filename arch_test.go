@@ -109,6 +109,7 @@ var imports = map[string][]string{
 	"internal/servertest": {"executor", "internal/authority", "internal/engine", "internal/registry",
 		"internal/service", "internal/store", "internal/store/sqlite", "internal/workspace", "policy", "server"},
 	"compat/letta":     {"internal/bounds", "internal/jsontree", "schema", "server"},
+	"server/agentapi":     {"server"},
 	"server/mcpserver": {"internal/bounds", "internal/fileparam", "internal/jsontree", "internal/modelapi"},
 	"internal/registry": {"internal/egress", "internal/fileparam", "internal/jsontree", "internal/requirement",
 		"internal/shell", "internal/store", "internal/value", "schema"},

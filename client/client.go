@@ -64,6 +64,9 @@ type Client struct {
 	Files      *Files
 	Sessions   *Sessions
 	Workspaces *Workspaces
+	Memory     *Memory
+	// Conversations are those with agents.
+	Conversations *Conversations
 }
 
 // transport sends requests: it signs and repeats them, and turns refusals into errors.
@@ -125,7 +128,8 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{api: t, MCPServers: &MCPServers{t}, Sandboxes: &Sandboxes{t}, Policies: &Policies{t},
 		Secrets: &Secrets{t}, Keys: &Keys{t}, Webhooks: &Webhooks{t}, Audit: &Audit{t}, Data: &Data{t},
-		Files: &Files{t}, Sessions: &Sessions{t}, Workspaces: &Workspaces{t}}, nil
+		Files: &Files{t}, Sessions: &Sessions{t}, Workspaces: &Workspaces{t},
+		Memory: &Memory{t}, Conversations: &Conversations{t}}, nil
 }
 
 // Close closes connections that are not in use.

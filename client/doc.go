@@ -2,7 +2,8 @@
 //
 // A [Client] implements [haft.Service], as the engine does: it makes calls and manages tools,
 // agents and approvals. Its fields manage the rest, each one kind of resource: [Client.Keys],
-// [Client.Secrets], [Client.Policies], [Client.Webhooks] and so on. Methods give the answers that
+// [Client.Secrets], [Client.Policies], [Client.Webhooks] and so on. [Client.Memory] and
+// [Client.Conversations] are what agents remember, and what is said to them. Methods give the answers that
 // the engine behind the server gives, and errors with the same [haft.Code] and misfits.
 //
 //	c, err := client.New(client.Config{URL: "https://haft.example.com", Key: key})

@@ -58,32 +58,48 @@ func (c *Client) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID)
 func (t *transport) watch(ctx context.Context, q query, after int64, once bool) iter.Seq2[haft.Event, error] {
 	return func(yield func(haft.Event, error) bool) {
 		at := after
-		backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries,
-			Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
-		failures, since := 0, time.Now()
-		for {
-			received, err := t.stream(ctx, q, &at, func(e haft.Event) error {
-				if !yield(e, nil) || once && e.Type == haft.EventCompleted {
-					return errDone
-				}
-				return nil
+		err := t.reconnect(ctx, func() (received bool, err error) {
+			values := params("after", strconv.FormatInt(at, 10))
+			maps.Copy(values, q.values)
+			ask := q
+			ask.values = values
+			return t.stream(ctx, ask, func(m message) error {
+				return m.deliver(&at, func(e haft.Event) error {
+					if !yield(e, nil) || once && e.Type == haft.EventCompleted {
+						return errDone
+					}
+					return nil
+				})
 			})
-			if errors.Is(err, errDone) || ctx.Err() != nil {
-				return
-			}
-			if received {
-				failures, since = 0, time.Now()
-			}
-			failures++
-			// A server may be restarting, and accepts a reader again that was too slow.
-			if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > t.cfg.Patience {
-				yield(haft.Event{}, err)
-				return
-			}
-			wait, _ := backoff.Wait(min(failures, haft.MaxTries-1), 0)
-			if pause.For(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) != nil {
-				return
-			}
+		})
+		if err != nil {
+			yield(haft.Event{}, err)
+		}
+	}
+}
+
+// reconnect calls connect until its error is errDone or ctx ends, which are no errors, or until it does not help. The
+// function connect follows one connection, and reports whether that was a success.
+func (t *transport) reconnect(ctx context.Context, connect func() (received bool, err error)) error {
+	backoff := haft.Backoff{Strategy: haft.Exponential, Tries: haft.MaxTries,
+		Initial: haft.Millis(100 * time.Millisecond), Max: haft.Millis(5 * time.Second)}
+	failures, since := 0, time.Now()
+	for {
+		received, err := connect()
+		if errors.Is(err, errDone) || ctx.Err() != nil {
+			return nil
+		}
+		if received {
+			failures, since = 0, time.Now()
+		}
+		failures++
+		// A server may be restarting, and accepts a reader again that was too slow.
+		if haft.CodeOf(err) != haft.CodeUnavailable || time.Since(since) > t.cfg.Patience {
+			return err
+		}
+		wait, _ := backoff.Wait(min(failures, haft.MaxTries-1), 0)
+		if pause.For(ctx, wait/2+time.Duration(rand.Int64N(int64(wait)))) != nil {
+			return nil
 		}
 	}
 }
@@ -92,15 +108,11 @@ func (t *transport) watch(ctx context.Context, q query, after int64, once bool) 
 // came.
 const minAlive = 20 * time.Second
 
-// stream follows one connection and advances at. It reports whether the connection was a
-// success, and always an error that says why it ended.
-func (t *transport) stream(ctx context.Context, q query, at *int64, take func(haft.Event) error) (received bool,
-	err error) {
+// stream follows one connection. It reports whether the connection was a success, and always an
+// error that says why it ended.
+func (t *transport) stream(ctx context.Context, q query, take func(message) error) (received bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	values := params("after", strconv.FormatInt(*at, 10))
-	maps.Copy(values, q.values)
-	q.values = values
 	res, err := t.send(ctx, q)
 	if err != nil {
 		return false, err
@@ -121,8 +133,11 @@ func (t *transport) stream(ctx context.Context, q query, at *int64, take func(ha
 			return received, &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events was cut", Err: err}
 		}
 		alarm.Reset(silence)
-		received = received || len(m.data) > 0 && m.kind != "error"
-		if err := m.deliver(at, take); err != nil {
+		if m.kind == "error" {
+			return received, m.fault()
+		}
+		received = received || len(m.data) > 0
+		if err := take(m); err != nil {
 			return received, err
 		}
 	}
@@ -134,35 +149,45 @@ type message struct {
 	data     []byte
 }
 
+// fault returns why a stream ends.
+func (m message) fault() error {
+	var end struct {
+		Code    haft.Code `json:"code"`
+		Message string    `json:"message"`
+	}
+	if err := json.Unmarshal(m.data, &end); err != nil {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events ended", Err: err}
+	}
+	return &haft.Error{Code: end.Code, Message: end.Message[:min(len(end.Message), maxDetail)]}
+}
+
+// read reads the event of a message.
+func (m message) read(into any) error {
+	if err := json.Unmarshal(m.data, into); err != nil {
+		return &haft.Error{Code: haft.CodeInternal, Message: "an event of the stream cannot be read", Err: err}
+	}
+	return nil
+}
+
 // deliver passes the event of a message to take, and advances at.
 func (m message) deliver(at *int64, take func(haft.Event) error) error {
-	switch {
-	case m.kind == "error":
-		var end struct {
-			Code    haft.Code `json:"code"`
-			Message string    `json:"message"`
-		}
-		if err := json.Unmarshal(m.data, &end); err != nil {
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the stream of events ended", Err: err}
-		}
-		return &haft.Error{Code: end.Code, Message: end.Message[:min(len(end.Message), maxDetail)]}
-	case len(m.data) > 0:
-		var e haft.Event
-		if err := json.Unmarshal(m.data, &e); err != nil {
-			return &haft.Error{Code: haft.CodeInternal, Message: "an event of the stream cannot be read", Err: err}
-		}
-		if e.Cursor <= *at && *at > 0 {
-			return nil // we have it
-		}
-		if err := take(e); err != nil {
-			return err
-		}
-		*at = e.Cursor
-	default:
+	if len(m.data) == 0 {
 		if n, err := strconv.ParseInt(m.id, 10, 64); err == nil && n > *at {
 			*at = n // how far the server has looked
 		}
+		return nil
 	}
+	var e haft.Event
+	if err := m.read(&e); err != nil {
+		return err
+	}
+	if e.Cursor <= *at && *at > 0 {
+		return nil // we have it
+	}
+	if err := take(e); err != nil {
+		return err
+	}
+	*at = e.Cursor
 	return nil
 }
 

@@ -47,3 +47,30 @@ func list[T any](ctx context.Context, t *transport, q query, limit int) iter.Seq
 		}
 	}
 }
+
+// some collects up to limit objects that the server lists at q; 0 means as many as are on a page
+// of the engine.
+func some[T any](ctx context.Context, t *transport, q query, limit int) ([]T, error) {
+	if limit <= 0 {
+		limit = defaultSearch
+	}
+	var all []T
+	for object, err := range list[T](ctx, t, q, limit) {
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, object)
+	}
+	return all, nil
+}
+
+// whole returns a list that is on one page.
+func whole[T any](ctx context.Context, t *transport, q query) ([]T, error) {
+	page, err := get[struct {
+		Data []T `json:"data"`
+	}](ctx, t, q)
+	if err != nil {
+		return nil, err
+	}
+	return page.Data, nil
+}

@@ -117,8 +117,8 @@ func pageOf[T any](p Paging, kind string, key func(T) string,
 	return collect(all(after), p, kind, func(item T) bool { return after != "" && key(item) <= after }, key)
 }
 
-// FetchPage takes one page of at most that many items. The function fetch returns some items after a key, in their order;
-// an empty key means from the first on.
+// FetchPage takes one page of at most that many items. The function fetch returns some items
+// after a key, in their order; an empty key means from the first on.
 func FetchPage[T any](p Paging, most int, kind string, key func(T) string,
 	fetch func(after string, limit int) ([]T, error)) (*Listed[T], error) {
 	after, err := p.at(kind)

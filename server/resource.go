@@ -6,7 +6,6 @@ import (
 	"iter"
 	"net/http"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -71,7 +70,7 @@ type Feed[T any] struct {
 	// After is the cursor at which the stream begins. Endless says that only a reader ends it.
 	After   int64
 	Endless bool
-	// Whole makes one answer of all items, for a request that does not accept server-sent events. Nil means that every
+	// Whole makes one answer of all items, for a request that prefers JSON. Nil means that every
 	// request gets a stream.
 	Whole func(items iter.Seq2[T, error]) (*Whole, error)
 }
@@ -106,7 +105,7 @@ func HandleFeed[I, T any](ops *Operations, e Endpoint, whole any,
 				return
 			}
 			defer done()
-			if f.Whole == nil || strings.Contains(r.Header.Get("Accept"), "text/event-stream") {
+			if f.Whole == nil || eventstream.Preferred(r.Header.Get("Accept")) {
 				sendEvents(ctx, s.errors, s.cfg.Heartbeat, w, r, *f)
 				return
 			}

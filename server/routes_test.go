@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/server"
+	"haft/server/agentapi"
 )
 
 // A route is one operation of the document, and what each kind of caller gets.
@@ -30,7 +31,7 @@ const draftF = `{"source_code":"def g(): pass","source_type":"python","function"
 // routes are all operations. $TOOL, $CALL, $DONE, $APPROVAL, $CHAIN and $AGENT are
 // of acme.
 func routes() []route {
-	return append(append(toolRoutes(), workspaceRoutes()...),
+	return append(slices.Concat(agentRoutes(), toolRoutes(), workspaceRoutes()),
 		route{op: "GET /v1/sessions", who: user, ok: 200},
 		route{op: "POST /v1/sessions", body: `{"name":"n"}`, who: user, ok: 404, bad: `{"owner":"` + canary + `"}`},
 		route{op: "PATCH /v1/sessions/{id}", path: "/v1/sessions/x", body: `{"timeout_seconds":9}`, who: user, ok: 404,
@@ -173,6 +174,43 @@ func toolRoutes() []route {
 	}
 }
 
+// agentRoutes are those on memory and conversations. The agent is smith; $BLOCK and $PASSAGE are of acme, and $TURN is
+// of root.
+func agentRoutes() []route {
+	const of = "/v1/agents/smith"
+	return []route{
+		{op: "GET /v1/models", who: user, ok: 200},
+		{op: "GET /v1/blocks", who: user, ok: 200},
+		{op: "POST /v1/blocks", body: `{"label":"human","value":"Ann"}`, who: admin, ok: 201, foreign: 201, low: 403,
+			bad: `{"label":"human","org":"` + canary + `"}`},
+		{op: "GET /v1/blocks/{id}", path: "/v1/blocks/$BLOCK", who: user, ok: 200, foreign: 404},
+		{op: "PATCH /v1/blocks/{id}", path: "/v1/blocks/$BLOCK", body: `{"value":"x"}`, who: admin, ok: 200,
+			foreign: 404, low: 403, bad: `{"value":["` + canary + `"]}`},
+		{op: "GET /v1/blocks/{id}/agents", path: "/v1/blocks/$BLOCK/agents", who: user, ok: 200, foreign: 404},
+		{op: "GET /v1/agents/{agent}/blocks", path: of + "/blocks", who: user, ok: 200, foreign: 404},
+		{op: "PUT /v1/agents/{agent}/blocks/{id}", path: of + "/blocks/$BLOCK", who: admin, ok: 204, foreign: 404,
+			low: 403},
+		{op: "DELETE /v1/agents/{agent}/blocks/{id}", path: of + "/blocks/$BLOCK", who: admin, ok: 204, foreign: 404,
+			low: 403},
+		{op: "DELETE /v1/blocks/{id}", path: "/v1/blocks/$BLOCK", who: admin, ok: 204, foreign: 404, low: 403},
+		{op: "GET /v1/agents/{agent}/passages", path: of + "/passages", who: user, ok: 200, foreign: 404},
+		{op: "POST /v1/agents/{agent}/passages", path: of + "/passages", body: `{"text":"t","tags":["a"]}`, who: admin,
+			ok: 201, foreign: 404, low: 403, bad: `{"text":"t","agent_id":"` + canary + `"}`},
+		{op: "GET /v1/agents/{agent}/passages/tags", path: of + "/passages/tags", who: user, ok: 200, foreign: 404},
+		{op: "DELETE /v1/agents/{agent}/passages/{id}", path: of + "/passages/$PASSAGE", who: admin, ok: 204,
+			foreign: 404, low: 403},
+		{op: "POST /v1/agents/{agent}/messages", path: of + "/messages", body: `{"text":"hi"}`, who: "acme/root/user",
+			ok: 200, foreign: 404, low: 403, bad: `{"text":"hi","from":"` + canary + `"}`},
+		{op: "GET /v1/agents/{agent}/messages", path: of + "/messages", who: user, ok: 200, foreign: 404},
+		{op: "GET /v1/agents/{agent}/turns", path: of + "/turns", who: user, ok: 200, foreign: 404},
+		{op: "GET /v1/turns/{id}", path: "/v1/turns/$TURN", who: "acme/root/user", ok: 200, foreign: 404, low: 404},
+		{op: "GET /v1/turns/{id}/events", path: "/v1/turns/$TURN/events?after=0", who: "acme/root/user", ok: 200,
+			foreign: 404, low: 404},
+		{op: "POST /v1/turns/{id}/cancel", path: "/v1/turns/$TURN/cancel", who: "acme/root/user", ok: 204,
+			foreign: 404, low: 404},
+	}
+}
+
 // workspaceRoutes are the operations on workspaces, of which w is of acme.
 func workspaceRoutes() []route {
 	return []route{
@@ -222,7 +260,14 @@ func fill(w *world) *strings.Replacer {
 	w.must(201, user, "POST", "/v1/workspaces", `{"name":"w@s1"}`)
 	w.must(201, admin, "POST", "/v1/keys", `{"user":"ann"}`).into(w.t, &key)
 	w.must(201, admin, "POST", "/v1/webhooks", `{"url":"https://example.com/","disabled":true}`).into(w.t, &hook)
-	return strings.NewReplacer("$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
+	var block, passage struct{ ID string }
+	w.must(201, admin, "POST", "/v1/blocks", `{"label":"persona","value":"kind"}`).into(w.t, &block)
+	w.must(201, admin, "POST", "/v1/agents/smith/passages", `{"text":"it rains","tags":["weather"]}`).
+		into(w.t, &passage)
+	var said agentapi.Replied
+	w.must(200, "acme/root/user", "POST", "/v1/agents/smith/messages", `{"text":"hello"}`).into(w.t, &said)
+	return strings.NewReplacer("$BLOCK", block.ID, "$PASSAGE", passage.ID, "$TURN", string(said.Turn.ID),
+		"$AGENT", string(smith.ID), "$SANDBOX", string(gone.ID), "$KEY", key.ID, "$HOOK",
 		hook.ID, "$DONE", string(done.Call), "$APPROVAL2", string(second.Approval), "$APPROVAL",
 		string(pending.Approval), "$CHAIN", string(chain.ID), "$FILE", file.ID)
 }

@@ -28,6 +28,7 @@ import (
 	"haft/internal/store"
 	"haft/internal/webhook"
 	"haft/server"
+	"haft/server/agentapi"
 )
 
 func TestMain(m *testing.M) {
@@ -55,6 +56,7 @@ type world struct {
 	server *server.Server
 	http   *httptest.Server
 	log    *buffer
+	talk   *servertest.Conversations
 
 	mu   sync.Mutex
 	run  func(ctx context.Context, req executor.Request) (*haft.Result, error)
@@ -145,7 +147,10 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.talk = &servertest.Conversations{Agents: w.engine}
 	cfg := server.Config{
+		Resources: []server.Resource{agentapi.New(agentapi.Config{Agents: w.engine, Memory: w.engine.Memory,
+			Blocks: w.engine.Memory, Archive: w.engine.Memory, Conversations: w.talk, Models: servertest.Models{}})},
 		Workspaces: w.engine.Workspaces,
 		Files:      w.engine.Files,
 		Sessions:   w.engine.Sessions,

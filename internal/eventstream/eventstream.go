@@ -3,11 +3,14 @@
 package eventstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"iter"
+	"mime"
 	"net/http"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,13 +30,13 @@ type Sink[T any] interface {
 	Beat(cursor int64) error
 }
 
-// ahead is how many items are taken before they are sent. Several can then be sent in one write; a reader that is slower
-// fills the queue of the source, which then drops it.
+// ahead is how many items are taken before they are sent. Several can then be sent in one write; a reader that is
+// slower fills the queue of the source, which then drops it.
 const ahead = 64
 
-// Follow sends items to a sink until there are no more, ctx ends or something fails. The error says why, for the reader;
-// it is nil if there are no more items, or if ctx ended. After is the cursor at which the stream begins, and beat how
-// often a silent one shows that it lives.
+// Follow sends items to a sink until there are no more, ctx ends or something fails. The error says why, for the
+// reader; it is nil if there are no more items, or if ctx ended. After is the cursor at which the stream begins, and
+// beat how often a silent one shows that it lives.
 func Follow[T any](ctx context.Context, items func(context.Context) iter.Seq2[T, error], after int64,
 	beat time.Duration, label Label[T], out Sink[T]) error {
 	type step struct {
@@ -103,6 +106,26 @@ func EncodeFault(err error) []byte {
 		return []byte(`{"type":"error","code":"internal","message":"internal error"}`)
 	}
 	return raw
+}
+
+// Preferred reports whether a client wants server-sent events rather than JSON, by its header Accept.
+func Preferred(accept string) bool {
+	events, whole := 0.0, 0.0
+	for one := range strings.SplitSeq(accept, ",") {
+		kind, params, err := mime.ParseMediaType(one)
+		if err != nil {
+			continue
+		}
+		weight, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+		switch {
+		case err != nil:
+		case kind == "text/event-stream":
+			events = weight
+		case kind == "application/json":
+			whole = weight
+		}
+	}
+	return events > whole
 }
 
 // An SSE writes server-sent events. The first write begins the answer.

@@ -271,6 +271,37 @@ export interface Binding {
   query?: string;
 }
 
+export interface Block {
+  created_at: string;
+  description?: string;
+  id: string;
+  label: string;
+  limit: number;
+  org: string;
+  read_only?: boolean;
+  updated_at: string;
+  value: string;
+  version: number;
+}
+
+export interface BlockBody {
+  description?: string;
+  /** What tools call it. */
+  label: string;
+  /** How many characters the value may have; 0 means 100,000. */
+  limit?: number;
+  /** Tools cannot change it. */
+  read_only?: boolean;
+  value?: string;
+}
+
+export interface Budget {
+  max_cost_micros?: number;
+  max_steps?: number;
+  max_time_ms?: number;
+  max_tokens?: number;
+}
+
 export interface CallEvent {
   call_id: string;
   cursor: number;
@@ -378,6 +409,16 @@ export interface Chain {
   steps: StepResult[] | null;
   turn?: string;
   updated_at: string;
+}
+
+export interface ChangeBlockBody {
+  description?: string;
+  label?: string;
+  limit?: number;
+  read_only?: boolean;
+  value?: string;
+  /** The version that it replaces; 0 means whatever there is. */
+  version?: number;
 }
 
 export interface ChildArgs {
@@ -704,9 +745,43 @@ export interface MCPState {
   tools: number;
 }
 
+export interface Message {
+  agent_id: string;
+  call_id?: string;
+  created_at: string;
+  id: string;
+  name?: string;
+  reasoning?: string;
+  replaces_seq?: number;
+  role: "user" | "assistant" | "tool" | "summary";
+  seq: number;
+  status?: Status;
+  text?: string;
+  tool_call_id?: string;
+  tool_calls?: ToolCall[] | null;
+  turn_id: string;
+}
+
+export interface MessageBody {
+  /** What the turn may take, within what the server allows. */
+  budget?: Budget;
+  /** Of several messages with one key the first counts. */
+  idempotency_key?: string;
+  /** The name of a model for this turn, instead of that of the agent. */
+  model?: string;
+  text: string;
+}
+
 export interface Misfit {
   message: string;
   pointer: string;
+}
+
+export interface Model {
+  default?: boolean;
+  model: string;
+  name: string;
+  unavailable?: string;
 }
 
 export interface MoveSessionFileBody {
@@ -815,6 +890,20 @@ export interface OutputSettings {
   validators?: string[] | null;
 }
 
+export interface Passage {
+  agent_id: string;
+  created_at: string;
+  id: string;
+  score?: number;
+  tags?: string[] | null;
+  text: string;
+}
+
+export interface PassageBody {
+  tags?: string[] | null;
+  text: string;
+}
+
 export interface Plan {
   background?: boolean;
   input?: unknown;
@@ -864,6 +953,11 @@ export interface RedeliveredBody {
 export interface RefreshMCPServerBody {
   /** Accept what is new or changed without review. */
   accept?: boolean;
+}
+
+export interface Replied {
+  messages: Message[];
+  turn: Turn;
 }
 
 export interface Requirements {
@@ -1165,6 +1259,14 @@ export interface Tool {
   version: Version;
 }
 
+export interface ToolCall {
+  args: unknown;
+  call_id?: string;
+  id: string;
+  malformed?: string;
+  tool: string;
+}
+
 export interface ToolFile {
   content?: string;
   content_base64?: string;
@@ -1198,6 +1300,38 @@ export interface Truncated {
   stderr?: number;
   stdout?: number;
   value?: number;
+}
+
+export interface Turn {
+  agent_id: string;
+  approval_ids?: string[] | null;
+  budget?: Budget;
+  created_at: string;
+  ended_at?: string;
+  error?: string;
+  id: string;
+  model: string;
+  status: "running" | "waiting" | "completed" | "failed" | "cancelled";
+  stop_reason?: string;
+  usage: TurnUsage;
+}
+
+export interface TurnEvent {
+  delta?: string;
+  event?: CallEvent;
+  message?: Message;
+  notice?: string;
+  result?: Result;
+  thinking?: string;
+  turn?: Turn;
+}
+
+export interface TurnUsage {
+  cached_tokens?: number;
+  cost_micros?: number;
+  input_tokens: number;
+  output_tokens: number;
+  steps: number;
 }
 
 export interface Usage {
