@@ -127,9 +127,6 @@ type Turn struct {
 	Depth  int       `json:"depth,omitempty"`
 	Budget Budget    `json:"budget,omitzero"`
 	Usage  TurnUsage `json:"usage"`
-	// Parent is the turn of another agent that sent the message, and Depth how many turns are above this one.
-	Parent TurnID `json:"parent_id,omitempty"`
-	Depth  int    `json:"depth,omitempty"`
 	// Approvals are the requests that a turn waits for.
 	Approvals []ApprovalID `json:"approval_ids,omitempty"`
 	Created   time.Time    `json:"created_at"`
