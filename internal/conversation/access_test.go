@@ -58,6 +58,18 @@ func TestSend_as_the_agent(t *testing.T) {
 	}
 }
 
+func TestSend_to_an_agent_without_a_name(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.profile.Agent.Name = ""
+		w.script(say("done"))
+		if o := listen(w, w.begin(0).Send(t.Context(), ann, string(agentID), haft.NewMessage{Text: "hi"})); haft.CodeOf(
+			o.err) != haft.CodeDenied {
+			t.Errorf("who acts as no agent sends a message: %v", o.err)
+		}
+	})
+}
+
 func TestSend_a_credential_that_is_another_s_now(t *testing.T) {
 	for name, change := range map[string]func(*haft.Principal){
 		"organisation": func(p *haft.Principal) { p.Org = "elsewhere" },

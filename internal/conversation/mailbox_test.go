@@ -294,8 +294,10 @@ func TestMail_refuses(t *testing.T) {
 				listen(w, p.Send(t.Context(), as(ann, name), name, haft.NewMessage{Text: text}))
 			}
 			before := len(w.order)
-			_, err := p.Reply(t.Context(), c.from, c.turn, c.agent, c.text)
-			sent := p.Deliver(t.Context(), c.from, c.turn, c.agent, c.text)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			_, err := p.Reply(ctx, c.from, c.turn, c.agent, c.text)
+			sent := p.Deliver(ctx, c.from, c.turn, c.agent, c.text)
 			for _, err := range []error{err, sent} {
 				if haft.CodeOf(err) != c.code || !strings.Contains(haft.MessageOf(err), c.words) {
 					t.Errorf("error %v, want %s", err, c.code)

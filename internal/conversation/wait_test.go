@@ -45,6 +45,79 @@ func TestWait_a_failure_beside_it_is_mended(t *testing.T) {
 	})
 }
 
+// elsewhere is an engine whose calls of b run on another machine, without end.
+type elsewhere struct {
+	*process
+	b atomic.Value
+}
+
+func (e *elsewhere) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
+	if c.Tool == "b" {
+		e.b.Store(c.ID)
+		return nil, conflict()
+	}
+	return e.process.Call(ctx, c)
+}
+
+func (e *elsewhere) Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error) {
+	if id == e.b.Load() {
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	}
+	return e.process.Wait(ctx, p, id)
+}
+
+func TestCalls_elsewhere_are_not_waited_for_by_what_has_failed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{parallel: true, run: echo})
+		w.addTool("b", tool{parallel: true, run: echo})
+		w.script(call("b", "{}", "a", "{}"))
+		p := w.begin(0, func(cfg *conversation.Config) {
+			cfg.Turns, cfg.Calls = &stumbles{Turns: cfg.Turns}, &elsewhere{process: cfg.Calls.(*process)}
+		})
+		go p.send("hi")
+		time.Sleep(10 * time.Second)
+		if _, kept := w.ofTurn(w.first()); shape(kept) != "user, assistant b a, a:success" {
+			t.Errorf("kept %s", shape(kept))
+		}
+	})
+}
+
+// unread is a history whose messages cannot be read for a while.
+type unread struct {
+	history
+	left *atomic.Int32
+}
+
+func (u unread) Messages(ctx context.Context, org, owner string, agent haft.AgentID, f haft.MessageFilter) (
+	[]haft.Message, error) {
+	if u.left.Add(-1) >= 0 {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
+	}
+	return u.history.Messages(ctx, org, owner, agent, f)
+}
+
+func TestCancelTurn_answers_calls_that_cannot_be_read_at_first(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("ask", tool{approval: true, run: echo})
+		w.script(call("ask", "{}"))
+		var left atomic.Int32
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.History = unread{cfg.History.(history), &left} })
+		o := p.send("hi")
+		synctest.Wait()
+		left.Store(3)
+		if err := p.CancelTurn(t.Context(), ann, o.turn.ID); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute)
+		turn, kept := w.ofTurn(o.turn.ID)
+		outcome{turn: turn, kept: kept}.check(t, haft.TurnCancelled, haft.StopCancelled,
+			"user, assistant ask, ask:cancelled")
+	})
+}
+
 // steal gives the first turn to another process.
 func (w *world) steal() {
 	w.mu.Lock()
@@ -94,6 +167,7 @@ func TestWait_takes_no_place(t *testing.T) {
 			name := fmt.Sprint("helper", i)
 			o := listen(w, p.Send(t.Context(), as(ann, name), name, haft.NewMessage{Text: "hi"}))
 			o.check(t, haft.TurnWaiting, "", "user, assistant ask")
+			synctest.Wait() // until the work has ended
 		}
 		p.approveAll()
 		time.Sleep(time.Minute) // there is one place, so not all go on at once
@@ -251,7 +325,7 @@ type panics struct {
 }
 
 func (p panics) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
-	if p.in == "call" {
+	if p.in == "call" && c.Tool == "b" {
 		panic("oops")
 	}
 	return p.process.Call(ctx, c)
@@ -276,10 +350,12 @@ func TestCalls_that_panic_end_the_turn_only(t *testing.T) {
 	for _, in := range []string{"call", "watch", "cancel"} {
 		each(t, in, func(t *testing.T) {
 			w := newWorld(t)
-			w.addTool("a", tool{run: func(ctx context.Context, args string) (string, error) {
-				return args, sleep(ctx, time.Minute)
+			w.addTool("a", tool{parallel: true, run: func(ctx context.Context, args string) (string, error) {
+				return args, sleep(ctx, time.Hour)
 			}})
+			w.addTool("b", tool{parallel: true, run: echo})
 			w.script(call("a", "{}", "b", "{}"))
+			began := time.Now()
 			p := w.begin(0, func(cfg *conversation.Config) {
 				engine := panics{cfg.Calls.(*process), in}
 				cfg.Calls, cfg.Events = engine, engine
@@ -298,8 +374,8 @@ func TestCalls_that_panic_end_the_turn_only(t *testing.T) {
 				return
 			}
 			o := <-done
-			if o.turn.Status != haft.TurnFailed || o.turn.Stop != haft.StopInternal {
-				t.Errorf("%s %s: %v", o.turn.Status, o.turn.Stop, o.err)
+			if o.turn.Status != haft.TurnFailed || o.turn.Stop != haft.StopInternal || time.Since(began) > time.Minute {
+				t.Errorf("%s %s: %v after %v", o.turn.Status, o.turn.Stop, o.err, time.Since(began))
 			}
 		})
 	}
