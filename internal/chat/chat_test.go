@@ -24,8 +24,9 @@ func TestRun_shows_a_turn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{onSend: yields(user(1), haft.TurnEvent{Thinking: "hm, let me "}, haft.TurnEvent{Thinking: "look"},
 			delta("I will **lo"), delta("ok**."),
-			haft.TurnEvent{Message: &haft.Message{Turn: turnID, Seq: 2, Role: haft.RoleAssistant, Text: "I will **look**.",
-				Reasoning: "hm, let me look", Calls: []haft.ToolCall{{Tool: "search", Call: "c_1",
+			haft.TurnEvent{Message: &haft.Message{Turn: turnID, Seq: 2, Role: haft.RoleAssistant,
+				Text: "I will **look**.", Reasoning: "hm, let me look",
+				Calls: []haft.ToolCall{{Tool: "search", Call: "c_1",
 					Args: json.RawMessage(`{"q":"tea"}`)}}}},
 			haft.TurnEvent{Event: &haft.Event{Call: "c_1", Tool: "search", Type: haft.EventProgress,
 				Data: json.RawMessage(`{"progress":1,"message":"half way"}`)}},
@@ -89,8 +90,8 @@ func TestRun_keys(t *testing.T) {
 		steps []step
 		want  []string
 	}{
-		"up brings the last line back": {[]step{{"> ", "one\r"}, {"1 steps", "\r"}, {"> ", "\x1b[A\r"}, {"1 steps", "\x04"}},
-			[]string{"one", "one"}},
+		"up brings the last line back": {[]step{{"> ", "one\r"}, {"1 steps", "\r"}, {"> ", "\x1b[A\r"},
+			{"1 steps", "\x04"}}, []string{"one", "one"}},
 		"what is cut is not sent": {[]step{{"> ", strings.Repeat("x", longLine+10) + "\r"}, {"too long", "\x04"}}, nil},
 	} {
 		dialogue(t, name, func(t *testing.T) {

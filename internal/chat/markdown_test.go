@@ -187,8 +187,9 @@ func TestColumns(t *testing.T) {
 			t.Errorf("a line has %d characters, which may be wide", n)
 		}
 	}
-	if got := strings.Join(wrap("one two three four five six seven", 20), "|"); got != "one two three four |five six seven" {
-		t.Errorf("wrapped: %q", got)
+	got := strings.Join(wrap("one two three four five six seven", 20), "|")
+	if want := "one two three four |five six seven"; got != want {
+		t.Errorf("wrapped: %q, want %q", got, want)
 	}
 }
 
