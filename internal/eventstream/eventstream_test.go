@@ -69,7 +69,8 @@ func TestFollow(t *testing.T) {
 		want  string
 		err   error
 	}{
-		"to its end": {numbers(0, nil, 2, 4), begin + "id: 2\nevent: even\ndata: 2\n\nid: 4\nevent: even\ndata: 4\n\n", nil},
+		"to its end": {numbers(0, nil, 2, 4),
+			begin + "id: 2\nevent: even\ndata: 2\n\nid: 4\nevent: even\ndata: 4\n\n", nil},
 		"a silent one beats": {numbers(2500*time.Millisecond, nil, 1),
 			begin + ": heartbeat\nid: 1\n\n: heartbeat\nid: 1\n\n", nil},
 		"nothing":                {numbers(0, nil), "", nil},

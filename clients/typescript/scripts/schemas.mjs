@@ -38,6 +38,8 @@ const enums = {
   low: "Severity",
   invalid: "Code",
   local: "SandboxType",
+  user: "MessageRole",
+  running: "TurnStatus",
 };
 
 const rename = (name) => names[name] ?? name;

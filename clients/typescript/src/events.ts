@@ -47,18 +47,51 @@ export class Events {
   }
 }
 
+/** Follows events over all cuts. */
+export function watch(transport: Transport, query: Query, options: WatchOptions): AsyncGenerator<CallEvent, void, undefined> {
+  let at = options.after;
+  const source: Source<CallEvent> = {
+    over: false,
+    query: () => ({ ...query, query: { ...query.query, after: at } }),
+    take(message) {
+      if (message.data !== "") {
+        const event = read<CallEvent>(message.data, ({ cursor }) => typeof cursor === "number");
+        if (at !== undefined && event.cursor <= at && at > 0) return undefined; // we have it
+        // What was yielded was seen, also if the loop ends here.
+        at = event.cursor;
+        return event;
+      }
+      if (/^\d{1,16}$/.test(message.id) && Number(message.id) > (at ?? 0)) at = Number(message.id); // how far the server has looked
+      return undefined;
+    },
+  };
+  return resume(transport, source, options);
+}
+
+/** What a stream has, over all of its connections. */
+export interface Source<T> {
+  /** Nothing more is expected. */
+  over: boolean;
+  /** The request of the next connection; undefined if it is not known where to go on. */
+  query(): Query | undefined;
+  /** Reads a message; undefined means that it has nothing new. */
+  take(message: Message): T | undefined;
+}
+
 /** Follows a stream over all cuts. */
-export async function* watch(transport: Transport, query: Query, options: WatchOptions): AsyncGenerator<CallEvent, void, undefined> {
+export async function* resume<T>(transport: Transport, source: Source<T>, options: Omit<WatchOptions, "after">): AsyncGenerator<T, void, undefined> {
   const patience = options.patienceMs ?? 60_000;
-  const place = { at: options.after };
   let failures = 0;
   let since = Date.now();
+  let failure: unknown;
   for (;;) {
     const began = Date.now();
-    let failure: unknown;
+    const query = source.query();
+    if (query === undefined) throw failure;
     try {
-      for await (const event of connection(transport, query, place, options.signal)) {
-        yield event;
+      for await (const item of connection(transport, query, source, options.signal)) {
+        yield item;
+        if (source.over) return;
         [failures, since] = [0, Date.now()];
       }
       failure = new UnavailableError("unavailable", "the stream of events was cut");
@@ -76,31 +109,25 @@ export async function* watch(transport: Transport, query: Query, options: WatchO
   }
 }
 
-/** Yields the events of one connection, and keeps in place how far it came. */
-async function* connection(
+/** Yields what comes over one connection. */
+async function* connection<T>(
   transport: Transport,
   query: Query,
-  place: { at: number | undefined },
+  source: Source<T>,
   signal: AbortSignal | undefined,
-): AsyncGenerator<CallEvent, void, undefined> {
+): AsyncGenerator<T, void, undefined> {
   const control = new AbortController();
   signal?.throwIfAborted();
   const part = follow(signal, control);
   const quiet = new UnavailableError("unavailable", "the server has not said anything for a while");
   const alarm = setTimeout(() => control.abort(quiet), silenceMs);
   try {
-    const body = await transport.stream({ ...query, query: { ...query.query, after: place.at }, signal: control.signal }, "text/event-stream");
+    const headers = { ...query.headers, Accept: "text/event-stream" };
+    const body = await transport.stream({ ...query, headers, signal: control.signal }, "text/event-stream");
     for await (const message of messages(body, () => alarm.refresh())) {
       if (message.event === "error") throw farewell(transport.hide(message.data));
-      if (message.data !== "") {
-        const event = read(message.data);
-        if (place.at !== undefined && event.cursor <= place.at && place.at > 0) continue; // we have it
-        // What was yielded was seen, also if the loop ends here.
-        place.at = event.cursor;
-        yield event;
-      } else if (/^\d{1,16}$/.test(message.id) && Number(message.id) > (place.at ?? 0)) {
-        place.at = Number(message.id); // how far the server has looked
-      }
+      const item = source.take(message);
+      if (item !== undefined) yield item;
     }
   } catch (error) {
     if (control.signal.reason === quiet) throw quiet;
@@ -112,11 +139,11 @@ async function* connection(
   }
 }
 
-/** Reads one event. */
-function read(data: string): CallEvent {
+/** Reads one event, if it is one. */
+export function read<T>(data: string, is: (event: T) => boolean): T {
   try {
-    const event = JSON.parse(data) as CallEvent;
-    if (typeof event?.cursor === "number") return event;
+    const event = JSON.parse(data) as T | null;
+    if (typeof event === "object" && event !== null && is(event)) return event;
   } catch {
     // It is no event, which is said below.
   }

@@ -1,12 +1,14 @@
 import { readFileSync } from "node:fs";
 
 import { Calls, Chains } from "./calls.js";
+import { Messages, Turns } from "./conversations.js";
 import { InvalidError } from "./errors.js";
 import { Events } from "./events.js";
 import { Files } from "./files.js";
+import { Blocks, Passages } from "./memory.js";
 import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
 import { MCPServers, Policies, SandboxConfigs } from "./rules.js";
-import type { Self, UsageSum, UsageSumsBody } from "./schemas.js";
+import type { Model, Self, UsageSum, UsageSumsBody } from "./schemas.js";
 import { Sessions } from "./sessions.js";
 import { canSign } from "./sign.js";
 import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
@@ -79,6 +81,10 @@ export class Haft {
   readonly events: Events;
   readonly approvals: Approvals;
   readonly agents: Agents;
+  readonly blocks: Blocks;
+  readonly passages: Passages;
+  readonly messages: Messages;
+  readonly turns: Turns;
   readonly secrets: Secrets;
   readonly keys: Keys;
   readonly webhooks: Webhooks;
@@ -103,6 +109,10 @@ export class Haft {
     this.events = new Events(transport);
     this.approvals = new Approvals(transport);
     this.agents = new Agents(transport);
+    this.blocks = new Blocks(transport);
+    this.passages = new Passages(transport);
+    this.messages = new Messages(transport);
+    this.turns = new Turns(transport);
     this.secrets = new Secrets(transport);
     this.keys = new Keys(transport);
     this.webhooks = new Webhooks(transport);
@@ -115,6 +125,11 @@ export class Haft {
   /** Returns a client with the same key, on behalf of an agent that the key is for. */
   as(agent: string): Haft {
     return new Haft({ ...this.#options, agent });
+  }
+
+  /** Lists the language models that agents can be given. */
+  async models(options: RequestOptions = {}): Promise<Model[]> {
+    return (await this.#transport.read<{ data: Model[] }>({ ...options, path: "/v1/models" })).data;
   }
 
   /**

@@ -6,6 +6,7 @@
  */
 
 export { type CallFilter, type CallOptions, type Calls, type Chains, type NewBatchCall, type Output, type WaitOptions, valueOf } from "./calls.js";
+export type { MessageFilter, Messages, SendOptions, TurnFilter, TurnWatchOptions, Turns } from "./conversations.js";
 export {
   CallError,
   ConflictError,
@@ -26,6 +27,7 @@ export {
 export type { EventFilter, Events, WatchOptions } from "./events.js";
 export type { ArtifactContent, FileLike, Files, FilesLike, Upload, UploadOptions } from "./files.js";
 export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
+export type { BlockFilter, Blocks, PassageFilter, Passages } from "./memory.js";
 export type { ListOptions } from "./page.js";
 export type { AgentFilter, Agents, ApprovalFilter, Approvals, Audit, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
 export type { Decision, MCPServers, Policies, Policy, PolicyOf, PutPolicyOptions, SandboxConfigs } from "./rules.js";

@@ -44,6 +44,12 @@ export type Level =
   | "kernel"
   | "machine";
 
+export type MessageRole =
+  | "user"
+  | "assistant"
+  | "tool"
+  | "summary";
+
 export type RuleType =
   | "run_first"
   | "constrain_child_tools"
@@ -82,6 +88,13 @@ export type Status =
   | "denied_by_approver"
   | "cancelled"
   | "unknown";
+
+export type TurnStatus =
+  | "running"
+  | "waiting"
+  | "completed"
+  | "failed"
+  | "cancelled";
 
 export interface AddAgentBody {
   /** What it is for. */
@@ -753,7 +766,7 @@ export interface Message {
   name?: string;
   reasoning?: string;
   replaces_seq?: number;
-  role: "user" | "assistant" | "tool" | "summary";
+  role: MessageRole;
   seq: number;
   status?: Status;
   text?: string;
@@ -1311,7 +1324,7 @@ export interface Turn {
   error?: string;
   id: string;
   model: string;
-  status: "running" | "waiting" | "completed" | "failed" | "cancelled";
+  status: TurnStatus;
   stop_reason?: string;
   usage: TurnUsage;
 }

@@ -169,7 +169,7 @@ export class Transport {
     const method = query.method ?? "GET";
     const body = query.body === undefined || query.body instanceof Uint8Array ? query.body : new TextEncoder().encode(json(query.body));
     const headers = new Headers(query.headers);
-    headers.set("Accept", "application/json, application/problem+json, text/event-stream;q=0.9, */*;q=0.1");
+    if (!headers.has("Accept")) headers.set("Accept", "application/json, application/problem+json, text/event-stream;q=0.9, */*;q=0.1");
     headers.set("User-Agent", this.#config.name);
     if (body !== undefined && body !== query.body) headers.set("Content-Type", "application/json");
     const { key } = this.#config;

@@ -14,6 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, ClassVar, Literal, TypeAlias, cast
 
+MessageRole: TypeAlias = Literal["user", "assistant", "tool", "summary"]
+TurnStatus: TypeAlias = Literal["running", "waiting", "completed", "failed", "cancelled"]
 Status: TypeAlias = Literal[
     "success",
     "error",
@@ -831,6 +833,163 @@ class Agent:
     disabled: bool = False
     created_at: datetime
     updated_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """A text that an agent has before it in every request to its model. Several agents can have the same one."""
+
+    id: str
+    org: str
+    #: What tools call it.
+    label: str
+    value: str
+    description: str = ""
+    #: How many characters the value may have.
+    limit: int
+    #: Tools cannot change it.
+    read_only: bool = False
+    created_at: datetime
+    updated_at: datetime
+    #: Counts the writes.
+    version: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """A text in the archive of an agent, which it finds by search."""
+
+    id: str
+    agent_id: str
+    text: str
+    tags: list[str] = field(default_factory=list)
+    created_at: datetime
+    #: How well it fits a search.
+    score: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """A language model that agents can be given."""
+
+    #: What agents call it.
+    name: str
+    #: The name that its vendor gave it.
+    model: str
+    #: It is that of agents that name none.
+    default: bool = False
+    #: Why it cannot be used.
+    unavailable: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A call that a model asks for."""
+
+    id: str
+    tool: str
+    args: Any = None
+    call_id: str = ""
+    #: Why the arguments cannot be read.
+    malformed: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message of the conversation of an agent."""
+
+    id: str
+    agent_id: str
+    turn_id: str
+    #: Counts the messages of the agent from 1.
+    seq: int
+    role: MessageRole
+    #: Of the tool that is answered, or of the agent that sent a message to this one.
+    name: str = ""
+    text: str = ""
+    #: What the model showed of its reasoning.
+    reasoning: str = ""
+    tool_calls: list[ToolCall] = field(default_factory=list)
+    #: Which tool call a message of a tool answers.
+    tool_call_id: str = ""
+    call_id: str = ""
+    status: Status | None = None
+    #: The number of the last message that a summary stands for.
+    replaces_seq: int = 0
+    created_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """What a turn may take. What is left out is what the server allows."""
+
+    max_steps: int | None = None
+    max_tokens: int | None = None
+    max_time_ms: float | None = None
+    #: In millionths of the unit in which the prices of models are.
+    max_cost_micros: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnUsage:
+    """What a turn took so far."""
+
+    steps: int
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int = 0
+    cost_micros: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What an agent does with one message, until it has answered."""
+
+    id: str
+    agent_id: str
+    status: TurnStatus
+    #: Why it ended, such as ``end_turn``.
+    stop_reason: str = ""
+    #: What went wrong, for people.
+    error: str = ""
+    model: str
+    budget: Budget = field(default_factory=Budget)
+    usage: TurnUsage
+    #: What it waits for.
+    approval_ids: list[str] = field(default_factory=list)
+    created_at: datetime
+    ended_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replied:
+    """A turn, and the messages of it."""
+
+    turn: Turn
+    messages: list[Message]
+
+    @property
+    def text(self) -> str:
+        """What the agent said last."""
+        return next((m.text for m in reversed(self.messages) if m.role == "assistant"), "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnEvent:
+    """What is seen of a turn while it goes on. One of its fields is set."""
+
+    #: A piece of the text that the model writes, and of its reasoning. The message has all of it.
+    delta: str = ""
+    thinking: str = ""
+    #: One that is kept.
+    message: Message | None = None
+    #: Of a call that has ended, and of one that runs.
+    result: Result | None = None
+    event: Event | None = None
+    #: What happened to the model or to the turn.
+    notice: str = ""
+    #: How it stands; the last event has it.
+    turn: Turn | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from . import _json
 from ._errors import BY_CODE, HaftError, UnavailableError
-from ._models import Event
+from ._models import Event, TurnEvent
+from ._request import Query, part
 
+T = TypeVar("T")
+
+#: Seconds after which a stream without a sign of life is cut. The server sends one every 15.
+SILENCE = 60.0
 #: The most bytes of one event: its data may be 1 MiB, and JSON escapes it.
 MAX_EVENT = 16 << 20
 
@@ -67,27 +74,93 @@ class Reader:
             self._message.data = value if before is None else before + b"\n" + value
 
 
-class Follower:
+class Stream(ABC, Generic[T]):
     """Knows how far a stream was read, so that one that is cut goes on there."""
 
-    def __init__(self, after: int | None, hide: Callable[[str], str]) -> None:
-        self._hide = hide
-        #: The cursor of the last event; None means that only what happens from now on is asked for.
-        self.at = after
+    #: Nothing more is expected.
+    over = False
 
-    def take(self, m: Message) -> Event | None:
-        """The event of a message that was not seen yet. A farewell is raised."""
+    def __init__(self, hide: Callable[[str], str]) -> None:
+        self._hide = hide
+
+    @abstractmethod
+    def query(self) -> Query | None:
+        """The request of the next connection; None if it is not known where to go on."""
+
+    def take(self, m: Message) -> T | None:
+        """The item of a message that was not seen yet. A farewell is raised."""
         if m.kind == "error":
             raise _farewell(m.data or b"", self._hide)
+        return self._take(m)
+
+    @abstractmethod
+    def _take(self, m: Message) -> T | None: ...
+
+
+def _watch(q: Query) -> Query:
+    """A request that is answered with a stream."""
+    return replace(q, headers={"Accept": "text/event-stream"}, timeout=SILENCE)
+
+
+class EventStream(Stream[Event]):
+    """Events after a cursor; None means that only what happens from now on is asked for."""
+
+    def __init__(
+        self, hide: Callable[[str], str], path: str, params: Mapping[str, Any], after: int | None, once: bool
+    ) -> None:
+        super().__init__(hide)
+        self._path, self._params, self._once = path, params, once
+        #: The cursor of the last event.
+        self.at = after
+
+    def query(self) -> Query | None:
+        return _watch(Query(path=self._path, params={**self._params, "after": self.at}))
+
+    def _take(self, m: Message) -> Event | None:
         if m.data:
             event = _json.decode(Event, _json.loads(m.data))
             if self.at and event.cursor <= self.at:
                 return None
             self.at = event.cursor
+            self.over = self._once and event.type == "tool_completed"
             return event
         if m.id.isascii() and m.id.isdigit() and len(m.id) < 20 and int(m.id) > (self.at or 0):
             self.at = int(m.id)  # how far the server has looked
         return None
+
+
+class TurnStream(Stream[TurnEvent]):
+    """What happens in a turn. With ``brief`` it ends also when the turn waits for a person."""
+
+    def __init__(self, hide: Callable[[str], str], first: Query, brief: bool) -> None:
+        super().__init__(hide)
+        self._next: Query | None = first
+        self._brief = brief
+        self._seen = False  # anything at all
+        self._at = 0
+
+    def query(self) -> Query | None:
+        q = self._next
+        if q is None or (self._seen and not self._at):
+            return None
+        if not q.repeatable:
+            self._next = None
+        return _watch(q)
+
+    def _take(self, m: Message) -> TurnEvent | None:
+        if not m.data:
+            return None
+        event = _json.decode(TurnEvent, _json.loads(m.data))
+        self._seen = True
+        if event.message is not None:
+            if event.message.seq <= self._at:
+                return None
+            self._at = event.message.seq
+            path = "/v1/turns" + part("turn", event.message.turn_id) + "/events"
+            self._next = Query(path=path, params={"after": self._at})
+        if event.turn is not None:
+            self.over = event.turn.status != "running" and (self._brief or event.turn.status != "waiting")
+        return event
 
 
 def _farewell(data: bytes, hide: Callable[[str], str]) -> HaftError:

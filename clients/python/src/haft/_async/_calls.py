@@ -14,6 +14,7 @@ from .._inputs import CallOptions, NewCall, call_body, workspace_of
 from .._json import decode, member
 from .._models import CallWorkspace, Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
 from .._request import Query, given, new_key, part
+from .._sse import EventStream
 from ._content import attach
 from ._files import AsyncFiles
 from ._io import sleep
@@ -166,7 +167,8 @@ class AsyncCalls:
         A stream that is cut goes on where it was: nothing is lost or repeated.
         """
         part("call", call_id)
-        return self._transport.follow("/v1/events", {"call": call_id}, after, True)
+        stream = EventStream(self._transport.target.hide, "/v1/events", {"call": call_id}, after, True)
+        return self._transport.follow(stream)
 
     async def output(self, call_id: str, *, after: int = 0) -> AsyncIterator[OutputPart]:
         """What a tool prints, while it runs."""

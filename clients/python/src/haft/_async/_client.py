@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import loads, member
-from .._models import CallFormat, Self, UsageSum
+from .._json import loads, member, page
+from .._models import CallFormat, Model, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import AsyncCalls, AsyncChains
+from ._conversations import AsyncMessages, AsyncTurns
 from ._files import AsyncFiles
+from ._memory import AsyncBlocks, AsyncPassages
 from ._resources import (
     AsyncAgents,
     AsyncApprovals,
@@ -112,6 +114,14 @@ class AsyncClient:
         self.approvals = AsyncApprovals(self._transport)
         #: Agents, and the tools and variables that their calls have.
         self.agents = AsyncAgents(self._transport)
+        #: Texts that agents have before them.
+        self.blocks = AsyncBlocks(self._transport)
+        #: The archives of agents.
+        self.passages = AsyncPassages(self._transport)
+        #: What is said to agents, and what they answer.
+        self.messages = AsyncMessages(self._transport, self._call_timeout)
+        #: What agents do with messages.
+        self.turns = AsyncTurns(self._transport)
         #: Stored variables.
         self.secrets = AsyncSecrets(self._transport)
         #: What happens.
@@ -154,6 +164,10 @@ class AsyncClient:
     async def whoami(self) -> Self:
         """Whom the server takes this client for."""
         return await self._transport.read(Self, Query(path="/v1/whoami"))
+
+    async def models(self) -> list[Model]:
+        """The language models that agents can be given."""
+        return page(Model, (await self._transport.send(Query(path="/v1/models")))[0])[0]
 
     async def tool_calls(
         self,

@@ -31,6 +31,7 @@ from .._models import (
     Webhook,
 )
 from .._request import Query, given, part
+from .._sse import EventStream
 from .._tool import Draft
 from ._transport import AsyncTransport
 
@@ -361,7 +362,7 @@ class AsyncEvents(_Resource):
         """
         params = given(call=call, agent=agent, user=user, tool=tool)
         params["type"] = [types] if isinstance(types, str) else [*types]
-        return self._transport.follow("/v1/events", params, after, False)
+        return self._transport.follow(EventStream(self._transport.target.hide, "/v1/events", params, after, False))
 
 
 class AsyncKeys(_Resource):

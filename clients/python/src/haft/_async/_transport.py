@@ -11,9 +11,8 @@ import httpx
 
 from .. import _json, _request
 from .._errors import HaftError, TimeoutError, UnavailableError
-from .._models import Event
 from .._request import Query, Retry, Target
-from .._sse import Follower, Reader
+from .._sse import Reader, Stream
 from ._content import attach
 from ._io import closing, sleep
 
@@ -21,8 +20,6 @@ T = TypeVar("T")
 
 #: How many things one page has at most.
 _PAGE = 1000
-#: Seconds after which a stream without a sign of life is cut. The server sends one every 15.
-_SILENCE = 60.0
 #: Seconds that a connection lives which was no failure, though nothing happened on it.
 _LIVELY = 20.0
 
@@ -155,40 +152,37 @@ class AsyncTransport:
         except (httpx.RequestError, httpx.StreamError) as err:
             raise _request.cut(q, err, not _request.never_sent(err)) from err
 
-    async def _events(self, q: Query, follower: Follower) -> AsyncGenerator[Event, None]:
-        """Yield the events of one connection."""
+    async def _items(self, q: Query, stream: Stream[T]) -> AsyncGenerator[T, None]:
+        """Yield what comes over one connection."""
         response = await self._open(q)
         try:
             reader = Reader()
             async with closing(cast(Any, response.aiter_bytes())) as pieces:
                 async for piece in pieces:
                     for message in reader.feed(piece):
-                        event = follower.take(message)
-                        if event is not None:
-                            yield event
+                        item = stream.take(message)
+                        if item is not None:
+                            yield item
         finally:
             await response.aclose()
 
-    async def follow(self, path: str, params: dict[str, Any], after: int | None, once: bool) -> AsyncIterator[Event]:
-        """Yield events. A stream that is cut goes on after the last one."""
-        follower = Follower(after, self.target.hide)
+    async def follow(self, stream: Stream[T]) -> AsyncIterator[T]:
+        """Yield what a stream has. One that is cut goes on after the last item."""
         since, failures = time.monotonic(), 0
+        failure: HaftError | None = None
         while True:
             began, heard = time.monotonic(), False
+            q = stream.query()
+            if q is None:
+                raise failure or UnavailableError("the stream of events was cut")
             try:
-                q = Query(
-                    path=path,
-                    params={**params, "after": follower.at},
-                    headers={"Accept": "text/event-stream"},
-                    timeout=_SILENCE,
-                )
-                async with closing(self._events(q, follower)) as events:
-                    async for event in events:
+                async with closing(self._items(q, stream)) as items:
+                    async for item in items:
                         heard = True
-                        yield event
-                        if once and event.type == "tool_completed":
+                        yield item
+                        if stream.over:
                             return
-                failure: HaftError = UnavailableError("the stream of events was cut")
+                failure = UnavailableError("the stream of events was cut")
             except (httpx.RequestError, httpx.StreamError) as err:
                 failure = _request.cut(q, err, not _request.never_sent(err))
             except UnavailableError as err:

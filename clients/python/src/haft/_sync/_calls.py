@@ -15,6 +15,7 @@ from .._inputs import CallOptions, NewCall, call_body, workspace_of
 from .._json import decode, member
 from .._models import CallWorkspace, Chain, Event, OutputPart, Plan, Record, Result, Status, Step, final
 from .._request import Query, given, new_key, part
+from .._sse import EventStream
 from ._content import attach
 from ._files import Files
 from ._io import sleep
@@ -167,7 +168,8 @@ class Calls:
         A stream that is cut goes on where it was: nothing is lost or repeated.
         """
         part("call", call_id)
-        return self._transport.follow("/v1/events", {"call": call_id}, after, True)
+        stream = EventStream(self._transport.target.hide, "/v1/events", {"call": call_id}, after, True)
+        return self._transport.follow(stream)
 
     def output(self, call_id: str, *, after: int = 0) -> Iterator[OutputPart]:
         """What a tool prints, while it runs."""

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import loads, member
-from .._models import CallFormat, Self, UsageSum
+from .._json import loads, member, page
+from .._models import CallFormat, Model, Self, UsageSum
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import Calls, Chains
+from ._conversations import Messages, Turns
 from ._files import Files
+from ._memory import Blocks, Passages
 from ._resources import (
     Agents,
     Approvals,
@@ -113,6 +115,14 @@ class Client:
         self.approvals = Approvals(self._transport)
         #: Agents, and the tools and variables that their calls have.
         self.agents = Agents(self._transport)
+        #: Texts that agents have before them.
+        self.blocks = Blocks(self._transport)
+        #: The archives of agents.
+        self.passages = Passages(self._transport)
+        #: What is said to agents, and what they answer.
+        self.messages = Messages(self._transport, self._call_timeout)
+        #: What agents do with messages.
+        self.turns = Turns(self._transport)
         #: Stored variables.
         self.secrets = Secrets(self._transport)
         #: What happens.
@@ -155,6 +165,10 @@ class Client:
     def whoami(self) -> Self:
         """Whom the server takes this client for."""
         return self._transport.read(Self, Query(path="/v1/whoami"))
+
+    def models(self) -> list[Model]:
+        """The language models that agents can be given."""
+        return page(Model, (self._transport.send(Query(path="/v1/models")))[0])[0]
 
     def tool_calls(
         self,
