@@ -74,7 +74,7 @@ func (s *Service) openConversations(cfg AgentsConfig, ec engine.Config) error {
 			return now, err
 		},
 	})
-	s.Models = models
+	s.Models = listed{models, rules}
 	s.closers = append(s.closers, func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveWait) //nolint:forbidigo // it is the end of all
 		defer cancel()
@@ -96,6 +96,20 @@ func (s *Service) modelKey(ctx context.Context, org, name string) (secret.Value,
 		}
 	}
 	return secret.Value{}, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such secret that is not bound"}
+}
+
+// listed are the models that are shown to those who may read agents.
+type listed struct {
+	*modelfile.Catalog
+	rules authority.Rules
+}
+
+// Models implements [haft.Models].
+func (l listed) Models(ctx context.Context, p haft.Principal) ([]haft.Model, error) {
+	if err := l.rules.Authorize(p, haft.AgentsRead, authority.Resource{}); err != nil {
+		return nil, err
+	}
+	return l.List(ctx, p.Org), nil
 }
 
 // Conversations returns what runs the turns of agents, or nil if this process runs none.

@@ -25,7 +25,6 @@ import (
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
-	"haft/internal/modelfile"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
@@ -120,7 +119,7 @@ type Service struct {
 	Store    *store.Store
 	Registry *registry.Registry
 	// Models are those that agents can have; nil if this process runs no agents.
-	Models *modelfile.Catalog
+	Models haft.Models
 
 	dir *datadir.Dir // with an empty path if nothing is kept
 	// digestKey makes digests of arguments and results.

@@ -170,6 +170,10 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 	if p.given("server") && (p.given("data") || p.given("database")) {
 		return nil, exit.Misuse(errors.New("--server is a system of its own: leave --data and --database out"))
 	}
+	if p.given("models") {
+		return nil, exit.Misuse(errors.New("--models is decided where agents run: start the server with it, haft serve " +
+			"--models"))
+	}
 	if p.given("allow-reduced") {
 		return nil, exit.Misuse(errors.New("--allow-reduced is decided where tools run: " +
 			"start the server with it, haft serve --allow-reduced"))

@@ -22,11 +22,17 @@ type Memory interface {
 
 // MemoryOf returns the memory of the agents of a system.
 func MemoryOf(s System) Memory {
+	if r, ok := s.(*Remote); ok {
+		return r.Client.Memory
+	}
 	return s.(*Local).API.Memory
 }
 
 // ConversationsOf returns the conversations of a system, or says why there are none.
 func ConversationsOf(s System) (haft.Conversations, error) {
+	if r, ok := s.(*Remote); ok {
+		return r.Client.Conversations, nil
+	}
 	if c := s.(*Local).Conversations(); c != nil {
 		return c, nil
 	}

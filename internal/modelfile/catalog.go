@@ -8,7 +8,6 @@ import (
 	"math"
 	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -16,7 +15,6 @@ import (
 	"haft/internal/conversation"
 	"haft/internal/model"
 	"haft/internal/secret"
-	"haft/schema"
 )
 
 // CatalogConfig has what a catalog needs besides its models.
@@ -117,31 +115,14 @@ func (c *Catalog) Model(ctx context.Context, p haft.Principal, name string) (*co
 		Output: micros(m.PriceOutput)}, nil
 }
 
-// A ListedModel is a model as it can be shown to everybody: it has no key, and of the address only the host.
-type ListedModel struct {
-	Name    string      `json:"name"`
-	Default bool        `json:"default,omitempty"`
-	Format  schema.Form `json:"format"`
-	// Model is the vendor's name.
-	Model     string `json:"model"`
-	Host      string `json:"host"`
-	Context   int    `json:"context_tokens,omitempty"`
-	MaxOutput int    `json:"max_output_tokens,omitempty"`
-	// Missing says why the model cannot be used, and what to do; empty if it can.
-	Missing string `json:"missing,omitempty"`
-}
-
-// List returns all models in the order of the file, as they are for an organisation. No server is asked.
-func (c *Catalog) List(ctx context.Context, org string) []ListedModel {
-	list := make([]ListedModel, 0, len(c.file.Models))
+// List returns all models in the order of the file, as they are for an organisation: without keys and addresses. No
+// server is asked.
+func (c *Catalog) List(ctx context.Context, org string) []haft.Model {
+	list := make([]haft.Model, 0, len(c.file.Models))
 	for _, m := range c.file.Models {
-		shown := ListedModel{Name: m.Name, Default: m.Name == c.file.Default, Format: m.Format, Model: m.Model,
-			Context: m.ContextTokens, MaxOutput: m.MaxOutputTokens}
-		if u, err := url.Parse(m.URL); err == nil { // it was checked
-			shown.Host = u.Host
-		}
+		shown := haft.Model{Name: m.Name, Default: m.Name == c.file.Default, Model: m.Model}
 		if _, err := c.key(ctx, org, m); err != nil {
-			shown.Missing = haft.MessageOf(err)
+			shown.Unavailable = haft.MessageOf(err)
 		}
 		list = append(list, shown)
 	}

@@ -61,14 +61,11 @@ func TestCatalog_example(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := c.List(t.Context(), "acme")
-	want := []modelfile.ListedModel{
-		{Name: "claude", Default: true, Format: schema.FormAnthropic, Model: "claude-sonnet-5",
-			Host: "api.anthropic.com", Context: 200_000, MaxOutput: 16_384},
-		{Name: "gpt", Format: schema.FormOpenAIResponses, Model: "gpt-5.5", Host: "api.openai.com", Context: 256_000,
-			MaxOutput: 16_384,
-			Missing:   "the model gpt has no key: there are no secrets here; use key_env instead of key_secret"},
-		{Name: "local", Format: schema.FormOpenAI, Model: "gpt-oss:20b", Host: "127.0.0.1:11434", Context: 16_384,
-			MaxOutput: 4096},
+	want := []haft.Model{
+		{Name: "claude", Default: true, Model: "claude-sonnet-5"},
+		{Name: "gpt", Model: "gpt-5.5",
+			Unavailable: "the model gpt has no key: there are no secrets here; use key_env instead of key_secret"},
+		{Name: "local", Model: "gpt-oss:20b"},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the list differs (-want +got):\n%s", d)
@@ -168,8 +165,8 @@ func TestCatalog_refuses(t *testing.T) {
 			t.Errorf("%s: the error is %v", test.name, err)
 		}
 		for _, m := range c.List(t.Context(), "acme") {
-			if m.Name == test.model && !strings.Contains(m.Missing, test.says) {
-				t.Errorf("%s: the list says %q", test.name, m.Missing)
+			if m.Name == test.model && !strings.Contains(m.Unavailable, test.says) {
+				t.Errorf("%s: the list says %q", test.name, m.Unavailable)
 			}
 		}
 	}
@@ -193,12 +190,12 @@ func TestCatalog_refuses(t *testing.T) {
 	}
 }
 
-// Neither a key nor a path of an address is in what is shown.
+// Neither a key nor an address is in what is shown.
 func TestCatalog_shows_no_secret(t *testing.T) {
 	c := catalog(t, a+"\nkey_env = \"KEY\"\nurl = \"https://gateway.example/path-"+key+"/v1\"",
 		modelfile.CatalogConfig{Getenv: environment("KEY", key)})
 	raw, err := json.Marshal(c.List(t.Context(), "acme"))
-	if err != nil || strings.Contains(string(raw), key) || !strings.Contains(string(raw), `"host":"gateway.example"`) {
+	if err != nil || strings.Contains(string(raw), key) || strings.Contains(string(raw), "gateway") {
 		t.Errorf("the list is %s, %v", raw, err)
 	}
 }
