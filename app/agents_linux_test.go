@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/agents"
 	"haft/internal/modelfile"
 	"haft/internal/modeltest"
 	"haft/schema"
@@ -39,7 +40,7 @@ func talking(t *testing.T, format schema.Form, steps ...modeltest.Step) (*app.Se
 		t.Fatal(err)
 	}
 	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir(),
-		Agents: app.AgentsConfig{Models: models}})
+		Agents: agents.Config{Models: models}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +82,7 @@ func TestAgent_talks_calls_and_remembers(t *testing.T) {
 			who.Agent = string(a.ID)
 			var said []string
 			var last *haft.Turn
-			for e, err := range s.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: "I am Ann, of Oslo"}) {
+			for e, err := range s.AgentLoop.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: "I am Ann, of Oslo"}) {
 				if err != nil {
 					t.Fatal(err)
 				}

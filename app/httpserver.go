@@ -150,8 +150,11 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.Sandboxes, c.Secrets, c.Meter, c.Webhooks = s.Sandboxes, s.SecretManager, s.API, s.Sender
 	c.MCPServers, c.Retainer, c.Eraser = s.ServerManager, s.RetentionManager, s.Data
 	c.Metrics = s.telemetry.Handler()
-	c.Resources = append(slices.Clip(c.Resources), agentapi.New(agentapi.Config{Agents: s.API, Memory: s.API.Memory,
-		Blocks: s.API.Memory, Archive: s.API.Memory, Conversations: s.Conversations(), Models: s.Models}))
+	agents := agentapi.Config{Agents: s.API, Memory: s.API.Memory, Blocks: s.API.Memory, Archive: s.API.Memory}
+	if agents.Conversations = s.AgentLoop.Conversations(); agents.Conversations != nil {
+		agents.Models = s.AgentLoop
+	}
+	c.Resources = append(slices.Clip(c.Resources), agentapi.New(agents))
 	if c.Refusals == nil {
 		c.Refusals = &access.Refusals{Count: s.telemetry.Refused, Operators: cfg.Operators, Keys: s.Store.Keys,
 			Manage: s.Manage, Logger: s.App.cfg.Logger}

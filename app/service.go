@@ -16,11 +16,11 @@ import (
 	"haft/executor"
 	"haft/executor/builtin"
 	"haft/executor/script"
+	"haft/internal/agents"
 	"haft/internal/agentstate"
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/checkpoint"
-	"haft/internal/conversation"
 	"haft/internal/datadir"
 	"haft/internal/egress"
 	"haft/internal/egress/session"
@@ -95,7 +95,7 @@ type ServiceConfig struct {
 	Engine engine.Config
 	Manage service.Config
 	// Agents says how agents are run.
-	Agents AgentsConfig
+	Agents agents.Config
 }
 
 // defaultPolicy is the policy of a server that has none: only administrators may call tools.
@@ -118,8 +118,8 @@ type Service struct {
 	App      *App
 	Store    *store.Store
 	Registry *registry.Registry
-	// Models are those that agents can have; nil if this process runs no agents.
-	Models haft.Models
+	// AgentLoop runs agents.
+	AgentLoop *agents.Agents
 
 	dir *datadir.Dir // with an empty path if nothing is kept
 	// digestKey makes digests of arguments and results.
@@ -129,8 +129,6 @@ type Service struct {
 	locker    *supply.Locker
 	sessions  *sandboxed.Manager
 	closers   []func() error
-
-	conversations *conversation.Service // nil if this process runs no agents
 }
 
 // OpenService opens a Service.
@@ -161,6 +159,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.sessions = sandboxed.New(sandboxed.Config{Open: s.App.executor.OpenSession})
 	s.closers = append(s.closers, func() error { s.sessions.Close(); return nil })
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
+	s.AgentLoop = agents.New(s.Store)
 	tools, err := s.builtins(cfg)
 	if err != nil {
 		return nil, err
@@ -182,7 +181,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	scripts := agentstate.Executor{Executor: s.App.executor, States: s.AgentMemory()}
+	scripts := agentstate.Executor{Executor: s.App.executor, States: s.AgentLoop.Memory()}
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
@@ -199,7 +198,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.closers = append(s.closers, s.Engine.Close)
 	s.openAPI(parts, ec, cfg.Manage)
-	if err := s.openConversations(cfg.Agents, ec); err != nil {
+	if err := s.openAgents(cfg.Agents, ec); err != nil {
 		return nil, err
 	}
 	close(wired)
@@ -228,6 +227,19 @@ func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config
 	s.API = service.New(s.Engine, parts, c)
 	s.PolicyManager, s.ServerManager, s.SandboxManager = s.API.Policies, s.API.Servers, s.API.Sandboxes
 	s.SecretManager, s.RetentionManager, s.DataManager = s.API.Variables, s.API.Retainer, s.API.Data
+}
+
+// openAgents runs the turns of agents.
+func (s *Service) openAgents(cfg agents.Config, ec engine.Config) error {
+	s.closers = append(s.closers, s.AgentLoop.Close)
+	return s.AgentLoop.Open(agents.Parts{
+		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger,
+		Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
+		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
+			now, _, err := ec.Recheck(ctx, p)
+			return now, err
+		},
+	}, cfg)
 }
 
 // Close ends everything, last first. It can be called twice.
@@ -330,7 +342,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.sourceTool().Add(set),
-		s.agentTools(set),
+		s.AgentLoop.AddTools(set),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
 	}

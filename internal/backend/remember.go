@@ -138,7 +138,7 @@ func Messages(ctx context.Context, s System, p haft.Principal, args []string, li
 			return nil, err
 		}
 		p.Agent = string(a.ID)
-		return l.AgentMemory().Messages(ctx, p, f)
+		return l.AgentLoop.Memory().Messages(ctx, p, f)
 	})
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // A Memory is all that agents remember.
-type Memory interface {
+type Memory struct {
 	haft.Memory
 	haft.BlockSharer
 	haft.Archive
@@ -23,9 +23,10 @@ type Memory interface {
 // MemoryOf returns the memory of the agents of a system.
 func MemoryOf(s System) Memory {
 	if r, ok := s.(*Remote); ok {
-		return r.Client.Memory
+		return Memory{r.Client.Memory, r.Client.Memory, r.Client.Memory}
 	}
-	return s.(*Local).API.Memory
+	kept := s.(*Local).API.Memory
+	return Memory{kept, kept, kept}
 }
 
 // ConversationsOf returns the conversations of a system, or says why there are none.
@@ -33,7 +34,7 @@ func ConversationsOf(s System) (haft.Conversations, error) {
 	if r, ok := s.(*Remote); ok {
 		return r.Client.Conversations, nil
 	}
-	if c := s.(*Local).Conversations(); c != nil {
+	if c := s.(*Local).AgentLoop.Conversations(); c != nil {
 		return c, nil
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents"}

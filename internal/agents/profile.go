@@ -1,0 +1,63 @@
+package agents
+
+import (
+	"context"
+	"fmt"
+
+	"haft"
+	"haft/internal/conversation"
+	"haft/internal/memory"
+	"haft/internal/memorystore"
+)
+
+// Tools reads tools in the version that calls run now.
+type Tools interface {
+	Tool(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error)
+}
+
+// profiles put together what the model of an agent gets: instructions, memory and tools, as they are now.
+type profiles struct {
+	Finder
+	rows   memory.Agents
+	blocks *memorystore.Store
+	tools  Tools
+}
+
+// Profile implements [conversation.Agents]. Tools that are disabled or not there any more are left out. The profile is
+// for the agent, which may do less than read its tools: it is shown to the model only.
+func (a profiles) Profile(ctx context.Context, p haft.Principal, id haft.AgentID) (*conversation.Profile, error) {
+	agent, err := a.rows.Agent(ctx, p.Org, string(id))
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := a.blocksOf(ctx, p.Org, id)
+	if err != nil {
+		return nil, fmt.Errorf("read the memory of the agent: %w", err)
+	}
+	prof := &conversation.Profile{Agent: *agent, Instructions: agent.Instructions, Model: agent.Model, Blocks: blocks}
+	for _, name := range agent.Tools {
+		t, err := a.tools.Tool(ctx, p, name)
+		if haft.CodeOf(err) == haft.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the tools of the agent: %w", err)
+		}
+		if !t.Disabled {
+			prof.Tools = append(prof.Tools, *t)
+		}
+	}
+	return prof, nil
+}
+
+// blocksOf reads all blocks of an agent, which come a page at a time.
+func (a profiles) blocksOf(ctx context.Context, org string, id haft.AgentID) ([]haft.Block, error) {
+	var all []haft.Block
+	for f := (haft.BlockFilter{Agent: string(id)}); ; f.After = all[len(all)-1].ID {
+		list, err := a.blocks.Blocks(ctx, org, f)
+		if err != nil || len(list) == 0 {
+			return all, err
+		}
+		all = append(all, list...)
+	}
+}
