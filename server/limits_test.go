@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"haft"
 	"haft/internal/bounds"
 	"haft/server"
 )
@@ -334,6 +335,9 @@ func (w *walker) request(t testing.TB, p place, value any) (*http.Request, int) 
 		sent = value
 	case p.content != nil:
 		sent = w.least(p.content)
+	}
+	if block, ok := sent.(map[string]any); ok && p.op == "POST /v1/blocks" {
+		block["limit"] = haft.MaxBlockLimit // else the value is bounded by the default
 	}
 	if sent != nil {
 		var err error
