@@ -11,8 +11,8 @@ import (
 
 // numbers is a table of the numbers from 1 on.
 func numbers(n int) string {
-	return fmt.Sprintf("(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM n) n",
-		n)
+	return fmt.Sprintf("(WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d) SELECT i FROM "+
+		"n) n", n)
 }
 
 // terms gives the agent a very many rows by which items are found. Item and term are SQL of the number i.
@@ -41,8 +41,7 @@ func quick(t *testing.T, what string, do func()) {
 func searchesBounded(t *testing.T, w *world) {
 	const many = 100_000
 	w.passage("tea", "common")
-	w.exec("INSERT INTO memory_terms (agent, term, item, weight) SELECT 'ag_A', '#common', 'passage-000' || (1000000 + i), " +
-		"1 FROM " + numbers(many))
+	w.terms("'#common'", "'passage-000' || (1000000 + i)", many)
 	both := w.passage("both tea", "common", "rare", "t0")
 	w.passage("rare tea", "rare")
 	tags := []string{"common", "rare"}
@@ -64,13 +63,13 @@ func searchesBounded(t *testing.T, w *world) {
 	_, err := w.Passages(w.ctx(), "acme", a, haft.PassageFilter{Tags: append(tags, "one more"), AllTags: true})
 	refused(t, "one tag more", err, haft.CodeInvalid)
 	check(t, w.RemovePassage(w.ctx(), "acme", a, both))
-	w.exec("INSERT INTO passages (id, org, agent, usr, body, tags, created) SELECT 'passage-001' || (1000 + i), 'acme', " +
-		"'ag_A', '', 'long', '[\"long\"]', 1 FROM " + numbers(300))
+	w.exec("INSERT INTO passages (id, org, agent, usr, body, tags, created) SELECT 'passage-001' || (1000 + i), " +
+		"'acme', 'ag_A', '', 'long', '[\"long\"]', 1 FROM " + numbers(300))
 	w.terms("'#long'", "'passage-001' || (1000 + i)", 300)
 	w.terms("'w' || (1000 + i % 1000)", "'passage-001' || (1001 + i / 1000)", 299_000)
 	quick(t, "a tag of long passages", func() {
-		want(t, "a tag of long passages", w.found(haft.PassageFilter{Query: "w1001 a b c d e f g", Tags: []string{"long"},
-			Limit: 1}), "long")
+		want(t, "a tag of long passages", w.found(haft.PassageFilter{Query: "w1001 a b c d e f g",
+			Tags: []string{"long"}, Limit: 1}), "long")
 	})
 	w.exec("INSERT INTO messages (agent, seq, id, org, usr, turn, role, replaces, created, doc) SELECT 'ag_A', i, " +
 		"'message-' || (1000000 + i), 'acme', 'ann', 'run-' || (i / 4), 'user', 0, i, '{}' FROM " + numbers(many))

@@ -117,6 +117,7 @@ type counter struct {
 	bytes int
 }
 
+// Scan implements [store.Scanner].
 func (c *counter) Scan(dest ...any) error {
 	err := c.Scanner.Scan(dest...)
 	for _, d := range dest {

@@ -40,7 +40,7 @@ func turnsBegin(t *testing.T, w *world) {
 	for i := range 16 {
 		wg.Go(func() {
 			_, _, err := servers[i%2].BeginTurn(w.ctx(), "p1", haft.Turn{Agent: a, Principal: ann, Model: "m",
-				Budget: budget, Status: haft.TurnCompleted, Error: "x"}, "",
+				Parent: "run-0", Depth: 2, Budget: budget, Status: haft.TurnCompleted, Error: "x"}, "",
 				haft.Message{Role: haft.RoleUser, Text: "hello"})
 			switch {
 			case err == nil:
@@ -60,13 +60,16 @@ func turnsBegin(t *testing.T, w *world) {
 	check(t, err)
 	turn, err := w.Turn(w.ctx(), "acme", list[0].ID)
 	check(t, err)
-	if diff := cmp.Diff(haft.Turn{ID: turn.ID, Agent: a, Status: haft.TurnRunning, Model: "m", Budget: budget,
-		Created: turn.Created, Principal: ann}, *turn); diff != "" || !strings.HasPrefix(string(turn.ID), "run-") {
+	if diff := cmp.Diff(haft.Turn{ID: turn.ID, Agent: a, Status: haft.TurnRunning, Model: "m",
+		Parent: "run-0", Depth: 2, Budget: budget, Created: turn.Created, Principal: ann}, *turn); diff != "" || !strings.HasPrefix(string(turn.ID), "run-") {
 		t.Errorf("the turn (-want +got):\n%s", diff)
 	}
-	turn.Status = haft.TurnWaiting
+	turn.Status, turn.Parent = haft.TurnWaiting, ""
 	_, err = w.AdvanceTurn(w.ctx(), "p1", *turn)
 	check(t, err)
+	waits, err := w.Turn(w.ctx(), "acme", turn.ID)
+	check(t, err)
+	want(t, "the parent of a turn that waits", waits.Parent, "run-0")
 	_, _, err = w.BeginTurn(w.ctx(), "p1", haft.Turn{Agent: a, Principal: ann}, "", haft.Message{Role: haft.RoleUser})
 	refused(t, "another turn while one waits", err, haft.CodeConflict)
 	w.turn("p1", "ann", b, "to another agent")

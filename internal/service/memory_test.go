@@ -24,6 +24,8 @@ func remember(t *testing.T, w *world, org, name, user string) (*haft.Agent, *mem
 	_, err = w.API.Memory.AddPassage(ctx, admin(org), name, "passage of "+name, nil)
 	check(t, err)
 	by := haft.Principal{Org: org, User: user}
+	_, err = s.AddPassage(ctx, org, user, agent.ID, "noted about "+user, nil)
+	check(t, err)
 	turn, _, err := s.BeginTurn(ctx, "p", haft.Turn{Agent: agent.ID, Principal: by}, "",
 		haft.Message{Role: haft.RoleUser, Text: "said by " + user})
 	check(t, err)
@@ -40,7 +42,8 @@ func TestMemory_is_exported_and_erased(t *testing.T) {
 	remember(t, w, "o", "two", "bob")
 	remember(t, w, "p", "three", "annabel")
 	own := export(t, w, admin("o"), haft.Subject{User: "annabel"})
-	for _, part := range []string{`"type":"turn"`, `"type":"message"`, "said by annabel", "answer to annabel"} {
+	for _, part := range []string{`"type":"turn"`, `"type":"message"`, "said by annabel", "answer to annabel",
+		"noted about annabel"} {
 		if !strings.Contains(own, part) {
 			t.Errorf("the export of a user has no %s", part)
 		}
@@ -51,7 +54,7 @@ func TestMemory_is_exported_and_erased(t *testing.T) {
 		}
 	}
 	all := export(t, w, admin("o"), haft.Subject{})
-	for _, part := range []string{"said by annabel", "answer to bob", "block of one", "passage of two"} {
+	for _, part := range []string{"said by annabel", "answer to bob", "block of one", "passage of two", "noted about bob"} {
 		if strings.Count(all, part) != 1 {
 			t.Errorf("the export has %s %d times", part, strings.Count(all, part))
 		}
@@ -63,6 +66,7 @@ func TestMemory_is_exported_and_erased(t *testing.T) {
 	check(t, err)
 	all = export(t, w, admin("o"), haft.Subject{})
 	if strings.Contains(all, "annabel") || !strings.Contains(all, "said by bob") ||
+		!strings.Contains(all, "noted about bob") || !strings.Contains(all, "passage of one") ||
 		!strings.Contains(all, "block of one") {
 		t.Errorf("after the erasure of a user there is\n%s", all)
 	}
@@ -115,6 +119,10 @@ func TestPruneCalls_turns(t *testing.T) {
 	}
 	ended(91)
 	left("without a summary", 1)
+	// A round without time looks at one turn, and the next one goes on behind it.
+	if done, err := w.PruneCalls(t.Context(), 100, 0); err != nil || !done {
+		t.Errorf("PruneCalls without time = %v, %v", done, err)
+	}
 	_, _, err := s.BeginTurn(t.Context(), "p", haft.Turn{Agent: agent.ID, Principal: user("o", "ann")}, "",
 		haft.Message{Role: haft.RoleSummary, Replaces: 2})
 	check(t, err)
