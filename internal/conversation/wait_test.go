@@ -205,6 +205,7 @@ func TestWait_goes_on_when_a_person_agrees(t *testing.T) {
 			t.Errorf("the turn is %s for %v", turn.Status, turn.Approvals)
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if got := fmt.Sprint(seen); got != "[waiting running completed]" {
 			t.Errorf("seen: %s", got)
 		}
