@@ -82,7 +82,8 @@ func TestAgent_talks_calls_and_remembers(t *testing.T) {
 			who.Agent = string(a.ID)
 			var said []string
 			var last *haft.Turn
-			for e, err := range s.AgentLoop.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: "I am Ann, of Oslo"}) {
+			for e, err := range s.AgentLoop.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: "I am " +
+				"Ann, of Oslo"}) {
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -19,8 +19,7 @@ import (
 // agentCommand keeps agents.
 func agentCommand(*profile) command {
 	var unset []string
-	var tags []string
-	fields, block := &agentFields{}, &backend.BlockWork{}
+	fields := &agentFields{}
 	return command{
 		use: "agent", short: "Keep agents: their instructions, tools, memory, environment and tool rules",
 		example: `  haft agent create helper --model claude --instructions @helper.md
@@ -29,7 +28,7 @@ func agentCommand(*profile) command {
   haft agent block helper human "Ann, from Oslo"
   haft call forecast --agent helper --arg city=Oslo`,
 		missing: "see which there are with: haft agent list, and which tools with: haft tool list",
-		subs: []command{
+		subs: append(memoryCommands(), []command{
 			{use: "create NAME", short: "Make an agent", flags: fields.flags(), run: createAgent(fields)},
 			{use: "set NAME", short: "Change the description, instructions, model or tags of an agent",
 				flags: fields.flags(), run: changeAgent(fields.set)},
@@ -62,40 +61,48 @@ func agentCommand(*profile) command {
 				run:   agentEnv(&unset)},
 			{use: "rules NAME [@FILE]", short: "Replace the tool rules of an agent: a JSON array, as in Letta",
 				run: agentRules},
-			{use: "blocks NAME", short: "List the blocks of memory that an agent has before it", run: agentBlocks},
-			{use: "block NAME LABEL [TEXT]", short: "Show or set a block of memory; TEXT may be @FILE or - for the input",
-				flags: []flag{{&block.Description, "description", "what the block is for, for the model"},
-					{&block.Limit, "limit", "how many characters it may have"},
-					{&block.ReadOnly, "read-only", "let no tool change it"},
-					{&block.Remove, "rm", "take it from the agent, and remove it if nobody else has it"}},
-				run: onBlock(block, block.Block)},
-			{use: "share NAME LABEL AGENT…", short: "Give a block of an agent to others, who then have the same",
-				run: onBlock(block, block.ShareBlock)},
-			{use: "remember NAME TEXT", short: "Keep a text in the archive of an agent", flags: tagFlag(&tags),
-				run: func(ctx context.Context, s *session, args []string) error {
-					passage, err := backend.MemoryOf(s.system).AddPassage(ctx, s.p, args[0], args[1], tags)
-					if err != nil {
-						return err
-					}
-					return s.printLine(passage, "kept as "+string(passage.ID))
-				}},
-			{use: "recall NAME [WORD…]", short: "Search the archive of an agent", flags: tagFlag(&tags),
-				run: func(ctx context.Context, s *session, args []string) error {
-					return printList(s.profile, backend.Recall(ctx, s.system, s.p, args, tags), listing[haft.Passage]{
-						"KEPT,TAGS,TEXT", func(x haft.Passage) []any {
-							return []any{since(x.Created), strings.Join(x.Tags, " "), terminal.OneLine(x.Text, 100)}
-						}, "nothing is kept that fits"})
-				}},
-			{use: "messages NAME [WORD…]", short: "List or search what you and an agent said to each other",
-				run: func(ctx context.Context, s *session, args []string) error {
-					return printList(s.profile, backend.Messages(ctx, s.system, s.p, args, 0), listing[haft.Message]{
-						"SAID,WHO,TEXT", func(x haft.Message) []any {
-							return []any{since(x.Created), cell{string(x.Role), bold}, terminal.OneLine(x.Text, 100)}
-						}, "nothing was said that fits"})
-				}},
 			{use: "enable NAME", short: "Enable an agent's calls", run: switchAgent(false)},
 			{use: "disable NAME", short: "Disable an agent's calls", run: switchAgent(true)},
-		},
+		}...),
+	}
+}
+
+// memoryCommands work on what agents remember.
+func memoryCommands() []command {
+	var tags []string
+	block := &backend.BlockWork{}
+	return []command{
+		{use: "blocks NAME", short: "List the blocks of memory that an agent has before it", run: agentBlocks},
+		{use: "block NAME LABEL [TEXT]", short: "Show or set a block of memory; TEXT may be @FILE or - for the input",
+			flags: []flag{{&block.Description, "description", "what the block is for, for the model"},
+				{&block.Limit, "limit", "how many characters it may have"},
+				{&block.ReadOnly, "read-only", "let no tool change it"},
+				{&block.Remove, "rm", "take it from the agent, and remove it if nobody else has it"}},
+			run: onBlock(block, block.Block)},
+		{use: "share NAME LABEL AGENT…", short: "Give a block of an agent to others, who then have the same",
+			run: onBlock(block, block.ShareBlock)},
+		{use: "remember NAME TEXT", short: "Keep a text in the archive of an agent", flags: tagFlag(&tags),
+			run: func(ctx context.Context, s *session, args []string) error {
+				passage, err := backend.MemoryOf(s.system).AddPassage(ctx, s.p, args[0], args[1], tags)
+				if err != nil {
+					return err
+				}
+				return s.printLine(passage, "kept as "+string(passage.ID))
+			}},
+		{use: "recall NAME [WORD…]", short: "Search the archive of an agent", flags: tagFlag(&tags),
+			run: func(ctx context.Context, s *session, args []string) error {
+				return printList(s.profile, backend.Recall(ctx, s.system, s.p, args, tags), listing[haft.Passage]{
+					"KEPT,TAGS,TEXT", func(x haft.Passage) []any {
+						return []any{since(x.Created), strings.Join(x.Tags, " "), terminal.OneLine(x.Text, 100)}
+					}, "nothing is kept that fits"})
+			}},
+		{use: "messages NAME [WORD…]", short: "List or search what you and an agent said to each other",
+			run: func(ctx context.Context, s *session, args []string) error {
+				return printList(s.profile, backend.Messages(ctx, s.system, s.p, args, 0), listing[haft.Message]{
+					"SAID,WHO,TEXT", func(x haft.Message) []any {
+						return []any{since(x.Created), cell{string(x.Role), bold}, terminal.OneLine(x.Text, 100)}
+					}, "nothing was said that fits"})
+			}},
 	}
 }
 
@@ -112,7 +119,8 @@ func agentBlocks(ctx context.Context, s *session, args []string) error {
 }
 
 // onBlock does something with a block of an agent, and prints it.
-func onBlock(w *backend.BlockWork, do func(context.Context, system, haft.Principal, []string) (*haft.Block, error)) work {
+func onBlock(w *backend.BlockWork, do func(context.Context, system, haft.Principal, []string) (*haft.Block,
+	error)) work {
 	return func(ctx context.Context, s *session, args []string) error {
 		w.In = s.in
 		b, err := do(ctx, s.system, s.p, args)

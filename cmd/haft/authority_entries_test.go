@@ -10,6 +10,7 @@ POST /letta/v1/agents/{agent}/tools/{name}/run
 POST /letta/v1/mcp-servers/{server}/tools/{tool}/run
 POST /letta/v1/tools/mcp/servers/{old}/tools/{name}/execute
 POST /letta/v1/tools/run
+POST /v1/agents/{agent}/messages
 POST /v1/calls
 POST /v1/calls/batch
 POST /v1/calls/{id}/replay
@@ -18,6 +19,7 @@ POST /v1/sessions
 POST /v1/tool_calls
 haft call
 haft calls replay
+haft chat
 haft session add
 haft session exec
 haft tool call
@@ -26,10 +28,13 @@ haft tool call
 DELETE /v1/sessions/{id}
 POST /v1/calls/cancel
 POST /v1/calls/{id}/cancel
+POST /v1/turns/{id}/cancel
 haft calls cancel
 haft session end
 `,
 	"history": `
+GET /v1/agents/{agent}/messages
+GET /v1/agents/{agent}/turns
 GET /v1/calls
 GET /v1/calls/{id}
 GET /v1/calls/{id}/artifacts/{name}
@@ -37,10 +42,13 @@ GET /v1/calls/{id}/events
 GET /v1/chains/{id}
 GET /v1/events
 GET /v1/sessions
+GET /v1/turns/{id}
+GET /v1/turns/{id}/events
 GET /v1/usage
 MCP resources/list
 MCP resources/read
 WebSocket /v1/events
+haft agent messages
 haft calls artifacts
 haft calls events
 haft calls list
@@ -128,8 +136,15 @@ GET /letta/v1/tools/mcp/servers/{old}/tools
 GET /letta/v1/tools/{tool}
 GET /v1/agents
 GET /v1/agents/{agent}
+GET /v1/agents/{agent}/blocks
+GET /v1/agents/{agent}/passages
+GET /v1/agents/{agent}/passages/tags
+GET /v1/blocks
+GET /v1/blocks/{id}
+GET /v1/blocks/{id}/agents
 GET /v1/mcp_servers
 GET /v1/mcp_servers/{server}
+GET /v1/models
 GET /v1/tools
 GET /v1/tools/{ref}
 GET /v1/tools/{ref}/versions
@@ -140,7 +155,9 @@ POST /letta/v1/tools/generate-schema
 POST /letta/v1/tools/generate-tool
 POST /letta/v1/tools/mcp/servers/{old}/{name}
 POST /letta/v1/tools/search
+haft agent blocks
 haft agent list
+haft agent recall
 haft agent show
 haft mcp-server list
 haft mcp-server show
@@ -158,7 +175,10 @@ DELETE /letta/v1/sandbox-config/{config}
 DELETE /letta/v1/tools/mcp/servers/{old}
 DELETE /letta/v1/tools/{tool}
 DELETE /v1/agents/{agent}
+DELETE /v1/agents/{agent}/blocks/{id}
+DELETE /v1/agents/{agent}/passages/{id}
 DELETE /v1/agents/{agent}/tools/{ref}
+DELETE /v1/blocks/{id}
 DELETE /v1/keys/{id}
 DELETE /v1/mcp_servers/{server}
 DELETE /v1/sandbox_configs/{ref}
@@ -171,10 +191,10 @@ GET /letta/v1/tools/mcp/oauth/callback
 GET /v1/audit
 GET /v1/audit/entries
 GET /v1/audit/keys
+GET /v1/export
 GET /v1/keys
 GET /v1/keys/{id}
 GET /v1/policies/{of}
-GET /v1/export
 GET /v1/retention
 GET /v1/sandbox_configs
 GET /v1/sandbox_configs/{ref}
@@ -193,6 +213,7 @@ PATCH /letta/v1/sandbox-config/{config}
 PATCH /letta/v1/tools/mcp/servers/{old}
 PATCH /letta/v1/tools/{tool}
 PATCH /v1/agents/{agent}
+PATCH /v1/blocks/{id}
 PATCH /v1/keys/{id}
 PATCH /v1/tools/{ref}
 POST /letta/v1/agents
@@ -208,6 +229,9 @@ POST /letta/v1/tools/mcp/servers/connect
 POST /letta/v1/tools/mcp/servers/test
 POST /letta/v1/tools/mcp/servers/{old}/resync
 POST /v1/agents
+POST /v1/agents/{agent}/passages
+POST /v1/blocks
+POST /v1/erase
 POST /v1/keys
 POST /v1/keys/{id}/rotate
 POST /v1/mcp_servers/{server}/refresh
@@ -219,30 +243,33 @@ POST /v1/webhooks/{id}/redeliver
 PUT /letta/v1/tools
 PUT /letta/v1/tools/mcp/servers
 PUT /v1/agents/{agent}
+PUT /v1/agents/{agent}/blocks/{id}
 PUT /v1/agents/{agent}/tools/{ref}
 PUT /v1/mcp_servers/{server}
 PUT /v1/policies/{of}
-POST /v1/erase
 PUT /v1/retention
 PUT /v1/sandbox_configs/{ref}
 PUT /v1/secrets/{name}
 PUT /v1/webhooks/{id}
 haft agent attach
+haft agent block
 haft agent create
 haft agent detach
 haft agent disable
 haft agent enable
 haft agent env
+haft agent remember
 haft agent rm
 haft agent rules
 haft agent set
+haft agent share
 haft audit export
-haft calls retention
-haft erase
-haft export
 haft audit key
 haft audit show
 haft audit verify
+haft calls retention
+haft erase
+haft export
 haft key create
 haft key disable
 haft key list

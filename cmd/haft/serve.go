@@ -109,7 +109,8 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.PublicVariables, "public-variable", "the `NAME` of a variable that is no secret; may be given again"},
 		{&s.models, "models", "the `FILE` that says which models agents have; else they are those of the environment"},
 		{&c.Agents.Budget.Steps, "max-turn-steps", "how often an agent may ask its model in one turn; 0 means 50"},
-		{&c.Agents.Budget.Tokens, "max-turn-tokens", "how many tokens one turn of an agent may take; 0 means any number"},
+		{&c.Agents.Budget.Tokens, "max-turn-tokens", "how many tokens one turn of an agent may take; 0 means any " +
+			"number"},
 		{&c.Agents.Budget.Time, "max-turn-time", "how long one turn of an agent may work; 0 means an hour"},
 		reducedFlag(&c.AllowReduced),
 		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},

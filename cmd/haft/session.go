@@ -171,7 +171,8 @@ func (p *profile) dial(ctx context.Context) (*session, error) {
 		return nil, exit.Misuse(errors.New("--server is a system of its own: leave --data and --database out"))
 	}
 	if p.given("models") {
-		return nil, exit.Misuse(errors.New("--models is decided where agents run: start the server with it, haft serve " +
+		return nil, exit.Misuse(errors.New("--models is decided where agents run: start the server with it, haft " +
+			"serve " +
 			"--models"))
 	}
 	if p.given("allow-reduced") {

@@ -36,7 +36,8 @@ func TestExecute_passes_changed_state_on(t *testing.T) {
 		{"fails after a change", haft.KindPython,
 			python + "agent_state.memory.update_block_value('human', 'x'); raise ValueError()", "", ""},
 		{"no data", haft.KindPython, python + "agent_state.memory.blocks = object()", "", ""},
-		{"read in JavaScript", haft.KindJavaScript, "export function f({agent_state}) { return agent_state.memory.blocks[0].value }",
+		{"read in JavaScript", haft.KindJavaScript, "export function f({agent_state}) { return " +
+			"agent_state.memory.blocks[0].value }",
 			`"h"`, ""},
 		{"write in JavaScript", haft.KindJavaScript,
 			"export async function f({agent_state}) { agent_state.memory.blocks[0].value = 'new'; return 1 }", "1",
@@ -48,7 +49,8 @@ func TestExecute_passes_changed_state_on(t *testing.T) {
 			res := execute(t, x, executor.Request{Kind: tt.kind, Source: tt.source, Function: "f",
 				Inject:  map[string]json.RawMessage{"agent_state": json.RawMessage(state)},
 				Changed: func(s json.RawMessage) { got = string(s) }})
-			if (res.Error != nil) != (tt.value == "") || res.Error == nil && string(res.Value) != tt.value || got != tt.want {
+			if (res.Error != nil) != (tt.value == "") || res.Error == nil && string(res.Value) != tt.value ||
+				got != tt.want {
 				t.Errorf("value %s %+v, state %s", res.Value, res.Error, got)
 			}
 		})

@@ -176,5 +176,6 @@ func (a *Agents) Reply(ctx context.Context, from haft.Principal, turn haft.TurnI
 }
 
 func errNone() error {
-	return &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents: start haft serve or haft chat"}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents: start haft serve or " +
+		"haft chat"}
 }

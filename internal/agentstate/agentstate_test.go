@@ -50,7 +50,8 @@ func TestExecutor(t *testing.T) {
 		given, took, value  string
 		retry               haft.Retry
 	}{
-		{name: "changed", agent: "a", change: `"new"`, status: haft.StatusSuccess, given: `"o/a"`, took: `"o/a" to "new"`,
+		{name: "changed", agent: "a", change: `"new"`, status: haft.StatusSuccess, given: `"o/a"`,
+			took:  `"o/a" to "new"`,
 			value: "1"},
 		{name: "unchanged", agent: "a", status: haft.StatusSuccess, given: `"o/a"`, value: "1"},
 		{name: "no agent", change: `"new"`, status: haft.StatusSuccess, given: "null", value: "1"},
@@ -65,7 +66,8 @@ func TestExecutor(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			next, states := &tool{status: tt.status, change: tt.change}, &kept{refuse: tt.refuse}
 			x := agentstate.Executor{Executor: next, States: states}
-			res, err := x.Execute(t.Context(), executor.Request{Org: "o", Principal: haft.Principal{Org: "o", Agent: tt.agent},
+			res, err := x.Execute(t.Context(), executor.Request{Org: "o", Principal: haft.Principal{Org: "o",
+				Agent: tt.agent},
 				Inject: map[string]json.RawMessage{"agent_state": json.RawMessage("null")},
 				Redactor: secret.NewRedactor(secret.Config{Values: []secret.Named{{Name: "KEY",
 					Value: secret.New("s3cr3t-s3cr3t")}}})})

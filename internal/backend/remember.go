@@ -121,7 +121,8 @@ func Recall(ctx context.Context, s System, p haft.Principal, args, tags []string
 
 // Messages lists what was said to an agent and by it, in the order of time; of those that have words the best come
 // first.
-func Messages(ctx context.Context, s System, p haft.Principal, args []string, limit int) iter.Seq2[haft.Message, error] {
+func Messages(ctx context.Context, s System, p haft.Principal, args []string, limit int) iter.Seq2[haft.Message,
+	error] {
 	f := haft.MessageFilter{Query: strings.Join(args[1:], " "), Limit: cmp.Or(limit, 50)}
 	f.Newest = f.Query == ""
 	return once(func() ([]haft.Message, error) {

@@ -46,7 +46,8 @@ const Assistant = "assistant"
 // assistant is how the agent of those who name none is made.
 func assistant(tools []string) haft.Agent {
 	return haft.Agent{Name: Assistant, Description: "The agent of haft chat", Tools: tools, If: haft.IfNone,
-		Instructions: "You are a helpful assistant. Use your tools where they help, and say what you did. Keep what is " +
+		Instructions: "You are a helpful assistant. Use your tools where they help, and say what you did. Keep " +
+			"what is " +
 			"worth knowing for later in your memory blocks, and details in the archive."}
 }
 
