@@ -112,7 +112,8 @@ func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 // call returns the details of the call for the function.
 func (e *execution) call() Call {
 	return Call{
-		ID: e.req.Call, Principal: e.req.Principal, Turn: e.req.Turn, Env: e.req.Env, Bound: e.req.Bound, Limits: e.limits,
+		ID: e.req.Call, Principal: e.req.Principal, Turn: e.req.Turn, Env: e.req.Env, Bound: e.req.Bound,
+		Limits:      e.limits,
 		serveEgress: e.req.ServeEgress, ca: e.req.CA, egress: e.req.Egress, Progress: e.progress, Stdout: e.print,
 	}
 }
