@@ -11,8 +11,8 @@ import (
 	"haft/internal/conversation"
 )
 
-// Who acts as an agent sends it messages, by its name or its id, and the turn goes on as the agent after each look at the
-// credential, also after a person agreed to a call.
+// Who acts as an agent sends it messages, by its name or its id, and the turn goes on as the agent after each look at
+// the credential, also after a person agreed to a call.
 func TestSend_as_the_agent(t *testing.T) {
 	key := haft.Principal{Org: "org", Credential: "key:1.2"}
 	named := ann
@@ -47,7 +47,8 @@ func TestSend_as_the_agent(t *testing.T) {
 			outcome{turn: turn, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd,
 				"user, assistant a, a:success, assistant ask, ask:success, assistant")
 			for _, r := range w.calls {
-				if by := r.call.Principal; by.Agent != string(agentID) || by.Owner() != p.Owner() || by.Roles[0] != "now" {
+				if by := r.call.Principal; by.Agent != string(agentID) || by.Owner() != p.Owner() ||
+					by.Roles[0] != "now" {
 					t.Errorf("a call is made by %+v", by)
 				}
 			}

@@ -108,7 +108,8 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if err != nil {
 		return nil, nil, err
 	}
-	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: lesser(m.Budget, s.cfg.Budget), Principal: p}
+	t := haft.Turn{Agent: a.ID, Model: cmp.Or(m.Model, prof.Model), Budget: lesser(m.Budget, s.cfg.Budget),
+		Principal: p}
 	if _, err := s.cfg.Models.Model(ctx, p, t.Model); err != nil {
 		return nil, nil, err
 	}

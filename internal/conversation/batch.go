@@ -43,7 +43,7 @@ type batch struct {
 	warning string          // that is added to each answer
 	calls   context.Context //nolint:containedctx // of the calls that are made; ends with the time of the turn
 	end     context.CancelCauseFunc
-	waits   context.Context //nolint:containedctx // of waiting for calls; ends with calls, with the work, and if it fails
+	waits   context.Context //nolint:containedctx // of waiting for calls; ends with them, the work, or a failure
 	giveUp  context.CancelCauseFunc
 
 	mu      sync.Mutex                      // for the rest, and for run
@@ -51,8 +51,8 @@ type batch struct {
 	failed  error
 }
 
-// makeCalls makes calls, or goes on with them, and keeps their answers as they come. It returns [errWaiting] if all that
-// have no answer then wait for a person, or for a call that does.
+// makeCalls makes calls, or goes on with them, and keeps their answers as they come. It returns [errWaiting] if all
+// that have no answer then wait for a person, or for a call that does.
 func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	b := &batch{run: r, open: open, width: 1, most: max(minAnswer, min(maxAnswer, 2*r.model.Context/len(open))),
 		pending: map[haft.CallID]haft.ApprovalID{}}

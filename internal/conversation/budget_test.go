@@ -86,7 +86,8 @@ func TestBudget_counts_tries_that_fail(t *testing.T) {
 			w.answer = func(model.Request) (*model.Answer, error) { return nil, &model.Fault{Kind: c.kind} }
 			o := w.begin(0).spend(haft.Budget{Tokens: 4000})
 			u := o.turn.Usage
-			if paid := u.Input+u.Output > 0; len(w.asked) > c.most || paid != (c.kind != model.RateLimited) || u.Steps != 0 {
+			if paid := u.Input+u.Output > 0; len(w.asked) > c.most || u.Steps != 0 ||
+				paid != (c.kind != model.RateLimited) {
 				t.Errorf("asked %d times: %+v", len(w.asked), u)
 			}
 			if c.most == 2 && o.turn.Stop != haft.StopTokens {

@@ -133,7 +133,8 @@ func (s story) play(t *testing.T, dies ...int) (ops int) {
 	done := make(chan outcome, 1)
 	go func() {
 		for {
-			o := listen(w, last.Send(context.Background(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Key: "k"}))
+			o := listen(w, last.Send(context.Background(), as(ann, "helper"), "helper",
+				haft.NewMessage{Text: "hi", Key: "k"}))
 			if o.err != nil || o.turn.Final() {
 				done <- o
 				return

@@ -22,8 +22,8 @@
 //   - A turn that waits for a person takes no place and no goroutine. It goes on within a second or two of the answer.
 //   - Only who acts as an agent has it work: a message is refused unless the principal is the agent's. Agents send each
 //     other messages by [Service.Deliver] and [Service.Reply], within a turn, over at most four agents.
-//   - A turn takes what its [haft.Budget] allows, together with all turns that it begins by messages, as far as they run
-//     in the same process; requests that are under way are not cut short. What a server does not say is estimated.
+//   - A turn takes what its [haft.Budget] allows, together with all turns that it begins by messages, as far as they
+//     run in the same process; requests that are under way are not cut short. What a server does not say is estimated.
 //   - A turn belongs to its sender. Its model gets the messages of the sender's own turns with the agent that were kept
 //     before it began, and those of the turn; the memory of the agent is for all who may use it.
 //   - Whoever listens slows nothing down. A listener that is slow misses pieces of text, and no message that is kept.

@@ -56,7 +56,8 @@ func TestSend_budgets(t *testing.T) {
 					cfg.Budget.Time = haft.Millis(24 * time.Hour)
 				}
 			})
-			o := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper", haft.NewMessage{Text: "hi", Budget: c.budget}))
+			o := listen(w, p.Send(t.Context(), as(ann, "helper"), "helper",
+				haft.NewMessage{Text: "hi", Budget: c.budget}))
 			want := "user" + strings.Repeat(", assistant a, a:success", c.steps) + ", assistant"
 			if c.stop == haft.StopTime { // which ends the second call
 				want = "user, assistant a, a:success, assistant a, a:cancelled, assistant"

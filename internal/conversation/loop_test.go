@@ -544,7 +544,8 @@ func TestSend_is_idempotent(t *testing.T) {
 		if shape(seen) != "user, assistant a, a:success, assistant" {
 			t.Errorf("the second sender saw %s", shape(seen))
 		}
-		if o := listen(w, p.Send(t.Context(), as(bob, "helper"), "helper", m)); o.err != nil || o.turn.ID == first.turn.ID {
+		other := listen(w, p.Send(t.Context(), as(bob, "helper"), "helper", m))
+		if other.err != nil || other.turn.ID == first.turn.ID {
 			t.Error("a key of somebody else counts")
 		}
 	})
@@ -557,7 +558,8 @@ func TestSend_bounds_the_turns_under_way(t *testing.T) {
 		w.answer = func(model.Request) (*model.Answer, error) { <-hold; return say("done"), nil }
 		p := w.begin(0, func(cfg *conversation.Config) { cfg.PerOrg = 2 })
 		for i := range 2 {
-			go listen(w, p.Send(t.Context(), as(ann, fmt.Sprint("helper", i)), fmt.Sprint("helper", i), haft.NewMessage{Text: "hi"}))
+			name := fmt.Sprint("helper", i)
+			go listen(w, p.Send(t.Context(), as(ann, name), name, haft.NewMessage{Text: "hi"}))
 		}
 		synctest.Wait()
 		if o := p.send("hi"); haft.CodeOf(o.err) != haft.CodeRateLimited {

@@ -13,8 +13,8 @@ import (
 // maxDepth is how many turns can be above one that a message of an agent began.
 const maxDepth = 4
 
-// Deliver sends a message to an agent in a turn of another one, as which from acts. It does not wait for what becomes of
-// the message. The turn that it begins takes what the turn of the sender has left, and goes on when that has ended.
+// Deliver sends a message to an agent in a turn of another one, as which from acts. It does not wait for what becomes
+// of the message. The turn that it begins takes what the turn of the sender has left, and goes on when that has ended.
 func (s *Service) Deliver(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) error {
 	_, l, err := s.post(ctx, from, turn, agent, text)
 	l.leave()
@@ -23,7 +23,8 @@ func (s *Service) Deliver(ctx context.Context, from haft.Principal, turn haft.Tu
 
 // Reply is Deliver with an answer: it waits for the end of the turn, and returns what the agent said last. If ctx ends
 // before, the turn is cancelled.
-func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string, error) {
+func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string,
+	error) {
 	t, l, err := s.post(ctx, from, turn, agent, text)
 	if err != nil {
 		return "", err
@@ -81,14 +82,14 @@ func (s *Service) post(ctx context.Context, from haft.Principal, turn haft.TurnI
 	}
 	t, l, err := s.begin(ctx, p, a, haft.NewMessage{Text: text, Budget: left}, parent)
 	if haft.CodeOf(err) == haft.CodeConflict {
-		err = &haft.Error{Code: haft.CodeConflict, Err: err, Message: "the agent still works on another message of the " +
-			"same user, perhaps on the one that led to this message: go on without its answer, or try again later"}
+		err = &haft.Error{Code: haft.CodeConflict, Err: err, Message: "the agent still works on another message of " +
+			"the same user, perhaps on the one that led to this message: go on without its answer, or try again later"}
 	}
 	return t, l, err
 }
 
-// sender returns the turn in which an agent sends a message, and what is left of its budget. Whoever makes calls can name
-// any turn, so that it must be one of the same user and agent.
+// sender returns the turn in which an agent sends a message, and what is left of its budget. Whoever makes calls can
+// name any turn, so that it must be one of the same user and agent.
 func (s *Service) sender(ctx context.Context, from haft.Principal, id haft.TurnID) (*haft.Turn, haft.Budget, error) {
 	t, err := s.cfg.History.Turn(ctx, from.Org, id)
 	switch {
@@ -151,5 +152,5 @@ func (s *Service) cancelHere(ctx context.Context, t haft.Turn) *run {
 	if !here {
 		return nil
 	}
-	return s.tend(ctx, s.cfg.Owner(), t, true)
+	return s.maintain(ctx, s.cfg.Owner(), t, true)
 }

@@ -23,10 +23,10 @@ func becomes(_ context.Context, from haft.Principal, id haft.AgentID) (haft.Prin
 	return from, nil
 }
 
-// mailing is a process whose tool mail asks another agent, and waits for its answer. The agent helper asks helper1, that
-// asks helper2, and so on, as far as the model wants.
-func mailing(w *world, change ...func(*conversation.Config)) *process {
-	p := w.begin(0, append([]func(*conversation.Config){func(cfg *conversation.Config) { cfg.As = becomes }}, change...)...)
+// mailing is a process whose tool mail asks another agent, and waits for its answer. The agent helper asks helper1,
+// that asks helper2, and so on, as far as the model wants.
+func mailing(w *world) *process {
+	p := w.begin(0, func(cfg *conversation.Config) { cfg.As = becomes })
 	w.addTool("mail", tool{run: func(ctx context.Context, args string) (string, error) {
 		w.mu.Lock()
 		id := w.order[len(w.order)-1]
@@ -62,7 +62,8 @@ func TestReply(t *testing.T) {
 			t.Errorf("answered with %s", o.answers()[0])
 		}
 		sub, kept := w.ofTurn(w.order[1])
-		outcome{turn: sub, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant")
+		outcome{turn: sub, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd,
+			"user, assistant a, a:success, assistant")
 		if sub.Parent != o.turn.ID || sub.Depth != 1 || sub.Agent != agentID+"1" ||
 			sub.Principal.User != "ann" || sub.Principal.Agent != string(sub.Agent) || kept[0].Name != string(agentID) {
 			t.Errorf("the turn is %+v", sub)
@@ -237,7 +238,8 @@ func TestReply_ends_the_turn_when_nobody_waits(t *testing.T) {
 
 func TestMail_refuses(t *testing.T) {
 	me := as(ann, "helper")
-	as2 := func(change func(*haft.Principal)) func(context.Context, haft.Principal, haft.AgentID) (haft.Principal, error) {
+	type acts = func(context.Context, haft.Principal, haft.AgentID) (haft.Principal, error)
+	as2 := func(change func(*haft.Principal)) acts {
 		return func(ctx context.Context, p haft.Principal, id haft.AgentID) (haft.Principal, error) {
 			p, err := becomes(ctx, p, id)
 			change(&p)
@@ -251,7 +253,7 @@ func TestMail_refuses(t *testing.T) {
 		from        haft.Principal
 		turn        haft.TurnID
 		agent, text string
-		as          func(context.Context, haft.Principal, haft.AgentID) (haft.Principal, error)
+		as          acts
 		code        haft.Code
 		words       string
 	}{
@@ -260,18 +262,20 @@ func TestMail_refuses(t *testing.T) {
 			haft.Principal, error) {
 			return me, &haft.Error{Code: haft.CodeDenied, Message: "the credential is not for that agent"}
 		}, haft.CodeDenied, "not for that agent"},
-		{"one who becomes another user", me, "run-001", "helper1", "hi", as2(func(p *haft.Principal) { p.User = "bob" }),
-			haft.CodeDenied, "does not act"},
-		{"one who becomes another agent", me, "run-001", "helper1", "hi", as2(func(p *haft.Principal) { p.Agent = me.Agent }),
-			haft.CodeDenied, "does not act"},
+		{"one who becomes another user", me, "run-001", "helper1", "hi",
+			as2(func(p *haft.Principal) { p.User = "bob" }), haft.CodeDenied, "does not act"},
+		{"one who becomes another agent", me, "run-001", "helper1", "hi",
+			as2(func(p *haft.Principal) { p.Agent = me.Agent }), haft.CodeDenied, "does not act"},
 		{"a credential without agents:read", blind, "run-001", "helper1", "hi", becomes, haft.CodeDenied, ""},
 		{"no turn", me, "", "helper1", "hi", becomes, haft.CodeInvalid, "within its turns"},
 		{"a turn of another user", as(bob, "helper"), "run-001", "helper1", "hi", becomes, haft.CodeInvalid, "within"},
-		{"a turn of another agent", as(ann, "helper2"), "run-001", "helper1", "hi", becomes, haft.CodeInvalid, "within"},
+		{"a turn of another agent", as(ann, "helper2"), "run-001", "helper1", "hi", becomes, haft.CodeInvalid,
+			"within"},
 		{"a turn, and no agent", ann, "run-001", "helper1", "hi", becomes, haft.CodeInvalid, "within"},
 		{"a turn that has ended", as(ann, "helper9"), "run-002", "helper1", "hi", becomes, haft.CodeInvalid, "within"},
 		{"the agent itself", me, "run-001", "helper", "hi", becomes, haft.CodeInvalid, "itself"},
-		{"the agent above", as(ann, "helper5"), "run-003", "helper", "hi", becomes, haft.CodeConflict, "led to this message"},
+		{"the agent above", as(ann, "helper5"), "run-003", "helper", "hi", becomes, haft.CodeConflict,
+			"led to this message"},
 		{"an unknown agent", me, "run-001", "nobody", "hi", becomes, haft.CodeNotFound, ""},
 		{"no name", me, "run-001", "", "hi", becomes, haft.CodeInvalid, "name"},
 		{"a long name", me, "run-001", strings.Repeat("x", 257), "hi", becomes, haft.CodeInvalid, "name"},

@@ -11,10 +11,10 @@ import (
 // Turns keeps turns and their messages. Each sender has one turn of an agent at a time. Every method is one
 // transaction.
 type Turns interface {
-	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. It keeps Model, Budget,
-	// Parent and Depth of t; the rest is the store's to say. If that principal has
-	// sent the agent a message with this key before, it returns the turn of that message, and false. It returns
-	// [haft.CodeConflict] if the principal has another turn of the agent that has not ended.
+	// BeginTurn begins a turn of t.Agent for t.Principal that owner runs, with its first message. It keeps Model,
+	// Budget, Parent and Depth of t; the rest is the store's to say. If that principal has sent the agent a message
+	// with this key before, it returns the turn of that message, and false. It returns [haft.CodeConflict] if the
+	// principal has another turn of the agent that has not ended.
 	BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, first haft.Message) (turn *haft.Turn,
 		begun bool, err error)
 	// AdvanceTurn keeps how a turn stands, with further messages of it, and returns these as they are kept, with their

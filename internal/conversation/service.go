@@ -31,8 +31,8 @@ type Config struct {
 	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it was withdrawn. It is asked before every step; nil means that credentials stay.
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
-	// As returns from as another agent, or [haft.CodeDenied] if it may not act as that. It is asked for each message that
-	// an agent sends to another; nil means that there are none.
+	// As returns from as another agent, or [haft.CodeDenied] if it may not act as that. It is asked for each message
+	// that an agent sends to another; nil means that there are none.
 	As func(ctx context.Context, from haft.Principal, agent haft.AgentID) (haft.Principal, error)
 	// Observe begins a span; nil means that there are none.
 	Observe Observe
@@ -212,7 +212,8 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	return r
 }
 
-// sharedOf returns what outlives the runs of a turn that is worked on or waits here, or nil. Precondition: mu is locked.
+// sharedOf returns what outlives the runs of a turn that is worked on or waits here, or nil. Precondition: mu is
+// locked.
 func (s *Service) sharedOf(id haft.TurnID) *shared {
 	if r := s.runs[id]; r != nil {
 		return r.shared

@@ -72,7 +72,7 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 		for _, t := range list {
 			delete(gone, t.ID)
-			s.tend(ctx, owner, t, slices.Contains(cancelled, t.ID))
+			s.maintain(ctx, owner, t, slices.Contains(cancelled, t.ID))
 		}
 		if len(list) == 0 {
 			break
@@ -85,9 +85,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// tend has a turn worked on, and ended if it was cancelled: for that there is always a place. It returns what works on
-// the turn, or nil.
-func (s *Service) tend(ctx context.Context, owner string, t haft.Turn, cancelled bool) *run {
+// maintain has a turn worked on, and ended if it was cancelled: for that there is always a place. It returns what works
+// on the turn, or nil.
+func (s *Service) maintain(ctx context.Context, owner string, t haft.Turn, cancelled bool) *run {
 	s.mu.Lock()
 	r, w := s.runs[t.ID], s.waits[t.ID]
 	s.mu.Unlock()

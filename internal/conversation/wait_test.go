@@ -39,7 +39,8 @@ func TestWait_a_failure_beside_it_is_mended(t *testing.T) {
 		go p.send("hi")
 		time.Sleep(10 * time.Second)
 		turn, kept := w.ofTurn(w.first())
-		if turn.Status != haft.TurnWaiting || len(turn.Approvals) != 1 || shape(kept) != "user, assistant a ask, a:success" {
+		if turn.Status != haft.TurnWaiting || len(turn.Approvals) != 1 ||
+			shape(kept) != "user, assistant a ask, a:success" {
 			t.Errorf("%s for %v: %s", turn.Status, turn.Approvals, shape(kept))
 		}
 	})
@@ -127,7 +128,8 @@ func (w *world) steal() {
 
 func TestWait_a_turn_that_was_lost_is_left(t *testing.T) {
 	var most atomic.Int32
-	for name, what := range map[string]tool{"it waits": {approval: true, run: echo}, "a call runs": sleeper(false, &most)} {
+	for name, what := range map[string]tool{"it waits": {approval: true, run: echo},
+		"a call runs": sleeper(false, &most)} {
 		each(t, name, func(t *testing.T) {
 			w := newWorld(t)
 			w.addTool("a", what)
@@ -265,7 +267,8 @@ func TestSweep_looks_at_all_turns_and_cancels_where_no_place_is_free(t *testing.
 			t.Error(err)
 		}
 		time.Sleep(10 * time.Second)
-		for i, want := range map[int]haft.TurnStatus{9: haft.TurnCancelled, 8: haft.TurnCancelled, 7: haft.TurnWaiting} {
+		for i, want := range map[int]haft.TurnStatus{9: haft.TurnCancelled, 8: haft.TurnCancelled,
+			7: haft.TurnWaiting} {
 			if turn, _ := w.ofTurn(w.order[i]); turn.Status != want || w.turns[turn.ID].owner != p.name {
 				t.Errorf("turn %d of %s is %s", i, w.turns[turn.ID].owner, turn.Status)
 			}
