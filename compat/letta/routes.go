@@ -55,7 +55,7 @@ func requires(has bool, name string, routes map[string]route) map[string]route {
 func routes(service haft.Service, cfg Config) map[string]route {
 	tools := toolHandlers{service, cfg.Derive, cfg.Settings}
 	source := sourceHandlers{service, cfg.SourceTool, cfg.Derive}
-	agents := agentHandlers{service, service, tools, cfg.Agents}
+	agents := agentHandlers{service, service, tools, blockHandlers{cfg.Memory, cfg.Sharer}, cfg.Agents}
 	onAgent := func(answer func(context.Context, *request, haft.Agent) (any, error)) handler {
 		return withFound(agents.pathAgent, answer)
 	}
@@ -91,9 +91,64 @@ func routes(service haft.Service, cfg Config) map[string]route {
 	maps.Copy(all, requires(cfg.Sandboxes != nil, "sandbox configurations", sandboxes.routes()))
 	maps.Copy(all, requires(cfg.Variables != nil, "stored variables",
 		variableHandlers{cfg.Variables, sandboxes}.routes()))
+	maps.Copy(all, requires(agents.blocks.has(), noMemory, agents.blockRoutes()))
+	maps.Copy(all, requires(cfg.Archive != nil, "archive of agents", passageHandlers{cfg.Archive}.routes(onAgent)))
 	maps.Copy(all, requires(cfg.Servers != nil, "MCP servers",
 		serverHandlers{cfg.Servers, tools, service}.routes()))
 	return all
+}
+
+// onAgent looks up the agent of the path for a handler.
+type onAgent = func(answer func(context.Context, *request, haft.Agent) (any, error)) handler
+
+// blockRoutes are those of blocks, and of the blocks of agents.
+func (h agentHandlers) blockRoutes() map[string]route {
+	b := h.blocks
+	show := func(_ context.Context, _ *request, one haft.Block) (any, error) { return showBlock(one), nil }
+	onLabel := func(answer func(context.Context, *request, haft.Block) (any, error)) handler {
+		return withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
+			one, err := b.labelled(ctx, q, a)
+			if err != nil {
+				return nil, err
+			}
+			return answer(ctx, q, *one)
+		})
+	}
+	core := withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
+		list, err := b.ofAgent(ctx, q.who.Principal, a)
+		return map[string]any{"blocks": list, "prompt_template": ""}, err
+	})
+	const of = "/agents/{agent}/core-memory"
+	var attach, detach handler
+	if b.has() {
+		attach, detach = h.shareBlock(b.share.AttachBlock), h.shareBlock(b.share.DetachBlock)
+	}
+	return map[string]route{
+		"GET /blocks":                            {haft.AgentsRead, b.listBlocks},
+		"POST /blocks":                           {haft.AgentsWrite, withBody(b.createBlock)},
+		"GET /blocks/count":                      {haft.AgentsRead, b.countBlocks},
+		"GET /blocks/{block}":                    {haft.AgentsRead, withFound(b.pathBlock, show)},
+		"PATCH /blocks/{block}":                  {haft.AgentsWrite, withFound(b.pathBlock, b.changeBlock)},
+		"DELETE /blocks/{block}":                 {haft.AgentsWrite, withFound(b.pathBlock, b.deleteBlock)},
+		"GET /blocks/{block}/agents":             {haft.AgentsRead, h.blockAgents},
+		"GET " + of:                              {haft.AgentsRead, core},
+		"GET " + of + "/blocks":                  {haft.AgentsRead, withFound(h.pathAgent, b.agentBlocks)},
+		"GET " + of + "/blocks/{label}":          {haft.AgentsRead, onLabel(show)},
+		"PATCH " + of + "/blocks/{label}":        {haft.AgentsWrite, onLabel(b.changeBlock)},
+		"PATCH " + of + "/blocks/attach/{block}": {haft.AgentsWrite, attach},
+		"PATCH " + of + "/blocks/detach/{block}": {haft.AgentsWrite, detach},
+	}
+}
+
+// routes are those of the archive of agents.
+func (h passageHandlers) routes(agent onAgent) map[string]route {
+	const of = "/agents/{agent}/archival-memory"
+	return map[string]route{
+		"GET " + of:                   {haft.AgentsRead, agent(h.listPassages)},
+		"POST " + of:                  {haft.AgentsWrite, agent(h.createPassage)},
+		"GET " + of + "/search":       {haft.AgentsRead, agent(h.searchPassages)},
+		"DELETE " + of + "/{passage}": {haft.AgentsWrite, agent(h.deletePassage)},
+	}
 }
 
 // routes are those of sandbox configurations.
