@@ -35,6 +35,11 @@ func every(t, a string) map[string]string {
 		"POST /blocks/":                              `{"label":"x","value":"x"}`,
 		"GET /agents/" + a + "/core-memory/blocks":   "",
 		"GET /agents/" + a + "/archival-memory":      "",
+		"POST /agents/" + a + "/messages":            `{"input":"x"}`,
+		"POST /agents/" + a + "/messages/stream":     `{"input":"x"}`,
+		"GET /agents/" + a + "/messages":             "",
+		"GET /runs?agent_id=" + a:                    "",
+		"POST /messages/search":                      `{"query":"x","agent_id":"` + a + `"}`,
 		"POST /agents/" + a + "/archival-memory":     `{"text":"x"}`,
 		"GET /mcp-servers/":                          "",
 		"POST /mcp-servers/":                         `{"server_name":"x","config":{"mcp_server_type":"stdio","command":"x","args":[]}}`,
@@ -128,7 +133,7 @@ func TestRefuses_what_policy_does_not_allow(t *testing.T) {
 	for what, body := range every(one.ID, a.ID) {
 		method, path, _ := strings.Cut(what, " ")
 		if method == "GET" || what == "POST /tools/add-base-tools" || what == "POST /tools/search" ||
-			what == "POST /tools/generate-schema" {
+			what == "POST /messages/search" || what == "POST /tools/generate-schema" {
 			continue
 		}
 		if r := w.ask(reader, method, path, body); r.status != 403 {
@@ -206,7 +211,30 @@ func TestRefuses_bad_requests(t *testing.T) {
 		{"POST", "/agents/" + a.ID + "/tools/one/run", `{"args":`, 422},
 		{"POST", "/agents/" + a.ID + "/tools/one/run", `{"args":{},"env":{}}`, 422},
 		{"GET", "/agents/" + one.ID, ``, 422},
-		{"POST", "/agents/" + a.ID + "/messages", `{}`, 404},
+		{"POST", "/agents/" + a.ID + "/messages", `{}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":"x"}`, 404}, // it has no model
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":"x","messages":[{"role":"user","content":"x"}]}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":[{"type":"image","source":{}}]}`, 501},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":{"` + canary + `":1}}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":"x","client_tools":[{"name":"x"}]}`, 501},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":"x","override_system":"` + canary + `"}`, 501},
+		{"POST", "/agents/" + a.ID + "/messages", `{"input":"x","max_steps":0}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"messages":[{"role":"system","content":"x"}]}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"messages":[{"role":"assistant","content":"x"}]}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages", `{"messages":[{"type":"` + canary + `","role":"user"}]}`, 422},
+		{"POST", "/agents/" + a.ID + "/messages/async", `{"input":"x","callback_url":"http://x"}`, 501},
+		{"POST", "/agents/" + a.ID + "/messages/cancel", `{"run_ids":["run-` + canary + `"]}`, 404},
+		{"GET", "/agents/" + a.ID + "/messages?after=" + canary, ``, 422},
+		{"GET", "/agents/" + a.ID + "/messages?after=message-" + canary, ``, 422},
+		{"GET", "/agents/" + a.ID + "/messages?after=message-0660860a62cb33e", ``, 404},
+		{"GET", "/agents/" + a.ID + "/messages?use_assistant_message=maybe", ``, 422},
+		{"GET", "/runs/run-" + canary, ``, 404},
+		{"GET", "/runs?after=run-" + canary, ``, 404},
+		{"GET", "/runs?agent_ids=" + strings.Repeat("x,", 30), ``, 422},
+		{"POST", "/messages/search", `{"query":" "}`, 422},
+		{"POST", "/messages/search", `{"query":"x","limit":101}`, 422},
+		{"POST", "/messages/search", `{"query":"x","start_date":"` + canary + `"}`, 422},
+		{"GET", "/agents/" + a.ID + "/export", ``, 501},
 		{"DELETE", "/tools/", ``, 405},
 		{"POST", "/blocks/", `{"label":"x"}`, 422},
 		{"POST", "/blocks/", `{"label":"../x","value":"` + canary + `"}`, 400},

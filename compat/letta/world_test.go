@@ -21,6 +21,7 @@ import (
 	"haft/internal/engine"
 	"haft/internal/memory"
 	"haft/internal/memorystore"
+	"haft/internal/model"
 	"haft/internal/registry"
 	"haft/internal/servertest"
 	"haft/internal/service"
@@ -56,9 +57,10 @@ type world struct {
 	memory *faultyMemory
 	http   *httptest.Server
 
-	mu   sync.Mutex
-	run  func(req executor.Request) *haft.Result
-	vars map[string]map[string]time.Time // by organisation and name
+	mu     sync.Mutex
+	answer func(req model.Request, emit func(model.Chunk)) *model.Answer // of the model
+	run    func(req executor.Request) *haft.Result
+	vars   map[string]map[string]time.Time // by organisation and name
 }
 
 // Execute implements executor.Executor.
@@ -118,7 +120,7 @@ func signature(source string) (name string, parameters *schema.Object, err error
 // builtinTool is a tool that comes with the server.
 func builtinTool(name string) haft.Tool {
 	return haft.Tool{Name: name, Version: haft.Version{Description: "Runs.",
-		Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}
+		Parameters: json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`)}}
 }
 
 // A faultyMemory fails to attach blocks of a label.
@@ -163,7 +165,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 		Rules: authority.Rules{Operators: servertest.Operators},
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
 	api := letta.New(w.engine, letta.Config{
-		Memory: w.memory, Sharer: w.memory, Archive: w.memory,
+		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: time.Hour,
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string, _ bool) (*letta.Signature, error) {
 			name, parameters, err := signature(source)
