@@ -27,3 +27,16 @@ func Flow(ctx context.Context, tokens bool, events ...haft.TurnEvent) []byte {
 	text, _ := json.Marshal(all) // texts and numbers can be written
 	return text
 }
+
+// ReadAgentFile reads a file and returns how many tools and blocks its agent has.
+func ReadAgentFile(raw []byte) (tools, blocks int, err error) {
+	f, err := readFile(raw)
+	if err != nil {
+		return 0, 0, err
+	}
+	b, err := f.agent(nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	return len(f.Tools), len(b.Blocks), nil
+}

@@ -79,6 +79,7 @@ func routes(service haft.Service, cfg Config) map[string]route {
 		"GET /agents":                                 {haft.AgentsRead, agents.listAgents},
 		"POST /agents":                                {haft.AgentsWrite, agents.createAgent},
 		"GET /agents/count":                           {haft.AgentsRead, agents.countAgents},
+		"POST /agents/import":                         {haft.AgentsWrite, agents.importAgent},
 		"GET /agents/{agent}":                         {haft.AgentsRead, onAgent(agents.showAgent)},
 		"PATCH /agents/{agent}":                       {haft.AgentsWrite, agents.updateAgent},
 		"DELETE /agents/{agent}":                      {haft.AgentsWrite, onAgent(agents.deleteAgent)},
