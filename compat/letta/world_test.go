@@ -110,7 +110,8 @@ func signature(source string) (name string, parameters *schema.Object, err error
 		return "", nil, &schema.SourceError{Line: 1, Message: "there is no function"}
 	}
 	properties, required := schema.Obj(), []any{}
-	for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' }) {
+		arg, _, _ = strings.Cut(strings.TrimSpace(arg), ":")
 		properties.Set(arg, schema.Obj("type", "integer"))
 		required = append(required, arg)
 	}
