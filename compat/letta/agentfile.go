@@ -130,8 +130,8 @@ func readFile(raw []byte) (*agentFile, error) {
 		}
 	}
 	if len(f.Groups)+len(f.Files)+len(f.Sources)+len(f.Servers)+len(f.Skills) > 0 {
-		return nil, unprocessable("the file has groups, files, sources, MCP servers or skills, which are not imported: " +
-			"export the agent without them")
+		return nil, unprocessable("the file has groups, files, sources, MCP servers or skills, which are not " +
+			"imported: export the agent without them")
 	}
 	return &f, nil
 }

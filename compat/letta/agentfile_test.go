@@ -46,7 +46,8 @@ func TestImport(t *testing.T) {
 		t.Fatalf("imported: %+v", r)
 	}
 	list := must[[]agent](w, 200, "GET", "/agents/?name=Poet_copy", "")
-	if len(list) != 1 || list[0].System != "Rhyme." || list[0].Model != "vendor/gpt" || labels(list[0].Blocks) != "human" ||
+	if len(list) != 1 || list[0].System != "Rhyme." || list[0].Model != "vendor/gpt" ||
+		labels(list[0].Blocks) != "human" ||
 		namesOf(list[0].Tools) != "memory_insert rhyme" || len(list[0].Rules) != 1 || len(list[0].Secrets) != 1 ||
 		strings.Join(list[0].Tags, "") != "art" {
 		t.Errorf("agent: %+v", list)
@@ -122,7 +123,8 @@ func TestImport_refuses(t *testing.T) {
 	for name, r := range map[string]answer{
 		"no form":     w.ask(admin, "POST", "/agents/import", agentFile),
 		"no boundary": w.ask(admin, "POST", "/agents/import", agentFile, "Content-Type", "multipart/form-data"),
-		"no file":     w.ask(admin, "POST", "/agents/import", "--x--\r\n", "Content-Type", "multipart/form-data; boundary=x"),
+		"no file": w.ask(admin, "POST", "/agents/import", "--x--\r\n", "Content-Type",
+			"multipart/form-data; boundary=x"),
 		"many parts": w.ask(admin, "POST", "/agents/import", strings.Repeat("--x\r\n\r\n\r\n", 50)+"--x--\r\n",
 			"Content-Type", "multipart/form-data; boundary=x"),
 		"bad secrets": w.bring(admin, agentFile, "secrets", canary),

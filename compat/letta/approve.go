@@ -166,7 +166,8 @@ const (
 )
 
 // watch yields what happens in a turn after the message w.after, until it ends or waits for a request that is not
-// decided. The first event says nothing, so that a stream can begin. It reads what is kept, so that it does not matter which process works on the turn, or since when.
+// decided. The first event says nothing, so that a stream can begin. It reads what is kept, so that it does not matter
+// which process works on the turn, or since when.
 func (h talkHandlers) watch(ctx context.Context, p haft.Principal, w waiting) iter.Seq2[haft.TurnEvent, error] {
 	return func(yield func(haft.TurnEvent, error) bool) {
 		after := w.after

@@ -156,7 +156,8 @@ func (h talkHandlers) findMessages(ctx context.Context, q *request) ([]haft.Mess
 		return nil, unprocessable("body limit: expected a number from 1 to %d", pageSize)
 	}
 	if len(b.Roles) > 0 {
-		f.Roles = slices.DeleteFunc(f.Roles, func(r haft.MessageRole) bool { return !slices.Contains(b.Roles, string(r)) })
+		f.Roles = slices.DeleteFunc(f.Roles,
+			func(r haft.MessageRole) bool { return !slices.Contains(b.Roles, string(r)) })
 	}
 	var ids []string
 	if b.Agent != nil {

@@ -147,8 +147,8 @@ func (b messageBody) read(q *request) (m haft.NewMessage, answers []answerTo, er
 	return m, answers, nil
 }
 
-// begin starts a turn with the message of a body, or goes on with the one whose requests it answers. The events end when
-// the turn does, or waits.
+// begin starts a turn with the message of a body, or goes on with the one whose requests it answers. The events end
+// when the turn does, or waits.
 func (h talkHandlers) begin(ctx context.Context, q *request, a haft.Agent,
 	b messageBody) (iter.Seq2[haft.TurnEvent, error], *flow, error) {
 	m, answers, err := b.read(q)
@@ -293,12 +293,13 @@ func (h talkHandlers) stream(ctx context.Context, cancel func(), f *flow, events
 		defer end()
 		w.Header().Set("Content-Type", "text/event-stream")
 		w.Header().Set("X-Accel-Buffering", "no") // proxies must not collect them
-		h.pump(ctx, sse{w, http.NewResponseController(w)}, f, first, came, pings)
+		h.sendEvents(ctx, sse{w, http.NewResponseController(w)}, f, first, came, pings)
 	}), nil
 }
 
-// pump sends what comes, and something now and then if nothing does.
-func (h talkHandlers) pump(ctx context.Context, out sse, f *flow, o occurrence, came <-chan occurrence, pings bool) {
+// sendEvents sends what comes, and something now and then if nothing does.
+func (h talkHandlers) sendEvents(ctx context.Context, out sse, f *flow, o occurrence, came <-chan occurrence,
+	pings bool) {
 	beat := time.NewTicker(h.heartbeat)
 	defer beat.Stop()
 	for more := true; more; {

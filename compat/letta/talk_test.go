@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/compat/letta"
@@ -76,7 +77,7 @@ func (w *world) stream(who, path, body string) []message {
 	done := false
 	for line := range strings.Lines(r.body) {
 		text, ok := strings.CutPrefix(strings.TrimSpace(line), "data: ")
-		if done = done || text == "[DONE]"; !ok || done {
+		if done = done || text == "[DONE]"; !ok || done || strings.Contains(text, `"ping"`) {
 			continue
 		}
 		var m message
@@ -136,12 +137,33 @@ func TestMessages_stream(t *testing.T) {
 	}
 }
 
+// A stream in which nothing happens still says something, which clients that do not ask for it do not see.
+func TestMessages_stream_beats(t *testing.T) {
+	w := setup(t)
+	of := "/agents/" + w.talker().ID + "/messages/stream"
+	w.mu.Lock()
+	w.answer = func(model.Request, func(model.Chunk)) *model.Answer {
+		<-time.After(10 * heartbeat)
+		a := say("late")
+		return &a
+	}
+	w.mu.Unlock()
+	for _, ping := range []bool{true, false} {
+		r := w.ask(admin, "POST", of, fmt.Sprintf(`{"input":"hi","include_pings":%v}`, ping))
+		if strings.Contains(r.body, `"message_type":"ping"`) != ping ||
+			strings.Contains(r.body, ": heartbeat\n\n") == ping || !strings.Contains(r.body, "late") {
+			t.Errorf("pings %v: %s", ping, r.body)
+		}
+	}
+}
+
 func TestMessages_wait_for_a_person(t *testing.T) {
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	w.script(call("one", `{"a":1}`, "ask", `{"a":2}`, "ask", `{"a":3}`), say("done"))
 	got := must[said](w, 200, "POST", of, `{"input":"hi"}`)
-	if s := shape(got.Messages); s != "tool_call:one, tool_return:success, approval_request:ask" || got.Stop.Reason != "requires_approval" {
+	if s := shape(got.Messages); s != "tool_call:one, tool_return:success, approval_request:ask" ||
+		got.Stop.Reason != "requires_approval" {
 		t.Fatalf("messages = %s, %+v", s, got.Stop)
 	}
 	run, last := got.Usage.Runs[0], got.Messages[len(got.Messages)-1]
@@ -208,7 +230,8 @@ func TestMessages_are_cancelled(t *testing.T) {
 		if r := w.ask(stranger, "POST", of+"/cancel", body); r.status != 404 {
 			t.Errorf("a stranger cancels: %+v", r)
 		}
-		if got := must[map[string]string](w, 200, "POST", of+"/cancel", body); got[run] != "cancelled" || len(got) != 1 {
+		if got := must[map[string]string](w, 200, "POST", of+"/cancel", body); got[run] != "cancelled" ||
+			len(got) != 1 {
 			t.Errorf("%s: %+v", body, got)
 		}
 		if got := must[message](w, 200, "GET", "/runs/"+run, ""); got.Status != "cancelled" || got.Stop != "cancelled" {
@@ -274,7 +297,7 @@ func TestMessages_are_listed_and_found(t *testing.T) {
 		t.Errorf("all: %s", s)
 	}
 	// Every page but the last has something, also where messages are not shown.
-	for query, want := range map[string]string{"limit=1": shape(all), "order=asc&limit=1&use_assistant_message=true": "" +
+	for query, want := range map[string]string{"limit=1": shape(all), "order=asc&limit=1": "" +
 		"user:red apple, assistant:hello, user:green pear, assistant:hello"} {
 		var list []message
 		for after := ""; len(list) < 10; {
@@ -330,14 +353,22 @@ func TestFlow(t *testing.T) {
 		events []haft.TurnEvent
 		want   string
 	}{
-		"pieces":           {true, []haft.TurnEvent{text("I "), text("look"), kept(asks)}, "assistant:I , assistant:look"},
-		"no pieces":        {false, []haft.TurnEvent{text("I "), text("look"), kept(asks)}, "assistant:I look"},
-		"the end is lost":  {true, []haft.TurnEvent{text("I "), kept(asks)}, "assistant:I , assistant:look"},
-		"it is said again": {true, []haft.TurnEvent{text("You"), kept(asks)}, "assistant:You, assistant:I look"},
-		"a call begins":    {false, []haft.TurnEvent{kept(asks), began, began}, "assistant:I look, tool_call:two"},
-		"a call has ended": {false, []haft.TurnEvent{kept(asks), answer}, "assistant:I look, tool_call:one, tool_return:success"},
-		"one waits":        {false, []haft.TurnEvent{kept(asks), answer, waits}, "assistant:I look, tool_call:one, tool_return:success, approval_request:two"},
-		"both wait":        {false, []haft.TurnEvent{kept(asks), waits, answer}, "assistant:I look, approval_request:one:two, tool_return:success"},
+		"pieces": {true, []haft.TurnEvent{text("I "), text("look"), kept(asks)},
+			"assistant:I , assistant:look"},
+		"no pieces": {false, []haft.TurnEvent{text("I "), text("look"), kept(asks)},
+			"assistant:I look"},
+		"the end is lost": {true, []haft.TurnEvent{text("I "), kept(asks)},
+			"assistant:I , assistant:look"},
+		"it is said again": {true, []haft.TurnEvent{text("You"), kept(asks)},
+			"assistant:You, assistant:I look"},
+		"a call begins": {false, []haft.TurnEvent{kept(asks), began, began},
+			"assistant:I look, tool_call:two"},
+		"a call has ended": {false, []haft.TurnEvent{kept(asks), answer},
+			"assistant:I look, tool_call:one, tool_return:success"},
+		"one waits": {false, []haft.TurnEvent{kept(asks), answer, waits},
+			"assistant:I look, tool_call:one, tool_return:success, approval_request:two"},
+		"both wait": {false, []haft.TurnEvent{kept(asks), waits, answer},
+			"assistant:I look, approval_request:one:two, tool_return:success"},
 	} {
 		var list []message
 		if err := json.Unmarshal(letta.Flow(t.Context(), tt.tokens, tt.events...), &list); err != nil {

@@ -46,6 +46,9 @@ const (
 	nobody   = ""
 )
 
+// heartbeat is how often streams say something.
+const heartbeat = 20 * time.Millisecond
+
 // canary is a value that no error may repeat.
 const canary = "hunter2canary"
 
@@ -166,7 +169,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 		Rules: authority.Rules{Operators: servertest.Operators},
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
 	api := letta.New(w.engine, letta.Config{
-		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: time.Hour,
+		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: heartbeat,
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string, _ bool) (*letta.Signature, error) {
 			name, parameters, err := signature(source)
