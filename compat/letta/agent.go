@@ -1,9 +1,8 @@
 package letta
 
 import (
+	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -18,11 +17,12 @@ type agentHandlers struct {
 	agents haft.Agents
 	calls  haft.Caller
 	tools  toolHandlers
+	blocks blockHandlers
 	lock   sync.Locker // [Config.Agents]
 }
 
-// A wireAgent is an agent in Letta's form. Only the fields about tools have content; the others
-// have the values of an agent without a model and a memory.
+// A wireAgent is an agent in Letta's form. Fields about sources, identities and embeddings have the
+// values of an agent without them.
 type wireAgent struct {
 	ID          string         `json:"id"`
 	Name        string         `json:"name"`
@@ -34,12 +34,13 @@ type wireAgent struct {
 	Secrets     []wireVariable `json:"secrets"`
 	Env         []wireVariable `json:"tool_exec_environment_variables"`
 	Tags        []string       `json:"tags"`
-	Blocks      []any          `json:"blocks"`
+	Blocks      []wireBlock    `json:"blocks"`
 	Memory      map[string]any `json:"memory"`
 	Sources     []any          `json:"sources"`
 	Identities  []any          `json:"identities"`
 	IdentityIDs []any          `json:"identity_ids"`
 	MessageIDs  []any          `json:"message_ids"`
+	Model       *string        `json:"model"`
 	LLM         map[string]any `json:"llm_config"`
 	Embedding   map[string]any `json:"embedding_config"`
 	Metadata    map[string]any `json:"metadata"`
@@ -63,14 +64,25 @@ func (h agentHandlers) showAgentState(ctx context.Context, p haft.Principal, a h
 	w := &wireAgent{
 		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{},
 		Secrets: []wireVariable{},
-		Tags:    []string{}, Blocks: []any{}, Memory: map[string]any{"blocks": []any{}, "prompt_template": ""},
-		Sources:    []any{},
+		System:  a.Instructions, Tags: append([]string{}, a.Tags...), Sources: []any{},
 		Identities: []any{}, IdentityIDs: []any{}, MessageIDs: []any{},
-		LLM:       map[string]any{"model": "none", "model_endpoint_type": "openai", "context_window": 0},
+		LLM: map[string]any{"model": cmp.Or(a.Model, "none"), "model_endpoint_type": "openai",
+			"context_window": 0},
 		Embedding: map[string]any{"embedding_model": "none", "embedding_endpoint_type": "openai", "embedding_dim": 0},
 		Metadata:  map[string]any{"haft": map[string]any{"id": a.ID, "disabled": a.Disabled}},
 		Created:   a.Created.UTC(), Updated: a.Updated.UTC(),
 	}
+	if a.Description != "" {
+		w.Description = &a.Description
+	}
+	if a.Model != "" {
+		w.Model, w.LLM["handle"] = &a.Model, a.Model
+	}
+	blocks, err := h.blocks.ofAgent(ctx, p, a)
+	if err != nil {
+		return nil, err
+	}
+	w.Blocks, w.Memory = blocks, map[string]any{"blocks": blocks, "prompt_template": ""}
 	for _, name := range a.Tools {
 		t, err := h.cachedTool(ctx, p, name, known)
 		if err != nil {
@@ -149,193 +161,28 @@ func (h agentHandlers) pathAgent(ctx context.Context, q *request) (*haft.Agent, 
 	return h.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
 }
 
-// agentBody describes an agent to write.
-type agentBody struct {
-	Name      *string            `json:"name"`
-	ToolIDs   *[]string          `json:"tool_ids"`
-	Tools     []string           `json:"tools"`
-	Rules     *[]json.RawMessage `json:"tool_rules"`
-	Secrets   map[string]*string `json:"secrets"`
-	Env       map[string]*string `json:"tool_exec_environment_variables"`
-	BaseTools *bool              `json:"include_base_tools"`
-}
-
-// ignoredAgentFields are the fields about the model and the memory of an agent. Requests
-// may have them, but Haft does not store them, since no model talks to the agent here.
-func ignoredAgentFields() []string {
-	return strings.Fields(`agent_type base_template_id block_ids compaction_settings context_window_limit description
-		embedding embedding_chunk_size embedding_config enable_reasoner enable_sleeptime folder_ids from_template hidden
-		identity_ids include_base_tool_rules include_default_source include_multi_agent_tools initial_message_sequence
-		last_run_completion last_run_duration_ms last_stop_reason llm_config max_files_open max_reasoning_tokens
-		max_tokens memory_blocks memory_variables message_buffer_autoclear message_ids metadata model model_settings
-		parallel_tool_calls per_file_view_window_char_limit project project_id reasoning response_format source_ids
-		system tags template template_id timezone`)
-}
-
-// rulesOf reads tool rules. Unknown fields are dropped.
-func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
-	rules := make([]haft.ToolRule, 0, len(list))
-	for _, raw := range list {
-		var r haft.ToolRule
-		if err := json.Unmarshal(raw, &r); err != nil {
-			return nil, unprocessable("body tool_rules: a rule does not fit")
-		}
-		r.Prompt = "" // a text for a model, which is not here
-		if !slices.Contains(haft.RuleTypes(), r.Type) {
-			return nil, unprocessable("body tool_rules: there is no such type of rule")
-		}
-		rules = append(rules, r)
-	}
-	return rules, nil
-}
-
-// applyBody applies a body to an agent.
-func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
-	if b.ToolIDs != nil {
-		a.Tools = nil
-		for _, id := range *b.ToolIDs {
-			t, err := h.tools.find(ctx, q.who.Principal, id)
-			if err != nil {
-				return err
-			}
-			a.Tools = append(a.Tools, t.Name)
-		}
-	}
-	a.Tools = append(a.Tools, b.Tools...)
-	if b.BaseTools != nil && *b.BaseTools {
-		for t, err := range h.tools.tools.Tools(ctx, q.who.Principal, haft.ToolFilter{Kind: haft.KindBuiltin}) {
-			if err != nil {
-				return err
-			}
-			a.Tools = append(a.Tools, t.Name)
-		}
-	}
-	slices.Sort(a.Tools)
-	a.Tools = slices.Compact(a.Tools)
-	if b.Rules != nil {
-		rules, err := rulesOf(*b.Rules)
-		if err != nil {
-			return err
-		}
-		a.Rules = rules
-	}
-	for _, set := range []map[string]*string{b.Env, b.Secrets} {
-		if set == nil {
-			continue
-		}
-		a.Env = map[string]string{} // it replaces the stored environment; an empty value keeps the stored one
-		for k, v := range set {
-			if v != nil {
-				a.Env[k] = *v
-			}
-		}
-	}
-	return nil
-}
-
-func (h agentHandlers) createAgent(ctx context.Context, q *request) (any, error) {
-	var b agentBody
-	if err := q.read(&b, ignoredAgentFields()...); err != nil {
-		return nil, err
-	}
-	a := haft.Agent{Name: "agent_" + strings.ToLower(rand.Text()[:8])}
-	if b.Name != nil && *b.Name != "" {
-		a.Name = ourName(*b.Name)
-	}
-	if err := h.applyBody(ctx, q, &a, b); err != nil {
-		return nil, err
-	}
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	if err := h.freeName(ctx, q, a.Name); err != nil {
-		return nil, err
-	}
-	return h.putAgent(ctx, q, a)
-}
-
-// freeName refuses the name of an existing agent: writing it would replace that agent.
-func (h agentHandlers) freeName(ctx context.Context, q *request, name string) error {
-	switch _, err := h.agents.Agent(ctx, q.who.Principal, name); {
-	case err == nil:
-		return conflict("there is an agent of that name, and names are unique here")
-	case !isNotFound(err):
-		return err
-	}
-	return nil
-}
-
-// putAgent writes an agent. Precondition: lock is held.
-func (h agentHandlers) putAgent(ctx context.Context, q *request, a haft.Agent) (*wireAgent, error) {
-	kept, err := h.agents.PutAgent(ctx, q.who.Principal, a)
-	if err != nil {
-		return nil, err
-	}
-	return h.showAgentState(ctx, q.who.Principal, *kept, map[string]*wireTool{})
-}
-
-func (h agentHandlers) showAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
-	return h.showAgentState(ctx, q.who.Principal, a, map[string]*wireTool{})
-}
-
-func (h agentHandlers) updateAgent(ctx context.Context, q *request) (any, error) {
-	var b agentBody
-	if err := q.read(&b, ignoredAgentFields()...); err != nil {
-		return nil, err
-	}
-	return h.changeAgent(ctx, q, func(a *haft.Agent) error {
-		if b.Name != nil && ourName(*b.Name) != a.Name {
-			return invalid("an agent keeps its name here: create one of the other name")
-		}
-		return h.applyBody(ctx, q, a, b)
-	})
-}
-
-func (h agentHandlers) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	return nil, h.agents.RemoveAgent(ctx, q.who.Principal, string(a.ID), "")
-}
-
-// changeAgent reads, changes and writes the agent of the path. It removes tools that no
-// longer exist, and the rules about them: the service would refuse an agent that has them.
-func (h agentHandlers) changeAgent(ctx context.Context, q *request, how func(*haft.Agent) error) (*wireAgent, error) {
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	a, err := h.pathAgent(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	var lost []string
-	for _, name := range a.Tools {
-		if _, err := h.tools.tools.Tool(ctx, q.who.Principal, name); isNotFound(err) {
-			lost = append(lost, name)
-		} else if err != nil {
-			return nil, err
-		}
-	}
-	for _, name := range lost {
-		removeTool(a, name)
-	}
-	if err := how(a); err != nil {
-		return nil, err
-	}
-	return h.putAgent(ctx, q, *a)
-}
-
 // wantedAgents returns the agents that a query wants.
 func (h agentHandlers) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent], error) {
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
+	tags := listParam(query, "tags")
+	every, err := boolParam(query, "match_all_tags")
+	if err != nil {
+		return nil, err
+	}
 	var all []item[haft.Agent]
 	for a, err := range h.agents.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
 			return nil, err
 		}
-		if named != "" && a.Name != ourName(named) || !strings.Contains(strings.ToLower(a.Name), part) ||
-			len(query["tags"]) > 0 {
-			continue // no agent has tags here
+		has := func(tag string) bool { return slices.Contains(a.Tags, tag) }
+		switch {
+		case named != "" && a.Name != ourName(named), !strings.Contains(strings.ToLower(a.Name), part):
+		case len(tags) > 0 && !every && !slices.ContainsFunc(tags, has):
+		case every && slices.ContainsFunc(tags, func(tag string) bool { return !has(tag) }):
+		default:
+			all = append(all, agentItem(a))
 		}
-		all = append(all, agentItem(a))
 	}
 	return all, nil
 }
@@ -356,6 +203,11 @@ func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
+	return h.pageOfAgents(ctx, q, pg, all)
+}
+
+// pageOfAgents shows the agents of a page.
+func (h agentHandlers) pageOfAgents(ctx context.Context, q *request, pg page, all []item[haft.Agent]) (any, error) {
 	part, err := cut(pg, all, func(id string) (item[haft.Agent], error) {
 		a, err := h.findAgent(ctx, q.who.Principal, id)
 		if err != nil {

@@ -24,10 +24,21 @@ func draftOf(t haft.Tool) haft.Draft {
 
 // agent is what the tests look at of one.
 type agent struct {
-	ID      string          `json:"id"`
-	Name    string          `json:"name"`
-	Tools   []tool          `json:"tools"`
-	Rules   []haft.ToolRule `json:"tool_rules"`
+	ID     string          `json:"id"`
+	Name   string          `json:"name"`
+	Tools  []tool          `json:"tools"`
+	Rules  []haft.ToolRule `json:"tool_rules"`
+	System string          `json:"system"`
+	Desc   string          `json:"description"`
+	Model  string          `json:"model"`
+	Tags   []string        `json:"tags"`
+	Blocks []block         `json:"blocks"`
+	Memory struct {
+		Blocks []block `json:"blocks"`
+	} `json:"memory"`
+	LLM struct {
+		Model string `json:"model"`
+	} `json:"llm_config"`
 	Secrets []struct {
 		Key   string `json:"key"`
 		Value string `json:"value"`

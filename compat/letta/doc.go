@@ -1,6 +1,6 @@
 // Package letta is the API for those who come from Letta: it speaks the part of
-// its REST API that is about tools, so that its clients work unchanged with their
-// base URL set to /letta of this server.
+// its REST API that is about tools, agents, their memory and their messages, so that
+// its clients work unchanged with their base URL set to /letta of this server.
 //
 //	client = Letta(base_url="http://127.0.0.1:7717/letta", api_key=KEY)
 //
@@ -10,9 +10,16 @@
 // send every 5xx a second time. Nothing is decided here: keys, policies, limits,
 // approvals and the audit are those of every API.
 //
+// # Messages
+//
+// A run is a turn of [haft.Conversations]. A flow makes Letta's messages of the events of
+// a turn, for answers and for streams alike. A turn that waits for a person ends the
+// answer; the message that approves goes on with the same turn.
+//
 // # Ids
 //
-// Letta's ids are a word and a UUID. Those of tools and agents are the ids of
+// Ids of blocks, passages, messages and runs are those of Haft. Letta's are a word and a UUID.
+// Those of tools and agents are the ids of
 // Haft written as a UUID, and can be read back; nothing is kept of them. What has an
 // id of another form, such as a built-in tool, has a UUID made of its digest, and is
 // found by looking at those that there are.

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"haft"
 	"haft/internal/bounds"
@@ -32,6 +34,14 @@ type Config struct {
 	Variables Variables
 	Sandboxes haft.Sandboxes
 	Servers   haft.MCPServers
+	// Memory and Sharer keep the blocks of agents, Archive their passages, and Conversations what is said
+	// to them. The routes of one that is nil answer 501.
+	Memory        haft.Memory
+	Sharer        haft.BlockSharer
+	Archive       haft.Archive
+	Conversations haft.Conversations
+	// Heartbeat is how often a stream sends something if nothing happens. 0 means every 15 seconds.
+	Heartbeat time.Duration
 	// Settings are what the operator allows.
 	Settings Settings
 	// Agents is held while an agent is read, changed and written. Nil means one of
@@ -80,6 +90,7 @@ func New(service haft.Service, cfg Config) *API {
 	if cfg.Agents == nil {
 		cfg.Agents = new(sync.Mutex)
 	}
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 15*time.Second)
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -165,7 +176,7 @@ func (d *API) absent(r *http.Request) error {
 		}
 	}
 	return &httpError{http.StatusNotFound,
-		"Not Found: this is the part of Letta's API that is about tools, see docs/letta.md"}
+		"Not Found: not all of Letta's API is here, see docs/letta.md"}
 }
 
 // serve makes a handler of a route.
@@ -187,13 +198,19 @@ func (d *API) serve(t route) http.HandlerFunc {
 			d.fail(w, r, err)
 			return
 		}
-		if _, none := answer.(nothing); none {
+		switch answer := answer.(type) {
+		case nothing:
 			w.WriteHeader(http.StatusNoContent)
-			return
+		case stream:
+			answer(w)
+		default:
+			write(w, http.StatusOK, answer)
 		}
-		write(w, http.StatusOK, answer)
 	}
 }
+
+// A stream is an answer that writes itself, piece by piece.
+type stream func(w http.ResponseWriter)
 
 // nothing is an answer without a body, 204.
 type nothing struct{}

@@ -55,7 +55,7 @@ func requires(has bool, name string, routes map[string]route) map[string]route {
 func routes(service haft.Service, cfg Config) map[string]route {
 	tools := toolHandlers{service, cfg.Derive, cfg.Settings}
 	source := sourceHandlers{service, cfg.SourceTool, cfg.Derive}
-	agents := agentHandlers{service, service, tools, cfg.Agents}
+	agents := agentHandlers{service, service, tools, blockHandlers{cfg.Memory, cfg.Sharer}, cfg.Agents}
 	onAgent := func(answer func(context.Context, *request, haft.Agent) (any, error)) handler {
 		return withFound(agents.pathAgent, answer)
 	}
@@ -79,6 +79,7 @@ func routes(service haft.Service, cfg Config) map[string]route {
 		"GET /agents":                                 {haft.AgentsRead, agents.listAgents},
 		"POST /agents":                                {haft.AgentsWrite, agents.createAgent},
 		"GET /agents/count":                           {haft.AgentsRead, agents.countAgents},
+		"POST /agents/import":                         {haft.AgentsWrite, agents.importAgent},
 		"GET /agents/{agent}":                         {haft.AgentsRead, onAgent(agents.showAgent)},
 		"PATCH /agents/{agent}":                       {haft.AgentsWrite, agents.updateAgent},
 		"DELETE /agents/{agent}":                      {haft.AgentsWrite, onAgent(agents.deleteAgent)},
@@ -91,8 +92,123 @@ func routes(service haft.Service, cfg Config) map[string]route {
 	maps.Copy(all, requires(cfg.Sandboxes != nil, "sandbox configurations", sandboxes.routes()))
 	maps.Copy(all, requires(cfg.Variables != nil, "stored variables",
 		variableHandlers{cfg.Variables, sandboxes}.routes()))
+	maps.Copy(all, requires(agents.blocks.has(), noMemory, agents.blockRoutes()))
+	maps.Copy(all, requires(cfg.Archive != nil, "archive of agents", passageHandlers{cfg.Archive}.routes(onAgent)))
+	maps.Copy(all, requires(cfg.Conversations != nil, "conversations with agents: it has no model",
+		talkHandlers{cfg.Conversations, service, agents, cfg.Heartbeat}.routes(onAgent)))
+	maps.Copy(all, unsupported())
 	maps.Copy(all, requires(cfg.Servers != nil, "MCP servers",
 		serverHandlers{cfg.Servers, tools, service}.routes()))
+	return all
+}
+
+// onAgent looks up the agent of the path for a handler.
+type onAgent = func(answer func(context.Context, *request, haft.Agent) (any, error)) handler
+
+// blockRoutes are those of blocks, and of the blocks of agents.
+func (h agentHandlers) blockRoutes() map[string]route {
+	b := h.blocks
+	show := func(_ context.Context, _ *request, one haft.Block) (any, error) { return showBlock(one), nil }
+	onLabel := func(answer func(context.Context, *request, haft.Block) (any, error)) handler {
+		return withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
+			one, err := b.labelled(ctx, q, a)
+			if err != nil {
+				return nil, err
+			}
+			return answer(ctx, q, *one)
+		})
+	}
+	core := withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
+		list, err := b.ofAgent(ctx, q.who.Principal, a)
+		return map[string]any{"blocks": list, "prompt_template": ""}, err
+	})
+	const of = "/agents/{agent}/core-memory"
+	var attach, detach handler
+	if b.has() {
+		attach, detach = h.shareBlock(b.share.AttachBlock), h.shareBlock(b.share.DetachBlock)
+	}
+	return map[string]route{
+		"GET /blocks":                            {haft.AgentsRead, b.listBlocks},
+		"POST /blocks":                           {haft.AgentsWrite, withBody(b.createBlock)},
+		"GET /blocks/count":                      {haft.AgentsRead, b.countBlocks},
+		"GET /blocks/{block}":                    {haft.AgentsRead, withFound(b.pathBlock, show)},
+		"PATCH /blocks/{block}":                  {haft.AgentsWrite, withFound(b.pathBlock, b.changeBlock)},
+		"DELETE /blocks/{block}":                 {haft.AgentsWrite, withFound(b.pathBlock, b.deleteBlock)},
+		"GET /blocks/{block}/agents":             {haft.AgentsRead, h.blockAgents},
+		"GET " + of:                              {haft.AgentsRead, core},
+		"GET " + of + "/blocks":                  {haft.AgentsRead, withFound(h.pathAgent, b.agentBlocks)},
+		"GET " + of + "/blocks/{label}":          {haft.AgentsRead, onLabel(show)},
+		"PATCH " + of + "/blocks/{label}":        {haft.AgentsWrite, onLabel(b.changeBlock)},
+		"PATCH " + of + "/blocks/attach/{block}": {haft.AgentsWrite, attach},
+		"PATCH " + of + "/blocks/detach/{block}": {haft.AgentsWrite, detach},
+	}
+}
+
+// routes are those of the archive of agents.
+func (h passageHandlers) routes(agent onAgent) map[string]route {
+	const of = "/agents/{agent}/archival-memory"
+	return map[string]route{
+		"GET " + of:                   {haft.AgentsRead, agent(h.listPassages)},
+		"POST " + of:                  {haft.AgentsWrite, agent(h.createPassage)},
+		"GET " + of + "/search":       {haft.AgentsRead, agent(h.searchPassages)},
+		"DELETE " + of + "/{passage}": {haft.AgentsWrite, agent(h.deletePassage)},
+	}
+}
+
+// routes are those of messages and runs.
+func (h talkHandlers) routes(agent onAgent) map[string]route {
+	onTurn := func(answer func(context.Context, *request, haft.Turn) (any, error)) handler {
+		return withFound(h.pathTurn, answer)
+	}
+	const of = "/agents/{agent}/messages"
+	return map[string]route{
+		"GET " + of:                    {haft.CallsRead, agent(h.listMessages)},
+		"POST " + of:                   {haft.CallsWrite, agent(h.sendMessage)},
+		"POST " + of + "/stream":       {haft.CallsWrite, agent(h.streamMessage)},
+		"POST " + of + "/async":        {haft.CallsWrite, agent(h.sendAsync)},
+		"POST " + of + "/cancel":       {haft.CallsWrite, agent(h.cancelTurns)},
+		"POST /messages/search":        {haft.CallsRead, h.searchMessages},
+		"POST /agents/messages/search": {haft.CallsRead, h.oldSearchMessages},
+		"GET /runs":                    {haft.CallsRead, h.listRuns},
+		"GET /runs/active":             {haft.CallsRead, h.listRuns},
+		"GET /runs/{run}":              {haft.CallsRead, onTurn(h.showTurn)},
+		"GET /runs/{run}/messages":     {haft.CallsRead, onTurn(h.turnMessages)},
+		"GET /runs/{run}/usage":        {haft.CallsRead, onTurn(h.turnUsage)},
+		"GET /runs/{run}/steps":        {haft.CallsRead, onTurn(h.turnSteps)},
+		"POST /runs/{run}/stream":      {haft.CallsRead, onTurn(h.turnStream)},
+	}
+}
+
+// unsupported are routes of Letta's clients that are not here, with the reason.
+func unsupported() map[string]route {
+	all := map[string]route{}
+	for pattern, why := range map[string]string{
+		"GET /agents/{agent}/export":                         "agents cannot be exported",
+		"GET /agents/{agent}/context":                        "the size of the context is not measured in parts",
+		"POST /agents/{agent}/summarize":                     "conversations are summarised when it is needed",
+		"PATCH /agents/{agent}/reset-messages":               "conversations are kept: create another agent",
+		"PATCH /agents/{agent}/messages/{message}":           "messages cannot be changed",
+		"PATCH /agents/{agent}/archival-memory/{passage}":    "passages cannot be changed: delete it and add another",
+		"GET /agents/{agent}/folders":                        "agents have no folders",
+		"GET /agents/{agent}/files":                          "agents have no folders",
+		"PATCH /agents/{agent}/folders/attach/{folder}":      "agents have no folders",
+		"POST /agents/{agent}/schedule":                      "messages cannot be scheduled",
+		"PATCH /agents/{agent}/archives/attach/{archive}":    "an archive belongs to one agent",
+		"PATCH /agents/{agent}/identities/attach/{identity}": "agents have no identities",
+		"GET /conversations":                                 "an agent has one conversation with each user",
+		"POST /conversations":                                "an agent has one conversation with each user",
+		"GET /archives":                                      "an archive belongs to one agent",
+		"POST /archives":                                     "an archive belongs to one agent",
+		"POST /passages/search":                              "search the archive of one agent",
+		"DELETE /runs/{run}":                                 "runs are kept as long as the operator says",
+		"GET /runs/{run}/trace":                              "traces go to the collector of the operator",
+		"GET /messages/{message}":                            "list the messages of the agent",
+		"GET /messages":                                      "list the messages of an agent",
+	} {
+		all[pattern] = route{haft.AgentsRead, func(context.Context, *request) (any, error) {
+			return nil, notHere("not supported here: %s", why)
+		}}
+	}
 	return all
 }
 

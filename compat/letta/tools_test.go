@@ -17,17 +17,18 @@ func TestTools_lists_page_and_end(t *testing.T) {
 	}
 	newest := slices.Clone(made)
 	slices.Reverse(newest)
+	builtin := []string{"send_message", "run_code", "memory_insert"}
 	for _, limit := range []int{1, 2, 3, 7, 8, 50} {
 		for path, want := range map[string][]string{
 			fmt.Sprintf("/tools/?limit=%d", limit): append(slices.Clone(newest),
-				"run_code"),
-			fmt.Sprintf("/tools?limit=%d&order=asc", limit): append([]string{"run_code"},
-				made...),
+				"send_message", "run_code", "memory_insert"),
+			fmt.Sprintf("/tools?limit=%d&order=asc", limit): append([]string{"memory_insert", "run_code",
+				"send_message"}, made...),
 			fmt.Sprintf("/tools/?limit=%d&tool_types=custom", limit):                     newest,
 			fmt.Sprintf("/tools/?limit=%d&names=t1&names=t3&order_by=created_at", limit): {"t3", "t1"},
 			fmt.Sprintf("/tools/?limit=%d&search=T5", limit):                             {"t5"},
-			fmt.Sprintf("/tools/?limit=%d&return_only_letta_tools=true", limit):          {"run_code"},
-			fmt.Sprintf("/tools/?limit=%d&exclude_tool_types=custom", limit):             {"run_code"},
+			fmt.Sprintf("/tools/?limit=%d&return_only_letta_tools=true", limit):          builtin,
+			fmt.Sprintf("/tools/?limit=%d&exclude_tool_types=custom", limit):             builtin,
 			fmt.Sprintf("/tools/?limit=%d&name=nothing", limit):                          nil,
 		} {
 			if got := namesOf(w.walk(path)); got != strings.Join(want, " ") {
@@ -165,7 +166,7 @@ func TestTools_search(t *testing.T) {
 	if len(got) != 1 || got[0].Tool.Name != "weather" || got[0].Rank != 1 || got[0].Score <= 0 {
 		t.Errorf("search: %+v", got)
 	}
-	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "run_code" ||
+	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "memory_insert run_code send_message" ||
 		base[0].Type != "letta_builtin" {
 		t.Errorf("base tools: %+v", base)
 	}

@@ -17,10 +17,15 @@ import (
 	"haft"
 	"haft/compat/letta"
 	"haft/executor"
+	"haft/internal/authority"
 	"haft/internal/engine"
+	"haft/internal/memory"
+	"haft/internal/memorystore"
+	"haft/internal/model"
 	"haft/internal/registry"
 	"haft/internal/servertest"
 	"haft/internal/service"
+	"haft/internal/store"
 	"haft/schema"
 	"haft/server"
 )
@@ -41,18 +46,24 @@ const (
 	nobody   = ""
 )
 
+// heartbeat is how often streams say something.
+const heartbeat = 20 * time.Millisecond
+
 // canary is a value that no error may repeat.
 const canary = "hunter2canary"
 
 // A world is an API to a real engine, whose tools are a function of the test.
 type world struct {
 	t      testing.TB
+	calls  *engine.Engine
 	engine *service.API
+	memory *faultyMemory
 	http   *httptest.Server
 
-	mu   sync.Mutex
-	run  func(req executor.Request) *haft.Result
-	vars map[string]map[string]time.Time // by organisation and name
+	mu     sync.Mutex
+	answer func(req model.Request, emit func(model.Chunk)) *model.Answer // of the model
+	run    func(req executor.Request) *haft.Result
+	vars   map[string]map[string]time.Time // by organisation and name
 }
 
 // Execute implements executor.Executor.
@@ -102,11 +113,32 @@ func signature(source string) (name string, parameters *schema.Object, err error
 		return "", nil, &schema.SourceError{Line: 1, Message: "there is no function"}
 	}
 	properties, required := schema.Obj(), []any{}
-	for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' || r == ' ' }) {
+	for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' }) {
+		arg, _, _ = strings.Cut(strings.TrimSpace(arg), ":")
 		properties.Set(arg, schema.Obj("type", "integer"))
 		required = append(required, arg)
 	}
 	return m[1], schema.Obj("type", "object", "properties", properties, "required", required), nil
+}
+
+// builtinTool is a tool that comes with the server.
+func builtinTool(name string) haft.Tool {
+	return haft.Tool{Name: name, Version: haft.Version{Description: "Runs.",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"message":{"type":"string"}}}`)}}
+}
+
+// A faultyMemory fails to attach blocks of a label.
+type faultyMemory struct {
+	*memory.API
+	fails string
+}
+
+// AttachBlock implements [haft.BlockSharer].
+func (m *faultyMemory) AttachBlock(ctx context.Context, p haft.Principal, agent string, id haft.BlockID) error {
+	if b, err := m.Block(ctx, p, id); err == nil && b.Label == m.fails {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the disk is full"}
+	}
+	return m.API.AttachBlock(ctx, p, agent, id)
 }
 
 // setup makes a world. Its tools run in these sandboxes, or in the local one.
@@ -115,9 +147,9 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	w := &world{t: t, vars: map[string]map[string]time.Time{}, run: func(req executor.Request) *haft.Result {
 		return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: req.Args}
 	}}
-	_, w.engine, _ = servertest.Open(t, rules, w, registry.Config{
-		Builtin: []haft.Tool{{Name: "run_code", Version: haft.Version{Description: "Runs.",
-			Parameters: json.RawMessage(`{"type":"object","properties":{}}`)}}},
+	var st *store.Store
+	w.calls, w.engine, st = servertest.Open(t, rules, w, registry.Config{
+		Builtin: []haft.Tool{builtinTool("run_code"), builtinTool("memory_insert"), builtinTool("send_message")},
 		Review: func(_ context.Context, _ haft.Kind, source string, _ bool) ([]haft.Finding, error) {
 			if strings.Contains(source, "suspicious") {
 				return []haft.Finding{{Rule: "test", Severity: haft.SeverityHigh, Message: "looks suspicious"}}, nil
@@ -133,7 +165,11 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 				nil
 		},
 	}, engine.Config{Sandboxes: sandboxes}, service.Config{})
+	w.memory = &faultyMemory{API: &memory.API{Store: memorystore.New(st), Agents: st.Agents,
+		Rules: authority.Rules{Operators: servertest.Operators},
+		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
 	api := letta.New(w.engine, letta.Config{
+		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: heartbeat,
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string, _ bool) (*letta.Signature, error) {
 			name, parameters, err := signature(source)

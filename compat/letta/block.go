@@ -1,0 +1,332 @@
+package letta
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"haft"
+)
+
+// blockHandlers serve the routes of blocks of memory. Their ids are those of Haft.
+type blockHandlers struct {
+	memory haft.Memory // nil if the server has none
+	share  haft.BlockSharer
+}
+
+// has reports whether the server keeps blocks.
+func (h blockHandlers) has() bool { return h.memory != nil && h.share != nil }
+
+// noMemory is the name of what is missing in a server without memory.
+const noMemory = "memory of agents"
+
+// maxWalk is how many blocks are looked at for one list.
+const maxWalk = 10_000
+
+// pageSize is how many items of memory one request to the service returns at most.
+const pageSize = 100
+
+// A wireBlock is a block in Letta's form.
+type wireBlock struct {
+	ID          haft.BlockID   `json:"id"`
+	Label       string         `json:"label"`
+	Value       string         `json:"value"`
+	Limit       int            `json:"limit"`
+	Description *string        `json:"description"`
+	ReadOnly    bool           `json:"read_only"`
+	IsTemplate  bool           `json:"is_template"`
+	Template    *string        `json:"template_name"`
+	Tags        []string       `json:"tags"`
+	Metadata    map[string]any `json:"metadata"`
+}
+
+// showBlock converts a block.
+func showBlock(b haft.Block) wireBlock {
+	w := wireBlock{ID: b.ID, Label: b.Label, Value: b.Value, Limit: b.Limit, ReadOnly: b.ReadOnly, Tags: []string{},
+		Metadata: map[string]any{"haft": map[string]any{"version": b.Version}}}
+	if b.Description != "" {
+		w.Description = &b.Description
+	}
+	return w
+}
+
+// blockBody describes a block to write. Fields that are not here are ignored, as they are in agents.
+type blockBody struct {
+	Label       *string `json:"label"`
+	Value       *string `json:"value"`
+	Limit       *int    `json:"limit"`
+	Description *string `json:"description"`
+	ReadOnly    *bool   `json:"read_only"`
+}
+
+// UnmarshalJSON implements [json.Unmarshaler]: unknown fields of blocks are accepted wherever blocks are.
+func (b *blockBody) UnmarshalJSON(raw []byte) error {
+	type plain blockBody
+	return json.Unmarshal(raw, (*plain)(b))
+}
+
+// block is the block that a body describes.
+func (b blockBody) block() (haft.Block, error) {
+	if b.Label == nil || b.Value == nil {
+		return haft.Block{}, unprocessable("body label, value: one of them is missing")
+	}
+	one := haft.Block{Label: *b.Label, Value: *b.Value}
+	setIf(&one.Limit, b.Limit)
+	setIf(&one.Description, b.Description)
+	setIf(&one.ReadOnly, b.ReadOnly)
+	return one, nil
+}
+
+// ofAgent shows the blocks of an agent.
+func (h blockHandlers) ofAgent(ctx context.Context, p haft.Principal, a haft.Agent) ([]wireBlock, error) {
+	list := []wireBlock{}
+	if !h.has() {
+		return list, nil
+	}
+	blocks, err := h.memory.Blocks(ctx, p, haft.BlockFilter{Agent: string(a.ID), Limit: haft.MaxBlocks})
+	for _, b := range blocks {
+		list = append(list, showBlock(b))
+	}
+	return list, err
+}
+
+// addTo adds the blocks that a body describes or names to an agent.
+func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID, b agentBody, made *undo) error {
+	var ids []haft.BlockID
+	if b.BlockIDs != nil {
+		ids = *b.BlockIDs
+	}
+	if len(b.Blocks)+len(ids) == 0 {
+		return nil
+	}
+	if !h.has() {
+		return missing(noMemory)
+	}
+	p := q.who.Principal
+	for _, body := range b.Blocks {
+		one, err := body.block()
+		if err != nil {
+			return err
+		}
+		kept, err := h.memory.AddBlock(ctx, p, one)
+		if err != nil {
+			return err
+		}
+		*made = append(*made, func(ctx context.Context) error { return h.memory.RemoveBlock(ctx, p, kept.ID) })
+		ids = append(ids[:len(ids):len(ids)], kept.ID)
+	}
+	for _, id := range ids {
+		if err := h.share.AttachBlock(ctx, p, string(agent), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// setBlocks gives an agent the blocks of these ids and no others.
+func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, ids []haft.BlockID) error {
+	if !h.has() {
+		return missing(noMemory)
+	}
+	have, err := h.ofAgent(ctx, q.who.Principal, a)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids { // before anything changes
+		if _, err := h.memory.Block(ctx, q.who.Principal, id); err != nil {
+			return err
+		}
+	}
+	for _, b := range have {
+		if slices.Contains(ids, b.ID) {
+			continue
+		}
+		if err := h.share.DetachBlock(ctx, q.who.Principal, string(a.ID), b.ID); err != nil {
+			return err
+		}
+	}
+	for _, id := range ids {
+		if err := h.share.AttachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pathBlock is the block that the path names by its id.
+func (h blockHandlers) pathBlock(ctx context.Context, q *request) (*haft.Block, error) {
+	return h.memory.Block(ctx, q.who.Principal, haft.BlockID(q.PathValue("block")))
+}
+
+// labelled is the block of an agent that the path names by its label.
+func (h blockHandlers) labelled(ctx context.Context, q *request, a haft.Agent) (*haft.Block, error) {
+	list, err := h.memory.Blocks(ctx, q.who.Principal,
+		haft.BlockFilter{Agent: string(a.ID), Label: q.PathValue("label"), Limit: 1})
+	if err == nil && len(list) == 0 {
+		err = notFound("the agent has no block with that label")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func (h blockHandlers) createBlock(ctx context.Context, q *request, b blockBody) (any, error) {
+	one, err := b.block()
+	if err != nil {
+		return nil, err
+	}
+	kept, err := h.memory.AddBlock(ctx, q.who.Principal, one)
+	if err != nil {
+		return nil, err
+	}
+	return showBlock(*kept), nil
+}
+
+// changeBlock changes a block as the body says.
+func (h blockHandlers) changeBlock(ctx context.Context, q *request, one haft.Block) (any, error) {
+	var b blockBody
+	if err := q.read(&b); err != nil {
+		return nil, err
+	}
+	kept, err := h.memory.ChangeBlock(ctx, q.who.Principal, one.ID, haft.BlockChange{Label: b.Label, Value: b.Value,
+		Description: b.Description, Limit: b.Limit, ReadOnly: b.ReadOnly})
+	if err != nil {
+		return nil, err
+	}
+	return showBlock(*kept), nil
+}
+
+func (h blockHandlers) deleteBlock(ctx context.Context, q *request, b haft.Block) (any, error) {
+	return nil, h.memory.RemoveBlock(ctx, q.who.Principal, b.ID)
+}
+
+// wantedBlocks yields the blocks that a query wants in the order of their ids, which is that of their creation.
+func (h blockHandlers) wantedBlocks(ctx context.Context, q *request, after string,
+	yield func(haft.Block) bool) error {
+	query := q.URL.Query()
+	f := haft.BlockFilter{Label: query.Get("label"), After: haft.BlockID(after), Limit: pageSize}
+	fits := func(name, text string) bool {
+		return strings.Contains(strings.ToLower(text), strings.ToLower(query.Get(name)))
+	}
+	for n := 0; n < maxWalk; n += pageSize {
+		list, err := h.memory.Blocks(ctx, q.who.Principal, f)
+		if err != nil {
+			return err
+		}
+		for _, b := range list {
+			f.After = b.ID
+			if fits("label_search", b.Label) && fits("value_search", b.Value) &&
+				fits("description_search", b.Description) && !yield(b) {
+				return nil
+			}
+		}
+		if len(list) < pageSize {
+			return nil
+		}
+	}
+	return unprocessable("there are more than %d blocks: give a label, or ask for them in ascending order", maxWalk)
+}
+
+// listBlocks lists blocks, oldest first unless the query says otherwise.
+func (h blockHandlers) listBlocks(ctx context.Context, q *request) (any, error) {
+	query := q.URL.Query()
+	pg, err := paging(query, 50)
+	if err != nil {
+		return nil, err
+	}
+	if len(query["tags"]) > 0 || query.Get("name") != "" {
+		return []wireBlock{}, nil // no block has them
+	}
+	if pg.oldest = query.Get("order") != "desc"; pg.oldest && pg.before == "" {
+		part := make([]wireBlock, 0, min(pg.limit, pageSize))
+		err := h.wantedBlocks(ctx, q, pg.after, func(b haft.Block) bool {
+			part = append(part, showBlock(b))
+			return len(part) < pg.limit
+		})
+		return part, err
+	}
+	var all []item[haft.BlockID] // without the values, of which there may be many
+	err = h.wantedBlocks(ctx, q, "", func(b haft.Block) bool {
+		all = append(all, item[haft.BlockID]{b.Created, string(b.ID), b.ID})
+		return true
+	})
+	if err != nil {
+		return nil, err
+	}
+	ids, err := cut(pg, all, among(all, notFound("there is no block with that id")))
+	if err != nil {
+		return nil, err
+	}
+	part := make([]wireBlock, 0, len(ids))
+	for _, id := range ids {
+		b, err := h.memory.Block(ctx, q.who.Principal, id)
+		if isNotFound(err) {
+			continue // since it was listed
+		}
+		if err != nil {
+			return nil, err
+		}
+		part = append(part, showBlock(*b))
+	}
+	return part, nil
+}
+
+func (h blockHandlers) countBlocks(ctx context.Context, q *request) (any, error) {
+	n := 0
+	err := h.wantedBlocks(ctx, q, "", func(haft.Block) bool { n++; return true })
+	return n, err
+}
+
+// agentBlocks lists the blocks of an agent.
+func (h blockHandlers) agentBlocks(ctx context.Context, q *request, a haft.Agent) (any, error) {
+	pg, err := paging(q.URL.Query(), haft.MaxBlocks)
+	if err != nil {
+		return nil, err
+	}
+	list, err := h.memory.Blocks(ctx, q.who.Principal, haft.BlockFilter{Agent: string(a.ID), Limit: haft.MaxBlocks})
+	if err != nil {
+		return nil, err
+	}
+	var all []item[wireBlock]
+	for _, b := range list {
+		all = append(all, item[wireBlock]{b.Created, string(b.ID), showBlock(b)})
+	}
+	return cut(pg, all, among(all, notFound("the agent has no block with that id")))
+}
+
+// shareBlock attaches the block of the path to an agent or detaches it, and shows the agent.
+func (h agentHandlers) shareBlock(how func(ctx context.Context, p haft.Principal, agent string,
+	id haft.BlockID) error) handler {
+	return withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
+		if err := how(ctx, q.who.Principal, string(a.ID), haft.BlockID(q.PathValue("block"))); err != nil {
+			return nil, err
+		}
+		return h.showAgent(ctx, q, a)
+	})
+}
+
+// blockAgents lists the agents that have the block of the path.
+func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error) {
+	pg, err := paging(q.URL.Query(), 50)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := h.blocks.share.BlockAgents(ctx, q.who.Principal, haft.BlockID(q.PathValue("block")))
+	if err != nil {
+		return nil, err
+	}
+	var all []item[haft.Agent]
+	for _, id := range ids {
+		a, err := h.agents.Agent(ctx, q.who.Principal, string(id))
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, agentItem(*a))
+	}
+	return h.pageOfAgents(ctx, q, pg, all)
+}
