@@ -169,7 +169,8 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 	c.APIs[letta.Prefix+"/"] = letta.New(s.API, letta.Config{
 		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
 		Sandboxes: s.SandboxManager, Servers: s.ServerManager, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
-		Settings: cfg.Letta,
+		Settings: cfg.Letta, Memory: s.API.Memory, Sharer: s.API.Memory, Archive: s.API.Memory,
+		Conversations: agents.Conversations,
 	})
 	if c.Health == nil {
 		c.Health = s.Service

@@ -6,6 +6,9 @@ package main
 var entryPoints = map[string]string{
 	"call": `
 MCP tools/call
+POST /letta/v1/agents/{agent}/messages
+POST /letta/v1/agents/{agent}/messages/async
+POST /letta/v1/agents/{agent}/messages/stream
 POST /letta/v1/agents/{agent}/tools/{name}/run
 POST /letta/v1/mcp-servers/{server}/tools/{tool}/run
 POST /letta/v1/tools/mcp/servers/{old}/tools/{name}/execute
@@ -26,6 +29,7 @@ haft tool call
 `,
 	"cancel": `
 DELETE /v1/sessions/{id}
+POST /letta/v1/agents/{agent}/messages/cancel
 POST /v1/calls/cancel
 POST /v1/calls/{id}/cancel
 POST /v1/turns/{id}/cancel
@@ -33,6 +37,13 @@ haft calls cancel
 haft session end
 `,
 	"history": `
+GET /letta/v1/agents/{agent}/messages
+GET /letta/v1/runs
+GET /letta/v1/runs/active
+GET /letta/v1/runs/{run}
+GET /letta/v1/runs/{run}/messages
+GET /letta/v1/runs/{run}/steps
+GET /letta/v1/runs/{run}/usage
 GET /v1/agents/{agent}/messages
 GET /v1/agents/{agent}/turns
 GET /v1/calls
@@ -47,6 +58,9 @@ GET /v1/turns/{id}/events
 GET /v1/usage
 MCP resources/list
 MCP resources/read
+POST /letta/v1/agents/messages/search
+POST /letta/v1/messages/search
+POST /letta/v1/runs/{run}/stream
 WebSocket /v1/events
 haft agent messages
 haft calls artifacts
@@ -120,15 +134,34 @@ haft approvals list
 haft approvals show
 `,
 	"find": `
+DELETE /letta/v1/runs/{run}
 GET /letta/v1/agents
 GET /letta/v1/agents/count
 GET /letta/v1/agents/{agent}
+GET /letta/v1/agents/{agent}/archival-memory
+GET /letta/v1/agents/{agent}/archival-memory/search
+GET /letta/v1/agents/{agent}/context
+GET /letta/v1/agents/{agent}/core-memory
+GET /letta/v1/agents/{agent}/core-memory/blocks
+GET /letta/v1/agents/{agent}/core-memory/blocks/{label}
+GET /letta/v1/agents/{agent}/export
+GET /letta/v1/agents/{agent}/files
+GET /letta/v1/agents/{agent}/folders
 GET /letta/v1/agents/{agent}/tools
+GET /letta/v1/archives
+GET /letta/v1/blocks
+GET /letta/v1/blocks/count
+GET /letta/v1/blocks/{block}
+GET /letta/v1/blocks/{block}/agents
+GET /letta/v1/conversations
 GET /letta/v1/health
 GET /letta/v1/mcp-servers
 GET /letta/v1/mcp-servers/{server}
 GET /letta/v1/mcp-servers/{server}/tools
 GET /letta/v1/mcp-servers/{server}/tools/{tool}
+GET /letta/v1/messages
+GET /letta/v1/messages/{message}
+GET /letta/v1/runs/{run}/trace
 GET /letta/v1/tools
 GET /letta/v1/tools/count
 GET /letta/v1/tools/mcp/servers
@@ -150,6 +183,17 @@ GET /v1/tools/{ref}
 GET /v1/tools/{ref}/versions
 GET /v1/tools/{ref}/versions/{number}
 MCP tools/list
+PATCH /letta/v1/agents/{agent}/archival-memory/{passage}
+PATCH /letta/v1/agents/{agent}/archives/attach/{archive}
+PATCH /letta/v1/agents/{agent}/folders/attach/{folder}
+PATCH /letta/v1/agents/{agent}/identities/attach/{identity}
+PATCH /letta/v1/agents/{agent}/messages/{message}
+PATCH /letta/v1/agents/{agent}/reset-messages
+POST /letta/v1/agents/{agent}/schedule
+POST /letta/v1/agents/{agent}/summarize
+POST /letta/v1/archives
+POST /letta/v1/conversations
+POST /letta/v1/passages/search
 POST /letta/v1/tools/add-base-tools
 POST /letta/v1/tools/generate-schema
 POST /letta/v1/tools/generate-tool
@@ -169,6 +213,8 @@ haft tool versions
 `,
 	"manage": `
 DELETE /letta/v1/agents/{agent}
+DELETE /letta/v1/agents/{agent}/archival-memory/{passage}
+DELETE /letta/v1/blocks/{block}
 DELETE /letta/v1/mcp-servers/{server}
 DELETE /letta/v1/sandbox-config/environment-variable/{variable}
 DELETE /letta/v1/sandbox-config/{config}
@@ -203,9 +249,13 @@ GET /v1/webhooks
 GET /v1/webhooks/{id}
 GET /v1/webhooks/{id}/dead_letters
 PATCH /letta/v1/agents/{agent}
+PATCH /letta/v1/agents/{agent}/core-memory/blocks/attach/{block}
+PATCH /letta/v1/agents/{agent}/core-memory/blocks/detach/{block}
+PATCH /letta/v1/agents/{agent}/core-memory/blocks/{label}
 PATCH /letta/v1/agents/{agent}/tools/approval/{name}
 PATCH /letta/v1/agents/{agent}/tools/attach/{tool}
 PATCH /letta/v1/agents/{agent}/tools/detach/{tool}
+PATCH /letta/v1/blocks/{block}
 PATCH /letta/v1/mcp-servers/{server}
 PATCH /letta/v1/mcp-servers/{server}/refresh
 PATCH /letta/v1/sandbox-config/environment-variable/{variable}
@@ -217,6 +267,9 @@ PATCH /v1/blocks/{id}
 PATCH /v1/keys/{id}
 PATCH /v1/tools/{ref}
 POST /letta/v1/agents
+POST /letta/v1/agents/import
+POST /letta/v1/agents/{agent}/archival-memory
+POST /letta/v1/blocks
 POST /letta/v1/mcp-servers
 POST /letta/v1/sandbox-config
 POST /letta/v1/sandbox-config/e2b/default
