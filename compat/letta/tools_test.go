@@ -166,7 +166,8 @@ func TestTools_search(t *testing.T) {
 	if len(got) != 1 || got[0].Tool.Name != "weather" || got[0].Rank != 1 || got[0].Score <= 0 {
 		t.Errorf("search: %+v", got)
 	}
-	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "memory_insert run_code send_message" ||
+	if base := must[[]tool](w, 200, "POST", "/tools/add-base-tools", ""); namesOf(base) != "memory_insert "+
+		"run_code send_message" ||
 		base[0].Type != "letta_builtin" {
 		t.Errorf("base tools: %+v", base)
 	}

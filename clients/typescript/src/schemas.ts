@@ -1320,10 +1320,12 @@ export interface Turn {
   approval_ids?: string[] | null;
   budget?: Budget;
   created_at: string;
+  depth?: number;
   ended_at?: string;
   error?: string;
   id: string;
   model: string;
+  parent_id?: string;
   status: TurnStatus;
   stop_reason?: string;
   usage: TurnUsage;
@@ -1345,6 +1347,7 @@ export interface TurnUsage {
   input_tokens: number;
   output_tokens: number;
   steps: number;
+  time_ms?: number;
 }
 
 export interface Usage {

@@ -939,6 +939,8 @@ class TurnUsage:
     output_tokens: int
     cached_tokens: int = 0
     cost_micros: int = 0
+    #: How long it was worked on.
+    time_ms: float = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -953,6 +955,9 @@ class Turn:
     #: What went wrong, for people.
     error: str = ""
     model: str
+    #: The turn in which another agent sent the message, and how many such turns are above this one.
+    parent_id: str = ""
+    depth: int = 0
     budget: Budget = field(default_factory=Budget)
     usage: TurnUsage
     #: What it waits for.
