@@ -61,7 +61,8 @@ func turnsBegin(t *testing.T, w *world) {
 	turn, err := w.Turn(w.ctx(), "acme", list[0].ID)
 	check(t, err)
 	if diff := cmp.Diff(haft.Turn{ID: turn.ID, Agent: a, Status: haft.TurnRunning, Model: "m",
-		Parent: "run-0", Depth: 2, Budget: budget, Created: turn.Created, Principal: ann}, *turn); diff != "" || !strings.HasPrefix(string(turn.ID), "run-") {
+		Parent: "run-0", Depth: 2, Budget: budget, Created: turn.Created, Principal: ann}, *turn); diff != "" ||
+		!strings.HasPrefix(string(turn.ID), "run-") {
 		t.Errorf("the turn (-want +got):\n%s", diff)
 	}
 	turn.Status, turn.Parent = haft.TurnWaiting, ""
