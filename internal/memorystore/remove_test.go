@@ -164,6 +164,10 @@ func orgErased(t *testing.T, w *world) {
 // orgEraseRace: an agent adds the first of its memory while its organisation is erased.
 func orgEraseRace(t *testing.T, w *world) {
 	other := memorystore.New(w.open())
+	if w.db.Shared() {
+		refused(t, "the first passage of an agent that goes", w.during("DELETE FROM agents WHERE id = $1",
+			func() error { return second(other.AddPassage(w.ctx(), "acme", "", a, "text", nil)) }), haft.CodeNotFound)
+	}
 	for round := range 10 {
 		org := fmt.Sprint("org", round)
 		var wg sync.WaitGroup
@@ -190,6 +194,27 @@ func orgEraseRace(t *testing.T, w *world) {
 	}
 }
 
+// during runs a statement about the agent a, and do before that is committed. It commits when do waits for it, or has
+// ended, and returns the error of do.
+func (w *world) during(statement string, do func() error) error {
+	w.t.Helper()
+	done := make(chan error, 1)
+	check(w.t, store.TablesOf(w.db).Write(w.ctx(), "wait", func(ctx context.Context, tx store.Tx) error {
+		if _, err := tx.Exec(ctx, statement, string(a)); err != nil {
+			return err
+		}
+		go func() { done <- do() }()
+		for waits := 0; waits == 0 && len(done) == 0; {
+			if err := tx.Each(ctx, func(r store.Scanner) error { return r.Scan(&waits) },
+				"SELECT COUNT(*) FROM pg_locks WHERE NOT granted"); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	return <-done
+}
+
 // twoPurge: of two processes that remove the memory of an agent one stops while the other waits for it.
 func twoPurge(t *testing.T, w *world) {
 	if !w.db.Shared() {
@@ -199,23 +224,9 @@ func twoPurge(t *testing.T, w *world) {
 		w.passage(fmt.Sprint("one two three four five six ", i), "tag")
 	}
 	check(t, w.db.Agents.RemoveAgent(w.ctx(), "acme", string(a), ""))
-	other, done := memorystore.New(w.open()), make(chan error, 1)
-	check(t, store.TablesOf(w.db).Write(w.ctx(), "remove some", func(ctx context.Context, tx store.Tx) error {
-		_, err := tx.Exec(ctx, "DELETE FROM memory_terms WHERE (agent, term, item) IN (SELECT agent, term, item FROM "+
-			"memory_terms WHERE agent = $1 LIMIT 500)", string(a))
-		if err != nil {
-			return err
-		}
-		go func() { done <- other.Purge(w.ctx()) }()
-		for waits := 0; waits == 0; {
-			if err := tx.Each(ctx, func(r store.Scanner) error { return r.Scan(&waits) },
-				"SELECT COUNT(*) FROM pg_locks WHERE NOT granted"); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	check(t, <-done)
+	other := memorystore.New(w.open())
+	check(t, w.during("DELETE FROM memory_terms WHERE (agent, term, item) IN (SELECT agent, term, item FROM "+
+		"memory_terms WHERE agent = $1 LIMIT 500)", func() error { return other.Purge(w.ctx()) }))
 	want(t, "terms that are left", w.rows("memory_terms"), 0)
 	want(t, "marks that are left", w.rows("memories"), 0)
 }

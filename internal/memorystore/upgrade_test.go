@@ -39,12 +39,10 @@ func TestUpgrade(t *testing.T) {
 			for _, text := range []string{
 				"INSERT INTO memories (agent, org, seq, passages, removed) VALUES ('ag_A', 'acme', 1, 1, 0)",
 				"INSERT INTO memories (agent, org, seq, passages, removed) VALUES ('ag_B', 'acme', 0, 0, 1)",
-				"INSERT INTO messages (agent, seq, id, org, usr, turn, role, replaces, created, doc) VALUES " +
-					"('ag_A', 1, " +
-					`'message-1', 'acme', 'ann', 'run-1', 'user', 0, 1, '{"id":"message-1","seq":1,"text":"tea ü"}')`,
+				"INSERT INTO messages (agent, seq, id, org, usr, turn, role, replaces, created, doc) VALUES ('ag_A', " +
+					`1, 'message-1', 'acme', 'ann', 'run-1', 'user', 0, 1, '{"id":"message-1","seq":1,"text":"tea ü"}')`,
 				"INSERT INTO passages (id, org, agent, body, tags, created) VALUES ('passage-1', 'acme', 'ag_A', " +
-					"'tea', " +
-					"'[]', 1)",
+					"'tea', '[]', 1)",
 				"INSERT INTO memory_terms (agent, term, item, weight) VALUES ('ag_A', 'tea', 'message-1', 1), " +
 					"('ag_A', 'tea', 'passage-1', 1), ('ag_B', 'tea', 'message-gone', 1)",
 			} {

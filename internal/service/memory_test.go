@@ -54,8 +54,8 @@ func TestMemory_is_exported_and_erased(t *testing.T) {
 		}
 	}
 	all := export(t, w, admin("o"), haft.Subject{})
-	for _, part := range []string{"said by annabel", "answer to bob", "block of one", "passage of two", "noted " +
-		"about bob"} {
+	for _, part := range []string{"said by annabel", "answer to bob", "block of one", "passage of two",
+		"noted about bob"} {
 		if strings.Count(all, part) != 1 {
 			t.Errorf("the export has %s %d times", part, strings.Count(all, part))
 		}
