@@ -127,6 +127,12 @@ func FetchPage[T any](p Paging, most int, kind string, key func(T) string,
 	}
 	p.Limit = min(p.Limit, most)
 	list, err := fetch(after, p.Limit+1)
+	if n := len(list); err == nil && n > 0 && n <= p.Limit { // a list of large items may end before its limit
+		var rest []T
+		if rest, err = fetch(key(list[n-1]), 1); len(rest) > 0 {
+			list, p.Limit = append(list, rest[0]), n
+		}
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -180,8 +180,7 @@ func (h talkHandlers) watch(ctx context.Context, p haft.Principal, w waiting) it
 				yield(haft.TurnEvent{}, err)
 				return
 			}
-			list := make([]haft.Message, pageSize)
-			for len(list) == pageSize {
+			for list := make([]haft.Message, 1); len(list) > 0; {
 				if list, err = h.talk.Messages(ctx, p, string(t.Agent), haft.MessageFilter{Turn: t.ID, After: after,
 					Limit: pageSize}); err != nil {
 					yield(haft.TurnEvent{}, err)

@@ -222,7 +222,7 @@ func (h blockHandlers) wantedBlocks(ctx context.Context, q *request, after strin
 				return nil
 			}
 		}
-		if len(list) < pageSize {
+		if len(list) == 0 {
 			return nil
 		}
 	}

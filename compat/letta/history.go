@@ -109,7 +109,7 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 			}
 			all = append(all, part...)
 		}
-		if len(all) > 0 || len(list) < f.Limit {
+		if len(all) > 0 || len(list) == 0 {
 			break
 		}
 	}

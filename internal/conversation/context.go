@@ -31,7 +31,7 @@ func (r *run) load() error {
 	}
 	r.turn, r.model = *now, &Model{}
 	r.turn.Budget = lesser(r.turn.Budget, r.s.cfg.Budget)
-	for page := pageSize; page == pageSize; {
+	for page := 1; page > 0; { // one of large messages is short
 		next := haft.MessageFilter{Turn: r.id, After: lastSeq(r.own), Limit: pageSize}
 		list, err := r.s.messagesOf(r.base, r.turn, next)
 		if err != nil {
@@ -71,7 +71,7 @@ func lastSeq(list []haft.Message) int64 {
 func (r *run) loadOlder() error {
 	var all []haft.Message
 	before, size := r.own[0].Seq, 0
-	for page := pageSize; page == pageSize && size < 4*r.model.Context && before > r.replaced()+1; {
+	for page := 1; page > 0 && size < 4*r.model.Context && before > r.replaced()+1; {
 		list, err := r.s.messagesOf(r.base, r.turn, haft.MessageFilter{Before: before, Newest: true, Limit: pageSize})
 		if err != nil {
 			return err

@@ -115,6 +115,24 @@ func (s *Service) listen(id haft.TurnID) (*listener, error) {
 	return sh.listen()
 }
 
+// replay yields the messages of a turn after the one of a number, and returns the number of the last. A page of large
+// messages is short, so that only an empty one is the last.
+func (s *Service) replay(ctx context.Context, t haft.Turn, after int64, yield func(haft.TurnEvent) error) (int64,
+	error) {
+	for {
+		list, err := s.messagesOf(ctx, t, haft.MessageFilter{Turn: t.ID, After: after, Limit: pageSize})
+		if err != nil || len(list) == 0 {
+			return after, err
+		}
+		for _, m := range list {
+			after = m.Seq
+			if err := yield(haft.TurnEvent{Message: &m}); err != nil {
+				return after, err
+			}
+		}
+	}
+}
+
 // watch yields what happens in a turn after the message of that number, until the turn ends, or waits if brief. What l
 // is told comes as it happens; what is not worked on here is looked for in the store.
 func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listener, brief bool,
@@ -126,19 +144,10 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 		if err != nil {
 			return err
 		}
-		list, err := s.messagesOf(ctx, t, haft.MessageFilter{Turn: t.ID, After: after, Limit: pageSize})
-		if err != nil {
+		if after, err = s.replay(ctx, t, after, yield); err != nil {
 			return err
 		}
-		for _, m := range list {
-			after = m.Seq
-			if err := yield(haft.TurnEvent{Message: &m}); err != nil {
-				return err
-			}
-		}
 		switch {
-		case len(list) == pageSize:
-			continue
 		case over(now):
 			return yield(haft.TurnEvent{Turn: now})
 		case l != nil:

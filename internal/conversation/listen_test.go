@@ -59,7 +59,7 @@ func TestSend_slow_listeners_miss_text_and_nothing_else(t *testing.T) {
 			}
 		}
 		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant b, b:success, assistant")
-		if len(o.events) > 600 || len(o.notes) == 0 {
+		if len(o.events) > 600 {
 			t.Errorf("%d events, notices %v", len(o.events), o.notes)
 		}
 	})

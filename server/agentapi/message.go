@@ -137,6 +137,9 @@ func (a *Resource) listMessages(ctx context.Context, who server.Identity,
 	return server.FetchPage(in.Paging, maxPage, "messages",
 		func(m haft.Message) string { return strconv.FormatInt(m.Seq, 10) },
 		func(after string, limit int) ([]haft.Message, error) {
+			if after != "" && in.Query != "" {
+				return nil, nil // a search has one page
+			}
 			if after != "" {
 				seq, err := strconv.ParseInt(after, 10, 64)
 				if err != nil || seq < 1 {

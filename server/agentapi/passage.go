@@ -61,6 +61,9 @@ func (a *Resource) listPassages(ctx context.Context, who server.Identity,
 	}
 	return server.FetchPage(in.Paging, maxPage, "passages", func(p haft.Passage) string { return string(p.ID) },
 		func(after string, limit int) ([]haft.Passage, error) {
+			if after != "" && in.Query != "" {
+				return nil, nil // a search has one page
+			}
 			return a.cfg.Archive.Passages(ctx, who.Principal, in.Agent, haft.PassageFilter{Query: in.Query,
 				Tags: in.Tags, AllTags: in.AllTags, Since: in.Since, Till: in.Till,
 				After: cmp.Or(haft.PassageID(after), in.After), Newest: in.Newest, Limit: few(in.Query, limit)})
