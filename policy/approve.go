@@ -34,7 +34,7 @@ func (d Decision) MayApprove(approver, requester haft.Principal) error {
 	}
 	for _, a := range d.Asks {
 		if !a.Self && approver.User == requester.User {
-			return no("the one who asks cannot approve")
+			return no("the one who asks cannot approve, unless the policy says self: true")
 		}
 		byRole := len(a.Roles) > 0 && names(a.Roles).match(approver.Roles...)
 		byName := len(a.Users) > 0 && names(a.Users).match(approver.User)

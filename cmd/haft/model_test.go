@@ -25,8 +25,8 @@ func startModel(e *testscript.Env) (*modeltest.Server, error) {
 	return server, nil
 }
 
-// models is the file of models that has the model of a script.
-func models(server *modeltest.Server) string {
+// modelsFile is the file of models that has the model of a script.
+func modelsFile(server *modeltest.Server) string {
 	return fmt.Sprintf("[models.scripted]\nformat = \"openai\"\nmodel = \"test\"\nurl = %q\n", server.URL)
 }
 
@@ -37,7 +37,7 @@ func modelCmd(ts *testscript.TestScript, _ bool, args []string) {
 	server := ts.Value(modelKey{}).(*modeltest.Server)
 	server.Add(steps...)
 	ts.Setenv("HAFT_MODELS", ts.MkAbs("models.toml"))
-	ts.Check(os.WriteFile(ts.MkAbs("models.toml"), []byte(models(server)), 0o600))
+	ts.Check(os.WriteFile(ts.MkAbs("models.toml"), []byte(modelsFile(server)), 0o600))
 }
 
 // askedCmd checks that the last request to the model has a pattern, or has none: asked PATTERN

@@ -113,7 +113,7 @@ func TestScript_server(t *testing.T) {
 func startServer(ctx context.Context, data string, model *modeltest.Server) (at string, stop func(), err error) {
 	issuer := &keyIssuer{}
 	cfg := app.ServerConfig{}
-	if cfg.Agents.Models, err = modelfile.Parse("models.toml", models(model)); err != nil {
+	if cfg.Agents.Models, err = modelfile.Parse("models.toml", modelsFile(model)); err != nil {
 		return "", nil, err
 	}
 	cfg.Data = data
