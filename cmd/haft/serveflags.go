@@ -185,6 +185,7 @@ func (s *serveFlags) stop(ctx context.Context, log *slog.Logger, sys *app.Server
 	defer stopWaiting()
 	// What waits is others' from now on. Shutdown comes before Drain, which refuses calls,
 	// also those that a call in flight makes.
+	left := sys.AgentLoop.Leave(end)
 	sys.Engine.HandOver(end)
-	return errors.Join(sys.HTTP.Shutdown(end), sys.Drain(end))
+	return errors.Join(left, sys.HTTP.Shutdown(end), sys.Drain(end))
 }

@@ -108,7 +108,8 @@ func (a *Agents) Open(p Parts, cfg Config) (err error) {
 
 // asManager returns a manager as another agent.
 func (a *Agents) asManager(_ context.Context, p haft.Principal, agent haft.AgentID) (haft.Principal, error) {
-	if p.Agent = ""; !a.rules.Manages(p) {
+	// What a credential is for is known to servers.
+	if p.Agent = ""; p.Credential != "" || !a.rules.Manages(p) {
 		return p, &haft.Error{Code: haft.CodeDenied, Message: "only managers act as other agents"}
 	}
 	p.Agent = string(agent)
@@ -118,14 +119,20 @@ func (a *Agents) asManager(_ context.Context, p haft.Principal, agent haft.Agent
 // leaveWait is how long the calls of turns may take to end when a process ends. The turns go on in the next one.
 const leaveWait = 5 * time.Second
 
-// Close leaves the turns to the next process.
-func (a *Agents) Close() error {
+// Leave begins no more steps and leaves the turns to the next process. It waits for the calls that are under way until
+// ctx ends, and must come before the engine refuses calls: what it refuses would be an answer to the model.
+func (a *Agents) Leave(ctx context.Context) error {
 	if a.talks == nil {
 		return nil
 	}
+	return a.talks.Close(ctx)
+}
+
+// Close is [Agents.Leave] at the end of everything.
+func (a *Agents) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait) //nolint:forbidigo // it is the end of all
 	defer cancel()
-	return a.talks.Close(ctx)
+	return a.Leave(ctx)
 }
 
 // key reads the key of a model that an organisation has stored. One that is bound goes to the hosts of its binding

@@ -128,8 +128,11 @@ func (a *Authenticator) recheckToken(id Identity, name string) (Identity, error)
 		return Identity{}, withdrawn("the token is not known here")
 	}
 	believed := a.anyIssuer
-	for url := range a.issuers {
-		believed = believed || shortHash(url) == parts[0]
+	id.AgentToken = a.anyIssuer
+	for url, i := range a.issuers {
+		if shortHash(url) == parts[0] {
+			believed, id.AgentToken = true, id.AgentToken || i.Claims.Agent != ""
+		}
 	}
 	end, err := strconv.ParseInt(parts[2], 10, 64)
 	switch {

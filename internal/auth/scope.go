@@ -81,6 +81,9 @@ type Identity struct {
 	Key string
 	// KeyAgent is the agent that the API key names. Only [Authenticator.Recheck] sets it.
 	KeyAgent string
+	// AgentToken says that the credential is a token whose issuer can bind it to an agent: nobody knows any more
+	// whether it did. Only [Authenticator.Recheck] sets it.
+	AgentToken bool
 	// Issuer is whose token it was, if it was one.
 	Issuer string
 	// Signed says that the request was signed. Its body must be read through
