@@ -107,7 +107,9 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.Letta.Programs, "letta-program", "a `PROGRAM` of the host for tools of Letta's API; may be given again"},
 		{&c.Manage.CommandVariables, "mcp-variable", "a reserved variable `NAME` for MCP commands; may be given again"},
 		{&c.PublicVariables, "public-variable", "the `NAME` of a variable that is no secret; may be given again"},
-		{&s.models, "models", "the `FILE` that says which models agents have; else they are those of the environment"},
+		{&s.models, "models", "the `FILE` that says which models agents of all organisations have; env means " +
+			"those whose keys are in " +
+			"the environment; without it no agent runs here"},
 		{&c.Agents.Budget.Steps, "max-turn-steps", "how often an agent may ask its model in one turn; 0 means 50"},
 		{&c.Agents.Budget.Tokens, "max-turn-tokens", "how many tokens one turn of an agent may take; 0 means any " +
 			"number"},
@@ -170,11 +172,8 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 		"keep them", "refused", flagvalue.AgeText(keep.Refused),
 		"refused_count", flagvalue.CountText(keep.RefusedCount),
 		"calls", flagvalue.AgeText(keep.Calls), "calls_count", flagvalue.CountText(keep.CallsCount))
-	if cfg.Agents.Models, err = modelfile.Load(s.models, os.Getenv); err != nil {
+	if cfg.Agents.Models, err = modelfile.ForServer(s.models, os.Getenv, cfg.Logger); err != nil {
 		return cfg, exit.Misuse(err)
-	}
-	for _, note := range cfg.Agents.Models.Notes {
-		cfg.Logger.Warn("a model of the environment is not used", "why", note)
 	}
 	cfg.HTTP.Version, cfg.HTTP.MaxHeader, cfg.Packages.Verify = version, int(s.header), true
 	index := &cfg.Packages.Index

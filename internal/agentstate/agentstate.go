@@ -54,6 +54,7 @@ func (x Executor) run(ctx context.Context, req executor.Request,
 	if err != nil {
 		return nil, err
 	}
+	before, _ = req.Redactor.JSON(before) // both are without secrets, so that only what the tool changed differs
 	var after json.RawMessage
 	req.Inject = maps.Clone(req.Inject)
 	req.Inject[parameter] = before
@@ -62,9 +63,7 @@ func (x Executor) run(ctx context.Context, req executor.Request,
 	if err != nil || res.Status != haft.StatusSuccess || after == nil {
 		return res, err
 	}
-	if req.Redactor != nil {
-		after, _ = req.Redactor.JSON(after)
-	}
+	after, _ = req.Redactor.JSON(after)
 	if err := x.States.ApplyState(ctx, req.Principal, agent, before, after); err != nil {
 		retry := haft.RetryChanged
 		if haft.CodeOf(err) == haft.CodeConflict {

@@ -10,6 +10,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
+	"golang.org/x/text/unicode/bidi"
 	"golang.org/x/text/width"
 
 	"haft/internal/terminal"
@@ -97,11 +98,23 @@ func withoutColours(s string) string {
 	}
 }
 
-// visible makes every character of a text visible that is not a letter, a number or a sign.
+// blank reports whether a letter or sign looks like nothing, or is written from right to left, in which order a terminal
+// may show the line.
+func blank(r rune) bool {
+	c := bidiClass(r)
+	return strings.ContainsRune("\u115f\u1160\u2800\u3164\uffa0", r) || c == bidi.R || c == bidi.AL
+}
+
+func bidiClass(r rune) bidi.Class {
+	p, _ := bidi.LookupRune(r)
+	return p.Class()
+}
+
+// visible makes every character of a text visible that is not a letter, a number or a sign which can be seen.
 func visible(text string) string {
 	var b strings.Builder
 	for _, r := range text {
-		if r == ' ' || unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) {
+		if r == ' ' || unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && !blank(r) {
 			b.WriteRune(r)
 		} else {
 			b.WriteString(escaped(r))

@@ -225,7 +225,7 @@ func (s *session) catchUp(ctx context.Context, v *turnView) error {
 			s.flushHeld(v)
 			s.showMessage(v, m)
 		}
-		v.late = len(list) == page
+		v.late = len(list) > 0
 	}
 	s.flushHeld(v)
 	return nil

@@ -55,6 +55,7 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"memory_goes_with_the_agent":                agentRemoved,
 		"memory_is_not_added_to_an_agent_that_goes": agentRace,
 		"memory_of_a_user_is_erased":                userErased,
+		"turns_are_taken_before_they_are_erased":    turnsTaken,
 		"memory_of_an_organisation_is_erased":       orgErased,
 		"memory_is_erased_while_turns_go_on":        eraseRace,
 		"turns_are_pruned_that_summaries_stand_for": turnsPruned,

@@ -117,6 +117,19 @@ func (s *Store) erasePassages(ctx context.Context, org, user string) error {
 	}
 }
 
+// TakeTurns takes the turns of a user, or of all users of an organisation, from their processes, so that they make no
+// more calls: before these are erased, and the turns by [Store.Erase].
+func (s *Store) TakeTurns(ctx context.Context, org, user string) error {
+	return s.db.Write(ctx, "take turns", func(ctx context.Context, t store.Tx) error {
+		q := query("UPDATE turns SET owner = '', final = 1 WHERE org = ? AND final = 0", store.Column(org))
+		if user != "" {
+			q.Add(" AND usr = ?", store.Column(user))
+		}
+		_, err := t.Run(ctx, q)
+		return err
+	})
+}
+
 // take takes a turn from its process, which keeps nothing of it any more.
 func (s *Store) take(ctx context.Context, turn string) error {
 	return s.db.Write(ctx, "take a turn", func(ctx context.Context, t store.Tx) error {

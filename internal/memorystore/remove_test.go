@@ -118,6 +118,23 @@ func userErased(t *testing.T, w *world) {
 }
 
 // eraseRace: what a user says while it is erased does not stay without its turn.
+// turnsTaken: whoever is to be erased makes no more calls in turns, and others go on.
+func turnsTaken(t *testing.T, w *world) {
+	w.join("p1")
+	anns, bobs := w.turn("p1", "ann", a, "one"), w.turn("p1", "bob", a, "two")
+	check(t, w.TakeTurns(w.ctx(), "acme", "ann"))
+	_, err := w.AdvanceTurn(w.ctx(), "p1", anns)
+	refused(t, "a turn that was taken", err, haft.CodeConflict)
+	_, err = w.AdvanceTurn(w.ctx(), "p1", bobs)
+	check(t, err)
+	claimed, err := w.ClaimTurns(w.ctx(), "p1")
+	check(t, err)
+	want(t, "turns that are claimed", len(claimed), 0)
+	check(t, w.TakeTurns(w.ctx(), "acme", ""))
+	_, err = w.AdvanceTurn(w.ctx(), "p1", bobs)
+	refused(t, "a turn of an organisation that is erased", err, haft.CodeConflict)
+}
+
 func eraseRace(t *testing.T, w *world) {
 	w.join("p1")
 	other := memorystore.New(w.open())

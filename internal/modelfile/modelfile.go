@@ -29,6 +29,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/netip"
 	"net/url"
 	"os"
@@ -147,6 +148,24 @@ func Load(path string, getenv func(string) string) (*File, error) {
 		return nil, wrong(err)
 	}
 	return Parse(path, string(text))
+}
+
+// ForServer is [Load] for a server, whose keys pay for all organisations: the operator names a file, or "env" for the
+// environment. An empty path means that there are no models, and is nil.
+func ForServer(path string, getenv func(string) string, log *slog.Logger) (*File, error) {
+	switch path {
+	case "":
+		return nil, nil
+	case "env":
+		path = ""
+	}
+	f, err := Load(path, getenv)
+	if err == nil {
+		for _, note := range f.Notes {
+			log.Warn("a model of the environment is not used", "why", note)
+		}
+	}
+	return f, err
 }
 
 // Parse reads a file. origin names it in errors.

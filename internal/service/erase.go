@@ -51,6 +51,9 @@ func (d *DataManager) Erase(ctx context.Context, p haft.Principal, of haft.Subje
 		}
 	}
 	done := &haft.Erasure{ID: "er_" + rand.Text()}
+	if err := d.memory.TakeTurns(ctx, of.Org, of.User); err != nil { // else agents go on to make calls
+		return nil, err
+	}
 	if done.Cancelled, err = d.endCalls(ctx, of); err != nil {
 		return nil, err
 	}
