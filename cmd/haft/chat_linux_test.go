@@ -73,7 +73,8 @@ func TestChat_in_a_terminal(t *testing.T) {
 	}
 	pay := haft.ToolCall{ID: "c1", Tool: "pay", Args: json.RawMessage(`{"amount": 7}`)}
 	m := modeltest.Start(t,
-		modeltest.Step{Text: "# Prices\n\nIt is **seven** kroner, see `pay`.\x1b]0;stolen\a\n", Calls: []haft.ToolCall{pay}},
+		modeltest.Step{Text: "# Prices\n\nIt is **seven** kroner, see `pay`.\x1b]0;stolen\a\n",
+			Calls: []haft.ToolCall{pay}},
 		modeltest.Step{Text: "You have paid."},
 		modeltest.Step{Text: "This takes a while. And so on. ", Hold: true},
 		modeltest.Step{Text: "I am back."})
@@ -83,7 +84,8 @@ func TestChat_in_a_terminal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{models: modelsFile(m), rules: "version: 1\nroles: {admin: [\"tool:*\"]}\n" +
+	for name, text := range map[string]string{models: modelsFile(m), rules: "version: 1\nroles: {admin: " +
+		"[\"tool:*\"]}\n" +
 		"approval: {roles: [approver], self: true}\n", tool: "def pay(amount: int) -> str:\n" +
 		"    \"\"\"Pay.\n\n    Args:\n        amount: how much\n    \"\"\"\n    return f'paid {amount}'\n"} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
@@ -107,7 +109,10 @@ func TestChat_in_a_terminal(t *testing.T) {
 	}
 	s.tmux(append(start, "cat")...)
 	s.tmux("set-option", "-g", "remain-on-exit", "on")
-	t.Cleanup(func() { _ = exec.Command("tmux", "-S", s.socket, "kill-server").Run() }) //nolint:forbidigo // the test is over
+	t.Cleanup(func() {
+		_ = exec.Command("tmux", "-S", s.socket,
+			"kill-server").Run()
+	}) //nolint:forbidigo // the test is over
 	s.run(program, "chat", "helper")
 	s.shows(`talking to helper`)
 	s.types("what does it cost?", "Enter")

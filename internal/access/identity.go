@@ -95,7 +95,8 @@ func (d Authenticator) As(ctx context.Context, p haft.Principal, agent haft.Agen
 	p.Agent = string(agent)
 	now, err := d.Again(ctx, auth.Identity{Principal: p})
 	if err == nil && now.AgentToken {
-		err = &haft.Error{Code: haft.CodeDenied, Message: "tokens of the issuer can be for one agent only: agents that " +
+		err = &haft.Error{Code: haft.CodeDenied, Message: "tokens of the issuer can be for one agent only: " +
+			"agents that " +
 			"send messages to others need an API key"}
 	}
 	return now.Principal, err

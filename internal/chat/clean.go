@@ -98,7 +98,8 @@ func withoutColours(s string) string {
 	}
 }
 
-// blank reports whether a letter or sign looks like nothing, or is written from right to left, in which order a terminal
+// blank reports whether a letter or sign looks like nothing, or is written from right to left, in which order a
+// terminal
 // may show the line.
 func blank(r rune) bool {
 	c := bidiClass(r)

@@ -90,7 +90,7 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 			return s.erasePassages(ctx, org, user)
 		}
 		for _, id := range turns {
-			if err := s.take(ctx, id); err != nil {
+			if err := take(ctx, s, id); err != nil {
 				return err
 			}
 			if err := s.removeTurn(ctx, id); err != nil {
@@ -131,7 +131,7 @@ func (s *Store) TakeTurns(ctx context.Context, org, user string) error {
 }
 
 // take takes a turn from its process, which keeps nothing of it any more.
-func (s *Store) take(ctx context.Context, turn string) error {
+func take(ctx context.Context, s *Store, turn string) error {
 	return s.db.Write(ctx, "take a turn", func(ctx context.Context, t store.Tx) error {
 		_, err := t.Exec(ctx, "UPDATE turns SET owner = '', final = 1 WHERE id = $1", turn)
 		return err
