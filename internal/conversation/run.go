@@ -248,7 +248,15 @@ func (r *run) finish(e *ending, list ...haft.Message) error {
 	} else if e.why != "" {
 		t.Status = haft.TurnFailed
 	}
-	if err := r.append(list...); err != nil {
+	err := r.append(list...)
+	if refused, ok := errors.AsType[*ending](err); ok { // the end is always kept, if need be without the messages
+		t.Error = cmp.Or(t.Error, refused.why)
+		if t.Status == haft.TurnCompleted {
+			t.Status, t.Stop = haft.TurnFailed, refused.stop
+		}
+		err = r.append()
+	}
+	if err != nil {
 		r.turn = before
 		return err
 	}

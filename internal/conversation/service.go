@@ -233,8 +233,10 @@ func (s *Service) leave(r *run, err error) {
 	switch {
 	case waits:
 		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
-	case r.turn.Final() || errors.Is(err, errLost):
+	case r.turn.Final():
 		delete(s.failed, r.id)
+	case errors.Is(err, errLost): // a turn that is ours nevertheless is not tried for ever; others are dropped
+		s.failed[r.id]++
 	case !errors.Is(err, errClosing) && !errors.Is(err, errWaiting):
 		s.failed[r.id]++
 		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
