@@ -4,7 +4,6 @@ import (
 	"context"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"haft"
@@ -72,19 +71,33 @@ func TestFull_memory_ends_the_turn(t *testing.T) {
 	}
 }
 
-// A turn that seems lost again and again, and is not, does not ask the model for ever.
-func TestLost_again_and_again_counts_as_a_failure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
-		w.script(say("hello"))
-		p := w.begin(0, func(cfg *conversation.Config) {
-			cfg.Turns = refusing{cfg.Turns, haft.CodeConflict, ""}
+// A turn that fails again and again asks the model as often as it may, and not for ever, also if it seems lost and is
+// not.
+func TestFailures_are_bounded(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		code  haft.Code
+		steps int
+		asked int
+	}{
+		{"lost, and ours", haft.CodeConflict, 50, 10},
+		{"lost, and ours, with a budget", haft.CodeConflict, 3, 3},
+		{"a store that is away", haft.CodeUnavailable, 3, 3},
+	} {
+		each(t, c.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.script(say("hello"))
+			p := w.begin(0, func(cfg *conversation.Config) {
+				cfg.Turns, cfg.Budget.Steps = refusing{cfg.Turns, c.code, "assistant"}, c.steps
+			})
+			done := make(chan outcome, 1)
+			go func() { done <- p.send("hi") }()
+			time.Sleep(time.Hour)
+			if len(w.asked) != c.asked {
+				t.Errorf("the model was asked %d times, want %d", len(w.asked), c.asked)
+			}
+			p.end()
+			<-done
 		})
-		go p.send("hi")
-		time.Sleep(time.Hour)
-		if len(w.asked) > 10 {
-			t.Errorf("the model was asked %d times", len(w.asked))
-		}
-		p.end()
-	})
+	}
 }

@@ -104,12 +104,12 @@ func (s *Service) sender(ctx context.Context, from haft.Principal, id haft.TurnI
 			"agents, which is the most: answer it without asking another one", t.Depth)}
 	}
 	s.mu.Lock()
-	here := s.sharedOf(id)
+	here := s.purseOf(id)
 	s.mu.Unlock()
 	if here == nil { // another process works on it
-		here = &shared{purse: purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}}
+		here = &purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}
 	}
-	left, end := here.purse.left()
+	left, end := here.left()
 	if end != nil {
 		return nil, left, &haft.Error{Code: haft.CodeDenied,
 			Message: "nothing is left of what this turn may take (" + string(end.stop) + "): answer now"}
