@@ -95,6 +95,10 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "messages are not taken now, because calls " +
 			"are stopped: " + why}
 	}
+	if s.crowded(p.Org) {
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many turns of the organisation wait for " +
+			"people: answer their requests for approval, or cancel the turns"}
+	}
 	if !s.takePlace(p.Org, false) {
 		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
 			Message: "too many turns are under way here: try again later"}

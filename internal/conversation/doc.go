@@ -23,8 +23,8 @@
 //   - A turn that waits for a person takes no place and no goroutine. It goes on within a second or two of the answer.
 //   - Only who acts as an agent has it work: a message is refused unless the principal is the agent's. Agents send each
 //     other messages by [Service.Deliver] and [Service.Reply], within a turn, over at most four agents.
-//   - While an operator has stopped all calls, or the engine is about to end, no message is taken and turns pause. A call
-//     that the engine refused for that reason is not answered until all goes on, here or in the next process.
+//   - While an operator has stopped all calls, or the engine is about to end, no message is taken and turns pause. A
+//     call that the engine refused for that reason is not answered until all goes on, here or in the next process.
 //   - A turn takes what its [haft.Budget] allows, together with all turns that it begins by messages, as far as they
 //     run in the same process; requests that are under way are not cut short. What a server does not say is estimated.
 //   - A turn belongs to its sender. Its model gets the messages of the sender's own turns with the agent that were kept

@@ -45,7 +45,8 @@ type Config struct {
 	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
 	Retry haft.Backoff
 	// Running is how many turns this process works on at once, and PerOrg how many of one organisation. They default to
-	// 1,000 and 200. Turns that wait for a person do not count.
+	// 1,000 and 200. Turns that wait for a person do not count: while five times PerOrg of an organisation wait here, it
+	// begins no others.
 	Running, PerOrg int
 	// Beat is how often turns that nobody runs are looked for. It defaults to 4 seconds.
 	Beat time.Duration
@@ -105,6 +106,7 @@ type Service struct {
 	mu     sync.Mutex
 	runs   map[haft.TurnID]*run
 	waits  map[haft.TurnID]*wait // none of them is in runs
+	queues map[string]int        // how many of each organisation are in waits
 	places map[string]int        // that are taken in each organisation: by runs, and by turns that begin
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
@@ -121,7 +123,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]failing{}, places: map[string]int{}}
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}, queues: map[string]int{}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.every(s.cfg.Beat, s.sweep)
@@ -182,6 +184,13 @@ func (s *Service) free() bool {
 	return s.all < s.cfg.Running
 }
 
+// crowded reports whether so many turns of an organisation wait for people that it begins no others.
+func (s *Service) crowded(org string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[org] >= maxWaiting*s.cfg.PerOrg
+}
+
 // givePlace gives a place back. Precondition: mu is locked.
 func (s *Service) givePlace(org string) {
 	s.all--
@@ -207,7 +216,7 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	if r.purse == nil {
 		r.purse = &purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage, up: s.purseOf(t.Parent)}
 	}
-	delete(s.waits, t.ID)
+	s.unwait(t.ID)
 	if l != nil {
 		l.of, r.list = &r.listeners, []*listener{l}
 	}
@@ -253,6 +262,7 @@ func (s *Service) leave(r *run, err error) {
 	waits := errors.Is(err, errWaiting) && s.life.Err() == nil
 	switch {
 	case waits:
+		s.queues[r.org]++
 		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
 	case r.turn.Final():
 		delete(s.failed, r.id)
