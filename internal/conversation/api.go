@@ -91,6 +91,14 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if err := s.check(p, a, m); err != nil {
 		return nil, nil, err
 	}
+	if why, stopped := s.cfg.Stopped(); stopped {
+		return nil, nil, &haft.Error{Code: haft.CodeUnavailable, Message: "messages are not taken now, because calls " +
+			"are stopped: " + why}
+	}
+	if s.crowded(p.Org) {
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many turns of the organisation wait for " +
+			"people: answer their requests for approval, or cancel the turns"}
+	}
 	if !s.takePlace(p.Org, false) {
 		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
 			Message: "too many turns are under way here: try again later"}

@@ -84,6 +84,8 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	timer.Stop()
 	r.purse.spend(haft.TurnUsage{Time: haft.Millis(time.Since(began))})
 	switch {
+	case errors.Is(b.failed, errPaused):
+		return nil // the next step waits until it goes on
 	case b.failed != nil:
 		return b.failed
 	case errors.Is(context.Cause(b.calls), errTime):
@@ -185,8 +187,26 @@ func (b *batch) stopCalls() {
 	b.end(cause) // also what was about to begin
 }
 
-// perform makes a call, or goes on with one that was made before, and returns how it ended.
+// perform makes a call, or goes on with one that was made before, and returns how it ended. What an engine says that is
+// stopped, or about to end, is no answer to keep: it returns [errPaused]. The engine takes the id of the call no more,
+// so that the model is told, when all goes on, that it can ask again.
 func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
+	if _, stopped := b.s.cfg.Stopped(); stopped {
+		return nil, errPaused
+	}
+	res, err := b.outcome(c)
+	if err != nil || res.Error == nil || res.Error.Kind != haft.FailStopped {
+		return res, err
+	}
+	if _, stopped := b.s.cfg.Stopped(); stopped {
+		return nil, errPaused
+	}
+	return failure(c, res.Status, haft.FailStopped, "the call was not made, because calls were stopped for a while. "+
+		"They are possible again: ask for it again if it is still needed"), nil
+}
+
+// outcome makes a call, or waits for one that was made before, and returns how it ended.
+func (b *batch) outcome(c haft.ToolCall) (*haft.Result, error) {
 	p, calls := b.turn.Principal, b.s.cfg.Calls
 	defer b.forward(c)()
 	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,

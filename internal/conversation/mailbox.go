@@ -4,14 +4,22 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"haft"
 )
 
 // maxDepth is how many turns can be above one that a message of an agent began.
 const maxDepth = 4
+
+// replying is how long an agent waits for the answer of another one.
+const replying = 2 * time.Minute
+
+// errLate is the cause of the end of waiting for an answer that takes long.
+var errLate = errors.New("the answer takes long")
 
 // Deliver sends a message to an agent in a turn of another one, as which from acts. It does not wait for what becomes
 // of the message. The turn that it begins takes what the turn of the sender has left, and goes on when that has ended.
@@ -21,8 +29,12 @@ func (s *Service) Deliver(ctx context.Context, from haft.Principal, turn haft.Tu
 	return err
 }
 
-// Reply is Deliver with an answer: it waits for the end of the turn, and returns what the agent said last. If ctx ends
-// before, the turn is cancelled.
+// Reply is Deliver with an answer: it waits for the end of the turn, and returns what the agent said last. It waits for
+// no person and at most two minutes, and returns then that the answer comes later: the turn goes on, as with Deliver.
+// If ctx ends before, the turn is cancelled.
+//
+// The call that waits keeps the slots that rules of the policy gave it, and calls of the turn that it waits for need
+// slots of their own. Where both are the same slot, the turn gets it when the wait is over.
 func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string,
 	error) {
 	t, l, err := s.post(ctx, from, turn, agent, text)
@@ -30,7 +42,9 @@ func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.Turn
 		return "", err
 	}
 	last, end := "", *t
-	err = s.watch(ctx, *t, 0, l, false, func(e haft.TurnEvent) error {
+	waiting, cancel := context.WithTimeoutCause(ctx, replying, errLate)
+	defer cancel()
+	err = s.watch(waiting, *t, 0, l, true, func(e haft.TurnEvent) error {
 		if e.Message != nil {
 			last = cmp.Or(said(*e.Message), last)
 		}
@@ -39,15 +53,27 @@ func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.Turn
 		}
 		return nil
 	})
-	if err != nil {
-		s.abandon(ctx, *t)
-		return "", fmt.Errorf("wait for the answer of an agent: %w", err)
-	}
-	if end.Status != haft.TurnCompleted || last == "" {
+	switch {
+	case err == nil && end.Status == haft.TurnWaiting:
+		return later("a person has to agree to something that it wants to do"), nil
+	case err == nil && (end.Status != haft.TurnCompleted || last == ""):
 		return "", &haft.Error{Code: haft.CodeUnavailable,
 			Message: "the agent did not answer: " + cmp.Or(end.Error, string(end.Stop))}
+	case err == nil:
+		return last, nil
+	case s.life.Err() != nil: // the turn goes on in the next process
+		return later("the server is restarted"), nil
+	case ctx.Err() == nil && errors.Is(context.Cause(waiting), errLate):
+		return later("it still works"), nil
 	}
-	return last, nil
+	s.abandon(ctx, *t)
+	return "", fmt.Errorf("wait for the answer of an agent: %w", err)
+}
+
+// later is what an agent gets that waited for an answer which is not there yet.
+func later(why string) string {
+	return "[no answer yet: the agent has the message, but " + why + ". Its answer will be in its own conversation " +
+		"with the user. Go on without it; do not send the message again.]"
 }
 
 // post begins the turn of a message that an agent sends to another.
@@ -104,12 +130,12 @@ func (s *Service) sender(ctx context.Context, from haft.Principal, id haft.TurnI
 			"agents, which is the most: answer it without asking another one", t.Depth)}
 	}
 	s.mu.Lock()
-	here := s.sharedOf(id)
+	here := s.purseOf(id)
 	s.mu.Unlock()
 	if here == nil { // another process works on it
-		here = &shared{purse: purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}}
+		here = &purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}
 	}
-	left, end := here.purse.left()
+	left, end := here.left()
 	if end != nil {
 		return nil, left, &haft.Error{Code: haft.CodeDenied,
 			Message: "nothing is left of what this turn may take (" + string(end.stop) + "): answer now"}

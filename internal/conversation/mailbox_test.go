@@ -207,33 +207,103 @@ func TestDeliver_does_not_wait(t *testing.T) {
 }
 
 func TestReply_ends_the_turn_when_nobody_waits(t *testing.T) {
-	for name, what := range map[string]tool{"a call runs": {run: func(ctx context.Context, _ string) (string, error) {
-		return "1", sleep(ctx, 30*time.Minute)
-	}}, "it waits": {approval: true, run: echo}} {
-		each(t, name, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := mailing(w)
+		w.addTool("a", tool{run: func(ctx context.Context, _ string) (string, error) {
+			return "1", sleep(ctx, 30*time.Minute)
+		}})
+		w.answer = asking("a")
+		go p.send("hi")
+		time.Sleep(10 * time.Second)
+		if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		for _, id := range w.order {
+			turn, kept := w.ofTurn(id)
+			if turn.Status != haft.TurnCancelled || len(w.order) != 2 {
+				t.Errorf("%s is %s: %s", id, turn.Status, shape(kept))
+			}
+		}
+	})
+}
+
+// asking is a model by which the first agent sends a message, and the second one calls a tool.
+func asking(name string) func(model.Request) (*model.Answer, error) {
+	return func(req model.Request) (*model.Answer, error) {
+		switch {
+		case len(req.Messages) > 1:
+			return say("done"), nil
+		case req.Messages[0].Name != "":
+			return call(name, "{}"), nil
+		}
+		return call("mail", "{}"), nil
+	}
+}
+
+// Nobody waits long for an answer: what takes long goes on, and the sender is told.
+func TestReply_that_comes_later(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		what  tool
+		words string
+		least time.Duration
+	}{
+		{"a person is asked", tool{approval: true, run: echo}, "a person has to agree", 0},
+		{"long work", tool{run: func(ctx context.Context, _ string) (string, error) {
+			return "1", sleep(ctx, 30*time.Minute)
+		}}, "it still works", 2 * time.Minute},
+	} {
+		each(t, c.name, func(t *testing.T) {
 			w := newWorld(t)
 			p := mailing(w)
-			w.addTool("a", what)
-			w.answer = func(req model.Request) (*model.Answer, error) {
-				if req.Messages[0].Name != "" {
-					return call("a", "{}"), nil
-				}
-				return call("mail", "{}"), nil
+			w.addTool("a", c.what)
+			w.answer = asking("a")
+			began := time.Now()
+			o := p.send("hi")
+			o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant mail, mail:success, assistant")
+			if took := time.Since(began); !strings.Contains(o.answers()[0], c.words) || took < c.least ||
+				took > c.least+time.Second {
+				t.Errorf("answered after %v with %s", took, o.answers()[0])
 			}
-			go p.send("hi")
-			time.Sleep(10 * time.Second)
-			if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
-				t.Fatal(err)
+			time.Sleep(20 * time.Minute)
+			if c.what.approval {
+				p.decide("a", true)
 			}
-			time.Sleep(10 * time.Second)
-			for _, id := range w.order {
-				turn, kept := w.ofTurn(id)
-				if turn.Status != haft.TurnCancelled || len(w.order) != 2 {
-					t.Errorf("%s is %s: %s", id, turn.Status, shape(kept))
-				}
-			}
+			time.Sleep(20 * time.Minute)
+			sub, kept := w.ofTurn(w.order[1])
+			outcome{turn: sub, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd,
+				"user, assistant a, a:success, assistant")
 		})
 	}
+}
+
+// A server that ends does not end the turn that an agent waits for: the next one goes on with both.
+func TestReply_of_a_server_that_ends(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := mailing(w)
+		w.addTool("a", tool{run: func(ctx context.Context, _ string) (string, error) {
+			return "1", sleep(ctx, time.Minute)
+		}})
+		w.answer = asking("a")
+		done := make(chan outcome, 1)
+		go func() { done <- p.send("hi") }()
+		time.Sleep(10 * time.Second)
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		<-done
+		p.end()
+		w.begin(0)
+		time.Sleep(time.Minute)
+		for _, id := range w.order {
+			if turn, kept := w.ofTurn(id); turn.Status != haft.TurnCompleted {
+				t.Errorf("%s is %s: %s", id, turn.Status, shape(kept))
+			}
+		}
+	})
 }
 
 func TestMail_refuses(t *testing.T) {

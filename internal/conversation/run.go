@@ -12,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/model"
+	"haft/internal/pause"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 // shared is what outlives the runs of a turn in this process.
 type shared struct {
 	listeners
-	purse purse
+	purse *purse
 }
 
 // A run is the work of this process on a turn. One goroutine has it, or while calls run those who have the lock of the
@@ -110,8 +111,8 @@ func (r *run) guard(do func() error) (err error) {
 
 // step takes the turn one step further: it makes the calls that have no answer, or asks the model.
 func (r *run) step() error {
-	if r.ctx.Err() != nil {
-		return context.Cause(r.ctx)
+	if err := r.paused(); err != nil {
+		return err
 	}
 	prof, err := r.profile()
 	if err != nil {
@@ -136,6 +137,21 @@ func (r *run) step() error {
 		return r.fault(err)
 	}
 	return r.take(now, a)
+}
+
+// paused waits while calls are stopped, which takes nothing of the budget. It returns why the work ends meanwhile.
+func (r *run) paused() error {
+	for {
+		if r.ctx.Err() != nil {
+			return context.Cause(r.ctx)
+		}
+		if _, stopped := r.s.cfg.Stopped(); !stopped {
+			return nil
+		}
+		if err := pause.For(r.ctx, answering); err != nil {
+			return err
+		}
+	}
 }
 
 // profile returns the agent. It ends a turn whose sender, or whose agent, may not go on.
@@ -248,7 +264,15 @@ func (r *run) finish(e *ending, list ...haft.Message) error {
 	} else if e.why != "" {
 		t.Status = haft.TurnFailed
 	}
-	if err := r.append(list...); err != nil {
+	err := r.append(list...)
+	if refused, ok := errors.AsType[*ending](err); ok { // the end is always kept, if need be without the messages
+		t.Error = cmp.Or(t.Error, refused.why)
+		if t.Status == haft.TurnCompleted {
+			t.Status, t.Stop = haft.TurnFailed, refused.stop
+		}
+		err = r.append()
+	}
+	if err != nil {
 		r.turn = before
 		return err
 	}

@@ -34,6 +34,9 @@ type Config struct {
 	// As returns from as another agent, or [haft.CodeDenied] if it may not act as that. It is asked for each message
 	// that an agent sends to another; nil means that there are none.
 	As func(ctx context.Context, from haft.Principal, agent haft.AgentID) (haft.Principal, error)
+	// Stopped says whether an operator stopped all calls, or the engine is about to end, and why. Until that is over no
+	// message is taken, and turns pause before their next step. Nil means never.
+	Stopped func() (reason string, stopped bool)
 	// Observe begins a span; nil means that there are none.
 	Observe Observe
 	// Budget is what a turn may take at most, and what it may take if its sender does not say. Steps default to 50,
@@ -42,7 +45,8 @@ type Config struct {
 	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
 	Retry haft.Backoff
 	// Running is how many turns this process works on at once, and PerOrg how many of one organisation. They default to
-	// 1,000 and 200. Turns that wait for a person do not count.
+	// 1,000 and 200. Turns that wait for a person do not count: while five times PerOrg of an organisation wait here, it
+	// begins no others.
 	Running, PerOrg int
 	// Beat is how often turns that nobody runs are looked for. It defaults to 4 seconds.
 	Beat time.Duration
@@ -54,6 +58,9 @@ type Config struct {
 func (c Config) filled() Config {
 	if c.Recheck == nil {
 		c.Recheck = func(_ context.Context, p haft.Principal) (haft.Principal, error) { return p, nil }
+	}
+	if c.Stopped == nil {
+		c.Stopped = func() (string, bool) { return "", false }
 	}
 	if c.Observe == nil {
 		c.Observe = func(ctx context.Context, _ string, _ haft.Turn) (context.Context,
@@ -76,12 +83,19 @@ func (c Config) filled() Config {
 var (
 	errCancelled = errors.New("the turn was cancelled")
 	errClosing   = errors.New("this server is shutting down")
+	errPaused    = errors.New("calls are stopped")
 	errWaiting   = errors.New("the turn waits for a person")
 	errLost      = errors.New("the turn has ended, or another process has it")
 )
 
 // maxFailures is how often in a row a turn may be given up before it ends.
 const maxFailures = 10
+
+// A failing turn is one of this process that could not go on.
+type failing struct {
+	times int    // in a row
+	purse *purse // of the turn, which also those have that it began
+}
 
 // A Service runs turns. It is safe for concurrent use.
 //
@@ -92,9 +106,10 @@ type Service struct {
 	mu     sync.Mutex
 	runs   map[haft.TurnID]*run
 	waits  map[haft.TurnID]*wait // none of them is in runs
+	queues map[string]int        // how many of each organisation are in waits
 	places map[string]int        // that are taken in each organisation: by runs, and by turns that begin
 	all    int                   // places that are taken
-	failed map[haft.TurnID]int   // how often in a row turns of this process could not go on
+	failed map[haft.TurnID]failing
 
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
@@ -108,7 +123,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]int{}, places: map[string]int{}}
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}, queues: map[string]int{}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.every(s.cfg.Beat, s.sweep)
@@ -169,6 +184,13 @@ func (s *Service) free() bool {
 	return s.all < s.cfg.Running
 }
 
+// crowded reports whether so many turns of an organisation wait for people that it begins no others.
+func (s *Service) crowded(org string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.queues[org] >= maxWaiting*s.cfg.PerOrg
+}
+
 // givePlace gives a place back. Precondition: mu is locked.
 func (s *Service) givePlace(org string) {
 	s.all--
@@ -189,12 +211,12 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	r := &run{s: s, id: t.ID, org: t.Principal.Org, owner: owner, turn: t, ratio: 1, done: make(chan struct{}),
 		shared: s.sharedOf(t.ID)}
 	if r.shared == nil {
-		r.shared = &shared{purse: purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage}}
-		if up := s.sharedOf(t.Parent); up != nil {
-			r.purse.up = &up.purse
-		}
+		r.shared = &shared{purse: s.purseOf(t.ID)}
 	}
-	delete(s.waits, t.ID)
+	if r.purse == nil {
+		r.purse = &purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage, up: s.purseOf(t.Parent)}
+	}
+	s.unwait(t.ID)
 	if l != nil {
 		l.of, r.list = &r.listeners, []*listener{l}
 	}
@@ -202,7 +224,7 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
 	r.base, r.observed = s.cfg.Observe(base, "invoke_agent", t)
 	r.ctx, r.cancel = context.WithCancelCause(r.base)
-	hopeless := s.failed[t.ID] >= maxFailures
+	hopeless := s.failed[t.ID].times >= maxFailures
 	s.runs[t.ID] = r
 	s.working.Go(func() {
 		defer end(nil)
@@ -224,6 +246,14 @@ func (s *Service) sharedOf(id haft.TurnID) *shared {
 	return nil
 }
 
+// purseOf returns the purse of a turn of this process, or nil. Precondition: mu is locked.
+func (s *Service) purseOf(id haft.TurnID) *purse {
+	if here := s.sharedOf(id); here != nil {
+		return here.purse
+	}
+	return s.failed[id].purse
+}
+
 // leave notes that a turn is not worked on any more.
 func (s *Service) leave(r *run, err error) {
 	s.mu.Lock()
@@ -232,11 +262,14 @@ func (s *Service) leave(r *run, err error) {
 	waits := errors.Is(err, errWaiting) && s.life.Err() == nil
 	switch {
 	case waits:
+		s.queues[r.org]++
 		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
-	case r.turn.Final() || errors.Is(err, errLost):
+	case r.turn.Final():
 		delete(s.failed, r.id)
+	case errors.Is(err, errLost): // a turn that is ours nevertheless is not tried for ever; others are dropped
+		s.failed[r.id] = failing{s.failed[r.id].times + 1, r.purse}
 	case !errors.Is(err, errClosing) && !errors.Is(err, errWaiting):
-		s.failed[r.id]++
+		s.failed[r.id] = failing{s.failed[r.id].times + 1, r.purse}
 		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
 	}
 	s.mu.Unlock()

@@ -11,8 +11,10 @@ import (
 // The bounds of waiting for people.
 const (
 	answering = time.Second      // is how often requests are looked at
-	maxLooks  = 200              // turns that are looked at each time, any of those that wait
+	maxLooks  = 200              // turns that are looked at each time, of each organisation as many as of others
 	staying   = 10 * time.Minute // until the sender and the agent of a turn that waits are looked at again
+	// maxWaiting is how many turns of an organisation may wait, as a multiple of those that may be worked on.
+	maxWaiting = 5
 )
 
 // A wait is a turn of this process that waits for people. Nothing works on it.
@@ -25,20 +27,48 @@ type wait struct {
 
 // resume goes on with turns that wait no more.
 func (s *Service) resume(ctx context.Context) error {
-	s.mu.Lock()
-	var list []*wait
-	for _, w := range s.waits { // in any order, so that each has its turn
-		if list = append(list, w); len(list) == maxLooks {
-			break
-		}
-	}
-	s.mu.Unlock()
-	for _, w := range list {
+	for _, w := range s.looks() {
 		if (time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, false) {
 			s.start(ctx, s.cfg.Owner(), w.turn, nil)
 		}
 	}
 	return nil
+}
+
+// looks returns turns to look at. Many that wait in one organisation do not keep those of another waiting.
+func (s *Service) looks() (list []*wait) {
+	of := map[string][]*wait{}
+	s.mu.Lock()
+	for _, w := range s.waits { // in any order, so that each has its turn
+		org := w.turn.Principal.Org
+		of[org] = append(of[org], w)
+	}
+	s.mu.Unlock()
+	for len(of) > 0 {
+		for org, rest := range of {
+			if list = append(list, rest[0]); len(list) == maxLooks {
+				return list
+			}
+			if of[org] = rest[1:]; len(rest) == 1 {
+				delete(of, org)
+			}
+		}
+	}
+	return list
+}
+
+// unwait notes that a turn waits no more. Precondition: mu is locked.
+func (s *Service) unwait(id haft.TurnID) {
+	w := s.waits[id]
+	if w == nil {
+		return
+	}
+	delete(s.waits, id)
+	if org := w.turn.Principal.Org; s.queues[org] > 1 {
+		s.queues[org]--
+	} else {
+		delete(s.queues, org)
+	}
 }
 
 // answered reports whether a person answered to a call, or it ended otherwise.
@@ -123,7 +153,7 @@ func (s *Service) known(owner string) map[haft.TurnID]bool {
 func (s *Service) drop(id haft.TurnID) {
 	s.mu.Lock()
 	r, w := s.runs[id], s.waits[id]
-	delete(s.waits, id)
+	s.unwait(id)
 	delete(s.failed, id)
 	s.mu.Unlock()
 	if r != nil {

@@ -164,12 +164,17 @@ func TestWait_takes_no_place(t *testing.T) {
 		w := newWorld(t)
 		w.addTool("ask", tool{approval: true, run: echo})
 		w.script(call("ask", "{}"), say("done"))
-		p := w.begin(0, func(cfg *conversation.Config) { cfg.PerOrg, cfg.Running = 1, 1 })
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.PerOrg, cfg.Running = 4, 1 })
 		for i := range 20 {
 			name := fmt.Sprint("helper", i)
 			o := listen(w, p.Send(t.Context(), as(ann, name), name, haft.NewMessage{Text: "hi"}))
 			o.check(t, haft.TurnWaiting, "", "user, assistant ask")
 			synctest.Wait() // until the work has ended
+		}
+		// But not any number of turns waits.
+		o := p.send("hi")
+		if haft.CodeOf(o.err) != haft.CodeRateLimited || len(w.order) != 20 {
+			t.Errorf("%d turns, error %v", len(w.order), o.err)
 		}
 		p.approveAll()
 		time.Sleep(time.Minute) // there is one place, so not all go on at once
@@ -178,6 +183,7 @@ func TestWait_takes_no_place(t *testing.T) {
 				t.Errorf("%s is %s", id, turn.Status)
 			}
 		}
+		p.send("hi").check(t, haft.TurnWaiting, "", "user, assistant ask")
 	})
 }
 

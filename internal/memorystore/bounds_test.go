@@ -157,9 +157,9 @@ func bytesBounded(t *testing.T, w *world) {
 	want(t, "what is counted", w.rows(counted), 1)
 	w.exec("UPDATE memories SET bytes = bytes + $1", haft.MaxMemoryBytes)
 	_, err := w.AddPassage(w.ctx(), "acme", "", a, "more", nil)
-	refused(t, "one passage more", err, haft.CodeConflict)
+	refused(t, "one passage more", err, haft.CodeInvalid)
 	_, err = w.AdvanceTurn(w.ctx(), "p1", turn, haft.Message{Role: haft.RoleAssistant, Text: "more"})
-	refused(t, "one message more", err, haft.CodeConflict)
+	refused(t, "one message more", err, haft.CodeInvalid)
 	w.end("p1", turn) // which is always possible
 	check(t, w.RemovePassage(w.ctx(), "acme", a, first))
 	w.exec("UPDATE memories SET bytes = bytes - $1", haft.MaxMemoryBytes)

@@ -52,8 +52,9 @@ func New(db *store.Store) *Store { return &Store{store.TablesOf(db)} }
 type counts struct{ seq, passages, bytes int64 }
 
 // touch adds to the counts of an agent and returns them, or [haft.CodeNotFound] if the agent is gone, or
-// [haft.CodeConflict] if there is no room for more. Nobody else adds to the memory of the agent until the transaction
-// ends. The first one locks the row of the agent: who removes that finds the memory afterwards.
+// [haft.CodeInvalid] if there is no room for more, which is no conflict: a turn is not lost by it. Nobody else adds to
+// the memory of the agent until the transaction ends. The first one locks the row of the agent: who removes that finds
+// the memory afterwards.
 func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add counts) (counts, error) {
 	row := []any{store.Column(string(agent)), store.Column(org), add.seq, add.passages, add.bytes}
 	has, err := count(ctx, t, "UPDATE memories SET seq = seq + $3, passages = passages + $4, bytes = bytes + $5 WHERE "+
@@ -74,8 +75,9 @@ func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add 
 	case has == nil:
 		return counts{}, missing("agent")
 	case add.bytes > 0 && has.bytes > haft.MaxMemoryBytes:
-		return counts{}, conflict(fmt.Sprintf("the passages and messages of the agent have %d bytes, the most there "+
-			"can be: remove passages, or shorten the time for which calls and turns are kept", haft.MaxMemoryBytes))
+		return counts{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the memory of the agent is full: its "+
+			"passages and messages have %d bytes, the most there can be: remove passages, or shorten the time for "+
+			"which calls and turns are kept", haft.MaxMemoryBytes)}
 	}
 	return *has, nil
 }
