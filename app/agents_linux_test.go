@@ -127,7 +127,8 @@ func TestAgents_lose_no_update_of_a_shared_block(t *testing.T) {
 	}
 	calls := make([]haft.Call, many)
 	for i := range calls {
-		a, err := s.PutAgent(ctx, who, haft.Agent{Name: fmt.Sprintf("agent%d", i), Tools: []string{"core_memory_append"}})
+		a, err := s.PutAgent(ctx, who, haft.Agent{Name: fmt.Sprintf("agent%d", i),
+			Tools: []string{"core_memory_append"}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -315,19 +315,21 @@ func (w *killedWorld) check(t *testing.T, c *client.Client, i int) (unknown int)
 		if err != nil {
 			t.Fatal(err)
 		}
-		told := w.effects[effect] // nothing runs any more
+		w.mu.Lock()
+		ran := w.effects[effect]
+		w.mu.Unlock()
 		switch {
-		case told > 1:
-			t.Errorf("the call %s is %s, and ran %d times", effect, r.Status, told)
+		case ran > 1:
+			t.Errorf("the call %s is %s, and ran %d times", effect, r.Status, ran)
 		case r.Status != m.Status:
 			t.Errorf("the call %s is %s, and the model was told %s", effect, r.Status, m.Status)
 		case m.Status == haft.StatusUnknown:
 			unknown++
-			if holds(effect) && told == 0 || !strings.Contains(m.Text, "may have run") {
-				t.Errorf("the call %s ran %d times, and the model was told %q", effect, told, m.Text)
+			if holds(effect) && ran == 0 || !strings.Contains(m.Text, "may have run") {
+				t.Errorf("the call %s ran %d times, and the model was told %q", effect, ran, m.Text)
 			}
-		case m.Status != haft.StatusSuccess || told != 1 || holds(effect):
-			t.Errorf("the call %s is %s, and ran %d times: %s", effect, m.Status, told, m.Text)
+		case m.Status != haft.StatusSuccess || ran != 1 || holds(effect):
+			t.Errorf("the call %s is %s, and ran %d times: %s", effect, m.Status, ran, m.Text)
 		}
 	}
 	if want := fmt.Sprintf(" user assistant c%[1]d_0 tool c%[1]d_0 assistant c%[1]d_1 c%[1]d_2 tool c%[1]d_1 "+
