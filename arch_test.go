@@ -160,8 +160,8 @@ var imports = map[string][]string{
 	"internal/backend": {"app", "client", "internal/audit", "internal/auth", "internal/chat", "internal/pause",
 		"internal/secret", "internal/terminal", "internal/toolfile", "policy", "sandbox"},
 	"app": {"..."},
-	"internal/bench": {"app", "executor", "executor/builtin", "internal/requirement", "internal/secret",
-		"internal/supply", "sandbox/cell", "schema"},
+	"internal/bench": {"app", "executor", "executor/builtin", "internal/agents", "internal/modelfile",
+		"internal/requirement", "internal/secret", "internal/supply", "sandbox/cell", "schema"},
 	"cmd/haft":      {"...", "internal/pause"},
 	"internal/soak": {}, // a harness and a checker that know nothing but the API
 	"deploy":        {}, // files for operators, and their tests

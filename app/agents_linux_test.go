@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"haft"
@@ -112,5 +113,52 @@ func TestAgent_talks_calls_and_remembers(t *testing.T) {
 				t.Errorf("the model was told %q", system)
 			}
 		})
+	}
+}
+
+// Many agents append to a block that they share, at once. The block has all of it.
+func TestAgents_lose_no_update_of_a_shared_block(t *testing.T) {
+	const many = 50
+	s, _ := talking(t, "openai")
+	ctx, who := t.Context(), root()
+	b, err := s.API.Memory.AddBlock(ctx, who, haft.Block{Label: "team", Value: "Notes:"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := make([]haft.Call, many)
+	for i := range calls {
+		a, err := s.PutAgent(ctx, who, haft.Agent{Name: fmt.Sprintf("agent%d", i),
+			Tools: []string{"core_memory_append"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.API.Memory.AttachBlock(ctx, who, a.Name, b.ID); err != nil {
+			t.Fatal(err)
+		}
+		p := who
+		p.Agent = string(a.ID)
+		calls[i] = haft.Call{Principal: p, Tool: "core_memory_append",
+			Args: json.RawMessage(fmt.Sprintf(`{"label":"team","content":"line %d"}`, i))}
+	}
+	var wg sync.WaitGroup
+	for _, c := range calls {
+		wg.Go(func() {
+			if res, err := s.Call(ctx, c); err != nil || res.Status != haft.StatusSuccess {
+				t.Errorf("%s: %+v, %v", c.Args, res, err)
+			}
+		})
+	}
+	wg.Wait()
+	if b, err = s.API.Memory.Block(ctx, who, b.ID); err != nil {
+		t.Fatal(err)
+	}
+	got := slices.Sorted(strings.SplitSeq(b.Value, "\n"))
+	want := []string{"Notes:"}
+	for i := range many {
+		want = append(want, fmt.Sprintf("line %d", i))
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) || b.Version != many+1 {
+		t.Errorf("version %d of the block has %d lines: %q", b.Version, len(got), b.Value)
 	}
 }

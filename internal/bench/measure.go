@@ -100,8 +100,8 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.job, err = b.tool(ctx, "add", source); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.http,
-		b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
+	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.agents,
+		b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

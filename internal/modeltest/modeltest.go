@@ -99,6 +99,7 @@ func Read(r io.Reader) ([]Step, error) {
 type Handler struct {
 	mu       sync.Mutex
 	steps    []Step
+	answer   func(Request) Step // nil if the script is all
 	requests []Request
 	refusals []string
 	seen     bool // somebody has asked for the refusals
@@ -112,6 +113,14 @@ func (h *Handler) Add(steps ...Step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.steps = append(h.steps, steps...)
+}
+
+// Otherwise has a function answer requests for which the script has no step, such as those of many conversations at
+// once. It is called for one request at a time.
+func (h *Handler) Otherwise(answer func(Request) Step) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answer = answer
 }
 
 // Left returns how many steps have not been played.
@@ -245,6 +254,9 @@ func (h *Handler) take(req Request, err error) (Step, error) {
 				h.steps = append(h.steps[:i:i], h.steps[i+1:]...)
 				break
 			}
+		}
+		if err != nil && h.answer != nil {
+			step, err = h.answer(req), nil
 		}
 	}
 	if err == nil && step.Check != nil {
