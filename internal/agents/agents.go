@@ -39,6 +39,8 @@ type Engine interface {
 	conversation.Calls
 	// Owner names this process in the store now.
 	Owner() string
+	// Stopped returns why calls are refused, and whether they are.
+	Stopped() (string, bool)
 }
 
 // A Finder finds agents for those who may see them, and tells what happens in calls.
@@ -99,6 +101,7 @@ func (a *Agents) Open(p Parts, cfg Config) (err error) {
 	kept := memorystore.New(a.store)
 	a.talks = conversation.New(conversation.Config{
 		Turns: kept, Claims: kept, History: kept, Models: a.models, Calls: p.Engine, Owner: p.Engine.Owner,
+		Stopped:   p.Engine.Stopped,
 		Agents:    profiles{p.Finder, a.store.Agents, kept, p.Tools},
 		Authority: p.Rules, Events: p.Finder, As: cfg.As, Recheck: p.Recheck, Observe: cfg.Observe, Budget: cfg.Budget,
 		Logger: p.Logger,
