@@ -133,7 +133,7 @@ func (w *killedWorld) await(t *testing.T, most time.Duration, is func() bool) {
 func (w *killedWorld) serveAgents(t *testing.T, program, dir string) (*exec.Cmd, *client.Client) {
 	t.Helper()
 	file := filepath.Join(dir, "models.toml")
-	if err := os.WriteFile(file, []byte("default = \"scripted\"\n"+models(w.model)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte("default = \"scripted\"\n"+modelsFile(w.model)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
