@@ -96,8 +96,8 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 			"are stopped: " + why}
 	}
 	if s.crowded(p.Org) {
-		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many turns of the organisation wait for " +
-			"people: answer their requests for approval, or cancel the turns"}
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many turns of the organisation wait " +
+			"for people: answer their requests for approval, or cancel the turns"}
 	}
 	if !s.takePlace(p.Org, false) {
 		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,

@@ -9,15 +9,15 @@ import (
 
 // One organisation with many turns that wait does not delay the approvals of the others.
 func TestLooks_are_fair(t *testing.T) {
-	s := &Service{waits: map[haft.TurnID]*wait{}}
+	waits := map[haft.TurnID]*wait{}
 	for org, n := range map[string]int{"many": 5000, "few": 90, "one": 1} {
 		for i := range n {
 			id := haft.TurnID(fmt.Sprint(org, i))
-			s.waits[id] = &wait{turn: haft.Turn{ID: id, Principal: haft.Principal{Org: org}}}
+			waits[id] = &wait{turn: haft.Turn{ID: id, Principal: haft.Principal{Org: org}}}
 		}
 	}
 	seen, of := map[haft.TurnID]bool{}, map[string]int{}
-	for _, w := range s.looks() {
+	for _, w := range looks(waits) {
 		seen[w.turn.ID] = true
 		of[w.turn.Principal.Org]++
 	}

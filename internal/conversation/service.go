@@ -45,8 +45,8 @@ type Config struct {
 	// Retry says how often a request to a model is tried. It defaults to 6 tries with waits from half a second on.
 	Retry haft.Backoff
 	// Running is how many turns this process works on at once, and PerOrg how many of one organisation. They default to
-	// 1,000 and 200. Turns that wait for a person do not count: while five times PerOrg of an organisation wait here, it
-	// begins no others.
+	// 1,000 and 200. Turns that wait for a person do not count: while five times PerOrg of an organisation wait here,
+	// it begins no others.
 	Running, PerOrg int
 	// Beat is how often turns that nobody runs are looked for. It defaults to 4 seconds.
 	Beat time.Duration
@@ -106,7 +106,6 @@ type Service struct {
 	mu     sync.Mutex
 	runs   map[haft.TurnID]*run
 	waits  map[haft.TurnID]*wait // none of them is in runs
-	queues map[string]int        // how many of each organisation are in waits
 	places map[string]int        // that are taken in each organisation: by runs, and by turns that begin
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
@@ -123,7 +122,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]failing{}, places: map[string]int{}, queues: map[string]int{}}
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.every(s.cfg.Beat, s.sweep)
@@ -177,18 +176,17 @@ func (s *Service) takePlace(org string, must bool) bool {
 	return true
 }
 
-// free reports whether there is a place for a turn.
-func (s *Service) free() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.all < s.cfg.Running
-}
-
 // crowded reports whether so many turns of an organisation wait for people that it begins no others.
 func (s *Service) crowded(org string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.queues[org] >= maxWaiting*s.cfg.PerOrg
+	n := 0
+	for _, w := range s.waits {
+		if w.turn.Principal.Org == org {
+			n++
+		}
+	}
+	return n >= maxWaiting*s.cfg.PerOrg
 }
 
 // givePlace gives a place back. Precondition: mu is locked.
@@ -216,7 +214,7 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	if r.purse == nil {
 		r.purse = &purse{most: lesser(t.Budget, s.cfg.Budget), used: t.Usage, up: s.purseOf(t.Parent)}
 	}
-	s.unwait(t.ID)
+	delete(s.waits, t.ID)
 	if l != nil {
 		l.of, r.list = &r.listeners, []*listener{l}
 	}
@@ -262,7 +260,6 @@ func (s *Service) leave(r *run, err error) {
 	waits := errors.Is(err, errWaiting) && s.life.Err() == nil
 	switch {
 	case waits:
-		s.queues[r.org]++
 		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
 	case r.turn.Final():
 		delete(s.failed, r.id)
@@ -284,11 +281,4 @@ func (s *Service) progressed(id haft.TurnID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.failed, id)
-}
-
-// running returns what works on a turn here, or nil.
-func (s *Service) running(id haft.TurnID) *run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.runs[id]
 }

@@ -73,8 +73,8 @@ func TestStopped_turns_pause(t *testing.T) {
 		during, after string // what is kept while calls are stopped, and at the end
 	}{
 		{"between steps", "", "user, assistant a b, a:success", "user, assistant a b, a:success, b:success, assistant"},
-		{"by a refusal", "b", "user, assistant a b, a:success", "user, assistant a b, a:success, b:permission_denied, " +
-			"assistant b, b:success, assistant"},
+		{"by a refusal", "b", "user, assistant a b, a:success", "user, assistant a b, a:success, " +
+			"b:permission_denied, assistant b, b:success, assistant"},
 	} {
 		each(t, c.name, func(t *testing.T) {
 			w := newWorld(t)

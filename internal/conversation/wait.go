@@ -27,7 +27,10 @@ type wait struct {
 
 // resume goes on with turns that wait no more.
 func (s *Service) resume(ctx context.Context) error {
-	for _, w := range s.looks() {
+	s.mu.Lock()
+	list := looks(s.waits)
+	s.mu.Unlock()
+	for _, w := range list {
 		if (time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, false) {
 			s.start(ctx, s.cfg.Owner(), w.turn, nil)
 		}
@@ -35,15 +38,14 @@ func (s *Service) resume(ctx context.Context) error {
 	return nil
 }
 
-// looks returns turns to look at. Many that wait in one organisation do not keep those of another waiting.
-func (s *Service) looks() (list []*wait) {
+// looks returns which of the turns that wait are looked at now. Many that wait in one organisation do not keep those of
+// another waiting.
+func looks(waits map[haft.TurnID]*wait) (list []*wait) {
 	of := map[string][]*wait{}
-	s.mu.Lock()
-	for _, w := range s.waits { // in any order, so that each has its turn
+	for _, w := range waits { // in any order, so that each has its turn
 		org := w.turn.Principal.Org
 		of[org] = append(of[org], w)
 	}
-	s.mu.Unlock()
 	for len(of) > 0 {
 		for org, rest := range of {
 			if list = append(list, rest[0]); len(list) == maxLooks {
@@ -55,20 +57,6 @@ func (s *Service) looks() (list []*wait) {
 		}
 	}
 	return list
-}
-
-// unwait notes that a turn waits no more. Precondition: mu is locked.
-func (s *Service) unwait(id haft.TurnID) {
-	w := s.waits[id]
-	if w == nil {
-		return
-	}
-	delete(s.waits, id)
-	if org := w.turn.Principal.Org; s.queues[org] > 1 {
-		s.queues[org]--
-	} else {
-		delete(s.queues, org)
-	}
 }
 
 // answered reports whether a person answered to a call, or it ended otherwise.
@@ -85,7 +73,10 @@ func (s *Service) answered(ctx context.Context, w *wait) bool {
 // that are this process's no more.
 func (s *Service) sweep(ctx context.Context) error {
 	owner := s.cfg.Owner()
-	if s.free() {
+	s.mu.Lock()
+	free := s.all < s.cfg.Running
+	s.mu.Unlock()
+	if free {
 		if _, err := s.cfg.Claims.ClaimTurns(ctx, owner); err != nil {
 			return err
 		}
@@ -153,7 +144,7 @@ func (s *Service) known(owner string) map[haft.TurnID]bool {
 func (s *Service) drop(id haft.TurnID) {
 	s.mu.Lock()
 	r, w := s.runs[id], s.waits[id]
-	s.unwait(id)
+	delete(s.waits, id)
 	delete(s.failed, id)
 	s.mu.Unlock()
 	if r != nil {

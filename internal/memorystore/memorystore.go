@@ -75,8 +75,8 @@ func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add 
 	case has == nil:
 		return counts{}, missing("agent")
 	case add.bytes > 0 && has.bytes > haft.MaxMemoryBytes:
-		return counts{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the memory of the agent is full: its "+
-			"passages and messages have %d bytes, the most there can be: remove passages, or shorten the time for "+
+		return counts{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the memory of the agent is full: "+
+			"its passages and messages have %d bytes, the most there can be: remove passages, or shorten the time for "+
 			"which calls and turns are kept", haft.MaxMemoryBytes)}
 	}
 	return *has, nil
