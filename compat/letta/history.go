@@ -41,6 +41,7 @@ func (h talkHandlers) pendingCalls(ctx context.Context, q *request, m haft.Messa
 
 // messageSeq returns the number of the message that a page begins at. Ids of messages begin with their time.
 func (h talkHandlers) messageSeq(ctx context.Context, q *request, agent haft.AgentID, id string) (int64, error) {
+	id = string(messageOf(haft.MessageID(id)))
 	rest, ok := strings.CutPrefix(id, messageWord)
 	micros, err := strconv.ParseInt(rest[:min(13, len(rest))], 16, 64)
 	if !ok || err != nil || len(rest) < 13 {
