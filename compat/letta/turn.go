@@ -247,7 +247,7 @@ func (h talkHandlers) fromRun(ctx context.Context, q *request, pg page, f *haft.
 // turnsOf returns turns of an agent that fit, in the order of a filter: every turn begins with a message of a user.
 func (h talkHandlers) turnsOf(ctx context.Context, q *request, a haft.Agent, f haft.MessageFilter, limit int,
 	fits func(wireRun) bool) (all []item[wireRun], err error) {
-	for looked := 0; looked < maxLooked; looked += pageSize {
+	for looked := 0; looked < maxLooked; {
 		list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), f)
 		if err != nil {
 			return nil, err
@@ -268,7 +268,7 @@ func (h talkHandlers) turnsOf(ctx context.Context, q *request, a haft.Agent, f h
 				return all, nil
 			}
 		}
-		if len(list) < pageSize {
+		if looked += len(list); len(list) == 0 {
 			break
 		}
 	}
@@ -294,7 +294,7 @@ func (h talkHandlers) turnSteps(ctx context.Context, q *request, t haft.Turn) (a
 			all = append(all, item[map[string]any]{m.Created, id, map[string]any{"id": id, "run_id": t.ID,
 				"agent_id": agentID(t.Agent), "model": t.Model, "status": "success", "messages": []any{}}})
 		}
-		more = len(list) == pageSize && len(all) < maxLooked
+		more = len(list) > 0 && len(all) < maxLooked
 	}
 	return cut(pg, all, among(all, notFound("the run has no step with that id")))
 }
