@@ -103,30 +103,48 @@ func (h blockHandlers) eachOf(ctx context.Context, p haft.Principal, a haft.Agen
 	}
 }
 
-// addTo adds the blocks that a body describes or names to an agent.
-func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID, b agentBody, made *undo) error {
-	var ids []haft.BlockID
+// described returns the blocks that the body of an agent describes, if it can have them and those that it names.
+func (h blockHandlers) described(b agentBody) ([]haft.Block, error) {
+	n := len(b.Blocks)
 	if b.BlockIDs != nil {
-		ids = *b.BlockIDs
+		n += len(*b.BlockIDs)
 	}
-	if len(b.Blocks)+len(ids) == 0 {
-		return nil
+	switch {
+	case n > haft.MaxBlocks:
+		return nil, unprocessable("memory_blocks, block_ids: an agent has at most %d blocks", haft.MaxBlocks)
+	case n > 0 && !h.has():
+		return nil, missing(noMemory)
 	}
-	if !h.has() {
-		return missing(noMemory)
-	}
-	p := q.who.Principal
+	var blocks []haft.Block
 	for _, body := range b.Blocks {
 		one, err := body.block()
 		if err != nil {
-			return err
+			return nil, err
 		}
+		if slices.ContainsFunc(blocks, func(other haft.Block) bool { return other.Label == one.Label }) {
+			return nil, unprocessable("memory_blocks: two blocks have the same label")
+		}
+		blocks = append(blocks, one)
+	}
+	return blocks, nil
+}
+
+// addTo adds blocks to an agent, and those that have these ids.
+func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID, blocks []haft.Block,
+	named *[]haft.BlockID, made *undo) error {
+	var ids []haft.BlockID
+	setIf(&ids, named)
+	ids = slices.Clone(ids)
+	p := q.who.Principal
+	for _, one := range blocks {
 		kept, err := h.memory.AddBlock(ctx, p, one)
+		if kept != nil { // also if it could not be written down in the audit log
+			*made = append(*made, func(ctx context.Context) error { return h.memory.RemoveBlock(ctx, p, kept.ID) })
+		}
 		if err != nil {
 			return err
 		}
-		*made = append(*made, func(ctx context.Context) error { return h.memory.RemoveBlock(ctx, p, kept.ID) })
-		ids = append(ids[:len(ids):len(ids)], kept.ID)
+		ids = append(ids, kept.ID)
 	}
 	for _, id := range ids {
 		if err := h.share.AttachBlock(ctx, p, string(agent), id); err != nil {

@@ -6,6 +6,44 @@ import (
 	"testing"
 )
 
+// What is too much or does not fit is refused before anything is written.
+func TestAgents_are_bounded(t *testing.T) {
+	w := setup(t)
+	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
+	file := func(agent string) string {
+		return `{"agents":[{"name":"Poet","system":"x",` + agent + `}],"blocks":[{"id":"block-0","label":"human",` +
+			`"value":"Ann"}],"tools":[]}`
+	}
+	for name, body := range map[string]string{
+		"blocks of a file":        file(`"block_ids":[` + many(101, `"block-0"`) + `]`),
+		"tools of a file":         file(`"tool_ids":[` + many(101, `"tool-0"`) + `]`),
+		"tags of a file":          file(`"tags":[` + many(101, `"t"`) + `]`),
+		"a block of a file twice": file(`"block_ids":["block-0","block-0"]`),
+	} {
+		if r := w.bring(admin, body); r.status != 422 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	var fifty []string
+	for i := range 51 {
+		fifty = append(fifty, fmt.Sprintf(`{"label":"l%d","value":""}`, i))
+	}
+	for name, body := range map[string]string{
+		"a label twice": `"memory_blocks":[{"label":"a","value":""},{"label":"a","value":""}]`,
+		"blocks and ids": `"memory_blocks":[` + strings.Join(fifty, ",") + `],"block_ids":[` + many(50, `"block-1"`) +
+			`]`,
+	} {
+		if r := w.ask(admin, "POST", "/agents/", `{"name":"x",`+body+`}`); r.status != 422 {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	for path, want := range map[string]string{"/agents/count": "0\n", "/blocks/count": "0\n"} {
+		if r := w.ask(admin, "GET", path, ""); r.body != want {
+			t.Errorf("%s: %s", path, r.body)
+		}
+	}
+}
+
 // A page ends after some MiB, whatever its limit is, and the rest comes with the next one.
 func TestPages_are_bounded(t *testing.T) {
 	w := setup(t)
