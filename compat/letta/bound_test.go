@@ -18,6 +18,7 @@ func TestAgents_are_bounded(t *testing.T) {
 		"blocks of a file":        file(`"block_ids":[` + many(101, `"block-0"`) + `]`),
 		"tools of a file":         file(`"tool_ids":[` + many(101, `"tool-0"`) + `]`),
 		"tags of a file":          file(`"tags":[` + many(101, `"t"`) + `]`),
+		"fields in another case":  `{"agents":[{"name":"P","system":"x"}],"TOOLS":[` + many(101, `{}`) + `]}`,
 		"a block of a file twice": file(`"block_ids":["block-0","block-0"]`),
 	} {
 		if r := w.bring(admin, body); r.status != 422 {
@@ -29,6 +30,7 @@ func TestAgents_are_bounded(t *testing.T) {
 		fifty = append(fifty, fmt.Sprintf(`{"label":"l%d","value":""}`, i))
 	}
 	for name, body := range map[string]string{
+		"another case":  `"MEMORY_BLOCKS":[{"label":"a","value":""}]`,
 		"a label twice": `"memory_blocks":[{"label":"a","value":""},{"label":"a","value":""}]`,
 		"blocks and ids": `"memory_blocks":[` + strings.Join(fifty, ",") + `],"block_ids":[` + many(50, `"block-1"`) +
 			`]`,
