@@ -1,9 +1,16 @@
 package letta_test
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"testing"
+
+	"haft"
+	"haft/compat/letta"
+	"haft/internal/servertest"
+	"haft/server"
 )
 
 // What is too much or does not fit is refused before anything is written.
@@ -43,6 +50,34 @@ func TestAgents_are_bounded(t *testing.T) {
 		if r := w.ask(admin, "GET", path, ""); r.body != want {
 			t.Errorf("%s: %s", path, r.body)
 		}
+	}
+}
+
+// endless is a conversation whose messages never end, and come one by one.
+type endless struct {
+	haft.Conversations
+	queries, most *int
+}
+
+func (e endless) Messages(_ context.Context, _ haft.Principal, _ string, f haft.MessageFilter) ([]haft.Message, error) {
+	*e.queries++
+	*e.most = max(*e.most, f.Limit)
+	return []haft.Message{{ID: "message-x", Seq: cmp.Or(f.Before, 1<<40) - 1, Role: haft.RoleUser, Text: "x"}}, nil
+}
+
+// A page of which nothing is shown goes on for a while only, and with long lists.
+func TestMessages_are_looked_through_for_a_while(t *testing.T) {
+	w := setup(t)
+	a := w.talker()
+	queries, most := 0, 0
+	api := letta.New(w.engine, letta.Config{Conversations: endless{queries: &queries, most: &most}})
+	_, w.http = servertest.Serve(t, w.engine, server.Config{APIs: map[string]server.API{letta.Prefix + "/": api}})
+	of := "/agents/" + a.ID + "/messages?limit=1&include_return_message_types="
+	if r := w.ask(admin, "GET", of+"summary_message", ""); r.status != 422 || queries > 100 || most != 100 {
+		t.Errorf("%d queries of at most %d: %+v", queries, most, r)
+	}
+	if r := w.ask(admin, "GET", of+strings.Repeat("x,", 21), ""); r.status != 422 {
+		t.Errorf("many types: %+v", r)
 	}
 }
 

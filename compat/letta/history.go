@@ -96,8 +96,12 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 		goOn(&f, seq)
 	}
 	waits := map[haft.TurnID]map[haft.CallID]bool{}
-	all := []wireMessage{}
-	for {
+	all, shown := []wireMessage{}, f.Limit
+	for round := 0; ; round++ {
+		if round == maxRounds {
+			return nil, unprocessable("query include_return_message_types: none of many messages has such a type: give " +
+				"before or after, or other types")
+		}
 		list, err := h.talk.Messages(ctx, q.who.Principal, string(agent), f)
 		if err != nil {
 			return nil, err
@@ -109,8 +113,14 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 				slices.Reverse(part)
 			}
 			all = append(all, part...)
+			if len(part) > 0 {
+				shown--
+			}
+			if shown == 0 {
+				break
+			}
 		}
-		if len(all) > 0 || len(list) == 0 {
+		if f.Limit = pageSize; len(all) > 0 || len(list) == 0 {
 			break
 		}
 	}

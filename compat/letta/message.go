@@ -55,6 +55,9 @@ const (
 	summaryType   = "summary_message"
 )
 
+// maxTypes is how many types of messages a request names; it is more than there are.
+const maxTypes = 20
+
 // A view says how messages are shown.
 type view struct {
 	// Assistant shows the text of calls of Tool, in the argument Kwarg, as what the agent says.
@@ -67,6 +70,9 @@ type view struct {
 // viewOf reads one from a query.
 func viewOf(query url.Values) (view, error) {
 	v := view{Types: listParam(query, "include_return_message_types")}
+	if len(v.Types) > maxTypes {
+		return v, unprocessable("query include_return_message_types: expected at most %d", maxTypes)
+	}
 	if query.Get("use_assistant_message") != "" {
 		yes, err := boolParam(query, "use_assistant_message")
 		if err != nil {

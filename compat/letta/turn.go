@@ -14,6 +14,7 @@ const (
 	maxAgents = 20   // whose runs and messages one request looks at
 	maxTurns  = 20   // of an agent that one request looks at for those that have not ended
 	maxLooked = 1000 // turns of an agent that one list looks at
+	maxRounds = 100  // lists of messages that one page looks through
 )
 
 // A wireRun is a turn in Letta's form. One that waits for a person has completed there, and goes on with the answer.
