@@ -257,6 +257,30 @@ func TestMessages_approvals_hit_one_call(t *testing.T) {
 	}
 }
 
+// A turn that waits is found however much others have said since.
+func TestMessages_wait_on_a_busy_agent(t *testing.T) {
+	w := setup(t)
+	of := "/agents/" + w.talker().ID + "/messages"
+	for _, cancel := range []bool{false, true} {
+		w.script(call("ask", `{"a":1}`), say("done"))
+		got := must[said](w, 200, "POST", of, `{"input":"hi"}`)
+		w.script(say("done"))
+		for i := range 51 {
+			if r := w.ask("acme/eve/admin/helper", "POST", of, fmt.Sprintf(`{"input":"hi %d"}`, i)); r.status != 200 {
+				t.Fatalf("somebody else: %+v", r)
+			}
+		}
+		path, body := of, fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval",`+
+			`"tool_call_id":%q,"approve":true}]}]}`, got.Messages[0].Calls[0].ID)
+		if cancel {
+			path, body = of+"/cancel", "{}"
+		}
+		if r := w.ask(boss, "POST", path, body); r.status != 200 || !strings.Contains(r.body, got.Usage.Runs[0]) {
+			t.Errorf("cancel %v: %+v", cancel, r)
+		}
+	}
+}
+
 func TestMessages_are_cancelled(t *testing.T) {
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"

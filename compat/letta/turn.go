@@ -11,10 +11,11 @@ import (
 
 // The bounds of reading conversations.
 const (
-	maxAgents = 20   // whose runs and messages one request looks at
-	maxTurns  = 20   // of an agent that one request looks at for those that have not ended
-	maxLooked = 1000 // turns of an agent that one list looks at
-	maxRounds = 100  // lists of messages that one page looks through
+	maxAgents  = 20   // whose runs and messages one request looks at
+	maxTurns   = 20   // of an agent that one request looks at for those that have not ended
+	maxLooked  = 1000 // turns of an agent that one list looks at
+	maxPending = 100  // requests of an agent that one request looks at
+	maxRounds  = 100  // lists of messages that one page looks through
 )
 
 // A wireRun is a turn in Letta's form. One that waits for a person has completed there, and goes on with the answer.
@@ -77,15 +78,47 @@ func (h talkHandlers) turnStream(ctx context.Context, q *request, t haft.Turn) (
 	return h.stream(ctx, cancel, h.newFlow(q, view{}), h.watch(ctx, q.who.Principal, w), b.Pings != nil && *b.Pings)
 }
 
-// openTurns returns the turns of an agent that have not ended. They are among those of the last messages.
+// pendingTurns returns the turns of an agent that wait for requests which the client may see, oldest first.
+func (h talkHandlers) pendingTurns(ctx context.Context, q *request, a haft.Agent) (ids []haft.TurnID, err error) {
+	for one, err := range h.approver.Approvals(ctx, q.who.Principal, haft.ApprovalFilter{Agent: string(a.ID),
+		Limit: maxPending}) {
+		if haft.CodeOf(err) == haft.CodeDenied {
+			break // whoever sees no requests sees the last messages
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), haft.MessageFilter{Newest: true,
+			Roles: []haft.MessageRole{haft.RoleAssistant}, Till: one.Created.Add(time.Millisecond), Limit: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(list, func(m haft.Message) bool {
+			return slices.ContainsFunc(m.Calls, func(c haft.ToolCall) bool { return c.Call == one.Call })
+		})
+		if i >= 0 {
+			ids = append(ids, list[i].Turn)
+		}
+	}
+	return ids, nil
+}
+
+// openTurns returns the turns of an agent that have not ended: those of the last messages, and those that wait for
+// requests, however long ago.
 func (h talkHandlers) openTurns(ctx context.Context, q *request, a haft.Agent) ([]haft.Turn, error) {
 	list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), haft.MessageFilter{Newest: true, Limit: pageSize})
 	if err != nil {
 		return nil, err
 	}
-	var ids []haft.TurnID
+	ids, err := h.pendingTurns(ctx, q, a)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	most := len(ids) + maxTurns
 	for _, m := range list {
-		if len(ids) < maxTurns && !slices.Contains(ids, m.Turn) {
+		if len(ids) < most && !slices.Contains(ids, m.Turn) {
 			ids = append(ids, m.Turn)
 		}
 	}
