@@ -99,8 +99,8 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 	all, shown := []wireMessage{}, f.Limit
 	for round := 0; ; round++ {
 		if round == maxRounds {
-			return nil, unprocessable("query include_return_message_types: none of many messages has such a type: give " +
-				"before or after, or other types")
+			return nil, unprocessable("query include_return_message_types: none of many messages has such a type: " +
+				"give before or after, or other types")
 		}
 		list, err := h.talk.Messages(ctx, q.who.Principal, string(agent), f)
 		if err != nil {
