@@ -83,6 +83,13 @@ func (h agentHandlers) showAgentState(ctx context.Context, p haft.Principal, a h
 		return nil, err
 	}
 	w.Blocks, w.Memory = blocks, map[string]any{"blocks": blocks, "prompt_template": ""}
+	size := 0
+	for _, b := range blocks {
+		size += len(b.Value)
+	}
+	if size > maxPageBytes/2 { // older clients read them here
+		w.Memory["blocks"] = []wireBlock{}
+	}
 	for _, name := range a.Tools {
 		t, err := h.cachedTool(ctx, p, name, known)
 		if err != nil {
@@ -161,19 +168,18 @@ func (h agentHandlers) pathAgent(ctx context.Context, q *request) (*haft.Agent, 
 	return h.findAgent(ctx, q.who.Principal, q.PathValue("agent"))
 }
 
-// wantedAgents returns the agents that a query wants.
-func (h agentHandlers) wantedAgents(ctx context.Context, q *request) ([]item[haft.Agent], error) {
+// wantedAgents calls use for the agents that a query wants.
+func (h agentHandlers) wantedAgents(ctx context.Context, q *request, use func(haft.Agent)) error {
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
 	tags := listParam(query, "tags")
 	every, err := boolParam(query, "match_all_tags")
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []item[haft.Agent]
 	for a, err := range h.agents.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
-			return nil, err
+			return err
 		}
 		has := func(tag string) bool { return slices.Contains(a.Tags, tag) }
 		switch {
@@ -181,13 +187,16 @@ func (h agentHandlers) wantedAgents(ctx context.Context, q *request) ([]item[haf
 		case len(tags) > 0 && !every && !slices.ContainsFunc(tags, has):
 		case every && slices.ContainsFunc(tags, func(tag string) bool { return !has(tag) }):
 		default:
-			all = append(all, agentItem(a))
+			use(a)
 		}
 	}
-	return all, nil
+	return nil
 }
 
-func agentItem(a haft.Agent) item[haft.Agent] { return item[haft.Agent]{a.Created, string(a.ID), a} }
+// agentItem is an agent in a list, without its texts, which may be long.
+func agentItem(a haft.Agent) item[haft.AgentID] {
+	return item[haft.AgentID]{a.Created, string(a.ID), a.ID}
+}
 
 func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) {
 	pg, err := paging(q.URL.Query(), 50)
@@ -199,37 +208,37 @@ func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) 
 		return nil, err
 	}
 	pg.oldest = pg.oldest || oldest
-	all, err := h.wantedAgents(ctx, q)
-	if err != nil {
+	var all []item[haft.AgentID]
+	if err := h.wantedAgents(ctx, q, func(a haft.Agent) { all = append(all, agentItem(a)) }); err != nil {
 		return nil, err
 	}
 	return h.pageOfAgents(ctx, q, pg, all)
 }
 
 // pageOfAgents shows the agents of a page.
-func (h agentHandlers) pageOfAgents(ctx context.Context, q *request, pg page, all []item[haft.Agent]) (any, error) {
-	part, err := cut(pg, all, func(id string) (item[haft.Agent], error) {
+func (h agentHandlers) pageOfAgents(ctx context.Context, q *request, pg page, all []item[haft.AgentID]) (any, error) {
+	part, err := cut(pg, all, func(id string) (item[haft.AgentID], error) {
 		a, err := h.findAgent(ctx, q.who.Principal, id)
 		if err != nil {
-			return item[haft.Agent]{}, err
+			return item[haft.AgentID]{}, err
 		}
 		return agentItem(*a), nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	list, known := []*wireAgent{}, map[string]*wireTool{}
-	for _, a := range part {
-		w, err := h.showAgentState(ctx, q.who.Principal, a, known)
+	known := map[string]*wireTool{}
+	return within(pg, part, func(id haft.AgentID) (any, error) {
+		a, err := h.agents.Agent(ctx, q.who.Principal, string(id))
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, w)
-	}
-	return list, nil
+		return h.showAgentState(ctx, q.who.Principal, *a, known)
+	})
 }
 
 func (h agentHandlers) countAgents(ctx context.Context, q *request) (any, error) {
-	all, err := h.wantedAgents(ctx, q)
-	return len(all), err
+	n := 0
+	err := h.wantedAgents(ctx, q, func(haft.Agent) { n++ })
+	return n, err
 }

@@ -92,11 +92,12 @@ func fileShape() *bounds.Shape {
 	}
 	blocks := list(maxFileBlocks, map[string]*bounds.Shape{"value": text(haft.MaxBlockLimit), "label": text(64)})
 	tools := list(maxFileTools, map[string]*bounds.Shape{"source_code": text(1 << 20), "name": text(512)})
-	file := &bounds.Shape{}
-	for name, s := range map[string]*bounds.Shape{"agents": {Items: 1}, "blocks": blocks, "tools": tools,
-		"core_memory": blocks, "tool_rules": {Items: 100}, "system": text(400_000), "name": text(512)} {
-		file.Field(name, s)
-	}
+	agent := map[string]*bounds.Shape{"tools": tools, "core_memory": blocks, "tool_rules": {Items: 100},
+		"system": text(400_000), "name": text(512), "tags": {Items: 100}, "block_ids": {Items: maxFileBlocks},
+		"tool_ids": {Items: maxFileTools}}
+	file := list(1, agent).Item // an older file is an agent itself
+	file.Field("agents", list(1, agent))
+	file.Field("blocks", blocks)
 	return file
 }
 

@@ -158,20 +158,29 @@ func (h agentHandlers) addAgent(ctx context.Context, q *request, b agentBody, ma
 	if err := h.applyBody(ctx, q, &a, b); err != nil {
 		return nil, err
 	}
-	h.lock.Lock()
-	defer h.lock.Unlock()
-	if err := h.freeName(ctx, q, a.Name); err != nil {
+	blocks, err := h.blocks.described(b)
+	if err != nil {
 		return nil, err
 	}
-	a.If = haft.IfNone
-	kept, err := h.agents.PutAgent(ctx, q.who.Principal, a)
+	kept, err := h.putNew(ctx, q, a)
 	if err != nil {
 		return nil, err
 	}
 	*made = append(*made, func(ctx context.Context) error {
 		return h.agents.RemoveAgent(ctx, q.who.Principal, string(kept.ID), "")
 	})
-	return kept, h.blocks.addTo(ctx, q, kept.ID, b, made)
+	return kept, h.blocks.addTo(ctx, q, kept.ID, blocks, b.BlockIDs, made)
+}
+
+// putNew writes an agent of a new name. The lock is that of all organisations: nothing else is done under it.
+func (h agentHandlers) putNew(ctx context.Context, q *request, a haft.Agent) (*haft.Agent, error) {
+	h.lock.Lock()
+	defer h.lock.Unlock()
+	if err := h.freeName(ctx, q, a.Name); err != nil {
+		return nil, err
+	}
+	a.If = haft.IfNone
+	return h.agents.PutAgent(ctx, q.who.Principal, a)
 }
 
 // An undo takes back what a request made.

@@ -12,8 +12,8 @@ import (
 
 // An answerTo is the answer to the request about one call, or about all of the calls of a message.
 type answerTo struct {
-	call    string         // the model's id of it
-	message haft.MessageID // of the model
+	call    string         // empty if it is for all calls of a request
+	request haft.MessageID // may be empty if it names a call
 	haft.Answer
 }
 
@@ -33,8 +33,11 @@ func (m sentMessage) answers() ([]answerTo, error) {
 		}
 		a := answerTo{call: one.Call, Answer: haft.Answer{Approve: *one.Approve}}
 		setIf(&a.Reason, one.Reason)
+		if m.Request != nil {
+			a.request = haft.MessageID(*m.Request)
+		}
 		if len(m.Approvals) == 0 {
-			a.call, a.message = "", haft.MessageID(*m.Request)
+			a.call = ""
 		}
 		all = append(all, a)
 	}
@@ -103,12 +106,18 @@ func (h talkHandlers) waitingTurns(ctx context.Context, q *request, a haft.Agent
 
 // requests returns the requests of a turn that an answer is for.
 func (w waiting) requests(to answerTo) (ids []haft.ApprovalID) {
-	for _, a := range w.pending {
-		if slices.ContainsFunc(w.asked.Calls, func(c haft.ToolCall) bool {
-			return c.Call == a.Call && (c.ID == to.call || to.message != "" && to.message == w.asked.ID)
-		}) {
-			ids = append(ids, a.ID)
+	if to.request != "" && messageOf(to.request) != w.asked.ID {
+		return nil
+	}
+	var calls []wireCall
+	for _, c := range w.asked.Calls {
+		i := slices.IndexFunc(w.pending, func(a haft.Approval) bool { return a.Call == c.Call })
+		if i >= 0 && (to.call == "" || to.call == string(c.Call)) {
+			ids, calls = append(ids, w.pending[i].ID), append(calls, wireCall{ID: string(c.Call)})
 		}
+	}
+	if to.call == "" && to.request != requestID(w.asked.ID, calls) {
+		return nil
 	}
 	return ids
 }
@@ -124,8 +133,7 @@ func (w waiting) shown() map[string]bool {
 	return ids
 }
 
-// answer answers the requests of a turn, and returns the turn. Ids of calls are the model's: if they fit several turns,
-// nobody can know what the client has seen.
+// answer answers the requests of a turn, and returns the turn.
 func (h talkHandlers) answer(ctx context.Context, q *request, a haft.Agent, answers []answerTo) (*waiting, error) {
 	turns, err := h.waitingTurns(ctx, q, a)
 	if err != nil {
@@ -141,7 +149,7 @@ func (h talkHandlers) answer(ctx context.Context, q *request, a haft.Agent, answ
 				case twice:
 					return nil, unprocessable("body approvals: a call is answered twice")
 				case found != nil && found != w:
-					return nil, conflict("several runs wait for such a call: answer with haft approvals")
+					return nil, conflict("the calls belong to several runs: answer those of one run at a time")
 				}
 				found, how[id], used[n] = w, to.Answer, true
 			}

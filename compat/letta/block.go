@@ -84,37 +84,67 @@ func (h blockHandlers) ofAgent(ctx context.Context, p haft.Principal, a haft.Age
 	if !h.has() {
 		return list, nil
 	}
-	blocks, err := h.memory.Blocks(ctx, p, haft.BlockFilter{Agent: string(a.ID), Limit: haft.MaxBlocks})
-	for _, b := range blocks {
-		list = append(list, showBlock(b))
-	}
+	err := h.eachOf(ctx, p, a, func(b haft.Block) { list = append(list, showBlock(b)) })
 	return list, err
 }
 
-// addTo adds the blocks that a body describes or names to an agent.
-func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID, b agentBody, made *undo) error {
-	var ids []haft.BlockID
+// eachOf calls use for each block of an agent. A list of large blocks is short: only an empty one is the last.
+func (h blockHandlers) eachOf(ctx context.Context, p haft.Principal, a haft.Agent, use func(haft.Block)) error {
+	f := haft.BlockFilter{Agent: string(a.ID), Limit: haft.MaxBlocks}
+	for {
+		list, err := h.memory.Blocks(ctx, p, f)
+		if err != nil || len(list) == 0 {
+			return err
+		}
+		for _, b := range list {
+			f.After = b.ID
+			use(b)
+		}
+	}
+}
+
+// described returns the blocks that the body of an agent describes, if it can have them and those that it names.
+func (h blockHandlers) described(b agentBody) ([]haft.Block, error) {
+	n := len(b.Blocks)
 	if b.BlockIDs != nil {
-		ids = *b.BlockIDs
+		n += len(*b.BlockIDs)
 	}
-	if len(b.Blocks)+len(ids) == 0 {
-		return nil
+	switch {
+	case n > haft.MaxBlocks:
+		return nil, unprocessable("memory_blocks, block_ids: an agent has at most %d blocks", haft.MaxBlocks)
+	case n > 0 && !h.has():
+		return nil, missing(noMemory)
 	}
-	if !h.has() {
-		return missing(noMemory)
-	}
-	p := q.who.Principal
+	var blocks []haft.Block
 	for _, body := range b.Blocks {
 		one, err := body.block()
 		if err != nil {
-			return err
+			return nil, err
 		}
+		if slices.ContainsFunc(blocks, func(other haft.Block) bool { return other.Label == one.Label }) {
+			return nil, unprocessable("memory_blocks: two blocks have the same label")
+		}
+		blocks = append(blocks, one)
+	}
+	return blocks, nil
+}
+
+// addTo adds blocks to an agent, and those that have these ids.
+func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID, blocks []haft.Block,
+	named *[]haft.BlockID, made *undo) error {
+	var ids []haft.BlockID
+	setIf(&ids, named)
+	ids = slices.Clone(ids)
+	p := q.who.Principal
+	for _, one := range blocks {
 		kept, err := h.memory.AddBlock(ctx, p, one)
+		if kept != nil { // also if it could not be written down in the audit log
+			*made = append(*made, func(ctx context.Context) error { return h.memory.RemoveBlock(ctx, p, kept.ID) })
+		}
 		if err != nil {
 			return err
 		}
-		*made = append(*made, func(ctx context.Context) error { return h.memory.RemoveBlock(ctx, p, kept.ID) })
-		ids = append(ids[:len(ids):len(ids)], kept.ID)
+		ids = append(ids, kept.ID)
 	}
 	for _, id := range ids {
 		if err := h.share.AttachBlock(ctx, p, string(agent), id); err != nil {
@@ -129,8 +159,8 @@ func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, 
 	if !h.has() {
 		return missing(noMemory)
 	}
-	have, err := h.ofAgent(ctx, q.who.Principal, a)
-	if err != nil {
+	var have []haft.BlockID
+	if err := h.eachOf(ctx, q.who.Principal, a, func(b haft.Block) { have = append(have, b.ID) }); err != nil {
 		return err
 	}
 	for _, id := range ids { // before anything changes
@@ -138,11 +168,11 @@ func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, 
 			return err
 		}
 	}
-	for _, b := range have {
-		if slices.Contains(ids, b.ID) {
+	for _, id := range have {
+		if slices.Contains(ids, id) {
 			continue
 		}
-		if err := h.share.DetachBlock(ctx, q.who.Principal, string(a.ID), b.ID); err != nil {
+		if err := h.share.DetachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
 			return err
 		}
 	}
@@ -240,10 +270,10 @@ func (h blockHandlers) listBlocks(ctx context.Context, q *request) (any, error) 
 		return []wireBlock{}, nil // no block has them
 	}
 	if pg.oldest = query.Get("order") != "desc"; pg.oldest && pg.before == "" {
-		part := make([]wireBlock, 0, min(pg.limit, pageSize))
+		part, size := make([]wireBlock, 0, min(pg.limit, pageSize)), 0
 		err := h.wantedBlocks(ctx, q, pg.after, func(b haft.Block) bool {
-			part = append(part, showBlock(b))
-			return len(part) < pg.limit
+			part, size = append(part, showBlock(b)), size+len(b.Value)
+			return len(part) < pg.limit && size < maxPageBytes
 		})
 		return part, err
 	}
@@ -259,18 +289,13 @@ func (h blockHandlers) listBlocks(ctx context.Context, q *request) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	part := make([]wireBlock, 0, len(ids))
-	for _, id := range ids {
+	return within(pg, ids, func(id haft.BlockID) (any, error) {
 		b, err := h.memory.Block(ctx, q.who.Principal, id)
-		if isNotFound(err) {
-			continue // since it was listed
-		}
 		if err != nil {
 			return nil, err
 		}
-		part = append(part, showBlock(*b))
-	}
-	return part, nil
+		return showBlock(*b), nil
+	})
 }
 
 func (h blockHandlers) countBlocks(ctx context.Context, q *request) (any, error) {
@@ -285,15 +310,17 @@ func (h blockHandlers) agentBlocks(ctx context.Context, q *request, a haft.Agent
 	if err != nil {
 		return nil, err
 	}
-	list, err := h.memory.Blocks(ctx, q.who.Principal, haft.BlockFilter{Agent: string(a.ID), Limit: haft.MaxBlocks})
+	var all []item[wireBlock]
+	if err := h.eachOf(ctx, q.who.Principal, a, func(b haft.Block) {
+		all = append(all, item[wireBlock]{b.Created, string(b.ID), showBlock(b)})
+	}); err != nil {
+		return nil, err
+	}
+	part, err := cut(pg, all, among(all, notFound("the agent has no block with that id")))
 	if err != nil {
 		return nil, err
 	}
-	var all []item[wireBlock]
-	for _, b := range list {
-		all = append(all, item[wireBlock]{b.Created, string(b.ID), showBlock(b)})
-	}
-	return cut(pg, all, among(all, notFound("the agent has no block with that id")))
+	return within(pg, part, func(b wireBlock) (any, error) { return b, nil })
 }
 
 // shareBlock attaches the block of the path to an agent or detaches it, and shows the agent.
@@ -317,7 +344,7 @@ func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error)
 	if err != nil {
 		return nil, err
 	}
-	var all []item[haft.Agent]
+	var all []item[haft.AgentID]
 	for _, id := range ids {
 		a, err := h.agents.Agent(ctx, q.who.Principal, string(id))
 		if isNotFound(err) {

@@ -41,6 +41,7 @@ func (h talkHandlers) pendingCalls(ctx context.Context, q *request, m haft.Messa
 
 // messageSeq returns the number of the message that a page begins at. Ids of messages begin with their time.
 func (h talkHandlers) messageSeq(ctx context.Context, q *request, agent haft.AgentID, id string) (int64, error) {
+	id = string(messageOf(haft.MessageID(id)))
 	rest, ok := strings.CutPrefix(id, messageWord)
 	micros, err := strconv.ParseInt(rest[:min(13, len(rest))], 16, 64)
 	if !ok || err != nil || len(rest) < 13 {
@@ -95,8 +96,12 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 		goOn(&f, seq)
 	}
 	waits := map[haft.TurnID]map[haft.CallID]bool{}
-	all := []wireMessage{}
-	for {
+	all, shown := []wireMessage{}, f.Limit
+	for round := 0; ; round++ {
+		if round == maxRounds {
+			return nil, unprocessable("query include_return_message_types: none of many messages has such a type: " +
+				"give before or after, or other types")
+		}
 		list, err := h.talk.Messages(ctx, q.who.Principal, string(agent), f)
 		if err != nil {
 			return nil, err
@@ -108,8 +113,14 @@ func (h talkHandlers) pageOfMessages(ctx context.Context, q *request, agent haft
 				slices.Reverse(part)
 			}
 			all = append(all, part...)
+			if len(part) > 0 {
+				shown--
+			}
+			if shown == 0 {
+				break
+			}
 		}
-		if len(all) > 0 || len(list) == 0 {
+		if f.Limit = pageSize; len(all) > 0 || len(list) == 0 {
 			break
 		}
 	}

@@ -1,6 +1,7 @@
 package letta
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -35,7 +36,8 @@ type wireMessage struct {
 	Returns []oneReturn `json:"tool_returns,omitempty"`
 }
 
-// A wireCall is a call that a model asks for.
+// A wireCall is a call that a model asks for. Its id is Haft's: a model may choose the same id for different calls, and
+// an approval of one of them must not be taken for that of another.
 type wireCall struct {
 	Name      string `json:"name"`
 	Arguments string `json:"arguments"`
@@ -53,6 +55,9 @@ const (
 	summaryType   = "summary_message"
 )
 
+// maxTypes is how many types of messages a request names; it is more than there are.
+const maxTypes = 20
+
 // A view says how messages are shown.
 type view struct {
 	// Assistant shows the text of calls of Tool, in the argument Kwarg, as what the agent says.
@@ -65,6 +70,9 @@ type view struct {
 // viewOf reads one from a query.
 func viewOf(query url.Values) (view, error) {
 	v := view{Types: listParam(query, "include_return_message_types")}
+	if len(v.Types) > maxTypes {
+		return v, unprocessable("query include_return_message_types: expected at most %d", maxTypes)
+	}
 	if query.Get("use_assistant_message") != "" {
 		yes, err := boolParam(query, "use_assistant_message")
 		if err != nil {
@@ -149,23 +157,45 @@ func (v view) showAnswer(m haft.Message, pending map[haft.CallID]bool, add func(
 	}
 	var waiting []wireCall
 	for _, c := range m.Calls {
-		call := wireCall{Name: c.Tool, Arguments: string(c.Args), ID: c.ID}
-		if text, ok := v.said(c); ok {
-			add(assistantType, func(w *wireMessage) { w.Content = &text })
-		} else if c.Call != "" && pending[c.Call] {
+		call := wireCall{Name: c.Tool, Arguments: string(c.Args), ID: cmp.Or(string(c.Call), c.ID)}
+		if c.Call != "" && pending[c.Call] {
 			waiting = append(waiting, call)
+		} else if text, ok := v.said(c); ok {
+			add(assistantType, func(w *wireMessage) { w.Content = &text })
 		} else {
 			add(callType, func(w *wireMessage) { w.ToolCall, w.ToolCalls = &call, []wireCall{call} })
 		}
 	}
 	if len(waiting) > 0 {
-		add(approvalType, func(w *wireMessage) { w.ToolCall, w.ToolCalls = &waiting[0], waiting })
+		add(approvalType, func(w *wireMessage) {
+			w.ID, w.ToolCall, w.ToolCalls = requestID(m.ID, waiting), &waiting[0], waiting
+		})
 	}
 }
 
+// requestID is the id of the request about these calls of a message. An answer that names no calls is for all of them,
+// so that it must not fit a later request about other calls of the same message.
+func requestID(id haft.MessageID, calls []wireCall) haft.MessageID {
+	var ids []string
+	for _, c := range calls {
+		ids = append(ids, c.ID)
+	}
+	return id + haft.MessageID(requestSign+digestID("", ids...))
+}
+
+// messageOf is the id of the message that an id of a message or of a request is about.
+func messageOf(id haft.MessageID) haft.MessageID {
+	base, _, _ := strings.Cut(string(id), requestSign)
+	return haft.MessageID(base)
+}
+
+// requestSign stands in ids of requests between that of the message and that of the calls.
+const requestSign = "-for-"
+
 // setReturn makes w the answer to a call.
 func (w *wireMessage) setReturn(m haft.Message) {
-	one := oneReturn{Return: m.Text, Status: "error", Call: m.Answers, Stdout: []string{}, Stderr: []string{}}
+	one := oneReturn{Return: m.Text, Status: "error", Call: cmp.Or(string(m.Call), m.Answers),
+		Stdout: []string{}, Stderr: []string{}}
 	if m.Status == haft.StatusSuccess {
 		one.Status = "success"
 	}

@@ -2,6 +2,8 @@ package letta
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -52,6 +54,38 @@ func cut[T any](p page, all []item[T], at func(id string) (item[T], error)) ([]T
 		part = append(part, i.value)
 	}
 	return part, nil
+}
+
+// maxPageBytes is after how many bytes a page ends. Blocks are shared, so that few stored bytes can be many shown ones.
+const maxPageBytes = 8 << 20
+
+// within shows the items of a page, at least one, until they have [maxPageBytes]. Clients ask for the rest as for the
+// next page. Items that were removed since are left out.
+func within[T any](p page, part []T, show func(T) (any, error)) (any, error) {
+	if p.before != "" {
+		slices.Reverse(part) // those next to the known one stay
+	}
+	list, size := []json.RawMessage{}, 0
+	for _, one := range part {
+		v, err := show(one)
+		if isNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			return nil, fmt.Errorf("show an item of a page: %w", err)
+		}
+		if list, size = append(list, text), size+len(text); size >= maxPageBytes {
+			break
+		}
+	}
+	if p.before != "" {
+		slices.Reverse(list)
+	}
+	return list, nil
 }
 
 // among looks up an item of a list by its id.

@@ -167,6 +167,10 @@ func TestMessages_wait_for_a_person(t *testing.T) {
 		t.Fatalf("messages = %s, %+v", s, got.Stop)
 	}
 	run, last := got.Usage.Runs[0], got.Messages[len(got.Messages)-1]
+	ran, first := got.Messages[0].Calls[0].ID, last.Calls[0].ID
+	if got.Messages[1].Call != ran || ran == first {
+		t.Errorf("ids of calls: %+v", got.Messages)
+	}
 	if r := w.ask(admin, "POST", of, `{"input":"hi"}`); r.status != 409 || r.header.Get("X-Should-Retry") != "false" {
 		t.Errorf("another message meanwhile: %+v", r)
 	}
@@ -178,31 +182,35 @@ func TestMessages_wait_for_a_person(t *testing.T) {
 		return fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval","tool_call_id":%q,"approve":%v,"reason":"because"}]}]}`, id, yes)
 	}
 	for name, body := range map[string]string{
-		"another call": answer("call_9", true), "one that runs": answer("call_0", true), "no id": answer("", true),
-		"twice":        strings.Replace(answer("call_1", true), `}]}]}`, `},{"tool_call_id":"call_1","approve":false}]}]}`, 1),
+		"another call": answer("call_9", true), "one that runs": answer(ran, true),
+		"the id of the model": answer("call_1", true), "no id": answer("", true),
+		"twice":        strings.Replace(answer(first, true), `}]}]}`, `},{"tool_call_id":"`+first+`","approve":false}]}]}`, 1),
 		"another turn": `{"messages":[{"type":"approval","approve":true,"approval_request_id":"message-none"}]}`,
-		"no answer":    `{"messages":[{"type":"approval","approval_request_id":"` + last.ID + `"}]}`,
-		"with a text":  strings.Replace(answer("call_1", true), `[{`, `[{"role":"user","content":"x"},{`, 1),
-		"an output":    `{"messages":[{"type":"approval","approvals":[{"type":"tool","tool_call_id":"call_1","tool_return":"x","status":"success"}]}]}`,
-		"a return":     `{"messages":[{"type":"tool_return","tool_returns":[]}]}`,
+		"another request": strings.Replace(answer(first, true), `"type":"approval",`,
+			`"type":"approval","approval_request_id":"message-none",`, 1),
+		"no request":  `{"messages":[{"type":"approval","approve":true,"approval_request_id":""}]}`,
+		"no answer":   `{"messages":[{"type":"approval","approval_request_id":"` + last.ID + `"}]}`,
+		"with a text": strings.Replace(answer(first, true), `[{`, `[{"role":"user","content":"x"},{`, 1),
+		"an output":   `{"messages":[{"type":"approval","approvals":[{"type":"tool","tool_call_id":"` + first + `","tool_return":"x","status":"success"}]}]}`,
+		"a return":    `{"messages":[{"type":"tool_return","tool_returns":[]}]}`,
 	} {
 		if r := w.ask(boss, "POST", of, body); r.status < 400 {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
 	// Only those answer who may.
-	if r := w.ask(reader, "POST", of, answer("call_1", true)); r.status < 400 {
+	if r := w.ask(reader, "POST", of, answer(first, true)); r.status < 400 {
 		t.Errorf("somebody else: %+v", r)
 	}
-	if r := w.ask(admin, "POST", of, answer("call_1", true)); r.status != 403 {
+	if r := w.ask(admin, "POST", of, answer(first, true)); r.status != 403 {
 		t.Errorf("the one who asks: %+v", r)
 	}
 	if r := w.ask(boss+"//agents:read,calls:read,calls:write,approvals:read", "POST", of,
-		answer("call_1", true)); r.status != 403 {
+		answer(first, true)); r.status != 403 {
 		t.Errorf("a key that is not for answers: %+v", r)
 	}
 	// The first is agreed to, by a client from 1.0 on; then the turn waits for the second.
-	a := w.ask(boss, "POST", of, answer("call_1", true))
+	a := w.ask(boss, "POST", of, answer(first, true))
 	got = said{}
 	if err := json.Unmarshal([]byte(a.body), &got); a.status != 200 || err != nil {
 		t.Fatalf("agreed: %+v", a)
@@ -211,10 +219,65 @@ func TestMessages_wait_for_a_person(t *testing.T) {
 		got.Stop.Reason != "requires_approval" || got.Usage.Runs[0] != run {
 		t.Fatalf("agreed: %s, %+v", s, got)
 	}
+	// The answer to the first is none to the second, though both are of one message.
+	old := func(id string) string {
+		return `{"messages":[{"type":"approval","approve":false,"reason":"no","approval_request_id":"` + id + `"}]}`
+	}
+	for name, body := range map[string]string{"of a client from 1.0 on": answer(first, true),
+		"of an older one": old(last.ID)} {
+		if r := w.ask(boss, "POST", of, body); r.status != 400 {
+			t.Errorf("the same answer again %s: %+v", name, r)
+		}
+	}
 	// The second is refused, by an older one.
-	if s := shape(w.stream(boss, of+"/stream", `{"messages":[{"type":"approval","approve":false,"reason":"no","approval_request_id":"`+
-		last.ID+`"}]}`)); s != "tool_return:error, assistant:done, stop_reasonend_turn, usage_statistics" {
+	if s := shape(w.stream(boss, of+"/stream", old(got.Messages[1].ID))); s !=
+		"tool_return:error, assistant:done, stop_reasonend_turn, usage_statistics" {
 		t.Errorf("refused: %s", s)
+	}
+}
+
+// A model may give its calls the same id: an answer is still for the call that was shown only.
+func TestMessages_approvals_hit_one_call(t *testing.T) {
+	w := setup(t)
+	of := "/agents/" + w.talker().ID + "/messages"
+	w.script(call("ask", `{"a":1}`), call("ask", `{"a":666}`), say("done"))
+	got := must[said](w, 200, "POST", of, `{"input":"hi"}`)
+	asked := got.Messages[len(got.Messages)-1]
+	body := fmt.Sprintf(`{"messages":[{"type":"approval","approval_request_id":%q,"approvals":[{"type":"approval",`+
+		`"tool_call_id":%q,"approve":true}]}]}`, asked.ID, asked.Calls[0].ID)
+	if r := w.ask(boss, "POST", of, body); r.status != 200 || !strings.Contains(r.body, "666") {
+		t.Fatalf("the first answer: %+v", r)
+	}
+	if r := w.ask(boss, "POST", of, body); r.status != 400 {
+		t.Errorf("the same answer again: %+v", r)
+	}
+	if list := must[[]message](w, 200, "GET", of+"?after="+asked.ID+"&order=asc", ""); shape(list) !=
+		"tool_return:success, approval_request:ask" || list[0].Call != asked.Calls[0].ID {
+		t.Errorf("after the request: %s", shape(list))
+	}
+}
+
+// A turn that waits is found however much others have said since.
+func TestMessages_wait_on_a_busy_agent(t *testing.T) {
+	w := setup(t)
+	of := "/agents/" + w.talker().ID + "/messages"
+	for _, cancel := range []bool{false, true} {
+		w.script(call("ask", `{"a":1}`), say("done"))
+		got := must[said](w, 200, "POST", of, `{"input":"hi"}`)
+		w.script(say("done"))
+		for i := range 51 {
+			if r := w.ask("acme/eve/admin/helper", "POST", of, fmt.Sprintf(`{"input":"hi %d"}`, i)); r.status != 200 {
+				t.Fatalf("somebody else: %+v", r)
+			}
+		}
+		path, body := of, fmt.Sprintf(`{"messages":[{"type":"approval","approvals":[{"type":"approval",`+
+			`"tool_call_id":%q,"approve":true}]}]}`, got.Messages[0].Calls[0].ID)
+		if cancel {
+			path, body = of+"/cancel", "{}"
+		}
+		if r := w.ask(boss, "POST", path, body); r.status != 200 || !strings.Contains(r.body, got.Usage.Runs[0]) {
+			t.Errorf("cancel %v: %+v", cancel, r)
+		}
 	}
 }
 

@@ -140,6 +140,7 @@ type message struct {
 	Return    string     `json:"tool_return"`
 	Status    string     `json:"status"`
 	Calls     []lettaRef `json:"tool_calls"`
+	Call      string     `json:"tool_call_id"`
 	Stop      string     `json:"stop_reason"`
 	Message   string     `json:"message"`
 }

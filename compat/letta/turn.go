@@ -11,9 +11,11 @@ import (
 
 // The bounds of reading conversations.
 const (
-	maxAgents = 20   // whose runs and messages one request looks at
-	maxTurns  = 20   // of an agent that one request looks at for those that have not ended
-	maxLooked = 1000 // turns of an agent that one list looks at
+	maxAgents  = 20   // whose runs and messages one request looks at
+	maxTurns   = 20   // of an agent that one request looks at for those that have not ended
+	maxLooked  = 1000 // turns of an agent that one list looks at
+	maxPending = 100  // requests of an agent that one request looks at
+	maxRounds  = 100  // lists of messages that one page looks through
 )
 
 // A wireRun is a turn in Letta's form. One that waits for a person has completed there, and goes on with the answer.
@@ -76,15 +78,47 @@ func (h talkHandlers) turnStream(ctx context.Context, q *request, t haft.Turn) (
 	return h.stream(ctx, cancel, h.newFlow(q, view{}), h.watch(ctx, q.who.Principal, w), b.Pings != nil && *b.Pings)
 }
 
-// openTurns returns the turns of an agent that have not ended. They are among those of the last messages.
+// pendingTurns returns the turns of an agent that wait for requests which the client may see, oldest first.
+func (h talkHandlers) pendingTurns(ctx context.Context, q *request, a haft.Agent) (ids []haft.TurnID, err error) {
+	for one, err := range h.approver.Approvals(ctx, q.who.Principal, haft.ApprovalFilter{Agent: string(a.ID),
+		Limit: maxPending}) {
+		if haft.CodeOf(err) == haft.CodeDenied {
+			break // whoever sees no requests sees the last messages
+		}
+		if err != nil {
+			return nil, err
+		}
+		list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), haft.MessageFilter{Newest: true,
+			Roles: []haft.MessageRole{haft.RoleAssistant}, Till: one.Created.Add(time.Millisecond), Limit: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		i := slices.IndexFunc(list, func(m haft.Message) bool {
+			return slices.ContainsFunc(m.Calls, func(c haft.ToolCall) bool { return c.Call == one.Call })
+		})
+		if i >= 0 {
+			ids = append(ids, list[i].Turn)
+		}
+	}
+	return ids, nil
+}
+
+// openTurns returns the turns of an agent that have not ended: those of the last messages, and those that wait for
+// requests, however long ago.
 func (h talkHandlers) openTurns(ctx context.Context, q *request, a haft.Agent) ([]haft.Turn, error) {
 	list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), haft.MessageFilter{Newest: true, Limit: pageSize})
 	if err != nil {
 		return nil, err
 	}
-	var ids []haft.TurnID
+	ids, err := h.pendingTurns(ctx, q, a)
+	if err != nil {
+		return nil, err
+	}
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	most := len(ids) + maxTurns
 	for _, m := range list {
-		if len(ids) < maxTurns && !slices.Contains(ids, m.Turn) {
+		if len(ids) < most && !slices.Contains(ids, m.Turn) {
 			ids = append(ids, m.Turn)
 		}
 	}
@@ -247,7 +281,7 @@ func (h talkHandlers) fromRun(ctx context.Context, q *request, pg page, f *haft.
 // turnsOf returns turns of an agent that fit, in the order of a filter: every turn begins with a message of a user.
 func (h talkHandlers) turnsOf(ctx context.Context, q *request, a haft.Agent, f haft.MessageFilter, limit int,
 	fits func(wireRun) bool) (all []item[wireRun], err error) {
-	for looked := 0; looked < maxLooked; looked += pageSize {
+	for looked := 0; looked < maxLooked; {
 		list, err := h.talk.Messages(ctx, q.who.Principal, string(a.ID), f)
 		if err != nil {
 			return nil, err
@@ -268,7 +302,7 @@ func (h talkHandlers) turnsOf(ctx context.Context, q *request, a haft.Agent, f h
 				return all, nil
 			}
 		}
-		if len(list) < pageSize {
+		if looked += len(list); len(list) == 0 {
 			break
 		}
 	}
@@ -294,7 +328,7 @@ func (h talkHandlers) turnSteps(ctx context.Context, q *request, t haft.Turn) (a
 			all = append(all, item[map[string]any]{m.Created, id, map[string]any{"id": id, "run_id": t.ID,
 				"agent_id": agentID(t.Agent), "model": t.Model, "status": "success", "messages": []any{}}})
 		}
-		more = len(list) == pageSize && len(all) < maxLooked
+		more = len(list) > 0 && len(all) < maxLooked
 	}
 	return cut(pg, all, among(all, notFound("the run has no step with that id")))
 }

@@ -259,12 +259,14 @@ func (s *Shape) member(name []byte, seen *uint64) (*Shape, error) {
 		return nil, nil
 	}
 	f, ok := s.fields[string(name)]
+	plain := name
 	if !ok && bytes.IndexByte(name, '\\') >= 0 && len(name) <= 6*100 {
 		var text string // it may be a field that is written with escapes
 		if json.Unmarshal(slices.Concat([]byte{'"'}, name, []byte{'"'}), &text) != nil {
 			return nil, ErrSyntax
 		}
 		f, ok = s.fields[text]
+		plain = []byte(text)
 	}
 	switch {
 	case ok && *seen&f.bit != 0:
@@ -273,13 +275,23 @@ func (s *Shape) member(name []byte, seen *uint64) (*Shape, error) {
 	case ok:
 		*seen |= f.bit
 		return f.shape, nil
-	case s.Closed:
-		// Also a field in another case, which a decoder would take for it.
+	case s.Closed || s.folds(plain):
 		return nil, at(&passed{message: "unexpected property"}, shown(name))
 	case s.Name > 0 && len(name) > s.Name:
 		return nil, &passed{message: fmt.Sprintf("expected names of at most %d bytes", s.Name)}
 	}
 	return s.Rest, nil
+}
+
+// folds reports whether a name is that of a field in another case: a decoder takes it for the field, whose bounds it
+// would pass.
+func (s *Shape) folds(name []byte) bool {
+	for _, f := range s.fields {
+		if bytes.EqualFold(f.name, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // take passes over one character, if it is there.

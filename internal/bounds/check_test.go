@@ -20,6 +20,9 @@ func shape() *bounds.Shape {
 	s.Field("list", list)
 	s.Field("map", &bounds.Shape{Members: 2, Name: 4, Rest: text})
 	s.Field("any", nil)
+	open := &bounds.Shape{}
+	open.Field("kind", text)
+	s.Field("open", open)
 	return s
 }
 
@@ -45,6 +48,10 @@ func TestCheck(t *testing.T) {
 		{"no field", `{"other":1}`, "/other", "unexpected property"},
 		{"no field that could be a secret", `{"hunter 2":1}`, "/…", "unexpected property"},
 		{"a field in another case", `{"Name":"abcdef"}`, "/Name", "unexpected property"},
+		{"a field in another case of an open object", `{"open":{"other":"abcdef","KIND":"abcdef"}}`, "/open/KIND",
+			"unexpected property"},
+		{"in another case with escapes", `{"open":{"\u212aind":"abcdef"}}`, "/open/…", "unexpected property"},
+		{"in a letter that folds", `{"open":{"Kind":"abcdef"}}`, "/open/…", "unexpected property"},
 		{"a field with escapes", `{"n\u0061me":"abcdef"}`, "/…", "expected length <= 3"},
 		{"a field twice", `{"name":"a","name":"b"}`, "/name", "a name stands there twice"},
 		{"a field twice with escapes", `{"name":"a","n\u0061me":"b"}`, "/…", "a name stands there twice"},

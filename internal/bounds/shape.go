@@ -56,6 +56,7 @@ type Shape struct {
 // A field is a member that has a shape of its own.
 type field struct {
 	shape *Shape
+	name  []byte
 	bit   uint64 // by which it is noticed that it stands there twice
 }
 
@@ -71,5 +72,5 @@ func (s *Shape) Field(name string, of *Shape) {
 	if _, ok := s.fields[name]; !ok && len(s.fields) == MaxFields {
 		panic(fmt.Sprintf("bounds: more than %d fields", MaxFields))
 	}
-	s.fields[name] = field{of, 1 << len(s.fields)}
+	s.fields[name] = field{of, []byte(name), 1 << len(s.fields)}
 }
