@@ -17,6 +17,8 @@ import (
 var notSent = map[string]string{
 	"Digest":      "names the version, whose source is compared",
 	"Principal":   "is for built-in tools and MCP servers",
+	"Turn":        "is for built-in tools",
+	"Changed":     "is used by this process",
 	"Stored":      "decides whether the source is kept, and not what runs",
 	"Server":      "is for MCP servers",
 	"Origin":      "is for MCP servers",
