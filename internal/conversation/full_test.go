@@ -93,8 +93,11 @@ func TestFailures_are_bounded(t *testing.T) {
 			done := make(chan outcome, 1)
 			go func() { done <- p.send("hi") }()
 			time.Sleep(time.Hour)
-			if len(w.asked) != c.asked {
-				t.Errorf("the model was asked %d times, want %d", len(w.asked), c.asked)
+			w.mu.Lock()
+			asked := len(w.asked)
+			w.mu.Unlock()
+			if asked != c.asked {
+				t.Errorf("the model was asked %d times, want %d", asked, c.asked)
 			}
 			p.end()
 			<-done
