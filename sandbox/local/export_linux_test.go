@@ -14,6 +14,7 @@ func KillTemplate(t sandbox.Template) {
 	tpl.mu.Lock()
 	defer tpl.mu.Unlock()
 	tpl.now.host.init.kill()
+	_ = tpl.now.host.init.wait() // what is about to die may still fork
 }
 
 // PretendLandlock makes a provider that has run nothing yet believe in an older kernel.
