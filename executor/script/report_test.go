@@ -241,7 +241,7 @@ func TestKilled_tools_do_not_clean_up(t *testing.T) {
 			if err != nil || res.Status != haft.StatusCancelled {
 				t.Fatalf("got %+v, %v", res, err)
 			}
-			if took := time.Since(killed); took > 5*time.Second {
+			if took := time.Since(killed); took > 40*time.Second {
 				t.Errorf("it ended %s after it was killed", took)
 			}
 		})

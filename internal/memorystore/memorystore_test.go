@@ -41,7 +41,7 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"passages_are_kept":                         passagesKept,
 		"passages_are_found":                        passagesFound,
 		"passages_are_found_by_tags":                passagesTagged,
-		"passages_are_found_among_10000":            passagesMany,
+		"passages_are_found_among_3000":             passagesMany,
 		"passages_are_bounded":                      passagesBounded,
 		"turns_begin_once":                          turnsBegin,
 		"turns_begin_with_a_key_once":               turnsKeyed,
@@ -152,7 +152,12 @@ func (w *world) passage(text string, tags ...string) haft.PassageID {
 // found searches passages of a, and returns the first words of their texts.
 func (w *world) found(f haft.PassageFilter) string {
 	w.t.Helper()
-	list, err := w.Passages(w.t.Context(), "acme", a, f)
+	return w.foundBy(a, f)
+}
+
+func (w *world) foundBy(agent haft.AgentID, f haft.PassageFilter) string {
+	w.t.Helper()
+	list, err := w.Passages(w.t.Context(), "acme", agent, f)
 	check(w.t, err)
 	var texts []string
 	for _, p := range list {

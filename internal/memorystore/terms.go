@@ -278,16 +278,22 @@ func (q *search) among(ctx context.Context, sp span, items []any) error {
 	return q.complete(ctx, sp, items)
 }
 
-// complete notes the words of a query that some items have. It asks for these words, and not for all of an item.
+// complete notes the words of a query that some items have. It asks for one word after the other: for several at once
+// Postgres without statistics reads all words of each item.
 func (q *search) complete(ctx context.Context, sp span, items []any) error {
 	if len(q.asked) == 0 {
 		return nil
 	}
 	for part := range slices.Chunk(items, readAtOnce) {
-		text := query("SELECT item, term, weight FROM memory_terms WHERE agent = ? AND term IN ", sp.agent)
-		text.In(anys(q.asked, func(word string) string { return sp.key + word }))
-		text.Add(" AND item IN ")
-		text.In(part)
+		text := query("")
+		for i, word := range q.asked {
+			if i > 0 {
+				text.Add(" UNION ALL ")
+			}
+			text.Add("SELECT item, term, weight FROM memory_terms WHERE agent = ? AND term = ? AND item IN ", sp.agent,
+				sp.key+word)
+			text.In(part)
+		}
 		found, err := q.terms(ctx, sp, text)
 		if err != nil {
 			return err
