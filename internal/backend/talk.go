@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/internal/chat"
+	"haft/internal/modelfile"
 	"haft/internal/terminal"
 )
 
@@ -38,6 +39,14 @@ func ConversationsOf(s System) (haft.Conversations, error) {
 		return c, nil
 	}
 	return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "this process runs no agents"}
+}
+
+// ModelsOf returns the language models of a system.
+func ModelsOf(s System) haft.Models {
+	if r, ok := s.(*Remote); ok {
+		return r.Client.Conversations
+	}
+	return s.(*Local).AgentLoop
 }
 
 // Assistant is the name of the agent of those who name none.
@@ -88,11 +97,37 @@ func (t *Talk) Run(ctx context.Context, s System, p haft.Principal) error {
 		Colour: os.Getenv("NO_COLOR") == "", JSON: t.JSON, Resume: t.Resume})
 }
 
+// answered reports why no model answers the assistant.
+func (t *Talk) answered(ctx context.Context, s System, p haft.Principal) error {
+	list, err := ModelsOf(s).Models(ctx, p)
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound { // which is a server without models
+		return err
+	}
+	i := slices.IndexFunc(list, func(m haft.Model) bool { return m.Name == t.Model || t.Model == "" && m.Default })
+	why := ""
+	switch {
+	case err != nil:
+		why = haft.MessageOf(err)
+	case len(list) == 0:
+		why = haft.MessageOf(modelfile.None())
+	case i < 0:
+		why = "there is no model of that name: name another with --model"
+	case list[i].Unavailable != "":
+		why = list[i].Unavailable
+	default:
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeUnavailable, Message: why}
+}
+
 // agent returns the agent to talk to. Whoever names none gets the assistant, which is made the first time.
 func (t *Talk) agent(ctx context.Context, s System, p haft.Principal) (*haft.Agent, error) {
 	a, err := s.Agent(ctx, p, cmp.Or(t.Agent, Assistant))
 	if t.Agent != "" || haft.CodeOf(err) != haft.CodeNotFound {
 		return a, err
+	}
+	if err := t.answered(ctx, s, p); err != nil { // nothing is made for an agent that cannot answer
+		return nil, err
 	}
 	var tools []string
 	for tool, err := range s.Tools(ctx, p, haft.ToolFilter{}) {

@@ -99,9 +99,7 @@ func (f *File) Find(name string) (Model, error) {
 		return f.Models[i], nil
 	}
 	if len(f.Models) == 0 {
-		return Model{}, &haft.Error{Code: haft.CodeNotFound,
-			Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, ANTHROPIC_API_KEY, " +
-				"GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, f.Notes...), "; ")}
+		return Model{}, None(f.Notes...)
 	}
 	names := make([]string, 0, len(f.Models))
 	for _, m := range f.Models[:min(len(f.Models), maxNames)] {
@@ -112,6 +110,13 @@ func (f *File) Find(name string) (Model, error) {
 	}
 	return Model{}, &haft.Error{Code: haft.CodeNotFound,
 		Message: "there is no such model; there are " + strings.Join(names, ", ")}
+}
+
+// None is the error of whoever needs a model where there is none.
+func None(notes ...string) error {
+	return &haft.Error{Code: haft.CodeNotFound,
+		Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, ANTHROPIC_API_KEY, " +
+			"GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, notes...), "; ")}
 }
 
 // urls are the addresses of the vendors.

@@ -35,7 +35,7 @@ const maxPage = 50
 // What a server without it lacks.
 const (
 	noMemory        = "memory of agents"
-	noConversations = "conversations with agents"
+	noConversations = "conversations with agents: start it with haft serve --models"
 )
 
 // endpoints returns what makes the endpoints of one tag. If the server was not given what they need, they say what it
@@ -56,7 +56,7 @@ func (a *Resource) Register(ops *server.Operations) {
 	a.passages(ops)
 	a.messages(ops)
 	a.turns(ops)
-	at := endpoints("models", a.cfg.Models != nil, "language models")
+	at := endpoints("models", a.cfg.Models != nil, "language models: start it with haft serve --models")
 	server.Handle(ops, at("GET /v1/models", "list-models", "List the language models that agents can be given",
 		haft.AgentsRead),
 		func(ctx context.Context, who server.Identity, _ *struct{}) (*listed[haft.Model], error) {
