@@ -35,7 +35,7 @@ MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
 REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
 
 # The packages whose tests compute less where the race detector is on.
-PURE     := ./internal/audit ./internal/review ./internal/secret
+PURE     := ./internal/audit ./internal/model ./internal/review ./internal/secret
 
 # The packages whose tests need no sandbox, no database server and no other program.
 FAST     := $(addprefix ./,client compat/letta policy schema schema/bashschema schema/tsschema server \

@@ -12,11 +12,15 @@ import (
 	"haft"
 	"haft/internal/model"
 	"haft/internal/modeltest"
+	"haft/internal/skiptest"
 	"haft/schema"
 )
 
 // What only some formats can send is bounded too.
 func TestGenerate_bounds(t *testing.T) {
+	if skiptest.Race {
+		return
+	}
 	big := strings.Repeat("x", 2<<20)
 	for _, test := range []struct {
 		name   string

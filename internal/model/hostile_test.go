@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"haft/internal/skiptest"
 	"haft/schema"
 )
 
@@ -25,6 +26,9 @@ func (e *endless) Read(p []byte) (n int, err error) {
 // A stream that is refused is refused early, not after its last byte.
 func TestReadEvents_hostile(t *testing.T) {
 	t.Parallel()
+	if skiptest.Race {
+		return
+	}
 	for _, test := range []struct {
 		name  string
 		form  schema.Form

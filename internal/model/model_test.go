@@ -18,6 +18,7 @@ import (
 	"haft"
 	"haft/internal/model"
 	"haft/internal/modeltest"
+	"haft/internal/skiptest"
 	"haft/schema"
 )
 
@@ -225,6 +226,9 @@ func TestGenerate_faults(t *testing.T) {
 	}
 	for _, form := range forms {
 		for _, test := range tests {
+			if skiptest.Race && strings.HasPrefix(test.name, "huge") {
+				continue
+			}
 			t.Run(string(form)+"/"+test.name, func(t *testing.T) {
 				t.Parallel()
 				c := client(t, form, modeltest.Start(t, test.step(form)))
