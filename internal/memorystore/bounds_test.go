@@ -88,8 +88,8 @@ func (w *world) crowd(agent haft.AgentID, n int) {
 	w.terms(agent, fmt.Sprintf("'w' || (1000 + i %% %d)", n*20),
 		fmt.Sprintf("'passage-001%s' || (1001 + i / %d)", id, n*20), n*20*99)
 	w.exec("INSERT INTO messages (agent, seq, id, org, usr, turn, role, replaces, created, doc) SELECT $1, i, "+
-		fmt.Sprintf("'message-%03d' || (1000000 + i), 'acme', ", n)+"'ann', 'run-' || (i / 4), 'user', 0, i, '{}' FROM "+
-		numbers(n*2_000), id)
+		fmt.Sprintf("'message-%03d' || (1000000 + i), 'acme', ", n)+"'ann', 'run-' || (i / 4), 'user', 0, i, "+
+		"'{}' FROM "+numbers(n*2_000), id)
 }
 
 // usersCrowd: however much one user says, others find what they said.
