@@ -142,7 +142,7 @@ var differing = []struct {
 	{regexp.MustCompile(`\bin [0-9.]+(ns|µs|ms|s), .*`), "in TIME"},
 	{regexp.MustCompile(`\b([0-9.]+(ns|µs|ms|s|m[0-9.]+s))\b`), "TIME"},
 	{regexp.MustCompile(`\b(now|[0-9]+ (s|min) ago)\b`), "WHEN"},
-	{regexp.MustCompile(`[0-9]+ tokens in, [0-9]+ out`), "N tokens in, N out"},
+	{regexp.MustCompile(`[0-9]+ steps, [0-9]+ tokens in, [0-9]+ out`), "N steps, N tokens in, N out"},
 	{regexp.MustCompile(`[0-9]+ bytes`), "N bytes"},
 	{regexp.MustCompile(` +`), " "},
 }

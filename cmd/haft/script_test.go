@@ -42,6 +42,17 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/script"}, nil))
 }
 
+// TestScript_formats runs the scripts of testdata/formats with models that speak the formats of three vendors.
+func TestScript_formats(t *testing.T) {
+	for _, format := range []string{"openai", "anthropic", "gemini"} {
+		t.Run(format, func(t *testing.T) {
+			testscript.Run(t, params(t, testscript.Params{Dir: "testdata/formats"}, func(e *testscript.Env) {
+				e.Setenv("MODEL_FORMAT", format)
+			}))
+		})
+	}
+}
+
 // TestScript_postgres runs those scripts that are about calls on a Postgres too.
 func TestScript_postgres(t *testing.T) {
 	storetest.Postgres(t) // skips where there is none
@@ -137,7 +148,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab,
-		"eventually": eventually, "model": modelCmd, "asked": askedCmd}
+		"eventually": eventually, "model": modelCmd, "asked": askedCmd, "sent": sentCmd}
 	for name, do := range peerCommands {
 		p.Cmds[name] = do
 	}
