@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"path"
+	"strconv"
 	"strings"
 
 	"haft"
@@ -92,7 +93,7 @@ func checkFiles(files []File) error {
 			return err
 		}
 		if seen[f.Name] {
-			return invalid("a file is given twice")
+			return invalid("the file " + strconv.Quote(f.Name) + " is given twice: the tool may have it already")
 		}
 		seen[f.Name] = true
 		for d := path.Dir(f.Name); d != "."; d = path.Dir(d) {

@@ -42,6 +42,17 @@ func TestScript(t *testing.T) {
 	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/script"}, nil))
 }
 
+// TestScript_formats runs the scripts of testdata/formats with models that speak the formats of three vendors.
+func TestScript_formats(t *testing.T) {
+	for _, format := range []string{"openai", "anthropic", "gemini"} {
+		t.Run(format, func(t *testing.T) {
+			testscript.Run(t, params(t, testscript.Params{Dir: "testdata/formats"}, func(e *testscript.Env) {
+				e.Setenv("MODEL_FORMAT", format)
+			}))
+		})
+	}
+}
+
 // TestScript_postgres runs those scripts that are about calls on a Postgres too.
 func TestScript_postgres(t *testing.T) {
 	storetest.Postgres(t) // skips where there is none
@@ -56,13 +67,30 @@ func TestScript_postgres(t *testing.T) {
 }
 
 // TestScript_index runs the scripts that install packages from the indexes which
-// this machine is configured for. They share what was installed. Large packages are kept for the next
-// time in $HAFT_TEST_CACHE, if that is set.
+// this machine is configured for. They share what was installed.
 func TestScript_index(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: nothing is fetched from an index")
 	}
-	cache, lasting := t.TempDir(), t.TempDir()
+	cache, lasting := packageCache(t)
+	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/index"}, func(e *testscript.Env) {
+		e.Setenv("XDG_CACHE_HOME", cache)
+		e.Setenv("LASTING_CACHE", lasting)
+		for _, kv := range os.Environ() {
+			name, v, _ := strings.Cut(kv, "=")
+			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") ||
+				strings.HasPrefix(name, "HAFT_NPM") || strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" {
+				e.Setenv(name, v)
+			}
+		}
+	}))
+}
+
+// packageCache returns two directories for packages, which have none yet: one for this test, and one for large packages,
+// which is kept for the next time in $HAFT_TEST_CACHE, if that is set. It skips the test where nothing can be installed.
+func packageCache(t *testing.T) (cache, lasting string) {
+	t.Helper()
+	cache, lasting = t.TempDir(), t.TempDir()
 	if dir := os.Getenv("HAFT_TEST_CACHE"); dir != "" {
 		dir = filepath.Join(dir, strconv.Itoa(os.Getuid())) // a user cannot write what root has installed
 		if os.MkdirAll(dir, 0o755) == nil {
@@ -79,17 +107,7 @@ func TestScript_index(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil {
 		sandboxtest.Require(t, "index", "packages cannot be installed here: "+string(out))
 	}
-	testscript.Run(t, params(t, testscript.Params{Dir: "testdata/index"}, func(e *testscript.Env) {
-		e.Setenv("XDG_CACHE_HOME", cache)
-		e.Setenv("LASTING_CACHE", lasting)
-		for _, kv := range os.Environ() {
-			name, v, _ := strings.Cut(kv, "=")
-			if strings.HasPrefix(name, "PIP_") || strings.HasPrefix(name, "HAFT_PIP") ||
-				strings.HasPrefix(name, "HAFT_NPM") || strings.HasSuffix(name, "_PROXY") || name == "SSL_CERT_FILE" {
-				e.Setenv(name, v)
-			}
-		}
-	}))
+	return cache, lasting
 }
 
 // haftCommand makes a name under which this test program is the command haft.
@@ -130,7 +148,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		return nil
 	}
 	p.Cmds = map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "grab": grab,
-		"eventually": eventually, "model": modelCmd, "asked": askedCmd}
+		"eventually": eventually, "model": modelCmd, "asked": askedCmd, "sent": sentCmd}
 	for name, do := range peerCommands {
 		p.Cmds[name] = do
 	}

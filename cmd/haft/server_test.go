@@ -49,6 +49,7 @@ var alone = map[string]string{
 	"authority_user":            "it starts servers of its own",
 	"backup":                    "it starts servers of its own",
 	"chat_models":               "the models are those of the server",
+	"chat_real":                 "the models are those of the server",
 	"crash":                     "it kills the process that runs the call, which is then the server of the test",
 	"doctor":                    "it is about this machine",
 	"key": "it begins without any key, which no server does, and moves files of the data " +

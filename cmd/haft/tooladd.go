@@ -298,7 +298,11 @@ func (a *adder) summary() (code int, text string) {
 			code = cmp.Or(code, exit.CodeOf(r.err))
 		}
 	}
-	text = fmt.Sprintf("%d files: %d created, %d updated, %d unchanged", len(a.done), count["created"],
+	files := "files"
+	if len(a.done) == 1 {
+		files = "file"
+	}
+	text = fmt.Sprintf("%d %s: %d created, %d updated, %d unchanged", len(a.done), files, count["created"],
 		count["updated"], count["unchanged"])
 	if n := count["waiting"]; n > 0 {
 		text += fmt.Sprintf(", %d waiting for review", n)

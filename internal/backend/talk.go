@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"haft"
 	"haft/internal/chat"
@@ -103,7 +104,10 @@ func (t *Talk) answered(ctx context.Context, s System, p haft.Principal) error {
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound { // which is a server without models
 		return err
 	}
-	i := slices.IndexFunc(list, func(m haft.Model) bool { return m.Name == t.Model || t.Model == "" && m.Default })
+	vendor, _, _ := strings.Cut(t.Model, "/") // of the environment, which has any model of a vendor
+	i := slices.IndexFunc(list, func(m haft.Model) bool {
+		return m.Name == t.Model || t.Model == "" && m.Default || m.Name == vendor
+	})
 	why := ""
 	switch {
 	case err != nil:

@@ -22,8 +22,10 @@ func (s *session) ask(ctx context.Context, v *turnView) error {
 	switch {
 	case v.turn.Status != haft.TurnWaiting:
 		return nil
-	case !s.TTY:
+	case !s.TTY && s.unanswered(ctx, v.turn):
 		return s.waiting(v.turn)
+	case !s.TTY:
+		return nil
 	}
 	for _, id := range v.turn.Approvals {
 		if _, done := v.asked[id]; done {
@@ -35,6 +37,16 @@ func (s *session) ask(ctx context.Context, v *turnView) error {
 		}
 	}
 	return nil
+}
+
+// unanswered reports whether a turn waits for an answer that nobody has given. A turn whose requests are answered goes on
+// soon. Whoever cannot see a request takes it for one that waits.
+func (s *session) unanswered(ctx context.Context, t *haft.Turn) bool {
+	return s.Approvals == nil || len(t.Approvals) == 0 ||
+		slices.ContainsFunc(t.Approvals, func(id haft.ApprovalID) bool {
+			a, err := s.Approvals.Approval(ctx, s.Approver, id)
+			return err != nil || a.State == haft.ApprovalPending
+		})
 }
 
 // askOne asks about one request. One that is not for this person waits for others.

@@ -363,6 +363,15 @@ func TestRun_without_a_terminal(t *testing.T) {
 			t.Errorf("without the turn: %v, sent %d", err, len(f.sent))
 		}
 	})
+	dialogue(t, "a turn whose request is answered goes on", func(t *testing.T) {
+		f := asks(request())
+		f.request.State = haft.ApprovalApproved
+		f.turn, f.messages = haft.Turn{ID: turnID, Status: haft.TurnWaiting}, []haft.Message{*user(1).Message}
+		if _, notes, err := plain(t, f, func(c *Config) { c.In = strings.NewReader("") }); err != nil ||
+			!strings.Contains(notes, "paid") {
+			t.Errorf("it ends with %v, notes %q", err, notes)
+		}
+	})
 	dialogue(t, "JSON", func(t *testing.T) {
 		f := &fake{onSend: yields(user(1), delta("<a>\x1b\x7f\u009b\u202e\U000e0041"), completed())}
 		out, _, err := plain(t, f, func(c *Config) { c.JSON, c.TTY = true, true })

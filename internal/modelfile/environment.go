@@ -8,14 +8,21 @@ import (
 )
 
 // FromEnvironment returns the models of a server without a file: one of each vendor whose usual variable is set. The
-// first one is the default.
+// first one is the default. OPENAI_BASE_URL is a server that speaks Chat Completions, with or without a key.
 func FromEnvironment(getenv func(string) string) *File {
-	f := &File{}
+	f := &File{AnyModel: true}
+	openAI := Model{Name: "openai", Format: schema.FormOpenAIResponses, Model: "gpt-5.5", KeyEnv: "OPENAI_API_KEY",
+		ContextTokens: 256_000, MaxOutputTokens: 16_384}
+	if openAI.URL = strings.TrimSpace(getenv("OPENAI_BASE_URL")); openAI.URL != "" {
+		openAI.Format = schema.FormOpenAI
+		if getenv(openAI.KeyEnv) == "" {
+			openAI.KeyEnv = ""
+		}
+	}
 	for _, m := range []Model{
 		{Name: "anthropic", Format: schema.FormAnthropic, Model: "claude-sonnet-5", KeyEnv: "ANTHROPIC_API_KEY",
 			ContextTokens: 200_000, MaxOutputTokens: 16_384},
-		{Name: "openai", Format: schema.FormOpenAIResponses, Model: "gpt-5.5", KeyEnv: "OPENAI_API_KEY",
-			ContextTokens: 256_000, MaxOutputTokens: 16_384},
+		openAI,
 		{Name: "gemini", Format: schema.FormGemini, Model: "gemini-flash-latest", KeyEnv: "GEMINI_API_KEY",
 			ContextTokens: 1_000_000, MaxOutputTokens: 16_384},
 		{Name: "ollama", Format: schema.FormOpenAI, Model: "gpt-oss:20b", URL: ollamaURL(getenv("OLLAMA_HOST")),

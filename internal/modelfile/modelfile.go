@@ -88,6 +88,9 @@ type File struct {
 	Default string
 	// Models are in the order of the file.
 	Models []Model
+	// AnyModel allows every model of the vendors that are listed, by names such as ollama/qwen3. It is for a person whose
+	// own keys pay.
+	AnyModel bool
 	// Notes say which models of the environment were left out, and why.
 	Notes []string
 }
@@ -97,6 +100,15 @@ func (f *File) Find(name string) (Model, error) {
 	name = cmp.Or(name, f.Default)
 	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == name }); i >= 0 && name != "" {
 		return f.Models[i], nil
+	}
+	vendor, rest, _ := strings.Cut(name, "/")
+	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == vendor }); i >= 0 && f.AnyModel && rest != "" {
+		m := f.Models[i]
+		m.Name, m.Model = name, rest
+		if err := m.complete(); err != nil {
+			return Model{}, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the model cannot be used", Err: err}
+		}
+		return m, nil
 	}
 	if len(f.Models) == 0 {
 		return Model{}, None(f.Notes...)
@@ -108,15 +120,18 @@ func (f *File) Find(name string) (Model, error) {
 	if more := len(f.Models) - maxNames; more > 0 {
 		names = append(names, fmt.Sprintf("and %d more", more))
 	}
-	return Model{}, &haft.Error{Code: haft.CodeNotFound,
-		Message: "there is no such model; there are " + strings.Join(names, ", ")}
+	message := "there is no such model; there are " + strings.Join(names, ", ")
+	if f.AnyModel {
+		message += "; others are named with their vendor, such as " + f.Default + "/MODEL"
+	}
+	return Model{}, &haft.Error{Code: haft.CodeNotFound, Message: message}
 }
 
 // None is the error of whoever needs a model where there is none.
 func None(notes ...string) error {
 	return &haft.Error{Code: haft.CodeNotFound,
-		Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, ANTHROPIC_API_KEY, " +
-			"GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, notes...), "; ")}
+		Message: strings.Join(append([]string{"no model is configured: set OPENAI_API_KEY, OPENAI_BASE_URL, " +
+			"ANTHROPIC_API_KEY, GEMINI_API_KEY or OLLAMA_HOST, or name a file with --models"}, notes...), "; ")}
 }
 
 // urls are the addresses of the vendors.
@@ -166,6 +181,7 @@ func ForServer(path string, getenv func(string) string, log *slog.Logger) (*File
 	}
 	f, err := Load(path, getenv)
 	if err == nil {
+		f.AnyModel = false
 		for _, note := range f.Notes {
 			log.Warn("a model of the environment is not used", "why", note)
 		}

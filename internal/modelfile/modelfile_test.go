@@ -2,6 +2,7 @@ package modelfile_test
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -155,6 +156,44 @@ func TestFromEnvironment(t *testing.T) {
 		if got != want || (want == "") != (len(f.Notes) == 1) {
 			t.Errorf("OLLAMA_HOST %s gives %q and %q, want %q", host, got, f.Notes, want)
 		}
+	}
+}
+
+// A person names any model of a vendor, and a server that speaks Chat Completions; users of a server do not.
+func TestFromEnvironment_any_model(t *testing.T) {
+	f := modelfile.FromEnvironment(environment("OPENAI_BASE_URL", "https://a.example/v1", "OLLAMA_HOST", "localhost"))
+	for _, test := range []struct{ name, model, url, says string }{
+		{"", "gpt-5.5", "https://a.example/v1", ""},
+		{"openai/org/large", "org/large", "https://a.example/v1", ""},
+		{"ollama/qwen3:8b", "qwen3:8b", "http://localhost:11434/v1", ""},
+		{"ollama/", "", "", "such as openai/MODEL"},
+		{"gemini/pro", "", "", "there are openai, ollama"},
+		{"ollama/a b", "", "", "cannot be used"},
+		{"ollama/" + strings.Repeat("a", 200), "", "", "cannot be used"},
+	} {
+		m, err := f.Find(test.name)
+		if (err == nil) != (test.says == "") || err != nil && !strings.Contains(err.Error(), test.says) ||
+			m.Model != test.model || m.URL != test.url || m.KeyEnv != "" {
+			t.Errorf("%q gives %+v, %v", test.name, m, err)
+		}
+		if err == nil && m.Format != schema.FormOpenAI {
+			t.Errorf("%q speaks %s", test.name, m.Format)
+		}
+	}
+	keyed := modelfile.FromEnvironment(environment("OPENAI_BASE_URL", "https://a.example/v1", "OPENAI_API_KEY", key))
+	if m, err := keyed.Find("openai/x"); err != nil || m.KeyEnv != "OPENAI_API_KEY" {
+		t.Errorf("with a key the model is %+v, %v", m, err)
+	}
+	far := modelfile.FromEnvironment(environment("OPENAI_BASE_URL", "http://a.example/v1", "OPENAI_API_KEY", key))
+	if len(far.Models) != 0 || len(far.Notes) != 1 {
+		t.Errorf("a key is sent without encryption: %+v", far)
+	}
+	server, err := modelfile.ForServer("env", environment("OLLAMA_HOST", "localhost"), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := server.Find("ollama/large"); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("a user of a server gets %+v, %v", m, err)
 	}
 }
 

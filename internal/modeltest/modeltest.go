@@ -28,6 +28,8 @@ import (
 type Step struct {
 	// For gives the step to the first request whose system prompt or last message has this text. Empty means any.
 	For string `json:"for,omitempty"`
+	// Again keeps the step for further requests, such as those of a turn that goes on in another process.
+	Again bool `json:"again,omitempty"`
 
 	Reasoning string `json:"reasoning,omitempty"`
 	Text      string `json:"text,omitempty"`
@@ -123,11 +125,16 @@ func (h *Handler) Otherwise(answer func(Request) Step) {
 	h.answer = answer
 }
 
-// Left returns how many steps have not been played.
-func (h *Handler) Left() int {
+// Left returns how many steps have not been played, without those that are played again.
+func (h *Handler) Left() (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.steps)
+	for _, s := range h.steps {
+		if !s.Again {
+			n++
+		}
+	}
+	return n
 }
 
 // Requests returns the requests that were accepted.
@@ -251,7 +258,9 @@ func (h *Handler) take(req Request, err error) (Step, error) {
 			if s.For == "" || strings.Contains(req.System, s.For) ||
 				strings.Contains(req.Messages[len(req.Messages)-1].Text, s.For) {
 				step, err = s, nil
-				h.steps = append(h.steps[:i:i], h.steps[i+1:]...)
+				if !s.Again {
+					h.steps = append(h.steps[:i:i], h.steps[i+1:]...)
+				}
 				break
 			}
 		}

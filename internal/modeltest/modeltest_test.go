@@ -177,3 +177,17 @@ func TestRead(t *testing.T) {
 		t.Error("a field that is not known is read")
 	}
 }
+
+// A step that is played again is never used up.
+func TestHandler_plays_a_step_again(t *testing.T) {
+	s := modeltest.Start(t, modeltest.Step{For: "two", Again: true, Text: "TWO"}, modeltest.Step{Text: "ONE"})
+	for _, word := range []string{"two", "one", "two"} {
+		_, answer := ask(t, s, chat, `{"model":"m","stream":true,"messages":[{"role":"user","content":"`+word+`"}]}`)
+		if !strings.Contains(answer, strings.ToUpper(word)) {
+			t.Errorf("%s is answered with %s", word, answer)
+		}
+	}
+	if s.Left() != 0 {
+		t.Errorf("%d steps are left", s.Left())
+	}
+}
