@@ -126,7 +126,10 @@ func (t *Tree) Open(at string) (*haft.WorkspaceEntry, io.ReadSeekCloser, error) 
 
 // ToolPath is the path in a workspace that a model means, which may name it as scripts see it.
 func ToolPath(at string) string {
-	return strings.TrimPrefix(strings.TrimPrefix(at, sandbox.WorkspaceDir), "/")
+	if at == sandbox.WorkspaceDir {
+		return ""
+	}
+	return strings.TrimPrefix(at, sandbox.WorkspaceDir+"/")
 }
 
 // ReadFor runs do with the files of the workspace that a call has by [Store.Mount].
