@@ -175,8 +175,9 @@ func TestAgent_works_on_files(t *testing.T) {
 	if err != nil || rec.Call.Workspace == nil || rec.Call.Workspace.Name != "desk" || !rec.Call.Workspace.ReadOnly {
 		t.Errorf("the record has %+v, %v", rec, err)
 	}
-	policy := "rules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, tools: [write_file], workspaces: [desk]}\n"
-	if _, err := s.PutPolicy(ctx, root(), policy, ""); err != nil {
+	policy := "rules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
+		"tools: [\"tool:write_file\"], workspaces: [desk]}\n"
+	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
 		t.Fatal(err)
 	}
 	if res := call("write_file", `{"path":"b","content":""}`); res.Status != haft.StatusDenied {

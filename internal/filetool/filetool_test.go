@@ -116,20 +116,25 @@ func TestTools(t *testing.T) {
 		fmt.Fprintf(&numbers, "x%d = %d\n", i+1, i+1)
 	}
 	w.put("numbers.py", numbers.String())
-	w.put("tea.md", "green tea is brewed in Japan\n"+strings.Repeat("filler words stand here\n", 40)+"tea and tea and tea\n")
+	w.put("tea.md", "green tea is brewed in Japan\n"+strings.Repeat("filler words stand here\n", 40)+
+		"tea and tea and tea\n")
 	w.put("coffee.md", strings.Repeat("coffee is a drink\n", 30)+"some like tea\n")
 	tests := []struct {
 		name, tool, args string
 		want, not        []string // parts of the text
 	}{
 		{"open", "open_files", `{"file_requests":[{"file_name":"poem.txt"}],"close_all_others":true}`,
-			[]string{"=== poem.txt ===\n[Viewing file start (out of 4 lines)]\n1: roses are red\n2: violets are blue\n3: \n4: sugar"}, nil},
+			[]string{"=== poem.txt ===\n[Viewing file start (out of 4 lines)]\n1: roses are red\n" +
+				"2: violets are blue\n" +
+				"3: \n4: sugar"}, nil},
 		{"open a part", "open_files", `{"file_requests":[{"file_name":"poem.txt","offset":2,"length":1},{"file_name":"/workspace/src/main.py"}]}`,
-			[]string{"[Viewing lines 2 to 2 (out of 4 lines)]\n2: violets are blue\n=== src/main.py", "2: print('Red')\n"}, []string{"roses", "\r"}},
+			[]string{"[Viewing lines 2 to 2 (out of 4 lines)]\n2: violets are blue\n=== src/main.py",
+				"2: print('Red')\n"}, []string{"roses", "\r"}},
 		{"open a large file", "open_files", `{"file_requests":[{"file_name":"numbers.py"}]}`,
 			[]string{"(out of 5000 lines)]\n1: x1 = 1\n", "open the file with offset="}, []string{"x5000"}},
 		{"open the end", "open_files", `{"file_requests":[{"file_name":"numbers.py","offset":4999}]}`,
-			[]string{"[Viewing lines 4999 to 5000 (out of 5000 lines)]\n4999: x4999 = 4999\n5000: x5000"}, []string{"offset="}},
+			[]string{"[Viewing lines 4999 to 5000 (out of 5000 lines)]\n4999: x4999 = 4999\n5000: x5000"},
+			[]string{"offset="}},
 		{"open an empty file", "open_files", `{"file_requests":[{"file_name":"empty"}]}`, []string{"(out of 0 lines)"}, nil},
 		{"open long lines", "open_files", `{"file_requests":[{"file_name":"long.txt"}]}`,
 			[]string{"é… [line cut]\n2: after"}, []string{strings.Repeat("é", 501)}},
@@ -146,14 +151,17 @@ func TestTools(t *testing.T) {
 		{"open what is no text", "open_files", `{"file_requests":[{"file_name":"image.png"}]}`, []string{"error: ", "no text"}, nil},
 
 		{"grep", "grep_files", `{"pattern":"RED"}`, []string{"Found 2 total matches across 2 files (showing matches 1-2 of 2)",
-			"Skipped 1 files", "=== poem.txt:1 ===\n> 1: roses are red\n  2: violets", "=== src/main.py:2 ===\n  1: import os\n> 2: print",
+			"Skipped 1 files", "=== poem.txt:1 ===\n> 1: roses are red\n  2: violets",
+			"=== src/main.py:2 ===\n  1: import os\n> 2: print",
 			"No more matches to show."}, []string{"image.png", "long.txt"}},
 		{"grep with include", "grep_files", `{"pattern":"red","include":"*.py","context_lines":0}`,
-			[]string{"Found 1 total matches", "\n=== src/main.py:2 ===\n> 2: print('Red')\n"}, []string{"poem", "import"}},
+			[]string{"Found 1 total matches", "\n=== src/main.py:2 ===\n> 2: print('Red')\n"},
+			[]string{"poem", "import"}},
 		{"grep with a directory", "grep_files", `{"pattern":"import","include":"src/*"}`, []string{"src/main.py:1"}, nil},
 		{"grep page", "grep_files", `{"pattern":"^match$"}`, []string{"Found 1000+ total matches across 1 files (showing matches 1-20 of 1000+)",
 			"many.log:20 ===", "again with offset=20"}, []string{"many.log:21 ==="}},
-		{"grep next page", "grep_files", `{"pattern":"^match$","offset":20}`, []string{"showing matches 21-40", "many.log:21 ===", "offset=40"}, []string{"many.log:20 ==="}},
+		{"grep next page", "grep_files", `{"pattern":"^match$","offset":20}`, []string{"showing matches 21-40",
+			"many.log:21 ===", "offset=40"}, []string{"many.log:20 ==="}},
 		{"grep behind all pages", "grep_files", `{"pattern":"^match$","offset":999999}`, []string{"showing none", "Only the first 1000"}, nil},
 		{"grep nothing", "grep_files", `{"pattern":"nowhere"}`, []string{"No matches found"}, nil},
 		{"grep a wrong pattern", "grep_files", `{"pattern":"("}`, []string{"error: Invalid regex pattern: missing closing )"}, nil},
@@ -162,7 +170,8 @@ func TestTools(t *testing.T) {
 		{"grep much context", "grep_files", `{"pattern":"a","context_lines":11}`, []string{"error: context_lines"}, nil},
 
 		{"search", "semantic_search_files", `{"query":"Tea?","limit":2}`,
-			[]string{"Found 2 matches by full text", "=== tea.md:41-42 (passage #1) (score: ", "  42: tea and tea and tea\n"}, []string{"roses"}},
+			[]string{"Found 2 matches by full text", "=== tea.md:41-42 (passage #1) (score: ",
+				"  42: tea and tea and tea\n"}, []string{"roses"}},
 		{"search several words", "semantic_search_files", `{"query":"brewed in japan"}`, []string{"=== tea.md:1-20 (passage #1)", "Japan"}, nil},
 		{"search nothing", "semantic_search_files", `{"query":"nowhere"}`, []string{"Found 0 matches by full text"}, nil},
 		{"search without a query", "semantic_search_files", `{"query":" "}`, []string{"error: Empty search query provided"}, nil},
@@ -223,7 +232,8 @@ func TestWriteFile(t *testing.T) {
 	if !strings.Contains(got, "read-only") {
 		t.Errorf("an agent that only reads writes: %s", got)
 	}
-	_, err := w.api.AddWorkspace(t.Context(), haft.Principal{Org: "acme", User: "ann"}, haft.NewWorkspace{Name: "notes@1"})
+	_, err := w.api.AddWorkspace(t.Context(), haft.Principal{Org: "acme", User: "ann"},
+		haft.NewWorkspace{Name: "notes@1"})
 	w.check(err)
 	if got = text(t, w.call("write_file", "notes@1:ro", `{"path":"new","content":"x"}`)); !strings.Contains(got, "read-only") {
 		t.Errorf("a snapshot is written: %s", got)
@@ -238,7 +248,8 @@ func TestWriteFile_appends_of_many(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range many {
 		all.Go(func() {
-			if res := w.call("write_file", "notes", fmt.Sprintf(`{"path":"log","content":"<%d>","mode":"append"}`, i)); res.Error != nil {
+			args := fmt.Sprintf(`{"path":"log","content":"<%d>","mode":"append"}`, i)
+			if res := w.call("write_file", "notes", args); res.Error != nil {
 				t.Error(res.Error.Message)
 			}
 		})
@@ -298,8 +309,8 @@ func TestTools_stay_in_the_workspace(t *testing.T) {
 	}
 	for _, search := range []string{`grep_files {"pattern":"topsecret"}`, `semantic_search_files {"query":"topsecret"}`} {
 		tool, args, _ := strings.Cut(search, " ")
-		if got := text(t, w.call(tool, "notes", args)); strings.Contains(got, "=== ") && !strings.Contains(got, "holes.txt") ||
-			strings.Contains(got, "link") {
+		got := text(t, w.call(tool, "notes", args))
+		if strings.Contains(got, "=== ") && !strings.Contains(got, "holes.txt") || strings.Contains(got, "link") {
 			t.Errorf("%s: %.500s", tool, got)
 		}
 	}
@@ -337,7 +348,8 @@ func TestTools_need_a_workspace(t *testing.T) {
 		if !workspace.IsFileTool(tool) {
 			t.Errorf("%s gets no workspace", tool)
 		}
-		if got := text(t, w.call(tool, "", args)); !strings.Contains(got, "haft agent set AGENT --workspace WORKSPACE") {
+		got := text(t, w.call(tool, "", args))
+		if !strings.Contains(got, "haft agent set AGENT --workspace WORKSPACE") {
 			t.Errorf("%s: %s", tool, got)
 		}
 	}
@@ -356,8 +368,8 @@ func TestTools_use_the_workspace_that_was_allowed(t *testing.T) {
 	tool := haft.Tool{Name: "list_files", Version: haft.Version{Kind: haft.KindBuiltin}}
 	for _, name := range []string{"private", "gone", "notes@none"} {
 		c := haft.Call{Principal: agent}
-		if err := w.store.Default(t.Context(), authority.Rules{}, &c, &haft.Agent{Workspace: name}, &tool); haft.CodeOf(err) != haft.CodeInvalid ||
-			c.Workspace != nil {
+		err := w.store.Default(t.Context(), authority.Rules{}, &c, &haft.Agent{Workspace: name}, &tool)
+		if haft.CodeOf(err) != haft.CodeInvalid || c.Workspace != nil {
 			t.Errorf("%s: %v, %v", name, c.Workspace, err)
 		}
 	}
@@ -366,7 +378,8 @@ func TestTools_use_the_workspace_that_was_allowed(t *testing.T) {
 	w.check(w.api.RemoveWorkspace(t.Context(), ann, "notes"))
 	_, err = w.api.AddWorkspace(t.Context(), ann, haft.NewWorkspace{Name: "notes", Shared: true})
 	w.check(err)
-	_, err = w.store.Mount(t.Context(), authority.Rules{}, c, &executor.Request{Tool: tool.Name, Kind: haft.KindBuiltin}, nil)
+	req := executor.Request{Tool: tool.Name, Kind: haft.KindBuiltin}
+	_, err = w.store.Mount(t.Context(), authority.Rules{}, c, &req, nil)
 	if haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("another workspace is used: %v", err)
 	}

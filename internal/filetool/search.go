@@ -33,8 +33,8 @@ type searchIn struct {
 // addSearch adds the search by words.
 func (t tools) addSearch(s *builtin.Set) error {
 	d := def("semantic_search_files", "Search the text files of your workspace for words, and return the passages "+
-		"that fit best, with a score. It is a full text search: it finds words and not their meaning, so name several that "+
-		"the text may have.", true)
+		"that fit best, with a score. It is a full text search: it finds words and not their meaning, so name "+
+		"several that the text may have.", true)
 	d.Settings.Output = haft.Output{MaxChars: 2 * haft.DefaultMaxChars}
 	return builtin.Add(s, d, func(ctx context.Context, c builtin.Call, in searchIn) (string, error) {
 		limit := defaultFound
