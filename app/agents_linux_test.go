@@ -175,7 +175,7 @@ func TestAgent_works_on_files(t *testing.T) {
 	if err != nil || rec.Call.Workspace == nil || rec.Call.Workspace.Name != "desk" || !rec.Call.Workspace.ReadOnly {
 		t.Errorf("the record has %+v, %v", rec, err)
 	}
-	policy := "rules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
+	policy := "version: 1\nrules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
 		"tools: [\"tool:write_file\"], workspaces: [desk]}\n"
 	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
 		t.Fatal(err)
