@@ -35,6 +35,8 @@ type Agent struct {
 	Tags         []string `json:"tags,omitempty"`
 	// Tools are the names of the tools it may call; others do not exist for it.
 	Tools []string `json:"tools,omitempty"`
+	// Workspace is that of its calls which name none, if their tool takes one: the name of a workspace, or NAME:ro.
+	Workspace string `json:"workspace,omitempty"`
 	// Env is added to the environment of its calls.
 	Env map[string]string `json:"env,omitempty"`
 	// Rules say in which order it may call its tools.

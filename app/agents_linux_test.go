@@ -116,6 +116,86 @@ func TestAgent_talks_calls_and_remembers(t *testing.T) {
 	}
 }
 
+// An agent's file tools and its script work on the same files, through the whole pipeline: policies see the workspace,
+// the record has it, and an agent with :ro does not write.
+func TestAgent_works_on_files(t *testing.T) {
+	s, server := talking(t, "openai",
+		modeltest.Step{Calls: []haft.ToolCall{{ID: "c1", Tool: "write_file",
+			Args: json.RawMessage(`{"path":"notes/a.txt","content":"tea is green\n"}`)}}},
+		modeltest.Step{Calls: []haft.ToolCall{{ID: "c2", Tool: "more"}}},
+		modeltest.Step{Calls: []haft.ToolCall{
+			{ID: "c3", Tool: "open_files", Args: json.RawMessage(`{"file_requests":[{"file_name":"notes/a.txt"}]}`)},
+			{ID: "c4", Tool: "grep_files", Args: json.RawMessage(`{"pattern":"coffee"}`)},
+			{ID: "c5", Tool: "semantic_search_files", Args: json.RawMessage(`{"query":"green tea"}`)},
+			{ID: "c6", Tool: "list_files"}}},
+		modeltest.Step{Text: "Done."})
+	ctx, who := t.Context(), root()
+	const more = "def more() -> str:\n    \"\"\"Add a line.\"\"\"\n    f = open('/workspace/notes/a.txt', 'a')\n    " +
+		"f.write('coffee is black\\n')\n    return 'ok'\n"
+	if _, err := s.PutTool(ctx, who, haft.Draft{Kind: haft.KindPython, Source: more}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.API.Workspaces.AddWorkspace(ctx, who, haft.NewWorkspace{Name: "desk", Shared: true}); err != nil {
+		t.Fatal(err)
+	}
+	agent := haft.Agent{Name: "clerk", Workspace: "desk", Tools: []string{"write_file", "more", "open_files",
+		"grep_files", "semantic_search_files", "list_files"}}
+	a, err := s.PutAgent(ctx, who, agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	who.Agent = string(a.ID)
+	results := map[string]string{}
+	for e, err := range s.AgentLoop.Conversations().Send(ctx, who, "clerk", haft.NewMessage{Text: "note it"}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m := e.Message; m != nil && m.Role == haft.RoleTool {
+			results[m.Name] = fmt.Sprint(m.Status, " ", m.Text)
+		}
+	}
+	for tool, want := range map[string]string{"write_file": "Wrote 13 bytes.", "more": "ok",
+		"open_files": `1: tea is green`, "grep_files": "coffee is black", "semantic_search_files": "by full text",
+		"list_files": "notes/a.txt"} {
+		if got := results[tool]; !strings.HasPrefix(got, "success") || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+	if n := len(server.Requests()); n != 4 {
+		t.Errorf("the model was asked %d times", n)
+	}
+	call := func(tool, args string) *haft.Result {
+		res, err := s.Call(ctx, haft.Call{Principal: who, Tool: tool, Args: json.RawMessage(args)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	rec, err := s.Record(ctx, root(), call("list_files", `{}`).Call)
+	if err != nil || rec.Call.Workspace == nil || rec.Call.Workspace.Name != "desk" || !rec.Call.Workspace.ReadOnly {
+		t.Errorf("the record has %+v, %v", rec, err)
+	}
+	policy := "version: 1\nrules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
+		"tools: [\"tool:write_file\"], workspaces: [desk]}\n"
+	if _, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
+		t.Fatal(err)
+	}
+	if res := call("write_file", `{"path":"b","content":""}`); res.Status != haft.StatusDenied {
+		t.Errorf("the rule about the workspace does not hold: %s %+v", res.Status, res.Error)
+	}
+	agent.Workspace = "desk:ro"
+	if _, err := s.PutAgent(ctx, root(), agent); err != nil {
+		t.Fatal(err)
+	}
+	if res := call("more", `{}`); res.Status == haft.StatusSuccess {
+		t.Error("a script of an agent that only reads has written")
+	}
+	agent.Workspace = "../x"
+	if _, err := s.PutAgent(ctx, root(), agent); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("%v", err)
+	}
+}
+
 // Many agents append to a block that they share, at once. The block has all of it.
 func TestAgents_lose_no_update_of_a_shared_block(t *testing.T) {
 	const many = 50

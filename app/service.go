@@ -160,7 +160,9 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.closers = append(s.closers, func() error { s.sessions.Close(); return nil })
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	s.AgentLoop = agents.New(s.Store)
-	tools, err := s.builtins(cfg)
+	spaces := workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces()})
+	s.closers = append(s.closers, spaces.Close)
+	tools, err := s.builtins(cfg, spaces)
 	if err != nil {
 		return nil, err
 	}
@@ -186,13 +188,12 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
 		Store: s.Store, Registry: s.Registry,
-		Workspaces: workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces()}),
+		Workspaces: spaces,
 		Executors: map[haft.Kind]executor.Executor{
 			haft.KindBuiltin: tools, haft.KindPython: scripts, haft.KindTypeScript: scripts,
 			haft.KindJavaScript: scripts, haft.KindBash: scripts, haft.KindMCP: pool,
 		},
 	}
-	s.closers = append(s.closers, parts.Workspaces.Close)
 	if s.Engine, err = engine.Open(ctx, parts, ec); err != nil {
 		return nil, fmt.Errorf("open the engine: %w", err)
 	}
@@ -326,7 +327,7 @@ func makeDataDir(cfg ServiceConfig) error {
 }
 
 // builtins returns the built-in tools.
-func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
+func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin.Set, error) {
 	set := builtin.New()
 	guard := egress.New(cfg.Egress)
 	set.Logger = cfg.Logger
@@ -342,7 +343,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
 		s.sourceTool().Add(set),
-		s.AgentLoop.AddTools(set),
+		s.AgentLoop.AddTools(set, spaces),
 	); err != nil {
 		return nil, fmt.Errorf("add the built-in tools: %w", err)
 	}

@@ -91,11 +91,12 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 			Model        string            `json:"model,omitempty"`
 			Tags         []string          `json:"tags,omitempty"`
 			Tools        []string          `json:"tools,omitempty"`
+			Workspace    string            `json:"workspace,omitempty"`
 			Env          map[string]string `json:"env,omitempty"`
 			Rules        []haft.ToolRule   `json:"tool_rules,omitempty"`
 			Disabled     bool              `json:"disabled,omitempty"`
 			If           string            `json:"if_revision,omitempty"`
-		}{a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Env, a.Rules, a.Disabled, a.If}})
+		}{a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Workspace, a.Env, a.Rules, a.Disabled, a.If}})
 }
 
 // RemoveAgent implements [haft.Agents].

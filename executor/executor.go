@@ -141,8 +141,11 @@ type FileArg struct {
 	Path string `json:"path"`
 }
 
-// A Workspace is a directory that outlives the call. Only scripts get it.
+// A Workspace is a directory that outlives the call. Scripts get it, and built-in tools for files, for which only Call
+// is set.
 type Workspace struct {
+	// Call is what the caller may use; nil for scripts.
+	Call *haft.CallWorkspace
 	// Dir is the open directory, and Host its path.
 	Dir  *os.File
 	Host string

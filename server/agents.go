@@ -18,6 +18,7 @@ type AgentBody struct {
 	Model        string   `json:"model,omitempty" maxLength:"256" doc:"The name of the model that it uses; see GET /v1/models."`
 	Tags         []string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
 	Tools        []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
+	Workspace    string   `json:"workspace,omitempty" maxLength:"140" doc:"The workspace of its calls which name none, if their tool takes one: a name, or NAME:ro."`
 	// Env is write-only: answers have the names, and no values.
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -94,7 +95,8 @@ func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent)
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
 	return haft.Agent{Name: name, Description: b.Description, Instructions: b.Instructions, Model: b.Model,
-		Tags: b.Tags, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
+		Tags: b.Tags, Tools: b.Tools, Workspace: b.Workspace, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled,
+		If: b.If}
 }
 
 // storeAgent writes an agent.
@@ -140,6 +142,7 @@ type setAgent struct {
 		Model        *string   `json:"model,omitempty" maxLength:"256"`
 		Tags         *[]string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
 		Tools        *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
+		Workspace    *string   `json:"workspace,omitempty" maxLength:"140"`
 		// Env is merged into the stored environment.
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -155,6 +158,7 @@ func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent)
 		setField(&a.Model, b.Model)
 		setField(&a.Tags, b.Tags)
 		setField(&a.Tools, b.Tools)
+		setField(&a.Workspace, b.Workspace)
 		setField(&a.Rules, b.Rules)
 		setField(&a.Disabled, b.Disabled)
 		if a.Env == nil {

@@ -30,7 +30,7 @@ func agentCommand(*profile) command {
 		missing: "see which there are with: haft agent list, and which tools with: haft tool list",
 		subs: append(memoryCommands(), []command{
 			{use: "create NAME", short: "Make an agent", flags: fields.flags(), run: createAgent(fields)},
-			{use: "set NAME", short: "Change the description, instructions, model or tags of an agent",
+			{use: "set NAME", short: "Change the description, instructions, model, workspace or tags of an agent",
 				flags: fields.flags(), run: changeAgent(fields.set)},
 			{use: "list", short: "List agents",
 				run: listFiltered(system.AgentList, &haft.AgentFilter{}, listing[haft.Agent]{
@@ -143,15 +143,15 @@ func printAgent(s *session, a *haft.Agent) {
 	}
 	printFacts(s.out, "name", cell{a.Name, bold}, "id", a.ID, "state", state, "description", a.Description,
 		"model", a.Model, "tags", strings.Join(a.Tags, ", "), "instructions", a.Instructions,
-		"tools", strings.Join(a.Tools, ", "),
+		"tools", strings.Join(a.Tools, ", "), "workspace", a.Workspace,
 		"environment", strings.Join(slices.Sorted(maps.Keys(a.Env)), ", "), "rules", strings.Join(rules, ", "),
 		"changed", since(a.Updated))
 }
 
 // agentFields are the flags that describe an agent.
 type agentFields struct {
-	description, instructions, model string
-	tags                             []string
+	description, instructions, model, workspace string
+	tags                                        []string
 }
 
 func (f *agentFields) flags() []flag {
@@ -159,6 +159,7 @@ func (f *agentFields) flags() []flag {
 		{&f.description, "description", "what the agent is for"},
 		{&f.instructions, "instructions", "what its model gets first: `TEXT`, @FILE, or - for standard input"},
 		{&f.model, "model", "the `NAME` of the model that it uses"},
+		{&f.workspace, "workspace", "the `NAME[:ro]` of the workspace of its calls which name none; it must be shared"},
 		{&f.tags, "tag", "a tag; may be given again, and replaces those that are there"},
 	}
 }
@@ -171,7 +172,8 @@ func (f *agentFields) set(s *session, a *haft.Agent, _ []string) error {
 	}
 	f.instructions = string(text)
 	for name, to := range map[string][2]*string{"description": {&a.Description, &f.description},
-		"instructions": {&a.Instructions, &f.instructions}, "model": {&a.Model, &f.model}} {
+		"instructions": {&a.Instructions, &f.instructions}, "model": {&a.Model, &f.model},
+		"workspace": {&a.Workspace, &f.workspace}} {
 		if s.given(name) {
 			*to[0] = *to[1]
 		}

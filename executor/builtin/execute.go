@@ -111,8 +111,13 @@ func (e *execution) guarded(ctx context.Context, t *tool) (err error) {
 
 // call returns the details of the call for the function.
 func (e *execution) call() Call {
+	var w *haft.CallWorkspace
+	if e.req.Workspace != nil {
+		w = e.req.Workspace.Call
+	}
 	return Call{
-		ID: e.req.Call, Principal: e.req.Principal, Turn: e.req.Turn, Env: e.req.Env, Bound: e.req.Bound,
+		Workspace: w,
+		ID:        e.req.Call, Principal: e.req.Principal, Turn: e.req.Turn, Env: e.req.Env, Bound: e.req.Bound,
 		Limits:      e.limits,
 		serveEgress: e.req.ServeEgress, ca: e.req.CA, egress: e.req.Egress, Progress: e.progress, Stdout: e.print,
 	}

@@ -51,6 +51,8 @@ type Call struct {
 	Principal haft.Principal
 	// Turn is what the call says about the turn of an agent that it belongs to. Whoever makes calls can say it.
 	Turn string
+	// Workspace is that of the call; nil means none. Haft has checked that the caller may use it like that.
+	Workspace *haft.CallWorkspace
 	// Env is what the caller set. It is not the environment of this process.
 	Env map[string]string
 	// Bound is that of [executor.Request]: only requests of [Call.Outside] are given

@@ -4,6 +4,7 @@ package agents
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -15,11 +16,13 @@ import (
 	"haft/internal/authority"
 	"haft/internal/callenv"
 	"haft/internal/conversation"
+	"haft/internal/filetool"
 	"haft/internal/memory"
 	"haft/internal/memorystore"
 	"haft/internal/modelfile"
 	"haft/internal/secret"
 	"haft/internal/store"
+	"haft/internal/workspace"
 )
 
 // Config says how agents are run.
@@ -79,10 +82,11 @@ func (a *Agents) Memory() memory.Tools {
 	return memory.Tools{Store: memorystore.New(a.store), Agents: a.store.Agents}
 }
 
-// AddTools adds the tools with which agents remember and send messages.
-func (a *Agents) AddTools(set *builtin.Set) error {
+// AddTools adds the tools with which agents remember, send messages and work on files.
+func (a *Agents) AddTools(set *builtin.Set, files *workspace.Store) error {
 	own := a.Memory()
-	return agenttool.Add(set, agenttool.Config{Blocks: own, Archive: own, History: own, Mailbox: a})
+	return errors.Join(agenttool.Add(set, agenttool.Config{Blocks: own, Archive: own, History: own, Mailbox: a}),
+		filetool.Add(set, files))
 }
 
 // Open runs the turns of agents, if there are models.

@@ -17,6 +17,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/internal/toolrule"
+	"haft/internal/workspace"
 	"haft/policy"
 )
 
@@ -36,6 +37,7 @@ type authorizer struct {
 	redaction   *redaction
 	orgs        *orgconfig.Reader
 	files       *filestore.Store
+	workspaces  *workspace.Store
 	authority   authority.Rules
 
 	turns  *chains.Locks // by turn of an agent

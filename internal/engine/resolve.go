@@ -48,6 +48,10 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
 		ex.tool = &pinned
 	}
+	if err := au.workspaces.Default(ctx, au.authority, &ex.call, ex.agent, &tool.Tool); err != nil {
+		return err
+	}
+	ex.rec.Call.Workspace = ex.call.Workspace
 	if err := au.readSandboxConfig(ctx, ex); err != nil {
 		return err
 	}

@@ -66,7 +66,7 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 	*e.authorizer = authorizer{
 		cfg: e.cfg, store: e.store, registry: registry, calls: e.calls, digests: e.digests, egress: e.egress,
 		env: e.env, filters: e.filters, operator: e.operator, permissions: e.permissions, redaction: e.redaction,
-		orgs: e.orgs, files: parts.Files, authority: rules, turns: chains.NewLocks(),
+		orgs: e.orgs, files: parts.Files, workspaces: parts.Workspaces, authority: rules, turns: chains.NewLocks(),
 		blocks: circuit.NewBlocks(e.cfg.BlockFor),
 	}
 	*e.entrance = entrance{

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/internal/toolrule"
+	"haft/internal/workspace"
 )
 
 // An AgentManager keeps agents and their variables.
@@ -213,7 +215,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	if len(a.Tools) > maxAgentTools || len(a.Rules) > maxAgentRules || len(a.Env) > engine.MaxEnv {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an agent has too many tools, rules or variables"}
 	}
-	if err := checkTexts(a); err != nil {
+	if err := cmp.Or(checkTexts(a), workspace.CheckRef(a.Workspace)); err != nil {
 		return nil, err
 	}
 	for name := range a.Env {

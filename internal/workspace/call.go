@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync"
 	"time"
 
@@ -86,20 +85,27 @@ type Use struct {
 
 // Mount waits for the workspace of a call, which [Store.Bind] returned, and adds it to the request for its
 // run. Before it waits it asks mayWait, and does not if that says so. Close the use. A step of a chain that is no
-// script has no workspace: the other steps have it.
+// script has no workspace: the other steps have it. File tools get no use: they read and write by [Store.ReadFor] and
+// [Store.WriteFor].
 func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, req *executor.Request,
 	mayWait func() bool) (*Use, error) {
-	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
+	file := req.Kind == haft.KindBuiltin && IsFileTool(req.Tool)
+	light := req.Kind == haft.KindBuiltin && !file || req.Kind == haft.KindMCP
 	switch {
 	case c.Workspace == nil || light && c.Chain != "":
 		return nil, nil
 	case light:
 		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "this tool takes no workspace: only tools of Python, JavaScript, TypeScript and Bash do"}
+			Message: "this tool takes no workspace: only tools of Python, JavaScript, TypeScript and Bash do, " +
+				"and the built-in tools for files"}
 	}
 	w, err := s.bound(ctx, rules, c.Principal, c.Workspace)
 	if err != nil {
 		return nil, err
+	}
+	if file {
+		req.Workspace = &executor.Workspace{Call: c.Workspace}
+		return nil, w.same(c.Workspace)
 	}
 	u := &Use{s: s, mounted: executor.Workspace{ReadOnly: c.Workspace.ReadOnly, Workdir: c.Workspace.Workdir}}
 	if u.l, err = s.take(ctx, w, !c.Workspace.ReadOnly, s.cfg.Wait, mayWait); err != nil {
@@ -119,8 +125,8 @@ func (u *Use) open(ctx context.Context, rules authority.Rules, c haft.Call) (err
 	if err := rules.Authorize(c.Principal, action(c.Workspace), w.resource()); err != nil {
 		return err
 	}
-	if w.home != c.Workspace.ID || !slices.Equal(w.Origins, c.Workspace.Origins) {
-		return conflict("the workspace is not the one that it was when the call was made: make the call again")
+	if err := w.same(c.Workspace); err != nil {
+		return err
 	}
 	files, err := u.l.files()
 	if err != nil {

@@ -2,7 +2,6 @@ package workspace
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -41,49 +40,20 @@ func pathError(err error) error {
 	return err
 }
 
-// withFiles runs do with the files of a workspace, of which it has no lease: a tool may be running.
-func (a *API) withFiles(ctx context.Context, p haft.Principal, name string, do func(files *os.Root) error) error {
+// withFiles runs do with the files of a workspace that p may read.
+func (a *API) withFiles(ctx context.Context, p haft.Principal, name string, do func(t *Tree) error) error {
 	w, err := a.find(ctx, p, name, haft.WorkspacesRead)
 	if err != nil {
 		return err
 	}
-	home, err := a.Store.openHome(ctx, w)
-	if err != nil {
-		return err
-	}
-	defer home.Close() // only read
-	files, err := openDir(home, w.dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return conflict("the workspace was restored meanwhile: try again")
-	}
-	if err != nil {
-		return homeError(err)
-	}
-	defer files.Close() // only read
-	return pathError(do(files))
+	return a.Store.read(ctx, w, do)
 }
 
 // WorkspaceFiles implements [haft.WorkspaceReader].
 func (a *API) WorkspaceFiles(ctx context.Context, p haft.Principal, name,
 	dir string) (list *haft.WorkspaceListing, err error) {
-	err = a.withFiles(ctx, p, name, func(files *os.Root) error {
-		if dir != "" {
-			if err := cmp.Or(checkPath(dir), parents(files, dir+"/", false, 0)); err != nil {
-				return err
-			}
-			sub, err := openDir(files, dir)
-			if err != nil {
-				return err
-			}
-			defer sub.Close() // only read
-			files = sub
-		}
-		leave, err := a.Store.looks.enter(ctx)
-		if err != nil {
-			return err
-		}
-		defer leave()
-		list, err = listTree(ctx, files, dir)
+	err = a.withFiles(ctx, p, name, func(t *Tree) (err error) {
+		list, err = t.List(ctx, dir)
 		return err
 	})
 	if err != nil {
@@ -115,16 +85,9 @@ type content struct {
 // OpenWorkspaceFile implements [haft.WorkspaceReader].
 func (a *API) OpenWorkspaceFile(ctx context.Context, p haft.Principal, name,
 	at string) (e *haft.WorkspaceEntry, r io.ReadSeekCloser, err error) {
-	err = a.withFiles(ctx, p, name, func(files *os.Root) error {
-		if err := cmp.Or(checkPath(at), parents(files, at, false, 0)); err != nil {
-			return err
-		}
-		f, info, err := openFile(files, at)
-		if err != nil {
-			return err
-		}
-		e, r = new(entry(at, info)), content{io.NewSectionReader(f, 0, info.Size()), f}
-		return nil
+	err = a.withFiles(ctx, p, name, func(t *Tree) (err error) {
+		e, r, err = t.Open(at)
+		return err
 	})
 	return e, r, err
 }
@@ -144,33 +107,46 @@ func (a *API) PutWorkspaceFile(ctx context.Context, p haft.Principal, name strin
 	}
 	return a.change(ctx, p, name, "workspace.put", map[string]any{"bytes": size},
 		func(home *os.Root, w *row, limit haft.WorkspaceSize) error {
-			then := haft.WorkspaceSize{Bytes: w.Used.Bytes + size, Inodes: w.Used.Inodes + 1}
-			if err := over(then, limit); err != nil {
-				return full(err)
-			}
-			if err := a.Store.diskFull(home, size); err != nil {
-				return err
-			}
-			temp := "put-" + rand.Text()
-			err := writeFile(home, temp, w.uid, io.LimitReader(data, size))
-			if err == nil {
-				err = w.place(home, temp, f.Path)
-			}
-			if err != nil {
-				return errors.Join(err, unlessGone(home.Remove(temp)))
-			}
-			return nil
+			return a.Store.put(home, w, limit, newFile{f.Path, size, io.LimitReader(data, size), 0o644})
 		})
 }
 
+// A newFile is a file to be put into a workspace.
+type newFile struct {
+	at   string
+	size int64
+	data io.Reader
+	perm fs.FileMode
+}
+
+// put writes a file and moves it to its path in a workspace that nobody else uses.
+func (s *Store) put(home *os.Root, w *row, limit haft.WorkspaceSize, f newFile) error {
+	then := haft.WorkspaceSize{Bytes: w.Used.Bytes + f.size, Inodes: w.Used.Inodes + 1}
+	if err := over(then, limit); err != nil {
+		return full(err)
+	}
+	if err := s.diskFull(home, f.size); err != nil {
+		return err
+	}
+	temp := "put-" + rand.Text()
+	err := writeFile(home, temp, w.uid, f)
+	if err == nil {
+		err = w.place(home, temp, f.at)
+	}
+	if err != nil {
+		return errors.Join(err, unlessGone(home.Remove(temp)))
+	}
+	return nil
+}
+
 // writeFile writes a file for the owner to the disk.
-func writeFile(dir *os.Root, name string, owner int, data io.Reader) error {
+func writeFile(dir *os.Root, name string, owner int, file newFile) error {
 	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, data)
-	return errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close(), chown(dir, name, owner))
+	_, err = io.Copy(f, file.data)
+	return errors.Join(err, f.Chmod(file.perm), f.Sync(), f.Close(), chown(dir, name, owner))
 }
 
 // place moves a file to its path in the files of a workspace. Nobody else uses those: directories that

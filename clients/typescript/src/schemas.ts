@@ -113,6 +113,8 @@ export interface AddAgentBody {
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
+  /** The workspace of its calls which name none, if their tool takes one: a name, or NAME:ro. */
+  workspace?: string;
 }
 
 export interface AddSandboxBody {
@@ -164,6 +166,7 @@ export interface Agent {
   tool_rules?: ToolRule[] | null;
   tools?: string[] | null;
   updated_at: string;
+  workspace?: string;
 }
 
 export interface AgentBody {
@@ -182,6 +185,8 @@ export interface AgentBody {
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
+  /** The workspace of its calls which name none, if their tool takes one: a name, or NAME:ro. */
+  workspace?: string;
 }
 
 export interface Annotations {
@@ -1168,6 +1173,7 @@ export interface SetAgentBody {
   tags?: string[];
   tool_rules?: ToolRule[];
   tools?: string[];
+  workspace?: string;
 }
 
 export interface Settings {

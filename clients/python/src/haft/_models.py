@@ -828,6 +828,8 @@ class Agent:
     model: str = ""
     tags: list[str] = field(default_factory=list)
     tools: list[str] = field(default_factory=list)
+    #: The workspace of its calls which name none: a name, or "NAME:ro".
+    workspace: str = ""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)
     disabled: bool = False
