@@ -341,6 +341,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 		builtin.RunCommand(set, s.sessions),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client()),
+		builtin.HTTPRequest(set, guard.Client()),
 		s.sourceTool().Add(set),
 		s.AgentLoop.AddTools(set),
 	); err != nil {

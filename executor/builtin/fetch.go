@@ -58,17 +58,7 @@ func FetchWebpage(s *Set, client *http.Client) error {
 	f := &fetcher{client: *client, pages: newPages()}
 	f.client.Jar = nil
 	f.client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if err := checkURL(req.URL); err != nil {
-			return err
-		}
-		if client.CheckRedirect != nil {
-			return client.CheckRedirect(req, via)
-		}
-		if len(via) > maxRedirects {
-			return &haft.Error{Code: haft.CodeInvalid,
-				Message: fmt.Sprintf("the address redirects more than %d times; try another one", maxRedirects)}
-		}
-		return nil
+		return followRedirect(client.CheckRedirect, req, via)
 	}
 	yes, no := true, false
 	return Add(s, Def{
@@ -84,6 +74,21 @@ func FetchWebpage(s *Set, client *http.Client) error {
 			Output: haft.Output{MaxChars: 2 * maxChars}, // of JSON, in which quotes and line ends count twice
 		},
 	}, f.fetch)
+}
+
+// followRedirect decides whether a redirect is followed. next is what the client itself says; it may be nil.
+func followRedirect(next func(*http.Request, []*http.Request) error, req *http.Request, via []*http.Request) error {
+	if err := checkURL(req.URL); err != nil {
+		return err
+	}
+	if next != nil {
+		return next(req, via)
+	}
+	if len(via) > maxRedirects {
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the address redirects more than %d times; try another one", maxRedirects)}
+	}
+	return nil
 }
 
 // fetcher is the tool.
@@ -229,31 +234,39 @@ func (out *fetchOut) read(resp *http.Response) ([]byte, error) {
 		body, out.Truncated = body[:maxBody], true
 		out.note("the page is larger than %d bytes; only its beginning was read", maxBody)
 	}
-	header := resp.Header.Get("Content-Type")
+	text, media, err := decodeText(body, resp.Header.Get("Content-Type"))
+	if out.ContentType = media; err == nil && text == nil {
+		err = badURL(fmt.Sprintf("the address leads to %s, which is no text; this tool reads pages, text, JSON and XML",
+			media))
+	}
+	return text, err
+}
+
+// decodeText returns a body as UTF-8, and its media type. The text is nil if that is a type of other things than text.
+func decodeText(body []byte, header string) (text []byte, media string, err error) {
 	if header == "" {
 		header = http.DetectContentType(body)
 	}
-	media, _, err := mime.ParseMediaType(header)
+	media, _, err = mime.ParseMediaType(header)
 	if err != nil && media == "" {
 		media = "application/octet-stream"
 	}
-	out.ContentType = executor.Shorten(clean(media), 128)
+	media = executor.Shorten(clean(media), 128)
 	if !isHTML(media) && !isText(media) {
-		return nil, badURL(fmt.Sprintf("the address leads to %s, which is no text; this tool reads pages, text, "+
-			"JSON and XML", out.ContentType))
+		return nil, media, nil
 	}
 	// The encoding is what the header, a byte order mark or the page says. Text that
 	// says nothing and is UTF-8 is UTF-8: the rule for pages, which takes the first
 	// kilobyte for the whole, would say windows-1252.
 	enc, _, certain := charset.DetermineEncoding(body, header)
 	if !certain && utf8.Valid(body) {
-		return body, nil
+		return body, media, nil
 	}
-	text, err := enc.NewDecoder().Bytes(body)
+	text, err = enc.NewDecoder().Bytes(body)
 	if err != nil {
-		return nil, badURL("the page cannot be decoded from the encoding that it claims to have")
+		return nil, media, badURL("the page cannot be decoded from the encoding that it claims to have")
 	}
-	return bytes.ToValidUTF8(text, []byte("\uFFFD")), nil
+	return bytes.ToValidUTF8(text, []byte("\uFFFD")), media, nil
 }
 
 // isHTML reports whether a media type is a page.
