@@ -164,8 +164,10 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
+	hooked := false // whether variables of calls are fetched
 	s.Registry = registry.New(s.Store, registry.Config{
-		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
+		Unavailable: s.unavailable(tools, &hooked),
+		Derive:      s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
 		HasProgram: script.HasSystemProgram,
 	})
@@ -177,6 +179,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
+	hooked = ec.Credentials != nil
 	pool, err := s.openUpstream(ctx, &cfg, &ec)
 	if err != nil {
 		return nil, err
@@ -351,9 +354,7 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("add the web search: %w", err)
 	}
-	if end != nil {
-		s.closers = append(s.closers, end)
-	}
+	s.closers = append(s.closers, end)
 	return set, nil
 }
 
