@@ -25,6 +25,7 @@ import (
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
+	"haft/internal/pdftext"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
@@ -331,7 +332,8 @@ func makeDataDir(cfg ServiceConfig) error {
 // builtins returns the built-in tools.
 func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 	set := builtin.New()
-	guard := egress.New(cfg.Egress)
+	guard, pdfs := egress.New(cfg.Egress), &pdftext.Reader{}
+	s.closers = append(s.closers, pdfs.Close)
 	set.Logger = cfg.Logger
 	more := func(*builtin.Set) error { return nil }
 	if cfg.Builtins != nil {
@@ -343,7 +345,10 @@ func (s *Service) builtins(cfg ServiceConfig) (*builtin.Set, error) {
 			Sessions: s.sessions}),
 		builtin.RunCommand(set, s.sessions),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
-		builtin.FetchWebpage(set, guard.Client()),
+		builtin.FetchWebpage(set, guard.Client(), func(ctx context.Context, f []byte, n int) (builtin.PDF, error) {
+			text, err := pdfs.Text(ctx, f, n)
+			return builtin.PDF(text), err
+		}),
 		builtin.HTTPRequest(set, guard.Client()),
 		s.sourceTool().Add(set),
 		s.AgentLoop.AddTools(set),

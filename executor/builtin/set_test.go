@@ -74,7 +74,7 @@ func TestSet_tools_are_pinned(t *testing.T) {
 	err := errors.Join(
 		builtin.Add(s, d, func(context.Context, builtin.Call, echoIn) (echoOut, error) { return echoOut{}, nil }),
 		builtin.RunCode(s, s, builtin.CodeConfig{}),
-		builtin.FetchWebpage(s, http.DefaultClient),
+		builtin.FetchWebpage(s, http.DefaultClient, nil),
 		builtin.HTTPRequest(s, http.DefaultClient),
 	)
 	if err != nil {
