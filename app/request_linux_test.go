@@ -22,13 +22,14 @@ func (m *market) asking(args map[string]any) (*haft.Result, []*http.Request) {
 	return res, m.requests()[before:]
 }
 
-// A secret that a request names gets to the host and the place that it is bound to, and nowhere else; nothing of it comes
-// back, is logged or kept.
+// A secret that a request names gets to the host and the place that it is bound to, and nowhere else; nothing of it
+// comes back, is logged or kept.
 func TestHTTPRequest_with_bound_secrets(t *testing.T) {
 	m := openMarket(t, func(w http.ResponseWriter, r *http.Request) bool {
 		switch r.URL.Path {
 		case "/away":
-			http.Redirect(w, r, "https://other.example"+strings.TrimPrefix(r.Host, "api.example")+"/x", http.StatusFound)
+			http.Redirect(w, r, "https://other.example"+strings.TrimPrefix(r.Host, "api.example")+"/x",
+				http.StatusFound)
 		case "/near":
 			http.Redirect(w, r, "/x", http.StatusFound)
 		default:

@@ -42,8 +42,8 @@ func (s *Service) unavailable(set *builtin.Set, hooked *bool) func(context.Conte
 				}
 			}
 			stored, err := s.vault.Stored(ctx, p.Org, agent.ID)
-			return agent.Env[variable] != "" || err == nil && slices.ContainsFunc(slices.Concat(stored.Org, stored.Agent),
-				func(v secret.Named) bool { return v.Name == variable })
+			return agent.Env[variable] != "" || err == nil && slices.ContainsFunc(
+				slices.Concat(stored.Org, stored.Agent), func(v secret.Named) bool { return v.Name == variable })
 		})
 	}
 }

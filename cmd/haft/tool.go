@@ -209,10 +209,10 @@ func printTool(s *session, t *haft.Tool) {
 		}
 	}
 	printFacts(s.out, "name", cell{t.Name, bold}, "id", t.ID, "state", toolState(*t), "unavailable", t.Unavailable,
-		"kind", v.Kind, "version", v.Number, "digest", v.Digest, "category", t.Category, "tags", strings.Join(t.Tags, ", "),
-		"description", v.Description, "function", v.Function, "parameters", string(v.Parameters),
-		"returns", string(v.Returns), "schema", health, "settings", settingsText(v.Settings),
-		"files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
+		"kind", v.Kind, "version", v.Number, "digest", v.Digest, "category", t.Category,
+		"tags", strings.Join(t.Tags, ", "), "description", v.Description, "function", v.Function,
+		"parameters", string(v.Parameters), "returns", string(v.Returns), "schema", health,
+		"settings", settingsText(v.Settings), "files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
 		strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {

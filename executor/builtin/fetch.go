@@ -59,8 +59,8 @@ type PDF struct {
 	Pages, Read    int
 }
 
-// A PDFReader returns the text of a PDF file, about so many characters of it at most. Files come from anywhere: it bounds
-// time and memory, and an [*haft.Error] says what is wrong with one.
+// A PDFReader returns the text of a PDF file, about so many characters of it at most. Files come from anywhere: it
+// bounds time and memory, and an [*haft.Error] says what is wrong with one.
 type PDFReader func(ctx context.Context, file []byte, chars int) (PDF, error)
 
 // FetchWebpage adds the tool fetch_webpage, which asks client, within what each call may

@@ -155,16 +155,20 @@ func TestRequest_refuses(t *testing.T) {
 		"a line end":   {map[string]any{"headers": map[string]string{"X-A": "1\r\nX-B: 2"}}, "line end"},
 		"a line end in a name": {map[string]any{"headers": map[string]string{"X-A: 1\r\nX-B": "2"}},
 			"the name of a header"},
-		"a name of spaces":  {map[string]any{"headers": map[string]string{"Host ": "x"}}, "the name of a header"},
-		"a long header":     {map[string]any{"headers": map[string]string{"X-A": strings.Repeat("x", 9000)}}, "longer than"},
-		"the host":          {map[string]any{"headers": map[string]string{"hOST": "other.example"}}, "cannot be set"},
-		"a length":          {map[string]any{"headers": map[string]string{"Content-Length": "1"}}, "cannot be set"},
-		"an encoding":       {map[string]any{"headers": map[string]string{"Transfer-Encoding": "chunked"}}, "cannot be set"},
-		"a compression":     {map[string]any{"headers": map[string]string{"Accept-Encoding": "br"}}, "cannot be set"},
-		"of the proxy":      {map[string]any{"headers": map[string]string{"Proxy-Authorization": "x"}}, "cannot be set"},
-		"twice":             {map[string]any{"headers": map[string]string{"X-A": "1", "x-a": "2"}}, "there twice"},
-		"an unbound secret": {map[string]any{"headers": map[string]string{"X-A": "{{ PLAIN }}"}}, "haft secret set PLAIN"},
-		"no secret":         {map[string]any{"query": map[string]string{"k": "{{ NONE }}"}}, "haft secret set NONE"},
+		"a name of spaces": {map[string]any{"headers": map[string]string{"Host ": "x"}}, "the name of a header"},
+		"a long header": {map[string]any{"headers": map[string]string{"X-A": strings.Repeat("x", 9000)}},
+			"longer than"},
+		"the host": {map[string]any{"headers": map[string]string{"hOST": "other.example"}}, "cannot be set"},
+		"a length": {map[string]any{"headers": map[string]string{"Content-Length": "1"}}, "cannot be set"},
+		"an encoding": {map[string]any{"headers": map[string]string{"Transfer-Encoding": "chunked"}},
+			"cannot be set"},
+		"a compression": {map[string]any{"headers": map[string]string{"Accept-Encoding": "br"}}, "cannot be set"},
+		"of the proxy": {map[string]any{"headers": map[string]string{"Proxy-Authorization": "x"}},
+			"cannot be set"},
+		"twice": {map[string]any{"headers": map[string]string{"X-A": "1", "x-a": "2"}}, "there twice"},
+		"an unbound secret": {map[string]any{"headers": map[string]string{"X-A": "{{ PLAIN }}"}},
+			"haft secret set PLAIN"},
+		"no secret": {map[string]any{"query": map[string]string{"k": "{{ NONE }}"}}, "haft secret set NONE"},
 		"a secret for elsewhere": {map[string]any{"headers": map[string]string{"X-A": "{{ AWAY }}"}},
 			"haft secret set AWAY"},
 		"a private address": {map[string]any{"url": "http://10.0.0.1/"}, "not public"},
@@ -180,7 +184,8 @@ func TestRequest_refuses(t *testing.T) {
 				r.Bound = map[string]bool{"AWAY": false}
 			})
 			if res.Error == nil || !strings.Contains(res.Error.Message, tt.want) ||
-				strings.Contains(res.Error.Message, "value-of") || strings.Contains(res.Error.Message, "placeholder-of") {
+				strings.Contains(res.Error.Message, "value-of") ||
+				strings.Contains(res.Error.Message, "placeholder-of") {
 				t.Errorf("got %s %s %+v, want %q", res.Status, res.Value, res.Error, tt.want)
 			}
 		})

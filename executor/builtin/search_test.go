@@ -216,7 +216,8 @@ func TestWebSearch_options(t *testing.T) {
 		"tavily": {[]string{"include_summary", "user_location"},
 			`{"end_date":"2026-02-03","exclude_domains":["c.example"],"include_domains":["a.example","b.example"],"include_raw_content":"text","max_results":20,"query":"x","start_date":"2026-01-02","topic":"news"}`},
 		"brave": {[]string{"category", "include_text", "include_summary"},
-			"count=20&country=US&freshness=2026-01-02to2026-02-03&q=x (site:a.example OR site:b.example) -site:c.example"},
+			"count=20&country=US&freshness=2026-01-02to2026-02-03&" +
+				"q=x (site:a.example OR site:b.example) -site:c.example"},
 		"searxng": {[]string{"include_text", "include_summary", "include_domains", "exclude_domains",
 			"start_published_date", "end_published_date", "user_location"}, "categories=news&format=json&q=x"},
 	} {
@@ -258,7 +259,8 @@ func TestWebSearch_options(t *testing.T) {
 }
 
 func TestWebSearch_refuses_options(t *testing.T) {
-	s, _ := engineOf(t, "exa", "key-of-the-server", func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
+	s, _ := engineOf(t, "exa", "key-of-the-server",
+		func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
 	for name, args := range map[string]map[string]any{
 		"a URL for a domain":     {"include_domains": []string{"https://a.example/x"}},
 		"words for a domain":     {"exclude_domains": []string{"a.example OR site:evil.example"}},

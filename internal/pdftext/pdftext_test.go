@@ -78,8 +78,8 @@ func TestReader_reads_pages(t *testing.T) {
 	r := newReader(t, 5*time.Minute)
 	for times := range 3 {
 		got, err := r.Text(t.Context(), paper(times, words("first page"), words("second page")), 1000)
-		if want := (pdftext.Text{Title: "The Title", Content: "first page\n\nsecond page", Pages: 2, Read: 2}); err != nil ||
-			got != want {
+		want := pdftext.Text{Title: "The Title", Content: "first page\n\nsecond page", Pages: 2, Read: 2}
+		if err != nil || got != want {
 			t.Errorf("compressed %d times: %+v %v", times, got, err)
 		}
 	}
@@ -88,8 +88,8 @@ func TestReader_reads_pages(t *testing.T) {
 		got.Content != "first" || got.Read != 1 || got.Pages != 2 {
 		t.Errorf("of five characters: %+v %v", got, err)
 	}
-	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("hello"), "a beginning": []byte("%PDF-1.7\n"),
-		"large": make([]byte, pdftext.MaxBytes+1)} {
+	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("hello"),
+		"a beginning": []byte("%PDF-1.7\n"), "large": make([]byte, pdftext.MaxBytes+1)} {
 		if got, err := r.Text(t.Context(), data, 10); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
@@ -105,11 +105,12 @@ func hostile() map[string][]byte {
 		"loop of pages": file("<< /Type /Catalog /Pages 2 0 R >>",
 			"<< /Type /Pages /Kids [2 0 R 3 0 R] /Count 1000000 >>",
 			"<< /Type /Pages /Parent 2 0 R /Kids [2 0 R] /Count 999999 >>"),
-		"many pages": file("<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [] /Count 2147483647 >>", "<< >>"),
-		"huge xref": []byte("%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\nxref\n0 2147483647\n0000000009 00000 n \n" +
-			"trailer\n<< /Size 2147483647 /Root 1 0 R >>\nstartxref\n45\n%%EOF"),
-		"loop of xref": []byte("%PDF-1.7\nxref\n0 1\n0000000000 65535 f \ntrailer\n<< /Size 1 /Root 1 0 R /Prev 9 >>\n" +
-			"startxref\n9\n%%EOF"),
+		"many pages": file("<< /Type /Catalog /Pages 2 0 R >>", "<< /Type /Pages /Kids [] /Count 2147483647 >>",
+			"<< >>"),
+		"huge xref": []byte("%PDF-1.7\n1 0 obj\n<< /Type /Catalog >>\nendobj\nxref\n0 2147483647\n" +
+			"0000000009 00000 n \ntrailer\n<< /Size 2147483647 /Root 1 0 R >>\nstartxref\n45\n%%EOF"),
+		"loop of xref": []byte("%PDF-1.7\nxref\n0 1\n0000000000 65535 f \ntrailer\n" +
+			"<< /Size 1 /Root 1 0 R /Prev 9 >>\nstartxref\n9\n%%EOF"),
 		"loop of a form": paper(0, "/X Do"),
 		"deep":           file("<< /Type /Catalog /Pages 2 0 R /A "+deep+" >>", "<< /Type /Pages >>", "<< >>"),
 		"object streams": file("<< /Type /Catalog /Pages 2 0 R >>", nested, "<< /Type /ObjStm /Extends 3 0 R >>"),
