@@ -110,8 +110,8 @@ func (h *requester) send(ctx context.Context, c Call, in requestIn) (requestOut,
 	defer resp.Body.Close() // only read
 	if len(used.names) > 0 && resp.Header.Get("X-Haft-Refused") != "" {
 		return none, &haft.Error{Code: haft.CodeDenied, Message: "the request was refused and not sent: a secret " +
-			"goes only to the hosts, and into the header or parameter, that it is bound to; the notices of the result " +
-			"say more"}
+			"goes only to the hosts, and into the header or parameter, that it is bound to; the notices of the " +
+			"result say more"}
 	}
 	limit := in.MaxChars
 	if limit <= 0 {
