@@ -168,6 +168,7 @@ var imports = map[string][]string{
 	"deploy":        {}, // files for operators, and their tests
 	"internal/access": {"internal/auth", "internal/authority", "internal/datadir", "server",
 		"server/mcpserver"},
+	"internal/pdftext":        {},
 	"internal/egress/route":   {"internal/callenv", "internal/secret", "policy"},
 	"internal/egress/session": {"internal/callenv", "internal/egress", "internal/egress/route", "internal/secret"},
 	"internal/mcp/command": {"executor", "executor/script", "executor/upstream", "internal/requirement",

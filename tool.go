@@ -49,10 +49,13 @@ type Tool struct {
 	Category string   `json:"category,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
 	// Disabled tools keep their history and refuse calls.
-	Disabled bool      `json:"disabled,omitempty"`
-	Created  time.Time `json:"created_at"`
-	Updated  time.Time `json:"updated_at"`
-	Version  Version   `json:"version"`
+	Disabled bool `json:"disabled,omitempty"`
+	// Unavailable says why whoever reads the tool cannot use it, such as that a key is missing, and what to do. Models
+	// are not offered it. A call that brings the key itself runs.
+	Unavailable string    `json:"unavailable,omitempty"`
+	Created     time.Time `json:"created_at"`
+	Updated     time.Time `json:"updated_at"`
+	Version     Version   `json:"version"`
 }
 
 // Revision changes with every write: it is the digest of the version and when the

@@ -25,6 +25,7 @@ import (
 	"haft/internal/egress"
 	"haft/internal/egress/session"
 	"haft/internal/engine"
+	"haft/internal/pdftext"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/secret/vault"
@@ -166,8 +167,10 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
+	hooked := false // whether variables of calls are fetched
 	s.Registry = registry.New(s.Store, registry.Config{
-		Derive: s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
+		Unavailable: s.unavailable(tools, &hooked),
+		Derive:      s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
 		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
 		HasProgram: script.HasSystemProgram,
 	})
@@ -179,6 +182,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
 	}
+	hooked = ec.Credentials != nil
 	pool, err := s.openUpstream(ctx, &cfg, &ec)
 	if err != nil {
 		return nil, err
@@ -329,7 +333,8 @@ func makeDataDir(cfg ServiceConfig) error {
 // builtins returns the built-in tools.
 func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin.Set, error) {
 	set := builtin.New()
-	guard := egress.New(cfg.Egress)
+	guard, pdfs := egress.New(cfg.Egress), &pdftext.Reader{}
+	s.closers = append(s.closers, pdfs.Close)
 	set.Logger = cfg.Logger
 	more := func(*builtin.Set) error { return nil }
 	if cfg.Builtins != nil {
@@ -341,7 +346,11 @@ func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin
 			Sessions: s.sessions}),
 		builtin.RunCommand(set, s.sessions),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
-		builtin.FetchWebpage(set, guard.Client()),
+		builtin.FetchWebpage(set, guard.Client(), func(ctx context.Context, f []byte, n int) (builtin.PDF, error) {
+			text, err := pdfs.Text(ctx, f, n)
+			return builtin.PDF(text), err
+		}),
+		builtin.HTTPRequest(set, guard.Client()),
 		s.sourceTool().Add(set),
 		s.AgentLoop.AddTools(set, spaces),
 	); err != nil {
@@ -351,9 +360,7 @@ func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin
 	if err != nil {
 		return nil, fmt.Errorf("add the web search: %w", err)
 	}
-	if end != nil {
-		s.closers = append(s.closers, end)
-	}
+	s.closers = append(s.closers, end)
 	return set, nil
 }
 

@@ -103,7 +103,7 @@ func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
 			if t.Version.Kind != haft.KindBuiltin {
 				changed = since(t.Updated)
 			}
-			description, _, _ := strings.Cut(strings.TrimSpace(t.Version.Description), "\n")
+			description, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(t.Unavailable, t.Version.Description)), "\n")
 			return []any{cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolState(t), t.Category,
 				strings.Join(t.Tags, " "), changed, description}
 		}, "there are no such tools; register one with: haft tool add FILE"})
@@ -114,6 +114,8 @@ func toolState(t haft.Tool) cell {
 	switch {
 	case t.Disabled:
 		return cell{"disabled", yellow}
+	case t.Unavailable != "":
+		return cell{"unavailable", yellow}
 	case t.Version.Number == 0 || t.Version.Review.State == haft.ReviewWaiting:
 		return cell{"waiting", yellow}
 	case t.Version.Review.State == haft.ReviewRefused:
@@ -206,11 +208,11 @@ func printTool(s *session, t *haft.Tool) {
 			review += ": " + r.Reason
 		}
 	}
-	printFacts(s.out, "name", cell{t.Name, bold}, "id", t.ID, "state", toolState(*t), "kind", v.Kind,
-		"version", v.Number, "digest", v.Digest, "category", t.Category, "tags", strings.Join(t.Tags, ", "),
-		"description", v.Description, "function", v.Function, "parameters", string(v.Parameters),
-		"returns", string(v.Returns), "schema", health, "settings", settingsText(v.Settings),
-		"files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
+	printFacts(s.out, "name", cell{t.Name, bold}, "id", t.ID, "state", toolState(*t), "unavailable", t.Unavailable,
+		"kind", v.Kind, "version", v.Number, "digest", v.Digest, "category", t.Category,
+		"tags", strings.Join(t.Tags, ", "), "description", v.Description, "function", v.Function,
+		"parameters", string(v.Parameters), "returns", string(v.Returns), "schema", health,
+		"settings", settingsText(v.Settings), "files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
 		strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {

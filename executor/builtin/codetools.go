@@ -61,6 +61,9 @@ func toolsForCode(ctx context.Context, others executor.Others) ([]toolForCode, e
 		if len(list) == maxToolsForCode {
 			break
 		}
+		if t.Unavailable != "" {
+			continue
+		}
 		list = append(list, toolForCode{t.Name, executor.Shorten(t.Version.Description, maxToolText),
 			parameterNames(t.Version.Parameters)})
 	}

@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"fmt"
@@ -50,10 +51,45 @@ func newWeb(t testing.TB, secure bool, h http.Handler) web {
 	}
 	t.Cleanup(srv.Close)
 	s := builtin.New()
-	if err := builtin.FetchWebpage(s, srv.Client()); err != nil {
+	if err := builtin.FetchWebpage(s, srv.Client(), fakePDF); err != nil {
 		t.Fatal(err)
 	}
 	return web{srv, s}
+}
+
+// fakePDF has a file for its text.
+func fakePDF(_ context.Context, file []byte, chars int) (builtin.PDF, error) {
+	if len(file) > 1000 {
+		return builtin.PDF{}, &haft.Error{Code: haft.CodeInvalid, Message: "the PDF cannot be read"}
+	}
+	return builtin.PDF{Title: "Paper", Content: string(file[:min(len(file), chars)]), Pages: 3, Read: 2}, nil
+}
+
+func TestFetch_reads_PDF(t *testing.T) {
+	for name, tt := range map[string]struct {
+		kind, body, want string
+		pdf              bool
+	}{
+		"by type":        {"application/pdf; q=1", "x\u202ey", "xy", true},
+		"by its begin":   {"application/octet-stream", "%PDF-1.7 z", "%PDF-1.7 z", true},
+		"text of a PDF":  {"text/plain", "%PDF-1.7 z", "%PDF-1.7 z", false},
+		"more than fits": {"application/pdf", strings.Repeat("a", 60), strings.Repeat("a", 50), true},
+	} {
+		w := newWeb(t, false, serve(tt.kind, []byte(tt.body)))
+		p := w.fetch(t, "/", map[string]any{"max_chars": 50})
+		if p.Content != tt.want || (p.ContentType == "application/pdf") != tt.pdf || p.Truncated != tt.pdf ||
+			tt.pdf != (p.Title == "Paper") || tt.pdf != strings.Contains(fmt.Sprint(p.Notes), "3 pages") {
+			t.Errorf("%s: got %+v", name, p)
+		}
+	}
+	for want, body := range map[string]string{"larger than": strings.Repeat("a", 20<<20+1),
+		"cannot be read": strings.Repeat("a", 2000)} {
+		w := newWeb(t, false, serve("application/pdf", []byte(body)))
+		if res := execute(t, w.set, "fetch_webpage", map[string]any{"url": w.URL}, nil); res.Error == nil ||
+			!strings.Contains(res.Error.Message, want) {
+			t.Errorf("%s: %s %+v", want, res.Status, res.Error)
+		}
+	}
 }
 
 // serve answers everything with one body.
@@ -262,7 +298,7 @@ func TestFetch_types_and_encodings(t *testing.T) {
 func TestFetch_fails_in_words(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle("/png", serve("image/png", []byte("\x89PNG")))
-	mux.Handle("/pdf", serve("application/pdf", []byte("%PDF")))
+	mux.Handle("/zip", serve("application/zip", []byte("PK")))
 	mux.Handle("/sniff", serve("", []byte("\x89PNG\x0D\x0A\x1A\x0A")))
 	mux.HandleFunc("/loop", func(w http.ResponseWriter,
 		r *http.Request) {
@@ -298,7 +334,7 @@ func TestFetch_fails_in_words(t *testing.T) {
 		{"no_such_host", "http://no-such-host.invalid/", haft.StatusError, "", ""},
 		{"nobody_listens", "http://127.0.0.1:1/", haft.StatusError, haft.RetrySame, "could not be reached"},
 		{"image", w.URL + "/png", haft.StatusValidation, haft.RetryChanged, "image/png"},
-		{"pdf", w.URL + "/pdf", haft.StatusValidation, haft.RetryChanged, "application/pdf"},
+		{"zip", w.URL + "/zip", haft.StatusValidation, haft.RetryChanged, "application/zip"},
 		{"sniffed", w.URL + "/sniff", haft.StatusValidation, haft.RetryChanged, "image/png"},
 		{"redirects_without_end", w.URL + "/loop", haft.StatusValidation, haft.RetryChanged, "redirects more than 10"},
 		{"redirect_to_a_file", w.URL + "/file", haft.StatusValidation, haft.RetryChanged, "http://"},
@@ -364,7 +400,7 @@ func TestFetch_expired_certificate_and_wrong_host(t *testing.T) {
 			c.change(tr.TLSClientConfig)
 			defer tr.CloseIdleConnections()
 			s := builtin.New()
-			if err := builtin.FetchWebpage(s, &http.Client{Transport: tr}); err != nil {
+			if err := builtin.FetchWebpage(s, &http.Client{Transport: tr}, nil); err != nil {
 				t.Fatal(err)
 			}
 			res := execute(t, s, "fetch_webpage", map[string]any{"url": w.URL}, nil)
@@ -460,7 +496,7 @@ func TestFetch_through_a_guard(t *testing.T) {
 	guard := egress.New(egress.Config{})
 	t.Cleanup(guard.CloseIdle)
 	s := builtin.New()
-	if err := builtin.FetchWebpage(s, guard.Client()); err != nil {
+	if err := builtin.FetchWebpage(s, guard.Client(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, url := range []string{w.URL, "http://localhost/", "http://169.254.169.254/latest/meta-data/",

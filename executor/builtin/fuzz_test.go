@@ -41,7 +41,7 @@ func FuzzFetch(f *testing.F) {
 	f.Add(";;", "markdown", []byte("\x00\xff"))
 	f.Fuzz(func(t *testing.T, contentType, format string, body []byte) {
 		s := builtin.New()
-		if err := builtin.FetchWebpage(s, &http.Client{Transport: answer{contentType, body}}); err != nil {
+		if err := builtin.FetchWebpage(s, &http.Client{Transport: answer{contentType, body}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		res := execute(t, s, "fetch_webpage", map[string]any{"url": "http://example.com/a", "format": format}, nil)

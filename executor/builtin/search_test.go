@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -195,3 +197,131 @@ func TestWebSearch_refuses_what_cannot_be(t *testing.T) {
 		t.Errorf("a private address: %s %+v", res.Status, res.Error)
 	}
 }
+
+// all are all options of a search.
+func all() map[string]any {
+	return map[string]any{"query": "x", "num_results": 30, "category": "news", "include_text": true,
+		"include_summary": true, "include_domains": []string{" A.example", "b.example"},
+		"exclude_domains": []string{"c.example"}, "start_published_date": "2026-01-02T00:00:00.000Z",
+		"end_published_date": "2026-02-03", "user_location": "us"}
+}
+
+// Each option gets to a provider that has it, and is refused for the others by name.
+func TestWebSearch_options(t *testing.T) {
+	for provider, tt := range map[string]struct {
+		lacks []string
+		want  string // of the query or the body
+	}{
+		"exa": {nil, `{"category":"news","contents":{"summary":{},"text":{"maxCharacters":10000}},"endPublishedDate":"2026-02-03","excludeDomains":["c.example"],"includeDomains":["a.example","b.example"],"numResults":30,"query":"x","startPublishedDate":"2026-01-02","type":"auto","userLocation":"US"}`},
+		"tavily": {[]string{"include_summary", "user_location"},
+			`{"end_date":"2026-02-03","exclude_domains":["c.example"],"include_domains":["a.example","b.example"],"include_raw_content":"text","max_results":20,"query":"x","start_date":"2026-01-02","topic":"news"}`},
+		"brave": {[]string{"category", "include_text", "include_summary"},
+			"count=20&country=US&freshness=2026-01-02to2026-02-03&" +
+				"q=x (site:a.example OR site:b.example) -site:c.example"},
+		"searxng": {[]string{"include_text", "include_summary", "include_domains", "exclude_domains",
+			"start_published_date", "end_published_date", "user_location"}, "categories=news&format=json&q=x"},
+	} {
+		t.Run(provider, func(t *testing.T) {
+			var got string
+			s, _ := engineOf(t, provider, "key-of-the-server", func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				got = string(body)
+				if q, err := url.QueryUnescape(r.URL.RawQuery); err == nil {
+					got += q
+				}
+				fmt.Fprintf(w, `{"results":[{"title":"t","url":"https://a.example/","text":%q,"summary":"short"}]}`,
+					strings.Repeat("x", 20_000))
+			})
+			args := all()
+			for _, option := range tt.lacks {
+				res := execute(t, s, "web_search", map[string]any{"query": "x", option: args[option]}, nil)
+				if res.Error == nil || !strings.Contains(res.Error.Message, provider) ||
+					!strings.Contains(res.Error.Message, option) || !strings.Contains(res.Error.Message, "exa") {
+					t.Errorf("%s: %s %+v", option, res.Status, res.Error)
+				}
+			}
+			if got != "" {
+				t.Errorf("the provider was asked %s", got)
+			}
+			for _, option := range tt.lacks {
+				delete(args, option)
+			}
+			res := execute(t, s, "web_search", args, nil)
+			if got != tt.want || res.Error != nil {
+				t.Errorf("the provider was asked %s, want %s; %+v", got, tt.want, res.Error)
+			}
+			if provider == "exa" && (!strings.Contains(string(res.Value), `"summary":"short"`) ||
+				!strings.Contains(string(res.Value), `"text":"`+strings.Repeat("x", 10_000)+`"`)) {
+				t.Errorf("the value is %.300s", res.Value)
+			}
+		})
+	}
+}
+
+func TestWebSearch_refuses_options(t *testing.T) {
+	s, _ := engineOf(t, "exa", "key-of-the-server",
+		func(http.ResponseWriter, *http.Request) { t.Error("it was asked") })
+	for name, args := range map[string]map[string]any{
+		"a URL for a domain":     {"include_domains": []string{"https://a.example/x"}},
+		"words for a domain":     {"exclude_domains": []string{"a.example OR site:evil.example"}},
+		"an option for a domain": {"include_domains": []string{"-a.example"}},
+		"too many domains":       {"include_domains": slices.Repeat([]string{"a.example"}, 51)},
+		"a date":                 {"start_published_date": "yesterday"},
+		"a date of nowhen":       {"end_published_date": "2026-02-31"},
+		"a place":                {"user_location": "Berlin"},
+		"a category":             {"category": "gossip"},
+	} {
+		args["query"] = "x"
+		if res := execute(t, s, "web_search", args, nil); res.Error == nil || res.Error.Kind != haft.FailValidation {
+			t.Errorf("%s: %s %+v", name, res.Status, res.Error)
+		}
+	}
+}
+
+// Without a provider, the key of the caller chooses one; who has none cannot search, and is told how to.
+func TestWebSearch_without_a_provider(t *testing.T) {
+	guard := egress.New(egress.Config{})
+	t.Cleanup(guard.CloseIdle)
+	s := builtin.New()
+	if err := builtin.WebSearch(s, builtin.SearchConfig{Client: guard.Client()}); err != nil {
+		t.Fatal(err)
+	}
+	to := ""
+	res := execute(t, s, "web_search", map[string]any{"query": "x"}, func(r *executor.Request) {
+		r.Env = map[string]string{"TAVILY_API_KEY": "k", "BRAVE_API_KEY": "k"}
+		r.Egress = func(http.RoundTripper) http.RoundTripper {
+			return roundTrip(func(r *http.Request) (*http.Response, error) {
+				to = r.URL.Host
+				return nil, io.EOF
+			})
+		}
+	})
+	if to != "api.tavily.com" || res.Error == nil {
+		t.Errorf("it asked %q: %+v", to, res.Error)
+	}
+	if res := execute(t, s, "web_search", map[string]any{"query": "x"}, nil); res.Error == nil ||
+		!strings.Contains(res.Error.Message, "EXA_API_KEY") {
+		t.Errorf("without a key: %+v", res.Error)
+	}
+	fixed, _ := engineOf(t, "brave", "", nil)
+	keyed, _ := engineOf(t, "brave", "key", nil)
+	free, _ := engineOf(t, "searxng", "", nil)
+	for i, tt := range []struct {
+		set       *builtin.Set
+		has, want string
+	}{
+		{s, "", "HAFT_SEARCH_PROVIDER"}, {s, "BRAVE_API_KEY", ""}, {s, "OTHER_KEY", "EXA_API_KEY"},
+		{fixed, "", "BRAVE_API_KEY"}, {fixed, "BRAVE_API_KEY", ""}, {fixed, "EXA_API_KEY", "HAFT_SEARCH_KEY"},
+		{keyed, "", ""}, {free, "", ""},
+	} {
+		why := tt.set.Unavailable("web_search", func(v string) bool { return v == tt.has })
+		if (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
+			t.Errorf("case %d: %q, want %q", i, why, tt.want)
+		}
+	}
+}
+
+// roundTrip is a transport that is a function.
+type roundTrip func(*http.Request) (*http.Response, error)
+
+func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

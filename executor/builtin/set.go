@@ -43,6 +43,9 @@ type Def struct {
 	Settings    haft.Settings
 	// Enums are the values that a property of the arguments may have.
 	Enums map[string][]string
+	// Unavailable says why callers cannot use the tool, and what to do about it, or "". It is asked which variables
+	// they have. Nil means that everybody can.
+	Unavailable func(has func(variable string) bool) string
 }
 
 // A Call is what a tool knows about its call besides the arguments.
@@ -75,8 +78,9 @@ type Call struct {
 
 // A tool is one entry of a Set.
 type tool struct {
-	tool     haft.Tool
-	defaults haft.Limits
+	tool        haft.Tool
+	unavailable func(has func(variable string) bool) string // nil if it never is
+	defaults    haft.Limits
 	// run calls the function. Raw tools give a result of their own, the others the
 	// encoded value.
 	run func(ctx context.Context, e *execution) error
@@ -92,6 +96,16 @@ func (s *Set) Tools() []haft.Tool {
 	}
 	slices.SortFunc(all, func(a, b haft.Tool) int { return cmp.Compare(a.Name, b.Name) })
 	return all
+}
+
+// Unavailable says why callers with certain variables cannot use a tool, or returns "". It does not bound calls, which
+// may bring more variables.
+func (s *Set) Unavailable(name string, has func(variable string) bool) string {
+	t := s.tools[name]
+	if t == nil || t.unavailable == nil {
+		return ""
+	}
+	return t.unavailable(has)
 }
 
 // logger never returns nil.

@@ -2,17 +2,10 @@ package upstream
 
 import (
 	"fmt"
-	"regexp"
-	"sync"
 
 	"haft"
 	"haft/internal/secret"
 )
-
-// variable matches a reference to a variable: {{ NAME }}.
-var variable = sync.OnceValue(func() *regexp.Regexp {
-	return regexp.MustCompile(`\{\{\s*([A-Za-z_][A-Za-z0-9_]{0,127})\s*\}\}`)
-})
 
 // An expanded value has its variables filled in. Bound are the bound secrets among them.
 type expanded struct {
@@ -35,10 +28,10 @@ func expand(what string, values map[string]string, vars []secret.Named) (map[str
 	for name, text := range values {
 		missing := ""
 		var e expanded
-		e.text = variable().ReplaceAllStringFunc(text, func(m string) string {
-			v, ok := known[variable().FindStringSubmatch(m)[1]]
+		e.text = secret.ExpandReferences(text, func(name string) string {
+			v, ok := known[name]
 			if !ok && missing == "" {
-				missing = variable().FindStringSubmatch(m)[1]
+				missing = name
 			}
 			if v.Bound != nil {
 				e.bound = append(e.bound, v)
@@ -69,4 +62,6 @@ func texts(values map[string]expanded) map[string]string {
 
 // Templated reports whether a value consists only of references to variables, so that it
 // is no secret itself.
-func Templated(value string) bool { return variable().ReplaceAllString(value, "") == "" && value != "" }
+func Templated(value string) bool {
+	return value != "" && secret.ExpandReferences(value, func(string) string { return "" }) == ""
+}

@@ -23,8 +23,8 @@ type profiles struct {
 	tools  Tools
 }
 
-// Profile implements [conversation.Agents]. Tools that are disabled or not there any more are left out. The profile is
-// for the agent, which may do less than read its tools: it is shown to the model only.
+// Profile implements [conversation.Agents]. Tools that are disabled, unavailable or not there any more are left out.
+// The profile is for the agent, which may do less than read its tools: it is shown to the model only.
 func (a profiles) Profile(ctx context.Context, p haft.Principal, id haft.AgentID) (*conversation.Profile, error) {
 	agent, err := a.rows.Agent(ctx, p.Org, string(id))
 	if err != nil {
@@ -43,7 +43,7 @@ func (a profiles) Profile(ctx context.Context, p haft.Principal, id haft.AgentID
 		if err != nil {
 			return nil, fmt.Errorf("read the tools of the agent: %w", err)
 		}
-		if !t.Disabled {
+		if !t.Disabled && t.Unavailable == "" {
 			prof.Tools = append(prof.Tools, *t)
 		}
 	}

@@ -64,9 +64,9 @@ func assistant(tools []string) haft.Agent {
 // offered reports whether the assistant has a tool: those of the organisation, and the built-in ones that need no
 // person's care.
 func offered(t haft.Tool) bool {
-	return !t.Disabled && (t.Version.Kind != haft.KindBuiltin || slices.Contains([]string{"core_memory_append",
-		"core_memory_replace", "archival_memory_insert", "archival_memory_search", "conversation_search", "run_code",
-		"fetch_webpage", "web_search"}, t.Name))
+	return !t.Disabled && t.Unavailable == "" && (t.Version.Kind != haft.KindBuiltin || slices.Contains([]string{
+		"core_memory_append", "core_memory_replace", "archival_memory_insert", "archival_memory_search",
+		"conversation_search", "run_code", "fetch_webpage", "web_search"}, t.Name))
 }
 
 // A Talk is a conversation with an agent at a terminal or through pipes.

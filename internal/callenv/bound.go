@@ -64,6 +64,20 @@ func (e *Env) BoundList(needs []string) []Bound {
 	return append(first, rest...)
 }
 
+// NamedHosts returns the hosts of the bound secrets that a text names as {{ NAME }}.
+func (e *Env) NamedHosts(text string) []string {
+	if len(e.Bound) == 0 {
+		return nil
+	}
+	var hosts []string
+	for _, name := range secret.References(text) {
+		if b, ok := e.Bound[name]; ok {
+			hosts = append(hosts, b.To.Hosts...)
+		}
+	}
+	return hosts
+}
+
 // SetPlaceholders writes placeholders for bound secrets to the environment of the program: those
 // that its egress route replaces, and, for secrets that the route does not know, others that mean
 // nothing to anybody. It returns for each bound secret whether the route replaces it on the way to

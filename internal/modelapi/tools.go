@@ -73,8 +73,8 @@ type nameRule struct {
 const openAITools = 128
 
 // Tools writes tools as a vendor's requests take them, in the order given. Tools
-// that are disabled or have no version are left out without a word; those that the
-// vendor would refuse are listed as skipped. strict is as in [schema.Render].
+// that are disabled or have no version are left out without a word; those that are unavailable
+// or that the vendor would refuse are listed as skipped. strict is as in [schema.Render].
 func Tools(form schema.Form, tools []haft.Tool, strict bool) (*List, error) {
 	rule, ok := names()[form]
 	if !ok {
@@ -91,6 +91,8 @@ func Tools(form schema.Form, tools []haft.Tool, strict bool) (*List, error) {
 		}
 		var why []string
 		switch {
+		case t.Unavailable != "":
+			why = []string{t.Unavailable}
 		case !rule.ok.MatchString(t.Name):
 			why = []string{rule.rule}
 		case seen[t.Name]:

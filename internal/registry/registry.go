@@ -66,6 +66,8 @@ type Config struct {
 	SelfReview bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
+	// Unavailable says why a caller cannot use a built-in tool now, or "". Nil means that all can be used.
+	Unavailable func(ctx context.Context, p haft.Principal, name string) string
 	// Lock finds the exact packages that a draft and its source name. It returns all
 	// of those requirements, and the lock. Nil locks nothing.
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)

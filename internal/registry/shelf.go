@@ -25,7 +25,7 @@ func (r *Registry) Tool(ctx context.Context, p haft.Principal, ref string) (*haf
 		return nil, err
 	}
 	if c := r.builtin[ref]; c != nil {
-		t := c.Tool
+		t := r.builtinFor(ctx, p, c.Tool.Name)
 		return &t, nil
 	}
 	if ref == "" {
@@ -41,6 +41,15 @@ func (r *Registry) Tool(ctx context.Context, p haft.Principal, ref string) (*haf
 	return t, nil
 }
 
+// builtinFor returns a built-in tool as a caller has it.
+func (r *Registry) builtinFor(ctx context.Context, p haft.Principal, name string) haft.Tool {
+	t := r.builtin[name].Tool
+	if r.cfg.Unavailable != nil {
+		t.Unavailable = r.cfg.Unavailable(ctx, p, name)
+	}
+	return t
+}
+
 // Tools lists the tools of p's organisation and the built-in ones, ordered by
 // name, or if f has a text to search for, the best first.
 func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
@@ -50,9 +59,9 @@ func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilte
 			return
 		}
 		f.Search = strings.TrimSpace(f.Search)
-		all := r.list(ctx, p.Org, f)
+		all := r.list(ctx, p, f)
 		if f.Search != "" {
-			all = r.search(ctx, p.Org, f)
+			all = r.search(ctx, p, f)
 			if f.Limit <= 0 {
 				f.Limit = searchLimit
 			}
@@ -71,13 +80,13 @@ func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilte
 }
 
 // list merges the tools of the store with the built-in ones, by name or time.
-func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
+func (r *Registry) list(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		var ours []haft.Tool
 		for _, n := range r.names {
 			// Nobody ever changed a built-in tool: by time they come last.
-			if t := r.builtin[n].Tool; (n > f.After || f.Recent && !f.AfterTime.IsZero()) && matches(t, f) {
-				ours = append(ours, t)
+			if (n > f.After || f.Recent && !f.AfterTime.IsZero()) && matches(r.builtin[n].Tool, f) {
+				ours = append(ours, r.builtinFor(ctx, p, n))
 			}
 		}
 		page := f
@@ -87,7 +96,7 @@ func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter
 				// One more for each that a built-in tool hides.
 				page.Limit = min(toolPage, f.Limit+len(r.names))
 			}
-			tools, err := r.store.Tools.Tools(ctx, org, page)
+			tools, err := r.store.Tools.Tools(ctx, p.Org, page)
 			if err != nil {
 				yield(haft.Tool{}, fmt.Errorf("list tools: %w", err))
 				return
@@ -117,11 +126,11 @@ func (r *Registry) list(ctx context.Context, org string, f haft.ToolFilter) iter
 
 // search finds tools by words. Built-in tools that have the words in their name
 // come first, the others last.
-func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
+func (r *Registry) search(ctx context.Context, p haft.Principal, f haft.ToolFilter) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		var first, last []haft.Tool
 		for _, n := range r.names {
-			t := r.builtin[n].Tool
+			t := r.builtinFor(ctx, p, n)
 			switch {
 			case !matches(t, f):
 			case contains(t.Name, f.Search):
@@ -137,7 +146,7 @@ func (r *Registry) search(ctx context.Context, org string, f haft.ToolFilter) it
 			page.Limit = searchLimit
 		}
 		page.Limit = min(page.Limit+len(r.names), store.MaxPage) // one more for each that a built-in tool hides
-		found, err := r.store.Tools.Tools(ctx, org, page)
+		found, err := r.store.Tools.Tools(ctx, p.Org, page)
 		if err != nil {
 			yield(haft.Tool{}, fmt.Errorf("search tools: %w", err))
 			return

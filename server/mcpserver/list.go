@@ -28,12 +28,12 @@ func (v *view) tools(ctx context.Context, after string) iter.Seq2[haft.Tool, err
 	return v.visible(v.s.service.Tools(ctx, v.who.Principal, f))
 }
 
-// visible leaves out tools that the caller does not have, and those that cannot be
+// visible leaves out tools that the caller does not have or cannot use, and those that cannot be
 // described to clients.
 func (v *view) visible(all iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
 	return func(yield func(haft.Tool, error) bool) {
 		for t, err := range all {
-			if err == nil && (!v.who.Has(t) || !isObject(t.Version.Parameters)) {
+			if err == nil && (!v.who.Has(t) || t.Unavailable != "" || !isObject(t.Version.Parameters)) {
 				continue
 			}
 			if !yield(t, err) || err != nil {

@@ -142,6 +142,7 @@ export interface Added {
   /** How the schema differs from that of the version before. */
   schema_changes?: string[] | null;
   tags?: string[] | null;
+  unavailable?: string;
   /** The draft is the version that is current. */
   unchanged?: boolean;
   updated_at: string;
@@ -1274,6 +1275,7 @@ export interface Tool {
   name: string;
   org: string;
   tags?: string[] | null;
+  unavailable?: string;
   updated_at: string;
   version: Version;
 }

@@ -32,6 +32,7 @@ type Subject struct {
 	Version  haft.Version    // of its tool
 	Default  []string        // the hosts of a script that names none, by its organisation
 	Binds    bool            // it has bound secrets
+	Named    []string        // the hosts of the bound secrets that its arguments name
 	Decision policy.Decision // that lets it run
 }
 
@@ -61,7 +62,8 @@ func (r *Refusal) Error() string { return r.Message }
 // that wants more than it may have is refused with a [*Refusal]: nothing is weakened in silence.
 //
 //	a script              the hosts that the tool names, or its organisation if it names none
-//	a built-in tool       all public hosts; with bound secrets, those that the tool names for them
+//	a built-in tool       all public hosts; with bound secrets, those that the tool names for them, or, if it names
+//	                      "full", the hosts of the secrets that the arguments name
 //	a tool of an MCP      no more than the policy lets the server reach, since the connections of a
 //	server                server cannot be assigned to calls: see [Planner.ServerHosts]
 //
@@ -74,6 +76,9 @@ func (p *Planner) Plan(ctx context.Context, s Subject) (Plan, error) {
 	case haft.KindBuiltin:
 		if plan.Local = true; s.Binds {
 			plan.Hosts = s.Version.Settings.Network
+		}
+		if slices.Contains(plan.Hosts, NetworkFull) {
+			plan.Hosts = s.Named
 		}
 	default:
 		if plan.Hosts = s.Version.Settings.Network; len(plan.Hosts) == 0 {

@@ -681,6 +681,7 @@ class Tool:
     category: str | None = None
     tags: list[str] = field(default_factory=list)
     disabled: bool = False
+    unavailable: str = ""
     created_at: datetime
     updated_at: datetime
     version: Version
