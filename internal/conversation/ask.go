@@ -98,7 +98,8 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
 		a, err := r.model.Generate(within, req, func(c model.Chunk) {
 			wrote += len(c.Text) + len(c.Reasoning) + len(c.Tool)
-			if step && (c.Text != "" || c.Reasoning != "") {
+			if step && (c.Text != "" || c.Reasoning != "") && r.listened() {
+				_ = r.flush() // so that who listens gets the answers first; if it fails, the next message fails too
 				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
 		})

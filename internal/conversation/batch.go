@@ -210,7 +210,7 @@ func (b *batch) outcome(c haft.ToolCall) (*haft.Result, error) {
 	p, calls := b.turn.Principal, b.s.cfg.Calls
 	defer b.forward(c)()
 	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
-		IdempotencyKey: string(c.Call), Turn: string(b.id)})
+		Turn: string(b.id)})
 	if haft.CodeOf(err) == haft.CodeConflict { // it was made before
 		if res, err = calls.Wait(b.waits, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
 			res, err = failure(c, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
@@ -281,7 +281,10 @@ func (b *batch) settle(list ...haft.Message) error {
 		t.Status = haft.TurnWaiting
 	}
 	waits := !slices.Equal(before, t.Approvals)
-	if !waits && len(list) == 0 {
+	if !waits {
+		for _, m := range list {
+			b.answered(m)
+		}
 		return nil
 	}
 	if err := b.append(list...); err != nil {

@@ -46,7 +46,7 @@ type History interface {
 type Agents interface {
 	// Agent returns the agent of that name or id, or [haft.CodeNotFound].
 	Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error)
-	// Profile returns an agent with all that its model gets. It is asked before every step.
+	// Profile returns an agent with all that its model gets. It is asked before every request to the model.
 	Profile(ctx context.Context, p haft.Principal, id haft.AgentID) (*Profile, error)
 }
 

@@ -154,7 +154,8 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 	}
 	ex.rec.Status, ex.rec.Started = haft.StatusRunning, time.Now()
 	data := map[string]any{"digest": ex.rec.Digest, "args": ex.rec.Call.Args}
-	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: ex.taken, Keys: ex.keysHeld(), Sure: ex.ours}
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: ex.taken, Keys: ex.keysHeld(), Sure: ex.sure,
+		Chosen: ex.chosen()}
 	part.Audit = append(part.Audit, rn.recorder.entry(ex, "call.started", rn.recorder.startedBody(ex)))
 	part.Approvals = ex.spent()
 	ex.taken = nil

@@ -149,6 +149,11 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 	if f.stuck.Load() {
 		return false, nil // the database says why, or is well again
 	}
+	for _, id := range b.Chosen { // nobody adds one meanwhile: that needs the order
+		if kept, err := f.s.Calls.Kept(ctx, id); err != nil || kept {
+			return false, nil // the database refuses it, or says what is wrong
+		}
+	}
 	if f.log == nil {
 		if f.seen++; f.seen == warmUp && !f.s.cfg.NoLog {
 			signal(f.hurry)
@@ -197,6 +202,23 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		signal(f.hurry)
 	}
 	return true, nil
+}
+
+// waits reports whether a record of a call is acknowledged and not in the database yet.
+func (f *front) waits(id string) bool {
+	if f == nil {
+		return false
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.ContainsFunc(f.waiting, func(set *rowset.Set) bool {
+		for row := range slices.Chunk(set.Calls, insertCalls.cols) {
+			if row[0] == id {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 // append adds a record, and makes room for it if there is none.
