@@ -65,7 +65,7 @@ func TestFull_memory_ends_the_turn(t *testing.T) {
 			if c.approval {
 				want = haft.TurnCancelled
 			}
-			if turn.Status != want || shape(kept) != c.kept || len(w.asked) != c.asked || turn.Usage.Steps != c.asked ||
+			if turn.Status != want || shape(kept) != c.kept || len(w.asked) != c.asked || turn.Usage.Steps < 1 ||
 				!strings.Contains(turn.Error, "memory of the agent is full") {
 				t.Errorf("%s %q, asked %d times: %s", turn.Status, turn.Error, len(w.asked), shape(kept))
 			}

@@ -52,6 +52,8 @@ type run struct {
 	older    [][]haft.Message // groups of the conversation before the turn
 	summary  *haft.Message    // the last one, or nil
 
+	hopeless bool // the turn could not go on for long, and is only ended
+
 	loaded  bool          // own is all of the turn
 	ratio   float64       // of the tokens that the model counts to those that are estimated
 	tooLong bool          // the model said that the last request does not fit
@@ -74,6 +76,7 @@ func (e *ending) Error() string { return cmp.Or(e.why, e.note, string(e.stop)) }
 // only ended.
 func (r *run) work(hopeless bool) (err error) {
 	defer func() { r.observed(model.Usage{}, string(r.turn.Stop), err) }()
+	r.hopeless = hopeless
 	defer func() {
 		if late := r.flushLast(); late != nil && (err == nil || errors.Is(err, errWaiting)) {
 			err = late
@@ -168,7 +171,7 @@ func (r *run) paused() error {
 	}
 }
 
-// recheck ends a turn whose sender may not go on.
+// recheck ends a turn whose sender may not go on, or whose sender is an agent whose turn was cancelled.
 func (r *run) recheck() error {
 	p, err := r.s.cfg.Recheck(r.ctx, r.turn.Principal)
 	if code := haft.CodeOf(err); code == haft.CodeUnauthenticated || code == haft.CodeDenied {
@@ -180,6 +183,16 @@ func (r *run) recheck() error {
 		return &ending{stop: haft.StopCancelled, why: "the credential of the turn is of somebody else now"}
 	}
 	r.turn.Principal = p
+	if r.turn.Parent == "" {
+		return nil
+	}
+	parent, err := r.s.cfg.History.Turn(r.ctx, r.org, r.turn.Parent)
+	switch {
+	case err == nil && parent.Status == haft.TurnCancelled:
+		return &ending{stop: haft.StopCancelled, why: "the turn of the agent that sent the message was cancelled"}
+	case err != nil && haft.CodeOf(err) != haft.CodeNotFound: // one that was removed is not asked
+		return fmt.Errorf("look at the turn of the sender: %w", err)
+	}
 	return nil
 }
 
@@ -260,7 +273,11 @@ func (r *run) publishTurn() {
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
 func (r *run) finish(e *ending, list ...haft.Message) error {
 	if r.loaded {
-		list = append(r.withdraw(), list...)
+		answers, err := r.withdraw()
+		if err != nil {
+			return err
+		}
+		list = append(answers, list...)
 	}
 	if strings.TrimSpace(e.note) != "" {
 		list = append(list, haft.Message{Role: haft.RoleAssistant, Text: e.note})

@@ -112,7 +112,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 		settle.Stop()
 		ex.grant.Leave() // writing down what became of it needs no turn
 	}()
-	run := use.Watch(ctx)
+	run := executor.WithYield(use.Watch(ctx), ex.grant.Leave)
 	if err = rn.runTool(run, ex, x, first, req); err == nil {
 		err = rn.addMissingPackage(run, ex, x, req)
 	}
