@@ -189,8 +189,8 @@ func WithYield(ctx context.Context, yield func()) context.Context {
 	return context.WithValue(ctx, yieldKey{}, yield)
 }
 
-// Yield says that the call of ctx only waits from now on, for other calls that may need its slots: it gives them up, and
-// its place in the queue, until it ends.
+// Yield says that the call of ctx only waits from now on, for other calls that may need its slots: it gives them up,
+// and its place in the queue, until it ends.
 func Yield(ctx context.Context) {
 	if yield, ok := ctx.Value(yieldKey{}).(func()); ok {
 		yield()

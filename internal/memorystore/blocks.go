@@ -106,7 +106,8 @@ func (s *Store) Blocks(ctx context.Context, org string, f haft.BlockFilter) ([]h
 func AllBlocks(ctx context.Context, s *Store, org string, agent haft.AgentID) (all []haft.Block, err error) {
 	for f := (haft.BlockFilter{Agent: string(agent)}); ; f.After = all[len(all)-1].ID {
 		list, err := s.Blocks(ctx, org, f)
-		if all = append(all, list...); err != nil || len(list) == 0 || len(list) < maxPage && valueBytes(list) < maxRead/2 {
+		all = append(all, list...)
+		if err != nil || len(list) == 0 || len(list) < maxPage && valueBytes(list) < maxRead/2 { // it is the last page
 			return all, err
 		}
 	}

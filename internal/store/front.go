@@ -206,19 +206,9 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 
 // waits reports whether a record of a call is acknowledged and not in the database yet.
 func (f *front) waits(id string) bool {
-	if f == nil {
-		return false
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.ContainsFunc(f.waiting, func(set *rowset.Set) bool {
-		for row := range slices.Chunk(set.Calls, insertCalls.cols) {
-			if row[0] == id {
-				return true
-			}
-		}
-		return false
-	})
+	return rowset.HasCall(f.waiting, id, insertCalls.cols)
 }
 
 // append adds a record, and makes room for it if there is none.
@@ -310,7 +300,7 @@ func (f *front) settleTurn(ctx context.Context, strict bool) error {
 
 // relax has commits wait for the disk or not.
 func (f *front) relax(ctx context.Context, relaxed bool) error {
-	if f.relaxed == relaxed {
+	if f == nil || f.relaxed == relaxed {
 		return nil
 	}
 	text := f.s.dialect.Strict

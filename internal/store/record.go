@@ -44,7 +44,7 @@ func (s Calls) Record(ctx context.Context, org string, id haft.CallID) (*haft.Re
 // Kept reports whether there is a record of a call, of whichever organisation. It does not wait until what is in the
 // log is in the database.
 func (s Calls) Kept(ctx context.Context, id haft.CallID) (bool, error) {
-	if s.db.front.waits(column(string(id))) {
+	if f := s.db.front; f != nil && f.waits(column(string(id))) {
 		return true, nil
 	}
 	// A record that went into the database meanwhile is found there.

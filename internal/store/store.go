@@ -317,10 +317,7 @@ func (s *Store) write(ctx context.Context, doing string, f func(context.Context,
 	} else {
 		err = s.owned(ctx, func(ctx context.Context) error { return s.writeOwned(ctx, f) })
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, s.explain(err))
-	}
-	return nil
+	return s.failed(doing, err)
 }
 
 // writeApart is write for tables that have nothing to do with the log: what waits there need not be in the database
@@ -333,17 +330,19 @@ func (s *Store) writeApart(ctx context.Context, doing string, f func(context.Con
 	if err == nil {
 		defer func() { s.turn <- struct{}{} }()
 		ctx = context.WithoutCancel(ctx) // see owned
-		if s.front != nil {
-			err = s.front.relax(ctx, false)
+		if err = s.front.relax(ctx, false); err == nil {
+			err = s.transact(ctx, f)
 		}
 	}
-	if err == nil {
-		err = s.transact(ctx, f)
-	}
+	return s.failed(doing, err)
+}
+
+// failed explains why something could not be done, if there is an error.
+func (s *Store) failed(doing string, err error) error {
 	if err != nil {
-		return fmt.Errorf("%s: %w", doing, s.explain(err))
+		err = fmt.Errorf("%s: %w", doing, s.explain(err))
 	}
-	return nil
+	return err
 }
 
 // exec runs one statement in a transaction of its own, and returns how many rows it changed.
