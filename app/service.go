@@ -408,6 +408,9 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		return ec, nil
 	}
 	ec.Checkpoint, ec.DigestKey = s.keeper.Sign, s.digestKey
+	if t, ok := ec.Observer.(interface{ SetKey(key []byte) }); ok && len(s.digestKey) > 0 {
+		t.SetKey(s.digestKey)
+	}
 	return ec, nil
 }
 

@@ -184,5 +184,21 @@ type Others interface {
 	Call(ctx context.Context, tool string, args json.RawMessage) (*haft.Result, error)
 }
 
+// yieldKey is the key of what gives up the slots of a call in a context.
+type yieldKey struct{}
+
+// WithYield returns a context in which [Yield] calls yield.
+func WithYield(ctx context.Context, yield func()) context.Context {
+	return context.WithValue(ctx, yieldKey{}, yield)
+}
+
+// Yield says that the call of ctx only waits from now on, for other calls that may need its slots: it gives them up,
+// and its place in the queue, until it ends.
+func Yield(ctx context.Context) {
+	if yield, ok := ctx.Value(yieldKey{}).(func()); ok {
+		yield()
+	}
+}
+
 // An Argument is one thing that a function is given.
 type Argument = haft.Argument

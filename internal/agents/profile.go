@@ -30,7 +30,7 @@ func (a profiles) Profile(ctx context.Context, p haft.Principal, id haft.AgentID
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := a.blocksOf(ctx, p.Org, id)
+	blocks, err := memorystore.AllBlocks(ctx, a.blocks, p.Org, id)
 	if err != nil {
 		return nil, fmt.Errorf("read the memory of the agent: %w", err)
 	}
@@ -48,16 +48,4 @@ func (a profiles) Profile(ctx context.Context, p haft.Principal, id haft.AgentID
 		}
 	}
 	return prof, nil
-}
-
-// blocksOf reads all blocks of an agent, which come a page at a time.
-func (a profiles) blocksOf(ctx context.Context, org string, id haft.AgentID) ([]haft.Block, error) {
-	var all []haft.Block
-	for f := (haft.BlockFilter{Agent: string(id)}); ; f.After = all[len(all)-1].ID {
-		list, err := a.blocks.Blocks(ctx, org, f)
-		if err != nil || len(list) == 0 {
-			return all, err
-		}
-		all = append(all, list...)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/executor"
 	"haft/executor/builtin"
 )
 
@@ -107,6 +108,7 @@ func addMessageTools(s *builtin.Set, mail Mailbox) error {
 			if err != nil {
 				return "", err
 			}
+			executor.Yield(ctx) // the other agent may need the same slots
 			return mail.Reply(ctx, p, haft.TurnID(c.Turn), in.Other, in.Message)
 		}))
 }

@@ -95,10 +95,11 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 		}
 		req.MaxOutput = r.model.affordable(req.MaxOutput, left)
 		wrote := 0
-		within, observed := r.s.cfg.Observe(ctx, "chat", r.turn)
+		within, observed := r.s.cfg.Observe(ctx, "chat", r.model.Provider, r.turn)
 		a, err := r.model.Generate(within, req, func(c model.Chunk) {
 			wrote += len(c.Text) + len(c.Reasoning) + len(c.Tool)
-			if step && (c.Text != "" || c.Reasoning != "") {
+			if step && (c.Text != "" || c.Reasoning != "") && r.listened() {
+				_ = r.flush() // so that who listens gets the answers first; if it fails, the next message fails too
 				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
 		})

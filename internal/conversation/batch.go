@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,6 +22,9 @@ const (
 	firstPoll = 50 * time.Millisecond // for the answer to a request for approval
 	lastPoll  = 2 * time.Second
 	settling  = 5 * time.Second // that calls have to end when the turn does
+	// secondTry ends the id of a call of an idempotent tool that is made again, because nobody knows whether the first
+	// one ran: the process that made it has ended.
+	secondTry = "-2"
 )
 
 // open returns the calls of the turn that have no answer. They are of the last message of the model.
@@ -38,13 +42,15 @@ func (r *run) open() []haft.ToolCall {
 type batch struct {
 	*run
 	open    []haft.ToolCall
-	width   int             // how many are made at once
-	most    int             // bytes of an answer
-	warning string          // that is added to each answer
-	calls   context.Context //nolint:containedctx // of the calls that are made; ends with the time of the turn
-	end     context.CancelCauseFunc
-	waits   context.Context //nolint:containedctx // of waiting for calls; ends with them, the work, or a failure
-	giveUp  context.CancelCauseFunc
+	width   int    // how many are made at once
+	most    int    // bytes of an answer
+	warning string // that is added to each answer
+	// idempotent has the tools that can be run again.
+	idempotent map[string]bool
+	calls      context.Context //nolint:containedctx // of the calls that are made; ends with the time of the turn
+	end        context.CancelCauseFunc
+	waits      context.Context //nolint:containedctx // of waiting for calls; ends with them, the work, or a failure
+	giveUp     context.CancelCauseFunc
 
 	mu      sync.Mutex                      // for the rest, and for run
 	pending map[haft.CallID]haft.ApprovalID // calls that wait for a person
@@ -55,7 +61,10 @@ type batch struct {
 // that have no answer then wait for a person, or for a call that does.
 func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 	b := &batch{run: r, open: open, width: 1, most: max(minAnswer, min(maxAnswer, 2*r.model.Context/len(open))),
-		pending: map[haft.CallID]haft.ApprovalID{}}
+		pending: map[haft.CallID]haft.ApprovalID{}, idempotent: map[string]bool{}}
+	for _, t := range prof.Tools {
+		b.idempotent[t.Name] = t.Version.Settings.Idempotent
+	}
 	alone := func(c haft.ToolCall) bool {
 		return !slices.ContainsFunc(prof.Tools, func(t haft.Tool) bool {
 			return t.Name == c.Tool && t.Version.Settings.Parallel
@@ -189,7 +198,7 @@ func (b *batch) stopCalls() {
 
 // perform makes a call, or goes on with one that was made before, and returns how it ended. What an engine says that is
 // stopped, or about to end, is no answer to keep: it returns [errPaused]. The engine takes the id of the call no more,
-// so that the model is told, when all goes on, that it can ask again.
+// so that the model is told, when all goes on, that the call did not run.
 func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
 	if _, stopped := b.s.cfg.Stopped(); stopped {
 		return nil, errPaused
@@ -201,8 +210,8 @@ func (b *batch) perform(c haft.ToolCall) (*haft.Result, error) {
 	if _, stopped := b.s.cfg.Stopped(); stopped {
 		return nil, errPaused
 	}
-	return failure(c, res.Status, haft.FailStopped, "the call was not made, because calls were stopped for a while. "+
-		"They are possible again: ask for it again if it is still needed"), nil
+	return failure(c, res.Status, haft.FailStopped, "the call did not run, and the tool did nothing: the server was "+
+		"about to stop, or an operator had stopped all calls. Calls are possible again"), nil
 }
 
 // outcome makes a call, or waits for one that was made before, and returns how it ended.
@@ -210,10 +219,15 @@ func (b *batch) outcome(c haft.ToolCall) (*haft.Result, error) {
 	p, calls := b.turn.Principal, b.s.cfg.Calls
 	defer b.forward(c)()
 	res, err := calls.Call(b.calls, haft.Call{ID: c.Call, Tool: c.Tool, Args: c.Args, Principal: p,
-		IdempotencyKey: string(c.Call), Turn: string(b.id)})
+		Turn: string(b.id)})
 	if haft.CodeOf(err) == haft.CodeConflict { // it was made before
 		if res, err = calls.Wait(b.waits, p, c.Call); haft.CodeOf(err) == haft.CodeNotFound {
 			res, err = failure(c, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
+		}
+		if again := c.Call + secondTry; err == nil && res.Status == haft.StatusUnknown && b.idempotent[c.Tool] &&
+			!strings.HasSuffix(string(c.Call), secondTry) {
+			c.Call = again
+			return b.outcome(c)
 		}
 	}
 	for wait := firstPoll; err == nil && !res.Status.Final() && res.Status != haft.StatusPending; wait = min(2*wait,
@@ -281,7 +295,10 @@ func (b *batch) settle(list ...haft.Message) error {
 		t.Status = haft.TurnWaiting
 	}
 	waits := !slices.Equal(before, t.Approvals)
-	if !waits && len(list) == 0 {
+	if !waits {
+		for _, m := range list {
+			b.answered(m)
+		}
 		return nil
 	}
 	if err := b.append(list...); err != nil {
@@ -293,13 +310,19 @@ func (b *batch) settle(list ...haft.Message) error {
 	return nil
 }
 
-// withdraw cancels the calls that have no answer, and answers them.
-func (r *run) withdraw() (list []haft.Message) {
+// withdraw cancels the calls that have no answer, and answers them. If one cannot be cancelled now it may still run, so
+// that the turn does not end yet, unless it could not go on for long.
+func (r *run) withdraw() (list []haft.Message, err error) {
 	ctx, cancel := context.WithTimeout(r.base, settling)
 	defer cancel()
 	for _, c := range r.open() {
 		res := failure(c, haft.StatusCancelled, haft.FailCancelled, "the turn ended before the call was made")
-		if err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call); haft.CodeOf(err) != haft.CodeNotFound {
+		err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call)
+		code := haft.CodeOf(err)
+		if !r.hopeless && (code == haft.CodeUnavailable || code == haft.CodeInternal) {
+			return nil, fmt.Errorf("cancel the call %s of the turn that ends: %w", c.Call, err)
+		}
+		if code != haft.CodeNotFound {
 			if res, err = r.s.cfg.Calls.Wait(ctx, r.turn.Principal, c.Call); err != nil || !res.Status.Final() {
 				res = failure(c, haft.StatusUnknown, haft.FailUnknown,
 					"the turn ended before it was known whether the tool ran")
@@ -307,5 +330,5 @@ func (r *run) withdraw() (list []haft.Message) {
 		}
 		list = append(list, answer(c, res, maxAnswer))
 	}
-	return list
+	return list, nil
 }

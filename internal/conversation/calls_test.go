@@ -400,7 +400,7 @@ func TestSend_reports_what_happens(t *testing.T) {
 				got = append(got, "turn "+string(e.Turn.Status))
 			}
 		}
-		want := "message user, thinking hm, message assistant, event c_, event c_, message tool, result success, " +
+		want := "message user, thinking hm, message assistant, event c_, event c_, result success, message tool, " +
 			"thinking hm, delta done, message assistant, turn completed"
 		if strings.Join(got, ", ") != want {
 			t.Errorf("told: %s\nwant: %s", strings.Join(got, ", "), want)

@@ -205,6 +205,35 @@ func TestCrash_the_model_learns_that_nobody_knows_an_outcome(t *testing.T) {
 	})
 }
 
+// A call of an idempotent tool is made again, once: of a process that died while it ran, and of a second one.
+func TestCrash_idempotent_tools_run_again(t *testing.T) {
+	for deaths, want := range map[int]string{1: "a:success", 2: "a:unknown"} {
+		each(t, want, func(t *testing.T) {
+			w, runs := newWorld(t), 0
+			w.addTool("a", tool{idempotent: true, run: func(context.Context, string) (string, error) {
+				if runs++; runs <= deaths {
+					time.Sleep(time.Hour)
+				}
+				return "1", nil
+			}})
+			w.script(call("a", "{}"), say("done"))
+			p := w.begin(0)
+			go p.send("hi")
+			for range deaths {
+				time.Sleep(20 * time.Second)
+				p.kill()
+				p = w.begin(0)
+			}
+			o := listen(w, p.Follow(t.Context(), ann, w.first()))
+			o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, "+want+", assistant")
+			if twice := w.twice(); runs != 2 || len(w.calls) != 2 || len(twice) > 0 {
+				t.Errorf("the tool ran %d times, in %d calls: %v", runs, len(w.calls), twice)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
 func TestCrash_a_rule_looks_at_a_value_that_another_process_got(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

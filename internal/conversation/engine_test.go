@@ -50,8 +50,8 @@ func (p *process) enter(c haft.Call) (*record, tool, error) {
 	if err := p.opLocked(); err != nil {
 		return nil, tool{}, err
 	}
-	if c.IdempotencyKey == "" || c.Turn == "" || !strings.HasPrefix(c.Principal.Agent, string(agentID)) {
-		p.t.Errorf("the call %s has no key, no turn or no agent", c.ID)
+	if c.ID == "" || c.Turn == "" || !strings.HasPrefix(c.Principal.Agent, string(agentID)) {
+		p.t.Errorf("the call %s has no id, no turn or no agent", c.ID)
 	}
 	if p.calls[c.ID] != nil {
 		return nil, tool{}, conflict()

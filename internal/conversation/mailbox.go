@@ -22,7 +22,8 @@ const replying = 2 * time.Minute
 var errLate = errors.New("the answer takes long")
 
 // Deliver sends a message to an agent in a turn of another one, as which from acts. It does not wait for what becomes
-// of the message. The turn that it begins takes what the turn of the sender has left, and goes on when that has ended.
+// of the message. The turn that it begins takes what the turn of the sender has left, and goes on when that has ended,
+// unless it was cancelled.
 func (s *Service) Deliver(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) error {
 	_, l, err := s.post(ctx, from, turn, agent, text)
 	l.leave()
@@ -33,8 +34,8 @@ func (s *Service) Deliver(ctx context.Context, from haft.Principal, turn haft.Tu
 // no person and at most two minutes, and returns then that the answer comes later: the turn goes on, as with Deliver.
 // If ctx ends before, the turn is cancelled.
 //
-// The call that waits keeps the slots that rules of the policy gave it, and calls of the turn that it waits for need
-// slots of their own. Where both are the same slot, the turn gets it when the wait is over.
+// Calls of the turn that it waits for may need the slots that rules of the policy gave the call that waits. So whoever
+// calls Reply has given them back, see [executor.Yield].
 func (s *Service) Reply(ctx context.Context, from haft.Principal, turn haft.TurnID, agent, text string) (string,
 	error) {
 	t, l, err := s.post(ctx, from, turn, agent, text)

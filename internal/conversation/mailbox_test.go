@@ -206,6 +206,41 @@ func TestDeliver_does_not_wait(t *testing.T) {
 	})
 }
 
+// A turn that a message began ends when the turn of its sender is cancelled.
+func TestDeliver_of_a_sender_that_is_cancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.As = becomes })
+		w.addTool("mail", tool{run: func(ctx context.Context, args string) (string, error) {
+			return "1", p.Deliver(ctx, as(ann, "helper"), w.first(), "helper1", "hello")
+		}})
+		w.answer = func(req model.Request) (*model.Answer, error) {
+			switch {
+			case len(req.Messages) == 1 && req.Messages[0].Name == "":
+				return call("mail", "{}"), nil
+			case len(req.Messages) == 1:
+				time.Sleep(time.Minute)
+			}
+			return call("a", fmt.Sprint(`{"n":`, len(req.Messages), "}")), nil // without end
+		}
+		w.addTool("a", tool{run: func(context.Context, string) (string, error) {
+			time.Sleep(10 * time.Second)
+			return "1", nil
+		}})
+		go p.send("hi")
+		time.Sleep(time.Second)
+		if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		sub, kept := w.ofTurn(w.order[1])
+		if sub.Status != haft.TurnCancelled || !strings.Contains(sub.Error, "sent the message was cancelled") ||
+			strings.Contains(shape(kept), "a:success") {
+			t.Errorf("%s %q: %s", sub.Status, sub.Error, shape(kept))
+		}
+	})
+}
+
 func TestReply_ends_the_turn_when_nobody_waits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

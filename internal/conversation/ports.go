@@ -46,7 +46,7 @@ type History interface {
 type Agents interface {
 	// Agent returns the agent of that name or id, or [haft.CodeNotFound].
 	Agent(ctx context.Context, p haft.Principal, ref string) (*haft.Agent, error)
-	// Profile returns an agent with all that its model gets. It is asked before every step.
+	// Profile returns an agent with all that its model gets. It is asked before every request to the model.
 	Profile(ctx context.Context, p haft.Principal, id haft.AgentID) (*Profile, error)
 }
 
@@ -74,8 +74,8 @@ type Generator interface {
 // A Model is a model with its bounds and prices.
 type Model struct {
 	Generator
-	// Name is the vendor's.
-	Name string
+	// Name is the vendor's, and Provider that of OpenTelemetry for the vendor.
+	Name, Provider string
 	// Context is how many tokens a request and its answer may have, and MaxOutput the answer.
 	Context, MaxOutput int
 	// Input, Cached and Output are prices of a million tokens, in millionths of the unit. Without a price for cached
@@ -103,6 +103,6 @@ type Authority interface {
 
 // Observe begins a span for the operation invoke_agent, or chat for one request to a model, by the conventions of
 // OpenTelemetry for generative AI. The function that it returns ends the span. The engine makes the spans of calls,
-// within the context that Observe returns.
-type Observe = func(ctx context.Context, operation string, t haft.Turn) (within context.Context,
+// within the context that Observe returns. Provider is that of the model, or empty as long as it is not known.
+type Observe = func(ctx context.Context, operation, provider string, t haft.Turn) (within context.Context,
 	end func(used model.Usage, stop string, err error))

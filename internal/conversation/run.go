@@ -42,12 +42,17 @@ type run struct {
 	done   chan struct{}
 	*shared
 
+	out outbox
+
 	turn     haft.Turn
+	prof     *Profile                         // that the model was asked with last, or nil
 	observed func(model.Usage, string, error) // ends the span of the work
 	model    *Model
 	own      []haft.Message   // of the turn
 	older    [][]haft.Message // groups of the conversation before the turn
 	summary  *haft.Message    // the last one, or nil
+
+	hopeless bool // the turn could not go on for long, and is only ended
 
 	loaded  bool          // own is all of the turn
 	ratio   float64       // of the tokens that the model counts to those that are estimated
@@ -71,6 +76,12 @@ func (e *ending) Error() string { return cmp.Or(e.why, e.note, string(e.stop)) }
 // only ended.
 func (r *run) work(hopeless bool) (err error) {
 	defer func() { r.observed(model.Usage{}, string(r.turn.Stop), err) }()
+	r.hopeless = hopeless
+	defer func() {
+		if late := r.flushLast(); late != nil && (err == nil || errors.Is(err, errWaiting)) {
+			err = late
+		}
+	}()
 	err = r.guard(func() error { return r.goOn(hopeless) })
 	if cause := context.Cause(r.ctx); err != nil && cause != nil && !errors.Is(err, errLost) {
 		err = cause // whatever failed at the same moment
@@ -114,13 +125,19 @@ func (r *run) step() error {
 	if err := r.paused(); err != nil {
 		return err
 	}
-	prof, err := r.profile()
-	if err != nil {
+	if err := r.recheck(); err != nil {
 		return err
 	}
-	if open := r.open(); len(open) > 0 {
-		return r.makeCalls(prof, open)
+	open, err := r.open(), error(nil)
+	if len(open) == 0 || r.prof == nil { // the engine looks itself at who makes the calls that the model just asked for
+		if r.prof, err = r.profile(); err != nil {
+			return err
+		}
 	}
+	if len(open) > 0 {
+		return r.makeCalls(r.prof, open)
+	}
+	prof := r.prof
 	now, err := r.evaluate(prof)
 	if err != nil {
 		return err
@@ -154,19 +171,34 @@ func (r *run) paused() error {
 	}
 }
 
-// profile returns the agent. It ends a turn whose sender, or whose agent, may not go on.
-func (r *run) profile() (*Profile, error) {
+// recheck ends a turn whose sender may not go on, or whose sender is an agent whose turn was cancelled.
+func (r *run) recheck() error {
 	p, err := r.s.cfg.Recheck(r.ctx, r.turn.Principal)
 	if code := haft.CodeOf(err); code == haft.CodeUnauthenticated || code == haft.CodeDenied {
-		return nil, &ending{stop: haft.StopCancelled, why: haft.MessageOf(err)}
+		return &ending{stop: haft.StopCancelled, why: haft.MessageOf(err)}
 	} else if err != nil {
-		return nil, fmt.Errorf("look at the credential of the turn: %w", err)
+		return fmt.Errorf("look at the credential of the turn: %w", err)
 	}
 	if was := r.turn.Principal; p.Org != was.Org || p.Owner() != was.Owner() || p.Agent != was.Agent {
-		return nil, &ending{stop: haft.StopCancelled, why: "the credential of the turn is of somebody else now"}
+		return &ending{stop: haft.StopCancelled, why: "the credential of the turn is of somebody else now"}
 	}
 	r.turn.Principal = p
-	prof, err := r.s.cfg.Agents.Profile(r.ctx, p, r.turn.Agent)
+	if r.turn.Parent == "" {
+		return nil
+	}
+	parent, err := r.s.cfg.History.Turn(r.ctx, r.org, r.turn.Parent)
+	switch {
+	case err == nil && parent.Status == haft.TurnCancelled:
+		return &ending{stop: haft.StopCancelled, why: "the turn of the agent that sent the message was cancelled"}
+	case err != nil && haft.CodeOf(err) != haft.CodeNotFound: // one that was removed is not asked
+		return fmt.Errorf("look at the turn of the sender: %w", err)
+	}
+	return nil
+}
+
+// profile returns the agent. It ends a turn whose agent may not go on.
+func (r *run) profile() (*Profile, error) {
+	prof, err := r.s.cfg.Agents.Profile(r.ctx, r.turn.Principal, r.turn.Agent)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		err = &ending{stop: haft.StopInternal, why: "there is no such agent any more"}
 	} else if err == nil && prof.Agent.Disabled {
@@ -220,27 +252,16 @@ func (r *run) take(now *moment, a *model.Answer) error {
 // append keeps messages and how the turn stands, and tells of them.
 func (r *run) append(list ...haft.Message) error {
 	r.turn.Usage = r.purse.total()
-	kept, err := r.s.cfg.Turns.AdvanceTurn(r.base, r.owner, r.turn, list...)
-	switch haft.CodeOf(err) {
-	case "":
-	case haft.CodeConflict, haft.CodeNotFound:
-		return fmt.Errorf("%w: %w", errLost, err)
-	case haft.CodeInvalid:
-		return &ending{stop: haft.StopInternal, why: "a message cannot be kept: " + haft.MessageOf(err)}
-	default:
-		return fmt.Errorf("keep what happened in the turn: %w", err)
-	}
-	if len(kept) > 0 {
-		r.s.progressed(r.id)
-	}
+	r.out.mu.Lock()
+	kept, err := r.write(r.turn, list...)
+	r.out.mu.Unlock()
 	for _, m := range kept {
 		r.own = append(r.own, m)
 		if m.Role == haft.RoleSummary {
 			r.summary = &m
 		}
-		r.publish(haft.TurnEvent{Message: &m}, false)
 	}
-	return nil
+	return err
 }
 
 // publishTurn reports how the turn stands.
@@ -252,7 +273,11 @@ func (r *run) publishTurn() {
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
 func (r *run) finish(e *ending, list ...haft.Message) error {
 	if r.loaded {
-		list = append(r.withdraw(), list...)
+		answers, err := r.withdraw()
+		if err != nil {
+			return err
+		}
+		list = append(answers, list...)
 	}
 	if strings.TrimSpace(e.note) != "" {
 		list = append(list, haft.Message{Role: haft.RoleAssistant, Text: e.note})

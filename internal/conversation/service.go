@@ -63,7 +63,7 @@ func (c Config) filled() Config {
 		c.Stopped = func() (string, bool) { return "", false }
 	}
 	if c.Observe == nil {
-		c.Observe = func(ctx context.Context, _ string, _ haft.Turn) (context.Context,
+		c.Observe = func(ctx context.Context, _, _ string, _ haft.Turn) (context.Context,
 			func(model.Usage, string, error)) {
 			return ctx, func(model.Usage, string, error) {}
 		}
@@ -220,7 +220,7 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	}
 	base, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
-	r.base, r.observed = s.cfg.Observe(base, "invoke_agent", t)
+	r.base, r.observed = s.cfg.Observe(base, "invoke_agent", "", t)
 	r.ctx, r.cancel = context.WithCancelCause(r.base)
 	hopeless := s.failed[t.ID].times >= maxFailures
 	s.runs[t.ID] = r

@@ -88,7 +88,7 @@ func TestStopped_turns_pause(t *testing.T) {
 				switch {
 				case last.Role == haft.RoleUser:
 					return call("a", "{}", "b", "{}"), nil
-				case strings.Contains(last.Text, "ask for it again"):
+				case strings.Contains(last.Text, "did not run"):
 					return call("b", "{}"), nil
 				}
 				return say("done"), nil
@@ -164,4 +164,41 @@ func TestEngine_that_leaves_spoils_no_turn(t *testing.T) {
 	if turn.Status != haft.TurnRunning || shape(kept) != "user, assistant a" || r.n.Load() != 0 {
 		t.Errorf("%s: %s", turn.Status, shape(kept))
 	}
+}
+
+// busyEngine cannot cancel calls for a while.
+type busyEngine struct {
+	*process
+	until time.Time
+}
+
+func (e busyEngine) Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error {
+	if time.Now().Before(e.until) {
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the store is away"}
+	}
+	return e.process.Cancel(ctx, p, id)
+}
+
+// A turn that was cancelled does not end while a person could still have its call run.
+func TestCancel_waits_until_calls_are_cancelled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("ask", tool{approval: true, run: echo})
+		w.script(call("ask", "{}"))
+		p := w.begin(0, func(cfg *conversation.Config) {
+			cfg.Calls = busyEngine{cfg.Calls.(*process), time.Now().Add(10 * time.Second)}
+		})
+		p.send("hi")
+		if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
+			t.Fatal(err)
+		}
+		if turn, kept := w.ofTurn(w.first()); turn.Final() {
+			t.Errorf("%s: %s", turn.Status, shape(kept))
+		}
+		time.Sleep(20 * time.Second)
+		if turn, kept := w.ofTurn(w.first()); turn.Status != haft.TurnCancelled ||
+			shape(kept) != "user, assistant ask, ask:cancelled" {
+			t.Errorf("%s: %s", turn.Status, shape(kept))
+		}
+	})
 }

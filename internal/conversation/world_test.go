@@ -86,8 +86,9 @@ type record struct {
 
 // A tool gives a value, or an error.
 type tool struct {
-	parallel, approval bool
-	run                func(ctx context.Context, args string) (string, error)
+	parallel, approval, idempotent bool
+
+	run func(ctx context.Context, args string) (string, error)
 }
 
 func echo(_ context.Context, args string) (string, error) { return `{"got":` + args + `}`, nil }
@@ -110,7 +111,8 @@ func (w *world) addTool(name string, t tool) {
 	w.tools[name] = t
 	tools := slices.DeleteFunc(w.profile.Tools, func(have haft.Tool) bool { return have.Name == name })
 	w.profile.Tools = append(tools, haft.Tool{Name: name, Org: "org", Version: haft.Version{Description: "does " + name,
-		Parameters: json.RawMessage(`{"type":"object"}`), Settings: haft.Settings{Parallel: t.parallel}}})
+		Parameters: json.RawMessage(`{"type":"object"}`), Settings: haft.Settings{Parallel: t.parallel,
+			Idempotent: t.idempotent}}})
 }
 
 // script has the model give these answers in every turn, one after the other, whatever they are about. What it gives is

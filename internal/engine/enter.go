@@ -125,11 +125,8 @@ func (en *entrance) unused(ctx context.Context, ex *execution) error {
 	if ex.ours {
 		return nil // nobody can guess it
 	}
-	_, err := en.store.Calls.Record(ctx, ex.call.Principal.Org, ex.call.ID)
-	switch {
-	case haft.CodeOf(err) == haft.CodeNotFound:
-		return nil
-	case err == nil:
+	kept, err := en.store.Calls.Kept(ctx, ex.call.ID)
+	if kept {
 		err = &haft.Error{Code: haft.CodeConflict, Message: "there is a call with this id"}
 	}
 	return err
@@ -161,7 +158,8 @@ func (en *entrance) open(c haft.Call) (*execution, error) {
 		return nil, errIDRuns()
 	}
 	now := time.Now()
-	ex := &execution{call: c, arrival: arrival{ours: ours, began: now, seen: en.permissions.changes.Load()},
+	ex := &execution{call: c, arrival: arrival{ours: ours, sure: ours || c.Chain == "", began: now,
+		seen: en.permissions.changes.Load()},
 		tracking: tracking{done: make(chan struct{})}}
 	ex.rec = haft.Record{Status: haft.StatusRunning, Owner: en.members.Owner(), Created: now}
 	ex.rec.Call, ex.rec.Redacted = en.redaction.kept(c)

@@ -112,7 +112,7 @@ func (rn *runner) execute(ctx context.Context, ex *execution) error {
 		settle.Stop()
 		ex.grant.Leave() // writing down what became of it needs no turn
 	}()
-	run := use.Watch(ctx)
+	run := executor.WithYield(use.Watch(ctx), ex.grant.Leave)
 	if err = rn.runTool(run, ex, x, first, req); err == nil {
 		err = rn.addMissingPackage(run, ex, x, req)
 	}
@@ -154,7 +154,8 @@ func (rn *runner) begin(ctx context.Context, ex *execution) error {
 	}
 	ex.rec.Status, ex.rec.Started = haft.StatusRunning, time.Now()
 	data := map[string]any{"digest": ex.rec.Digest, "args": ex.rec.Call.Args}
-	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: ex.taken, Keys: ex.keysHeld(), Sure: ex.ours}
+	part := &store.Batch{Records: []haft.Record{ex.rec}, Limits: ex.taken, Keys: ex.keysHeld(), Sure: ex.sure,
+		Chosen: ex.chosen()}
 	part.Audit = append(part.Audit, rn.recorder.entry(ex, "call.started", rn.recorder.startedBody(ex)))
 	part.Approvals = ex.spent()
 	ex.taken = nil

@@ -41,7 +41,8 @@ type execution struct {
 type arrival struct {
 	began    time.Time
 	seen     int64      // how many changes of permissions there were when it came in
-	ours     bool       // its id was made here, and nothing is kept of it but by this execution
+	ours     bool       // its id was made here
+	sure     bool       // nothing is kept of it but by this execution
 	async    bool       // nobody waits: it was submitted, or goes on after an approval
 	accepted bool       // it is in the store, to be run by whoever owns it
 	free     bool       // of what was kept: no request for approval is asked for

@@ -169,3 +169,20 @@ func TestRefused_early_leaves_nothing(t *testing.T) {
 		}
 	}
 }
+
+// TestYield: a call that only waits for another one gives up the slot that the other one needs.
+func TestYield(t *testing.T) {
+	w := setup(t, allowAll+"rules:\n  - {id: one, effect: limit, concurrency: {max: 1}}\n", engine.Config{})
+	w.tool("o", "work", nil)
+	c := haft.Call{Tool: "work", Args: json.RawMessage(`{"x":1}`), Principal: user("o", "ann")}
+	first := true
+	w.script.set(func(ctx context.Context, req executor.Request) (*haft.Result, error) {
+		if first {
+			first = false
+			executor.Yield(ctx)
+			want(t, w.do(c), haft.StatusSuccess)
+		}
+		return ok(req, "1"), nil
+	})
+	want(t, w.do(c), haft.StatusSuccess)
+}

@@ -73,6 +73,14 @@ func (ex *execution) keysHeld() []store.Key {
 	return []store.Key{*ex.claimed}
 }
 
+// chosen is the id of the call if somebody chose it, and nothing was written of the call yet.
+func (ex *execution) chosen() []haft.CallID {
+	if ex.ours || ex.begun {
+		return nil
+	}
+	return []haft.CallID{ex.call.ID}
+}
+
 // repeatable takes a call that was made before through the stages that decide who
 // may make it, and returns why it may not be made now.
 func (en *entrance) repeatable(ctx context.Context, ex *execution, first haft.CallID) error {

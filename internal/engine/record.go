@@ -101,7 +101,7 @@ func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) 
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
 	return func(again bool) error {
 		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: ex.taken,
-			Again: again, Sure: ex.ours}
+			Again: again, Sure: ex.sure, Chosen: ex.chosen()}
 		if !ex.begun {
 			part.Approvals = ex.spent()
 		}

@@ -19,7 +19,7 @@ func (en *entrance) Submit(ctx context.Context, c haft.Call) (*haft.Record, erro
 	if first != ex.call.ID {
 		return en.store.Calls.Record(ctx, c.Principal.Org, first)
 	}
-	ex.async, ex.ours = true, false // once it is queued, others may end it
+	ex.async, ex.sure = true, false // once it is queued, others may end it
 	err = ex.refused
 	if err == nil {
 		err = en.look(ctx, ex)

@@ -109,7 +109,7 @@ func (j *Journal) AppendParts(ctx context.Context, events []haft.Event, parts []
 		batch.Audit = append(batch.Audit, part.Audit...)
 		batch.Approvals = append(batch.Approvals, part.Approvals...)
 		batch.Limits = append(batch.Limits, part.Limits...)
-		batch.Keys = append(batch.Keys, part.Keys...)
+		batch.Keys, batch.Chosen = append(batch.Keys, part.Keys...), append(batch.Chosen, part.Chosen...)
 		batch.Again, batch.Sure = batch.Again || part.Again, batch.Sure && part.Sure
 	}
 	j.known = false

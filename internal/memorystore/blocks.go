@@ -95,8 +95,30 @@ func (s *Store) Blocks(ctx context.Context, org string, f haft.BlockFilter) ([]h
 	if f.Label != "" {
 		q.Add(" AND b.label = ?", store.Column(f.Label))
 	}
-	q.Add(" AND b.id > ? ORDER BY b.id LIMIT ?", store.Column(string(f.After)), page(f.Limit))
+	if f.After != "" { // SQLite makes a new plan for each value that a range begins at
+		q.Add(" AND b.id > ?", store.Column(string(f.After)))
+	}
+	q.Add(" ORDER BY b.id LIMIT ?", page(f.Limit))
 	return list(ctx, s, scanBlock(org), q)
+}
+
+// AllBlocks returns all blocks of an agent.
+func AllBlocks(ctx context.Context, s *Store, org string, agent haft.AgentID) (all []haft.Block, err error) {
+	for f := (haft.BlockFilter{Agent: string(agent)}); ; f.After = all[len(all)-1].ID {
+		list, err := s.Blocks(ctx, org, f)
+		all = append(all, list...)
+		if err != nil || len(list) == 0 || len(list) < maxPage && valueBytes(list) < maxRead/2 { // it is the last page
+			return all, err
+		}
+	}
+}
+
+// valueBytes is how much the values of blocks have, without what is small.
+func valueBytes(list []haft.Block) (n int) {
+	for i := range list {
+		n += len(list[i].Value) + len(list[i].Description)
+	}
+	return n
 }
 
 // RemoveBlock removes a block from all agents that have it, or returns [haft.CodeNotFound].

@@ -195,19 +195,23 @@ func scanPlace(r store.Scanner) (p TurnPlace, err error) {
 }
 
 // PruneTurns removes turns of an organisation that ended before a time, with their messages, if summaries stand for all
-// of these: what the model of an agent still gets stays. It stops at the time end, and returns where to go on, or nil
-// if it is done; at is nil in the beginning.
+// of these, or if they are twice as old: what the model of an agent still gets stays longer, and not for ever. It stops
+// at the time end, and returns where to go on, or nil if it is done; at is nil in the beginning.
 func (s *Store) PruneTurns(ctx context.Context, org string, before time.Time, at *TurnPlace, end time.Time) (
 	*TurnPlace, error) {
 	if at == nil {
 		at = &TurnPlace{}
 	}
+	twice := int64(0)
+	if age := time.Since(before); age > 0 {
+		twice = before.Add(-age).UnixMicro()
+	}
 	for {
-		turns, err := list(ctx, s, scanPlace, query(`SELECT t.id, t.ended, NOT EXISTS (SELECT 1 FROM messages x WHERE
+		turns, err := list(ctx, s, scanPlace, query(`SELECT t.id, t.ended, t.ended < ? OR NOT EXISTS (SELECT 1 FROM messages x WHERE
 			x.turn = t.id AND x.seq > (SELECT COALESCE(MAX(s.replaces), 0) FROM messages s WHERE s.agent = t.agent
 			AND s.usr = t.usr AND s.replaces > 0)) FROM turns t WHERE t.org = ? AND t.final = 1 AND t.ended < ?
-			AND (t.ended, t.id) > (?, ?) ORDER BY t.ended, t.id LIMIT ?`, store.Column(org), before.UnixMicro(), at.ended,
-			at.turn, maxPage))
+			AND (t.ended, t.id) > (?, ?) ORDER BY t.ended, t.id LIMIT ?`, twice, store.Column(org), before.UnixMicro(),
+			at.ended, at.turn, maxPage))
 		if err != nil || len(turns) == 0 {
 			return nil, err
 		}

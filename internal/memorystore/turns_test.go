@@ -406,6 +406,12 @@ func turnsPruned(t *testing.T, w *world) {
 	want(t, "of another agent", w.said(b, haft.MessageFilter{}), "1:kept")
 	want(t, "turns", w.rows("turns"), 3)
 	w.end("p1", open)
+	for _, hours := range []time.Duration{1, 3} { // the turn has no summary
+		w.exec(fmt.Sprintf("UPDATE turns SET ended = %d WHERE agent = '%s'", now.Add(-hours*time.Hour).UnixMicro(), b))
+		prune(now.Add(-time.Hour), now.Add(time.Hour))
+		want(t, fmt.Sprint("turns of another agent after ", int(hours), " hours"), w.said(b, haft.MessageFilter{}),
+			map[time.Duration]string{1: "1:kept"}[hours])
+	}
 }
 
 // usersApart: each user has a conversation of their own with an agent.

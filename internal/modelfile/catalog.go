@@ -15,6 +15,7 @@ import (
 	"haft/internal/conversation"
 	"haft/internal/model"
 	"haft/internal/secret"
+	"haft/schema"
 )
 
 // CatalogConfig has what a catalog needs besides its models.
@@ -110,9 +111,21 @@ func (c *Catalog) Model(ctx context.Context, p haft.Principal, name string) (*co
 		return nil, fmt.Errorf("model %s: %w", m.Name, err)
 	}
 	micros := func(price float64) int64 { return int64(math.Round(price * 1_000_000)) } // of at most maxPrice
-	return &conversation.Model{Generator: client, Name: m.Model, Context: m.ContextTokens, MaxOutput: m.MaxOutputTokens,
+	return &conversation.Model{Generator: client, Name: m.Model, Provider: provider(m.Format),
+		Context: m.ContextTokens, MaxOutput: m.MaxOutputTokens,
 		Input: micros(m.PriceInput), Cached: micros(cmp.Or(m.PriceCached, m.PriceInput)),
 		Output: micros(m.PriceOutput)}, nil
+}
+
+// provider is the name that OpenTelemetry has for the vendor of a format. Others speak the format of OpenAI too.
+func provider(f schema.Form) string {
+	switch f {
+	case schema.FormAnthropic:
+		return "anthropic"
+	case schema.FormGemini:
+		return "gcp.gemini"
+	}
+	return "openai"
 }
 
 // List returns all models in the order of the file, as they are for an organisation: without keys and addresses. No

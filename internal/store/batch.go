@@ -38,6 +38,8 @@ type Batch struct {
 	// Sure says that nothing of it can clash with what is kept: its calls have ids
 	// that were made for them, and nobody but the caller opens or ends them.
 	Sure bool
+	// Chosen are calls of the batch whose ids somebody chose: nothing is kept of them if the batch is sure.
+	Chosen []haft.CallID
 }
 
 // PutOptions say how a tool is put.

@@ -149,6 +149,11 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 	if f.stuck.Load() {
 		return false, nil // the database says why, or is well again
 	}
+	for _, id := range b.Chosen { // nobody adds one meanwhile: that needs the order
+		if kept, err := f.s.Calls.Kept(ctx, id); err != nil || kept {
+			return false, nil // the database refuses it, or says what is wrong
+		}
+	}
 	if f.log == nil {
 		if f.seen++; f.seen == warmUp && !f.s.cfg.NoLog {
 			signal(f.hurry)
@@ -197,6 +202,13 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		signal(f.hurry)
 	}
 	return true, nil
+}
+
+// waits reports whether a record of a call is acknowledged and not in the database yet.
+func (f *front) waits(id string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return rowset.HasCall(f.waiting, id, insertCalls.cols)
 }
 
 // append adds a record, and makes room for it if there is none.
@@ -288,7 +300,7 @@ func (f *front) settleTurn(ctx context.Context, strict bool) error {
 
 // relax has commits wait for the disk or not.
 func (f *front) relax(ctx context.Context, relaxed bool) error {
-	if f.relaxed == relaxed {
+	if f == nil || f.relaxed == relaxed {
 		return nil
 	}
 	text := f.s.dialect.Strict

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -445,4 +446,41 @@ func TestStore_a_log_that_fails_is_logged(t *testing.T) {
 		strings.Count(text, "level=ERROR") != 1 {
 		t.Errorf("the log says:\n%s", text)
 	}
+}
+
+// TestStore_ids_that_were_chosen: a call whose id somebody chose is kept if nothing is kept of it: not in the log, in the
+// database or in a log that a crash left, and of whichever organisation.
+func TestStore_ids_that_were_chosen(t *testing.T) {
+	dir, back := t.TempDir(), t.TempDir()
+	s := opened(t, dir)
+	chosen := func(id string) store.Batch {
+		b := sureCall(id)
+		b.Chosen = []haft.CallID{haft.CallID(id)}
+		return b
+	}
+	used := func(s *store.Store, when string, b store.Batch) {
+		t.Helper()
+		b.Records[0].Created = someTime.Add(time.Hour) // of another call
+		err := s.Commit(t.Context(), b)
+		if stale, ok := errors.AsType[*store.Stale](err); !ok || len(stale.Calls) != 1 {
+			t.Errorf("%s: Commit: %v", when, err)
+		}
+		if kept, err := s.Calls.Kept(t.Context(), b.Chosen[0]); err != nil || !kept {
+			t.Errorf("%s: Kept: %t, %v", when, kept, err)
+		}
+	}
+	keepCalls(t, s, 0, 1) // whose organisation the log knows then
+	if kept, err := s.Calls.Kept(t.Context(), "mine"); err != nil || kept {
+		t.Fatalf("Kept: %t, %v", kept, err)
+	}
+	if err := s.Commit(t.Context(), chosen("mine")); err != nil {
+		t.Fatal(err)
+	}
+	copied(t, dir, back, "haft.db", "haft.db-wal", "redo.log")
+	used(s, "in the log", chosen("mine"))
+	used(s, "in the database", chosen("mine"))
+	other := chosen("mine")
+	other.Records[0].Call.Principal.Org = "other"
+	used(s, "of another organisation", other)
+	used(opened(t, back), "after a crash", chosen("mine"))
 }

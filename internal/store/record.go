@@ -41,6 +41,18 @@ func (s Calls) Record(ctx context.Context, org string, id haft.CallID) (*haft.Re
 	return find(ctx, s.db, "call", scanRecord, recordByID, column(string(id)), column(org))
 }
 
+// Kept reports whether there is a record of a call, of whichever organisation. It does not wait until what is in the
+// log is in the database.
+func (s Calls) Kept(ctx context.Context, id haft.CallID) (bool, error) {
+	if f := s.db.front; f != nil && f.waits(column(string(id))) {
+		return true, nil
+	}
+	// A record that went into the database meanwhile is found there.
+	found, err := first(ctx, inDatabase{s.db}, "find the call", scalar[int],
+		logged("SELECT 1 FROM calls WHERE id = $1"), column(string(id)))
+	return found != nil, err
+}
+
 // Records lists the calls of an organisation, newest first, without what is
 // sealed. A limit of 0 means 50.
 func (s Calls) Records(ctx context.Context, f haft.CallFilter) ([]haft.Record, error) {

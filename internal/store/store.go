@@ -317,10 +317,32 @@ func (s *Store) write(ctx context.Context, doing string, f func(context.Context,
 	} else {
 		err = s.owned(ctx, func(ctx context.Context) error { return s.writeOwned(ctx, f) })
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", doing, s.explain(err))
+	return s.failed(doing, err)
+}
+
+// writeApart is write for tables that have nothing to do with the log: what waits there need not be in the database
+// first, so that a call and a message that are written in turn do not wait for each other's pages.
+func (s *Store) writeApart(ctx context.Context, doing string, f func(context.Context, *tx) error) error {
+	if s.dialect.Shared {
+		return s.write(ctx, doing, f)
 	}
-	return nil
+	err := take(ctx, s.turn)
+	if err == nil {
+		defer func() { s.turn <- struct{}{} }()
+		ctx = context.WithoutCancel(ctx) // see owned
+		if err = s.front.relax(ctx, false); err == nil {
+			err = s.transact(ctx, f)
+		}
+	}
+	return s.failed(doing, err)
+}
+
+// failed explains why something could not be done, if there is an error.
+func (s *Store) failed(doing string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", doing, s.explain(err))
+	}
+	return err
 }
 
 // exec runs one statement in a transaction of its own, and returns how many rows it changed.
@@ -461,11 +483,24 @@ func (s *Store) writeOnce(ctx context.Context, f func(context.Context, *tx) erro
 	return inner.Commit()
 }
 
+// ask implements source.
+func (s *Store) ask(ctx context.Context, q query, args []any) (*sql.Rows, error) {
+	if _, _, logged := q.sql(); logged {
+		if err := s.front.settle(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return inDatabase{s}.ask(ctx, q, args)
+}
+
+// inDatabase is the source of what is in the database, with or without what was acknowledged last.
+type inDatabase struct{ *Store }
+
 // ask implements source. The query is prepared if it is one of the first so many: the
 // texts are made of constants, but filters make many of them.
-func (s *Store) ask(ctx context.Context, q query, args []any) (*sql.Rows, error) {
+func (s inDatabase) ask(ctx context.Context, q query, args []any) (*sql.Rows, error) {
 	s.asked.Add(1)
-	text, own, logged := q.sql()
+	text, own, _ := q.sql()
 	args = append(own, args...)
 	known, ok := s.readers.Load(text)
 	if !ok && s.prepared.Load() < maxStatements {
@@ -477,11 +512,6 @@ func (s *Store) ask(ctx context.Context, q query, args []any) (*sql.Rows, error)
 		if known, raced = s.readers.LoadOrStore(text, made); !raced {
 			s.prepared.Add(1)
 		} else if err := made.Close(); err != nil {
-			return nil, err
-		}
-	}
-	if logged {
-		if err := s.front.settle(ctx); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 // A Tx is a transaction of a package that has tables of its own in the database. No rowset
-// adds rows to those tables.
+// adds rows to those tables, and it must not read a table to which rowsets add rows: what was
+// acknowledged last need not be there.
 type Tx struct{ tx *tx }
 
 // Exec runs a statement and returns how many rows it changed.
@@ -75,7 +76,7 @@ func TablesOf(s *Store) Tables { return Tables{s} }
 // Write runs f in a transaction: everything that f does is kept and on the disk when Write
 // returns nil, and else nothing of it. f may be run more than once.
 func (b Tables) Write(ctx context.Context, doing string, f func(context.Context, Tx) error) error {
-	return b.s.write(ctx, doing, func(ctx context.Context, t *tx) error { return f(ctx, Tx{t}) })
+	return b.s.writeApart(ctx, doing, func(ctx context.Context, t *tx) error { return f(ctx, Tx{t}) })
 }
 
 // Each gives every row of a query to scan.

@@ -2,9 +2,11 @@ package telemetry
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -51,8 +53,9 @@ type Telemetry struct {
 	provider *sdktrace.TracerProvider // nil if nothing is traced
 	meters   *sdkmetric.MeterProvider // nil if measures are sent nowhere
 	names    *names
-	kinds    *set // of failures, which are constants of ours
-	reasons  *set // why requests were turned away
+	key      atomic.Pointer[[]byte] // of names of conversations
+	kinds    *set                   // of failures, which are constants of ours
+	reasons  *set                   // why requests were turned away
 
 	calls    *prometheus.CounterVec
 	refused  *prometheus.CounterVec
@@ -71,6 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Telemetry, error) {
 	}
 	t := &Telemetry{registry: prometheus.NewRegistry(), names: newNames(cfg.Series), kinds: newSet(maxKinds),
 		reasons: newSet(maxKinds), tracer: noop.NewTracerProvider().Tracer("haft")}
+	t.SetKey([]byte(rand.Text()))
 	t.register(cfg)
 	if !cfg.Traces && !cfg.Metrics && cfg.Exporter == nil {
 		return t, nil

@@ -193,17 +193,17 @@ func TestSpans_of_turns(t *testing.T) {
 		t.Fatal(err)
 	}
 	turn := haft.Turn{ID: "run-1", Agent: "ag_1", Model: "claude", Principal: haft.Principal{Org: "acme", User: "ann"}}
-	ctx, end := x.ObserveTurn(t.Context(), "invoke_agent", turn)
-	within, endChat := x.ObserveTurn(ctx, "chat", turn)
+	ctx, end := x.ObserveTurn(t.Context(), "invoke_agent", "", turn)
+	within, endChat := x.ObserveTurn(ctx, "chat", "anthropic", turn)
 	endChat(model.Usage{Input: 10, Output: 5, Cached: 3}, "calls", nil)
-	_, endBroken := x.ObserveTurn(ctx, "chat", turn)
+	_, endBroken := x.ObserveTurn(ctx, "chat", "anthropic", turn)
 	endBroken(model.Usage{}, "", errors.New("a secret of the vendor"))
-	_, endChat = x.ObserveTurn(ctx, "chat", turn)
+	_, endChat = x.ObserveTurn(ctx, "chat", "anthropic", turn)
 	endChat(model.Usage{Input: 1, Output: 2, Cached: 1}, "end", nil)
-	_, endBroken = x.ObserveTurn(ctx, "chat", turn)
+	_, endBroken = x.ObserveTurn(ctx, "chat", "anthropic", turn)
 	endBroken(model.Usage{}, "", fmt.Errorf("ask: %w", &model.Fault{Kind: model.RateLimited, Message: "secret"}))
 	gone, cancel := context.WithCancel(ctx)
-	_, endBroken = x.ObserveTurn(gone, "chat", turn)
+	_, endBroken = x.ObserveTurn(gone, "chat", "anthropic", turn)
 	cancel()
 	endBroken(model.Usage{}, "", errors.New("the user is gone"))
 	_, call := x.Begin(ctx, haft.Call{ID: "c", Tool: "weather", Principal: turn.Principal})
@@ -236,7 +236,7 @@ func TestSpans_of_turns(t *testing.T) {
 		"error.type=cancelled",
 		`gen_ai.usage.input_tokens=11 gen_ai.usage.output_tokens=7 gen_ai.usage.cache_read.input_tokens=4 gen_ai.response.finish_reasons=["model_error"] error.type=model_error`,
 		"invoke_agent gen_ai.operation.name=invoke_agent",
-		"gen_ai.agent.id=ag_1", "gen_ai.operation.name=execute_tool"} {
+		"gen_ai.agent.id=ag_1", "gen_ai.provider.name=anthropic", "gen_ai.operation.name=execute_tool"} {
 		if !strings.Contains(all, want) {
 			t.Errorf("the spans lack %s:\n%s", want, all)
 		}
@@ -253,9 +253,10 @@ func TestSpans_of_conversations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range []haft.Principal{{Org: "a", User: "ann"}, {Org: "a", User: "ann"}, {Org: "a", User: "bob"},
-		{Org: "b", User: "ann"}} {
-		_, end := x.ObserveTurn(t.Context(), "invoke_agent", haft.Turn{Agent: "ag_1", Principal: p})
+	for i, p := range []haft.Principal{{Org: "a", User: "ann"}, {Org: "a", User: "ann"}, {Org: "a", User: "bob"},
+		{Org: "b", User: "ann"}, {Org: "a", User: "ann"}} {
+		x.SetKey([]byte{byte(i / 4)}) // the last one has another key
+		_, end := x.ObserveTurn(t.Context(), "invoke_agent", "", haft.Turn{Agent: "ag_1", Principal: p})
 		end(model.Usage{Input: 3}, "max_steps", nil)
 	}
 	if err := x.Close(t.Context()); err != nil {
@@ -272,7 +273,7 @@ func TestSpans_of_conversations(t *testing.T) {
 			}
 		}
 	}
-	if len(ids) != 4 || ids[0] != ids[1] || ids[0] == ids[2] || ids[0] == ids[3] {
+	if len(ids) != 5 || ids[0] != ids[1] || ids[0] == ids[2] || ids[0] == ids[3] || ids[0] == ids[4] {
 		t.Errorf("the conversations are %q", ids)
 	}
 }

@@ -1,7 +1,9 @@
 package telemetry
 
 import (
+	"cmp"
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -17,27 +19,29 @@ import (
 
 // turnUsage is what the requests to models below a span of invoke_agent took. The context has it.
 type turnUsage struct {
-	mu   sync.Mutex
-	used model.Usage
+	mu       sync.Mutex
+	used     model.Usage
+	provider string // of the last one
 }
 
 // turnUsageKey is the key of a [*turnUsage] in a context.
 type turnUsageKey struct{}
 
-// add adds what a request took, and returns the sum.
-func (u *turnUsage) add(used model.Usage) model.Usage {
+// add adds what a request took, and returns the sum, and the provider of the last request.
+func (u *turnUsage) add(used model.Usage, provider string) (model.Usage, string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.provider = cmp.Or(provider, u.provider)
 	u.used = model.Usage{Input: u.used.Input + used.Input, Output: u.used.Output + used.Output,
 		Cached: u.used.Cached + used.Cached}
-	return u.used
+	return u.used, u.provider
 }
 
 // ObserveTurn begins a span of what a turn of an agent does: invoke_agent for the turn, or chat for one request to its
 // model. Calls that are made within the context are spans below it. The function that it returns ends the span. A turn
 // has the sum of the tokens of its requests, and the reason of its end as its error if that is one. No text of the
 // conversation is in a span.
-func (t *Telemetry) ObserveTurn(ctx context.Context, operation string, turn haft.Turn) (context.Context,
+func (t *Telemetry) ObserveTurn(ctx context.Context, operation, provider string, turn haft.Turn) (context.Context,
 	func(model.Usage, string, error)) {
 	name, kind := operation, trace.SpanKindInternal
 	if operation == "chat" {
@@ -50,15 +54,18 @@ func (t *Telemetry) ObserveTurn(ctx context.Context, operation string, turn haft
 	}
 	ctx, span := t.tracer.Start(ctx, name, trace.WithSpanKind(kind), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", operation), attribute.String("gen_ai.agent.id", string(turn.Agent)),
-		attribute.String("gen_ai.conversation.id", conversationID(turn)),
+		attribute.String("gen_ai.conversation.id", t.conversationID(turn)),
 		attribute.String("gen_ai.request.model", turn.Model),
 		attribute.String("haft.turn", string(turn.ID)), attribute.String("haft.org", turn.Principal.Org)))
 	return ctx, func(used model.Usage, stop string, err error) {
 		defer span.End()
 		if operation == "chat" {
-			sum.add(used)
+			sum.add(used, provider)
 		} else if used == (model.Usage{}) {
-			used = sum.add(used)
+			used, provider = sum.add(used, provider)
+		}
+		if provider != "" {
+			span.SetAttributes(attribute.String("gen_ai.provider.name", provider))
 		}
 		if used != (model.Usage{}) {
 			span.SetAttributes(attribute.Int("gen_ai.usage.input_tokens", used.Input),
@@ -75,10 +82,15 @@ func (t *Telemetry) ObserveTurn(ctx context.Context, operation string, turn haft
 	}
 }
 
-// conversationID is that of the conversation of one sender with an agent. It does not say who the sender is.
-func conversationID(turn haft.Turn) string {
-	sum := sha256.Sum256([]byte(turn.Principal.Org + "\x00" + turn.Principal.Owner()))
-	return string(turn.Agent) + "-" + hex.EncodeToString(sum[:8])
+// SetKey sets the key with which conversations are named in spans. Until then it is one of this process alone.
+func (t *Telemetry) SetKey(key []byte) { t.key.Store(&key) }
+
+// conversationID is that of the conversation of one sender with an agent. It does not say who the sender is: without
+// the key nobody can try names.
+func (t *Telemetry) conversationID(turn haft.Turn) string {
+	mac := hmac.New(sha256.New, *t.key.Load())
+	_, _ = mac.Write([]byte("conversation\x00" + turn.Principal.Org + "\x00" + turn.Principal.Owner())) // never fails
+	return string(turn.Agent) + "-" + hex.EncodeToString(mac.Sum(nil)[:8])
 }
 
 // errorType is why a span failed, from closed lists; empty if it did not.

@@ -75,6 +75,18 @@ func Merge(sets []*Set, cols Columns) *Set {
 	return all
 }
 
+// HasCall reports whether sets have a row of a call, whose id is the first of so many columns.
+func HasCall(sets []*Set, id string, cols int) bool {
+	return slices.ContainsFunc(sets, func(set *Set) bool {
+		for row := range slices.Chunk(set.Calls, cols) {
+			if row[0] == id {
+				return true
+			}
+		}
+		return false
+	})
+}
+
 // A newest collects rows by their first columns.
 type newest struct {
 	cols  int
