@@ -222,8 +222,9 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 		}
 		args["source_type"] = kind
 	}
+	args["letta"] = true
 	if b.SourceType == nil || args["source_type"] == haft.KindPython {
-		args["coerce"], b.NPM = true, nil
+		b.NPM = nil
 	} else {
 		b.Pip = nil
 	}

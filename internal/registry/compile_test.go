@@ -37,7 +37,8 @@ func TestCompiled_Fit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, failure := c.Fit([]byte(tt.args), schema.FitOptions{})
+			fitted, failure := c.FitRead(schema.ReadArguments([]byte(tt.args)))
+			got := fitted.Text
 			if (failure != nil) != (tt.failure != "") {
 				t.Fatalf("Fit(%s) = %s, %+v", tt.args, got, failure)
 			}
