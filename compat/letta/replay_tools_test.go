@@ -134,7 +134,7 @@ func clientOfTool(r *replay) {
 	}
 	r.run("def f():\n    return type(client) is Letta and client.key == 'the-key-of-ann', "+
 		"client.url == 'http://haft.example/letta'", body{}, "[True, True]", body{"pip_requirements": []any{body{"name": "letta-client"}},
-			"env_vars": body{"LETTA_API_KEY": "the-key-of-ann", "LETTA_BASE_URL": "http://haft.example/letta"}})
+		"env_vars": body{"LETTA_API_KEY": "the-key-of-ann", "LETTA_BASE_URL": "http://haft.example/letta"}})
 }
 
 func stateOfAgent(r *replay) {

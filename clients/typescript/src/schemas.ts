@@ -1176,6 +1176,7 @@ export interface Settings {
   concurrency?: number;
   fallback?: string;
   idempotent?: boolean;
+  letta?: boolean;
   limits?: Limits;
   min_isolation?: Level;
   network?: string[] | null;
