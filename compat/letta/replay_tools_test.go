@@ -68,8 +68,8 @@ func namesThatDoNotFit(r *replay) {
 			body{"person": body{"first": "Ann"}}, `"Ann"`},
 		{"f({first}: Elsewhere) { return first; }", person, body{"person": body{"first": "Ann"}}, `"Ann"`},
 		{"f({first}: {first: string}, n: number) { return first + n; }",
-			object(body{"who": body{"type": "object", "description": "d"}, "n": body{"type": "integer", "description": "d"}},
-				"who", "n"), body{"who": body{"first": "Ann"}, "n": 1}, `"Ann1"`},
+			object(body{"who": body{"type": "object", "description": "d"}, "n": body{"type": "integer",
+				"description": "d"}}, "who", "n"), body{"who": body{"first": "Ann"}, "n": 1}, `"Ann1"`},
 		{"f(query: string, most = 3) { return query + most; }", object(body{"query": text(),
 			"a_limit": body{"type": "integer", "description": "d"}}, "query"), body{"query": "q", "a_limit": 5}, `"q5"`},
 		{"f(x: string, y?: string) { return x + y; }", object(body{"a": text(), "b": text()}, "b"),
@@ -110,7 +110,8 @@ func importedNames(r *replay) {
 func missingModels(r *replay) {
 	entry := object(body{"sku": text(), "items": body{"type": "array", "description": "d",
 		"items": body{"type": "string"}}, "note": text()}, "sku", "items")
-	schema := object(body{"list": body{"type": "array", "description": "d", "items": body{"$ref": "#/$defs/Entry"}}}, "list")
+	schema := object(body{"list": body{"type": "array", "description": "d",
+		"items": body{"$ref": "#/$defs/Entry"}}}, "list")
 	schema["$defs"] = body{"Entry": entry}
 	tool, agent := r.put(body{"args_json_schema": schema, "source_code": "def models(list: List[Entry]):\n" +
 		"    \"\"\"One.\"\"\"\n    e = list[0]\n    return [e.sku, e.items, e.model_dump()['sku'], e.dict() == e, e]"})
@@ -133,16 +134,17 @@ func clientOfTool(r *replay) {
 		}
 	}
 	r.run("def f():\n    return type(client) is Letta and client.key == 'the-key-of-ann', "+
-		"client.url == 'http://haft.example/letta'", body{}, "[True, True]", body{"pip_requirements": []any{body{"name": "letta-client"}},
-		"env_vars": body{"LETTA_API_KEY": "the-key-of-ann", "LETTA_BASE_URL": "http://haft.example/letta"}})
+		"client.url == 'http://haft.example/letta'", body{}, "[True, True]", body{
+		"pip_requirements": []any{body{"name": "letta-client"}},
+		"env_vars":         body{"LETTA_API_KEY": "the-key-of-ann", "LETTA_BASE_URL": "http://haft.example/letta"}})
 }
 
 func stateOfAgent(r *replay) {
 	tool := r.get("PUT", "/tools/", body{"source_code": "def note(agent_state: 'AgentState', text: str):\n" +
 		"    \"\"\"Note.\n\n    Args:\n        text: it\n    \"\"\"\n    m = agent_state.memory\n" +
 		"    m.update_block_value(label='human', value=m.get_block('human').value + text)\n" +
-		"    return [agent_state.id, agent_state.name, agent_state.system, agent_state.description, agent_state.tags, " +
-		"[t.name for t in agent_state.tools], m.list_block_labels(), m.get_block('human').limit]"})
+		"    return [agent_state.id, agent_state.name, agent_state.system, agent_state.description, " +
+		"agent_state.tags, [t.name for t in agent_state.tools], m.list_block_labels(), m.get_block('human').limit]"})
 	agent := r.get("POST", "/agents/", body{"name": "noting", "tool_ids": []any{tool["id"]}, "system": "Rhyme.",
 		"include_base_tools": false, "memory_blocks": []any{body{"label": "human", "value": "Ann", "limit": 99}}})
 	id := agent["id"].(string)
@@ -191,7 +193,8 @@ func programs(plain, open *replay) {
 func noDataOfTypeScript(r *replay) {
 	for source, want := range map[string]string{
 		"return new Error('bad')": "Error: bad", "return /x/": "/x/", "return Symbol('s')": "Symbol(s)",
-		"return undefined": "None", "return NaN": "nan", "const a: any = {}; a.a = a; return a": "<ref *1> { a: [Circular *1] }",
+		"return undefined": "None", "return NaN": "nan",
+		"const a: any = {}; a.a = a; return a": "<ref *1> { a: [Circular *1] }",
 	} {
 		r.run("export function f() { "+source+"; }", body{}, want, body{"source_type": "typescript"})
 	}

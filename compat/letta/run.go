@@ -117,9 +117,9 @@ func advice(f *haft.Failure) string {
 }
 
 // noClient says how a tool gets a client.
-const noClient = " (if it is client: it is there for a tool that requires letta-client or @letta-ai/letta-client, has the " +
-	"variables LETTA_API_KEY and LETTA_BASE_URL, and may reach this server with haft tool add --network or haft serve " +
-	"--letta-network)"
+const noClient = " (if it is client: it is there for a tool that requires letta-client or @letta-ai/letta-client, " +
+	"has the variables LETTA_API_KEY and LETTA_BASE_URL, and may reach this server with haft tool add --network or " +
+	"haft serve --letta-network)"
 
 // usesClient reports whether a text begins with the name of a part of Letta's client.
 func usesClient(text string) bool {

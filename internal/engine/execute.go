@@ -336,10 +336,7 @@ func (ex *execution) environment() map[string]string {
 		env["HAFT_AGENT_ID"] = string(ex.agent.ID)
 	}
 	if ex.tool.Tool.Version.Settings.Letta {
-		env["LETTA_TOOL_ID"] = lettaid.Tool(ex.tool.Tool.ID)
-		if ex.agent != nil {
-			env["LETTA_AGENT_ID"] = lettaid.Agent(ex.agent.ID)
-		}
+		lettaid.AddEnv(env)
 	}
 	return env
 }
@@ -354,10 +351,7 @@ func (ex *execution) inject() map[string]json.RawMessage {
 	for _, n := range names {
 		values[n] = json.RawMessage("null") // the executor has the state of agents
 		if n == "agent_id" && ex.agent != nil {
-			id := string(ex.agent.ID)
-			if ex.tool.Tool.Version.Settings.Letta {
-				id = lettaid.Agent(ex.agent.ID)
-			}
+			id := lettaid.AgentFor(ex.tool.Tool.Version.Settings, ex.agent.ID)
 			values[n] = json.RawMessage(`"` + id + `"`) // letters and digits
 		}
 	}

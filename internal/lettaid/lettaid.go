@@ -28,6 +28,22 @@ func Tool(id haft.ToolID) string { return Write(ToolWord, ToolPrefix, string(id)
 // Agent is Letta's id of an agent.
 func Agent(id haft.AgentID) string { return Write(AgentWord, AgentPrefix, string(id)) }
 
+// AgentFor is the id of an agent as a tool with these settings is told it.
+func AgentFor(s haft.Settings, id haft.AgentID) string {
+	if s.Letta {
+		return Agent(id)
+	}
+	return string(id)
+}
+
+// AddEnv adds the variables of Letta to the environment of a tool, which has ours.
+func AddEnv(env map[string]string) {
+	env["LETTA_TOOL_ID"] = Tool(haft.ToolID(env["HAFT_TOOL_ID"]))
+	if id, ok := env["HAFT_AGENT_ID"]; ok {
+		env["LETTA_AGENT_ID"] = Agent(haft.AgentID(id))
+	}
+}
+
 // alphabet is that of random ids, RFC 4648 base32.
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
