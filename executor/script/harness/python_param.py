@@ -196,7 +196,8 @@ def _arguments(func, call, module):
             if name == "agent_state" and v and "blocks" in (v.get("memory") or ()):
                 call["agent"] = given[name]
                 given[name]["memory"] = _Memory(given[name]["memory"])
-                given[name]["tools"] = [_Named(n) for n in given[name].get("tools", ())]
+                if "tools" in v:
+                    given[name]["tools"] = [_Named(n) for n in v["tools"]]
     for name in names if len(given) < len(names) else ():
         # The schema does not require what admits None, so that a caller need not give it.
         if name not in given and name not in defaults and name in hints and _admits_none(hints[name]):
