@@ -209,6 +209,9 @@ type Settings struct {
 	// failed for good. Its call is a child with policy and audit of its own.
 	Fallback string `json:"fallback,omitempty"`
 	Output   Output `json:"output,omitzero"`
+	// Letta runs the tool as Letta does: arguments of Python are converted as Python does it, ids of agents
+	// have Letta's form, and the names are there that Letta defines for every tool. It permits nothing.
+	Letta bool `json:"letta,omitempty"`
 }
 
 // A Rate is a bucket of Burst tokens that fills with PerSecond. The zero value

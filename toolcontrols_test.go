@@ -30,6 +30,7 @@ func TestSettings_Weaker_knows_every_field(t *testing.T) {
 		"CacheFor": "it counts only for what is cacheable",
 
 		"NoArtifacts": "fewer files come back",
+		"Letta":       "what is converted is checked, and nothing is permitted",
 	}
 	if got := strict().Weaker(strict()); len(got) > 0 {
 		t.Errorf("nothing is changed, and yet: %q", got)

@@ -114,6 +114,8 @@ type Request struct {
 	Need   sandbox.Need
 	// Returns is the schema of the value, where it is known.
 	Returns json.RawMessage
+	// Letta is that of [haft.Settings].
+	Letta bool
 	// Output is how the text of a tool that only prints is to be read.
 	Output haft.OutputType
 

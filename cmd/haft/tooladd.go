@@ -133,6 +133,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{&s.Output.Type, "output", "read what it gives back as json, text, number, boolean or list"},
 		{&s.Output.Validators, "validator", "an `EXPR` over value that must be true; may be given again"},
 		{&s.Output.MaxChars, "max-chars", "cut values that are longer"},
+		{&s.Letta, "letta", "run it as Letta does, see docs/letta.md"},
 		{&d.New, "new", "refuse to add a version to a tool that exists"},
 	}
 }
@@ -346,6 +347,7 @@ func settingsText(s haft.Settings) string {
 	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
 	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
 	add(s.NoArtifacts, "no artifacts")
+	add(s.Letta, "as Letta")
 	add(len(s.Programs) > 0, "programs %s", strings.Join(s.Programs, " "))
 	add(len(s.Roles) > 0, "for roles %s", strings.Join(s.Roles, " "))
 	add(s.Parallel, "parallel")

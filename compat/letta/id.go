@@ -1,18 +1,14 @@
 package letta
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"strings"
-
 	"haft"
+	"haft/internal/lettaid"
 )
 
 // The words that Letta's ids begin with.
 const (
-	toolWord     = "tool-"
-	agentWord    = "agent-"
+	toolWord     = lettaid.ToolWord
+	agentWord    = lettaid.AgentWord
 	orgWord      = "org-"
 	userWord     = "user-"
 	sandboxWord  = "sandbox-"
@@ -21,101 +17,27 @@ const (
 	serverWord   = "mcp_server-"
 )
 
-// The beginnings of our ids that end with [haft.RandomID] characters.
+// The beginnings of our ids.
 const (
-	toolPrefix  = "tool."
-	agentPrefix = "ag_"
+	toolPrefix  = lettaid.ToolPrefix
+	agentPrefix = lettaid.AgentPrefix
 )
 
-// alphabet is that of random ids, RFC 4648 base32.
-const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-
-// half is how many characters go into one half of a UUID: 60 bits.
-const half = haft.RandomID / 2
-
-// fromDigest is the bit that marks UUIDs made from a digest. It is 0 in all others.
-const fromDigest = 1 << 60
-
-// uuid writes 60 bits and 62 bits as a UUID of version 4 (RFC 9562 5.4): that is
-// what Letta's own checks accept.
-func uuid(high, low uint64) string {
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:8], high>>12<<16|4<<12|high&0xfff)
-	binary.BigEndian.PutUint64(b[8:], 1<<63|low&(1<<62-1))
-	h := hex.EncodeToString(b[:])
-	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
-}
-
-// parseUUID reads what uuid wrote.
-func parseUUID(s string) (high, low uint64, ok bool) {
-	if len(s) != 36 || s[8] != '-' || s[13] != '-' || s[18] != '-' || s[23] != '-' {
-		return 0, 0, false
-	}
-	b, err := hex.DecodeString(strings.ReplaceAll(s, "-", ""))
-	if err != nil || len(b) != 16 || b[6]>>4 != 4 || b[8]>>6 != 2 {
-		return 0, 0, false
-	}
-	h, l := binary.BigEndian.Uint64(b[:8]), binary.BigEndian.Uint64(b[8:])
-	return h>>16<<12 | h&0xfff, l & (1<<62 - 1), true
-}
-
-// bits reads half an id.
-func bits(text string) (n uint64, ok bool) {
-	for _, c := range []byte(text) {
-		i := strings.IndexByte(alphabet, c)
-		if i < 0 {
-			return 0, false
-		}
-		n = n<<5 | uint64(i)
-	}
-	return n, len(text) == half
-}
-
-// text is the reverse of bits.
-func text(n uint64) string {
-	var b [half]byte
-	for i := half - 1; i >= 0; i-- {
-		b[i] = alphabet[n&31]
-		n >>= 5
-	}
-	return string(b[:])
-}
-
 // digestID is an id that is made of what it names.
-func digestID(word string, parts ...string) string {
-	sum := sha256.Sum256([]byte(word + "\x00" + strings.Join(parts, "\x00")))
-	return word + uuid(binary.BigEndian.Uint64(sum[:8])>>4, binary.BigEndian.Uint64(sum[8:16])>>4|fromDigest)
-}
+func digestID(word string, parts ...string) string { return lettaid.Digest(word, parts...) }
 
-// writtenID writes one of our ids as Letta's.
-func writtenID(word, prefix, id string) string {
-	if rest, ok := strings.CutPrefix(id, prefix); ok && len(rest) == haft.RandomID {
-		high, ok1 := bits(rest[:half])
-		low, ok2 := bits(rest[half:])
-		if ok1 && ok2 {
-			return word + uuid(high, low)
-		}
-	}
-	return digestID(word, id)
-}
-
-// readID reads an id that writtenID wrote. Made says that it is the digest of one.
+// readID reads an id of Letta's form, or one of ours. Made says that it is the digest of one.
 // The error is what a client gets for an id that cannot be one.
 func readID(word, prefix, s string) (id string, isMade bool, err error) {
-	rest, ok := strings.CutPrefix(s, word)
-	if ok {
-		if high, low, ok := parseUUID(rest); ok {
-			if low >= fromDigest {
-				return "", true, nil
-			}
-			return prefix + text(high) + text(low), false, nil
-		}
+	id, isMade, ok := lettaid.Read(word, prefix, s)
+	if !ok {
+		err = unprocessable("an id here is %q and a UUID of version 4", word)
 	}
-	return "", false, unprocessable("an id here is %q and a UUID of version 4", word)
+	return id, isMade, err
 }
 
 // toolID is Letta's id of a tool.
-func toolID(id haft.ToolID) string { return writtenID(toolWord, toolPrefix, string(id)) }
+func toolID(id haft.ToolID) string { return lettaid.Tool(id) }
 
 // agentID is Letta's id of an agent.
-func agentID(id haft.AgentID) string { return writtenID(agentWord, agentPrefix, string(id)) }
+func agentID(id haft.AgentID) string { return lettaid.Agent(id) }

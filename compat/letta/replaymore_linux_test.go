@@ -50,7 +50,6 @@ func TestReplay_servers(t *testing.T) {
 		{"row_13_run_of_a_server_tool", runServerTool},
 		{"row_14_update_of_a_server_tool", updateServerTool},
 		{"row_27_sandbox_configuration", sandboxConfig},
-		{"row_32_languages_of_run_code", codeLanguages},
 	} {
 		t.Run(tt.name, func(t *testing.T) { tt.run(w.with(t)) })
 	}
@@ -158,10 +157,6 @@ func codeLanguages(r *replay) {
 
 // TestReplay_settings has the cases that an operator decides.
 func TestReplay_settings(t *testing.T) {
-	const program = "import subprocess\ndef %s():\n    \"\"\"One.\"\"\"\n" +
-		"    return subprocess.run(['echo', 'hi'], capture_output=True, text=True).stdout.strip()"
-	const variable = "import os\ndef f():\n    return os.environ['BASE'] + '/v1'"
-	env := body{"env_vars": body{"BASE": "https://api.example.com"}}
 	t.Run("row_09_reserved_variables", func(t *testing.T) {
 		r := openReplay(t, letta.Settings{}, "PYTHONPATH")
 		r.get("POST", "/mcp-servers/", stdio("path", body{"PYTHONPATH": "/x"}))
@@ -184,26 +179,6 @@ func TestReplay_settings(t *testing.T) {
 		got := r.get("POST", "/agents/"+agent+"/tools/ping/run", body{"args": body{}})
 		if text := fmt.Sprint(got["stderr"]); got["status"] != "error" || !strings.Contains(text, "--letta-network") {
 			t.Errorf("without a network: %v", got)
-		}
-	})
-	t.Run("row_29_programs", func(t *testing.T) {
-		r := openReplay(t, letta.Settings{Programs: []string{"echo"}})
-		tool, agent := r.put(body{"source_code": strings.ReplaceAll(program, "%s", "started")})
-		r.call(tool, agent, body{}, `"hi"`)
-	})
-	t.Run("row_31_public_variables", func(t *testing.T) {
-		r := openReplay(t, letta.Settings{}, "BASE")
-		r.run(variable, body{}, "https://api.example.com/v1", env)
-		r.run(strings.ReplaceAll(variable, "BASE", "OTHER"), body{}, "[redacted:OTHER]/v1",
-			body{"env_vars": body{"OTHER": "https://api.example.org"}})
-	})
-	t.Run("neither", func(t *testing.T) {
-		r := openReplay(t, letta.Settings{})
-		r.run(variable, body{}, "[redacted:BASE]/v1", env)
-		tool, agent := r.put(body{"source_code": strings.ReplaceAll(program, "%s", "refused")})
-		got := r.get("POST", "/agents/"+agent+"/tools/"+tool["name"].(string)+"/run", body{"args": body{}})
-		if text := fmt.Sprint(got["stderr"]); got["status"] != "error" || !strings.Contains(text, "--letta-program") {
-			t.Errorf("a program of the host: %v", got)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"haft/app"
 	"haft/compat/letta"
 	"haft/internal/service"
+	"haft/internal/supply"
 	"haft/sandbox/sandboxtest"
 )
 
@@ -39,11 +40,17 @@ type replay struct {
 // allowed for MCP servers.
 func openReplay(t *testing.T, settings letta.Settings, variables ...string) *replay {
 	t.Helper()
+	return openReplayWith(t, supply.Config{}, settings, variables...)
+}
+
+// openReplayWith is openReplay with packages.
+func openReplayWith(t *testing.T, packages supply.Config, settings letta.Settings, variables ...string) *replay {
+	t.Helper()
 	dir := t.TempDir()
 	s, err := app.OpenServer(t.Context(), app.ServerConfig{
 		ServiceConfig: app.ServiceConfig{
 			Data: dir, Policy: []byte(replayRules),
-			Config:          app.Config{AllowReduced: true},
+			Config:          app.Config{AllowReduced: true, Packages: packages},
 			Allow:           []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 			PublicVariables: variables, Manage: service.Config{CommandVariables: variables},
 			Upstream: app.UpstreamConfig{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},

@@ -102,12 +102,45 @@ func advice(f *haft.Failure) string {
 				"names some with haft serve --letta-network)"
 		}
 	}
+	if _, name, ok := strings.Cut(f.Message, "'NoneType' object has no attribute '"); ok && usesClient(name) {
+		return noClient
+	}
+	if _, name, ok := strings.Cut(f.Message, "Cannot read properties of null (reading '"); ok && usesClient(name) {
+		return noClient
+	}
 	if _, file, ok := strings.Cut(f.Message, "No such file or directory: '"); ok && !strings.Contains(file, "/") ||
 		strings.Contains(f.Message, "ENOENT") && strings.Contains(f.Message, "spawn") {
 		return " (if it is a program: a tool starts those that haft tool add --program names, or the operator with " +
 			"haft serve --letta-program)"
 	}
 	return ""
+}
+
+// noClient says how a tool gets a client.
+const noClient = " (if it is client: it is there for a tool that requires letta-client or @letta-ai/letta-client, " +
+	"has the variables LETTA_API_KEY and LETTA_BASE_URL, and may reach this server with haft tool add --network or " +
+	"haft serve --letta-network)"
+
+// usesClient reports whether a text begins with the name of a part of Letta's client.
+func usesClient(text string) bool {
+	name, _, _ := strings.Cut(text, "'")
+	return slices.Contains([]string{"agents", "archives", "blocks", "conversations", "folders", "health", "identities",
+		"mcp_servers", "mcpServers", "messages", "models", "passages", "runs", "steps", "tools"}, name)
+}
+
+// hidden says what to set if a result lacks the value of a variable that is no secret.
+func hidden(res *haft.Result) string {
+	all := string(res.Value) + res.Stdout + res.Stderr
+	if res.Error != nil {
+		all += res.Error.Message
+	}
+	_, rest, _ := strings.Cut(all, "[redacted:")
+	name, _, ok := strings.Cut(rest, "]")
+	if !ok || haft.CheckToolName(name) != nil { // a tool may have written it, and anything
+		return ""
+	}
+	return fmt.Sprintf("[redacted:%s] stands for the value of a variable; if that is no secret, the operator shows it "+
+		"with haft serve --public-variable %s", name, name)
 }
 
 // lines is output as Letta has it: a list with all of it, or none.
@@ -119,9 +152,9 @@ func lines(parts ...string) []string {
 // failed.
 func problems(res *haft.Result, why string) []string {
 	if res.Error == nil || res.Error.Traceback == "" {
-		return lines(res.Stderr, why)
+		return lines(res.Stderr, hidden(res), why)
 	}
-	return lines(res.Stderr, res.Error.Traceback)
+	return lines(res.Stderr, hidden(res), res.Error.Traceback)
 }
 
 // runTool runs a tool on behalf of an agent that has it.
@@ -222,8 +255,9 @@ func (b sourceRun) call(tool string) (haft.Call, error) {
 		}
 		args["source_type"] = kind
 	}
+	args["letta"] = true
 	if b.SourceType == nil || args["source_type"] == haft.KindPython {
-		args["coerce"], b.NPM = true, nil
+		b.NPM = nil
 	} else {
 		b.Pip = nil
 	}

@@ -159,6 +159,7 @@ func (h toolHandlers) createTool(ctx context.Context, q *request, b toolCreate) 
 	}
 	draft := haft.Draft{Kind: haft.KindPython, Source: b.Source, Returns: anyValue()}
 	draft.Settings.Network, draft.Settings.Programs = h.settings.Network, h.settings.Programs
+	draft.Settings.Letta = true
 	if err := b.fill(&draft); err != nil {
 		return nil, err
 	}
@@ -218,6 +219,8 @@ func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft
 	draft.Settings, draft.Annotations = v.Settings, v.Annotations
 	if promises(v) {
 		draft.Returns = nil // as the source says
+	} else if len(v.Returns) > 0 {
+		draft.Settings.Letta = true // it came through this API
 	}
 	if draft.Kind == v.Kind { // packages and modules of another language would be of no use
 		draft.Needs, draft.Files = v.Requirements, v.Files

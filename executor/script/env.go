@@ -19,7 +19,7 @@ const (
 )
 
 // ours are the names that Haft itself sets for the tool.
-var ours = []string{"HAFT_ORG_ID", "HAFT_AGENT_ID", "HAFT_TOOL_ID", "HAFT_CALL_ID"}
+var ours = []string{"HAFT_ORG_ID", "HAFT_AGENT_ID", "HAFT_TOOL_ID", "HAFT_CALL_ID", "LETTA_AGENT_ID", "LETTA_TOOL_ID"}
 
 // checkEnv reports, as an error with [haft.CodeInvalid], what is wrong with env.
 func checkEnv(env map[string]string) error {

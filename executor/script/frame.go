@@ -129,6 +129,7 @@ type call struct {
 	ESM      bool                       `json:"esm,omitempty"`     // the source is a module
 	Limit    int64                      `json:"limit"`             // of the encoded value
 	Any      bool                       `json:"any,omitempty"`     // a value that is no data becomes text
+	Letta    bool                       `json:"letta,omitempty"`   // names are there that Letta defines
 	Reuse    bool                       `json:"reuse,omitempty"`
 	Invoke   bool                       `json:"invoke,omitempty"` // it may call other tools
 	Wait     bool                       `json:"wait,omitempty"`   // until another frame comes

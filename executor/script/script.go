@@ -301,6 +301,7 @@ func (r *run) message() (*call, *haft.Failure) {
 		Pass: req.Pass, FileArgs: req.FileArgs, Inject: req.Inject, Env: egressEnv(req),
 		Path: r.paths(), Limit: r.limits.Result, Reuse: r.reuse(), Invoke: req.Others != nil,
 		Any:     string(req.Returns) == "{}",
+		Letta:   req.Letta,
 		Workdir: r.workdir(),
 	}
 	if len(m.Args) == 0 {

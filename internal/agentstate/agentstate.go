@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/lettaid"
 )
 
 // parameter is the name by which a function asks for the state.
@@ -53,6 +54,9 @@ func (x Executor) run(ctx context.Context, req executor.Request,
 	before, err := x.States.Snapshot(ctx, req.Org, agent)
 	if err != nil {
 		return nil, err
+	}
+	if req.Letta { // the id is the first that a state has
+		before = bytes.Replace(before, []byte(`"`+agent+`"`), []byte(`"`+lettaid.Agent(agent)+`"`), 1)
 	}
 	before, _ = req.Redactor.JSON(before) // both are without secrets, so that only what the tool changed differs
 	var after json.RawMessage

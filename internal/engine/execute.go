@@ -16,6 +16,7 @@ import (
 	"haft/internal/chains"
 	"haft/internal/circuit"
 	"haft/internal/filestore"
+	"haft/internal/lettaid"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/store"
@@ -267,7 +268,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
-		NoArtifacts: v.Settings.NoArtifacts,
+		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
@@ -335,6 +336,9 @@ func (ex *execution) environment() map[string]string {
 	if ex.agent != nil {
 		env["HAFT_AGENT_ID"] = string(ex.agent.ID)
 	}
+	if ex.tool.Tool.Version.Settings.Letta {
+		lettaid.AddEnv(env)
+	}
 	return env
 }
 
@@ -348,7 +352,8 @@ func (ex *execution) inject() map[string]json.RawMessage {
 	for _, n := range names {
 		values[n] = json.RawMessage("null") // the executor has the state of agents
 		if n == "agent_id" && ex.agent != nil {
-			values[n] = json.RawMessage(`"` + string(ex.agent.ID) + `"`) // letters and digits
+			id := lettaid.AgentFor(ex.tool.Tool.Version.Settings, ex.agent.ID)
+			values[n] = json.RawMessage(`"` + id + `"`) // letters and digits
 		}
 	}
 	return values

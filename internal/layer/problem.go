@@ -248,9 +248,20 @@ func diagnose(text string) *Problem {
 		if len(m) > 2 {
 			p.Other = cut(strings.TrimSpace(m[2]), 200)
 		}
+		if need, ok := sameNeed(p.Requirement, p.Other); ok {
+			return &Problem{Kind: ProblemNotFound, Requirement: need}
+		}
 		return p
 	}
 	return &Problem{Kind: ProblemOther}
+}
+
+// sameNeed returns what two versions of one package depend on. Pip calls them a conflict if what they
+// need is not there, such as a package without a wheel.
+func sameNeed(a, b string) (need string, ok bool) {
+	one, need, _ := strings.Cut(a, " depends on ")
+	two, other, ok := strings.Cut(b, " depends on ")
+	return need, ok && packageName(one) == packageName(two) && packageName(need) == packageName(other)
 }
 
 // who names what failed, in a sentence.

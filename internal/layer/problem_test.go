@@ -24,6 +24,10 @@ func TestDiagnose(t *testing.T) {
 		{"pip conflict", "ERROR: Cannot install a==1 and b==1 because these package versions have conflicting " +
 			"dependencies.\n\nThe conflict is caused by:\n    a 1 depends on x<2\n    b 1 depends on x>=2\n\nERROR: " +
 			"ResolutionImpossible: for help visit", layer.ProblemConflict, "a 1 depends on x<2", "b 1 depends on x>=2"},
+		{"pip without a wheel", "ERROR: Cannot install sumy==0.10 and sumy==0.11 because these package versions have " +
+			"conflicting dependencies.\n\nThe conflict is caused by:\n    sumy 0.11 depends on docopt<0.7 and " +
+			">=0.6.1\n    sumy 0.10 depends on docopt>=0.6.1\n\nERROR: ResolutionImpossible", layer.ProblemNotFound,
+			"docopt<0.7 and >=0.6.1", ""},
 		{"pip hash", "ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE. If you have updated " +
 			"the package versions, please update the hashes. Otherwise, examine the package contents carefully; " +
 			"someone may have tampered with them.\n    six==1.0 from https://x/six.whl (from -r lock.txt (line " +

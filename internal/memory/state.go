@@ -22,10 +22,13 @@ const (
 // A state is what a tool gets of an agent as agent_state. Its parts are named as in Letta. It never has variables or
 // secrets.
 type state struct {
-	ID     haft.AgentID `json:"id"`
-	Name   string       `json:"name"`
-	Tools  []string     `json:"tools"`
-	Memory stateMemory  `json:"memory"`
+	ID          haft.AgentID `json:"id"`
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+	System      string       `json:"system"`
+	Tags        []string     `json:"tags"`
+	Tools       []string     `json:"tools"`
+	Memory      stateMemory  `json:"memory"`
 }
 
 type stateMemory struct {
@@ -52,7 +55,8 @@ func (t Tools) Snapshot(ctx context.Context, org string, id haft.AgentID) (json.
 	if err != nil {
 		return nil, err
 	}
-	s := state{ID: agent.ID, Name: agent.Name, Tools: append([]string{}, agent.Tools...)}
+	s := state{ID: agent.ID, Name: agent.Name, Description: agent.Description, System: agent.Instructions,
+		Tags: append([]string{}, agent.Tags...), Tools: append([]string{}, agent.Tools...)}
 	s.Memory.Blocks = make([]stateBlock, len(blocks))
 	for i, b := range blocks {
 		s.Memory.Blocks[i] = stateBlock{b.ID, b.Label, b.Value, b.Description, b.Limit, b.ReadOnly, b.Version}
@@ -83,7 +87,7 @@ func (t Tools) ApplyState(ctx context.Context, p haft.Principal, agent haft.Agen
 	if err != nil {
 		return err
 	}
-	if self.ID != agent || was.String("id") != string(agent) {
+	if self.ID != agent {
 		return denied("the state is that of another agent")
 	}
 	is, err := readState(after)

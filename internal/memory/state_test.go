@@ -49,7 +49,7 @@ func TestSnapshot(t *testing.T) {
 		Memory struct{ Blocks []struct{ ID string } }
 	}
 	check(t, json.Unmarshal(got, &s))
-	want := fmt.Sprintf(`{"id":"%s","name":"one","tools":["f"],"memory":{"blocks":[`+
+	want := fmt.Sprintf(`{"id":"%s","name":"one","description":"","system":"","tags":[],"tools":["f"],"memory":{"blocks":[`+
 		`{"id":"%s","label":"human","value":"<ann>","description":"","limit":20,"read_only":false,"version":1},`+
 		`{"id":"%s","label":"persona","value":"kind","description":"","limit":100000,"read_only":false,"version":1},`+
 		`{"id":"%s","label":"rules","value":"none","description":"what holds","limit":100000,"read_only":true,`+

@@ -58,25 +58,15 @@ func compileSchema(text json.RawMessage) (*schema.Compiled, error) {
 	return schema.Compile(tree)
 }
 
-// Fit reads arguments as models write them and makes them fit the schema, or returns
-// the failure that says why they do not fit.
-func (c *Compiled) Fit(text []byte, opts schema.FitOptions) (json.RawMessage, *haft.Failure) {
-	tree, err := schema.ReadArguments(text)
-	args, failure := c.fitTree(tree, err, opts)
-	return args.Text, failure
-}
-
-// FitRead is [Compiled.Fit] for what [schema.ReadArguments] returns. It does not change args.
+// FitRead makes what [schema.ReadArguments] returns fit the schema, or returns the failure that says
+// why it does not fit. It does not change args.
 func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *haft.Failure) {
-	return c.fitTree(args, err, schema.FitOptions{})
-}
-
-func (c *Compiled) fitTree(args *schema.Object, err error, opts schema.FitOptions) (jsontree.Document, *haft.Failure) {
 	if err != nil {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation, Message: haft.MessageOf(err),
 			Retry: haft.RetryChanged}
 	}
-	fitted, misfits := c.args.Fit(args, opts)
+	v := c.Tool.Version
+	fitted, misfits := c.args.Fit(args, schema.FitOptions{Python: v.Settings.Letta && v.Kind == haft.KindPython})
 	if len(misfits) > 0 {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation,
 			Message: "the arguments do not fit: " + inWords(misfits), Retry: haft.RetryChanged, Misfits: misfits}

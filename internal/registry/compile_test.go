@@ -37,7 +37,8 @@ func TestCompiled_Fit(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, failure := c.Fit([]byte(tt.args), schema.FitOptions{})
+			fitted, failure := c.FitRead(schema.ReadArguments([]byte(tt.args)))
+			got := fitted.Text
 			if (failure != nil) != (tt.failure != "") {
 				t.Fatalf("Fit(%s) = %s, %+v", tt.args, got, failure)
 			}
@@ -51,6 +52,25 @@ func TestCompiled_Fit(t *testing.T) {
 				t.Errorf("Fit(%s) = %s, want %s", tt.args, got, tt.want)
 			}
 		})
+	}
+}
+
+// Only a tool of Python that runs as Letta's do gets 5 as text.
+func TestCompiled_Fit_of_Letta(t *testing.T) {
+	for _, tt := range []struct {
+		kind  haft.Kind
+		letta bool
+		fits  bool
+	}{{haft.KindPython, true, true}, {haft.KindPython, false, false}, {haft.KindTypeScript, true, false}} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: tt.kind,
+			Settings:   haft.Settings{Letta: tt.letta},
+			Parameters: json.RawMessage(`{"type":"object","properties":{"s":{"type":"string"}}}`)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, failure := c.FitRead(schema.ReadArguments([]byte(`{"s":5}`))); (failure == nil) != tt.fits {
+			t.Errorf("%+v: %s %v", tt, got.Text, failure)
+		}
 	}
 }
 

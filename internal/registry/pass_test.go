@@ -29,7 +29,10 @@ func TestPassGiven(t *testing.T) {
 		want    string // "" means an error
 	}{
 		{"the members", []haft.Argument{whole}, props("a", "b"), []string{"a", "b"}, "[{person true}]"},
-		{"some members", []haft.Argument{whole}, props("a", "b"), []string{"a", "z"}, "[{person true}]"},
+		{"some members", []haft.Argument{whole}, props("a", "b"), []string{"a", "z"}, ""},
+		{"more than the members", []haft.Argument{whole}, props("a"), []string{"z", "a"}, "[{person true}]"},
+		{"optional members only", []haft.Argument{whole}, props("x", "y").Set("required", []any{}), []string{"a", "b"},
+			"[{person true}]"},
 		{"the parameter", []haft.Argument{whole}, props("a", "b"), []string{"person"}, "[{person false}]"},
 		{"the parameter and more", []haft.Argument{whole}, props("a"), []string{"person", "z"}, "[{person false}]"},
 		{"a member of that name", []haft.Argument{whole}, props("person"), []string{"person"}, "[{person true}]"},
@@ -45,7 +48,16 @@ func TestPassGiven(t *testing.T) {
 		{"one for all", []haft.Argument{arg("args")}, props("args"), []string{"a", "b"}, "[{args true}]"},
 		{"beside an injected one", []haft.Argument{arg("agent_id"), whole}, props("a"), []string{"person"},
 			"[{agent_id false} {person false}]"},
-		{"nothing is said", []haft.Argument{arg("x")}, props("x"), nil, "[{x false}]"},
+		{"nothing is said", []haft.Argument{arg("x")}, props("x"), nil, ""},
+		{"nothing is needed", []haft.Argument{arg("x")}, props(), nil, "[{x false}]"},
+		{"some by name", []haft.Argument{arg("x"), arg("y")}, optional, []string{"b", "x"}, "[{x false} {b false}]"},
+		{"fewer by position", []haft.Argument{arg("x"), arg("y")}, optional, []string{"b"}, "[{b false} {y false}]"},
+		{"too few by position", []haft.Argument{arg("x"), arg("y")}, props("x", "y"), []string{"b"}, ""},
+		{"more than parameters", []haft.Argument{arg("x"), arg("y")}, optional, []string{"x", "b", "c"}, ""},
+		{"more than parameters of that name", []haft.Argument{arg("x")}, props("x"), []string{"x", "b"}, "[{x false}]"},
+		{"a pattern among several", []haft.Argument{arg(""), arg("y")}, props("y"), []string{"a", "y"},
+			"[{a false} {y false}]"},
+		{"a pattern that gets nothing", []haft.Argument{arg(""), arg("y")}, props("y"), []string{"y"}, ""},
 	} {
 		d := &registry.Derived{Signature: &schema.Signature{Parameters: tt.derived, Injected: []string{"agent_id"}},
 			Pass: tt.pass}

@@ -18,8 +18,9 @@ func TestPrepare_keeps_nothing(t *testing.T) {
 	if err != nil || c.Tool.Name != "add" || c.Tool.Version.Digest == "" {
 		t.Fatalf("Prepare = %+v, %v", c, err)
 	}
-	if args, failure := c.Fit([]byte(`{"a":"7"}`), schema.FitOptions{}); failure != nil || string(args) != `{"a":7}` {
-		t.Errorf("Fit = %s, %+v", args, failure)
+	args, failure := c.FitRead(schema.ReadArguments([]byte(`{"a":"7"}`)))
+	if failure != nil || string(args.Text) != `{"a":7}` {
+		t.Errorf("FitRead = %s, %+v", args.Text, failure)
 	}
 	if _, err := r.Resolve(t.Context(), "acme", "add", ""); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("Resolve = %v, want %s", err, haft.CodeNotFound)

@@ -238,7 +238,9 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 		}
 	}
 	if err != nil {
-		if faults := sourceFaults(err); len(faults) > 0 && given && (d.Function != "" || d.Kind == haft.KindBash) {
+		// A function of JavaScript is not called if it is not known what it takes: it would see undefined.
+		if faults := sourceFaults(err); len(faults) > 0 && given && (d.Kind == haft.KindPython && d.Function != "" ||
+			d.Kind == haft.KindBash) {
 			c.warn("the source says nothing that can be used: %s", strings.Join(faults, "; "))
 			return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 		}

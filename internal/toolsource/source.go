@@ -28,14 +28,14 @@ type sourceIn struct {
 	Parameters map[string]json.RawMessage `json:"parameters,omitempty" jsonschema:"the JSON Schema of the arguments, if it is not to be read from the source"`
 	Pip        []string                   `json:"pip_requirements,omitempty" jsonschema:"packages of Python that the source needs, such as numpy==2.3.1"`
 	Returns    map[string]json.RawMessage `json:"returns,omitempty" jsonschema:"the JSON Schema of the value; {} is for any value, and what is no data becomes its text"`
-	Python     bool                       `json:"coerce,omitempty" jsonschema:"whether arguments that do not fit are converted as Python does it, such as 5 to text"`
+	Letta      bool                       `json:"letta,omitempty" jsonschema:"whether the source runs as Letta runs it: arguments of Python that do not fit are converted, such as 5 to text, and the names are there that Letta defines"`
 	NPM        []string                   `json:"npm_requirements,omitempty" jsonschema:"packages of npm that the source needs, such as zod@4.1.5"`
 }
 
 // draft returns the tool that the source would be.
 func (in sourceIn) draft() (haft.Draft, error) {
 	d := haft.Draft{Kind: in.Kind, Source: in.Source, Function: in.Function,
-		Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}}
+		Needs: haft.Requirements{Pip: in.Pip, NPM: in.NPM}, Settings: haft.Settings{Letta: in.Letta}}
 	for _, s := range []struct {
 		from map[string]json.RawMessage
 		to   *json.RawMessage
@@ -89,15 +89,15 @@ func (s SourceTool) run(ctx context.Context, req executor.Request, in sourceIn) 
 			return nil, fmt.Errorf("encode the arguments: %w", err)
 		}
 	}
-	args, failure := tool.Fit(raw, schema.FitOptions{Python: in.Python})
+	args, failure := tool.FitRead(schema.ReadArguments(raw))
 	if failure != nil {
 		return &haft.Result{Status: haft.StatusValidation, Error: failure}, nil
 	}
 	v := tool.Tool.Version
 	inner := req
-	inner.Kind, inner.Source, inner.Function, inner.Pass, inner.Args = v.Kind, v.Source, v.Function, v.Pass, args
+	inner.Kind, inner.Source, inner.Function, inner.Pass, inner.Args = v.Kind, v.Source, v.Function, v.Pass, args.Text
 	inner.Tool, inner.Digest, inner.Output, inner.Returns = tool.Tool.Name, v.Digest, v.Settings.Output.Type, v.Returns
-	inner.Programs = v.Settings.Programs
+	inner.Programs, inner.Letta = v.Settings.Programs, v.Settings.Letta
 	inner.Inject = make(map[string]json.RawMessage, len(v.Injected))
 	for _, name := range v.Injected {
 		inner.Inject[name] = json.RawMessage("null") // no agent gives it a value

@@ -24,7 +24,7 @@ func (d *derivation) applyContext() bool {
 	b := newBuilder(d.file)
 	f := b.functionType(at, 0)
 	if f == nil {
-		if untyped {
+		if untyped = untyped && !d.TypesOptional; untyped {
 			d.fail(at.at, "", d.whyNoContext(b, at)+", or write the types of the parameters")
 		}
 		return !untyped

@@ -10,18 +10,26 @@ import (
 func (d *derivation) positional(b *builder, q *param, props *schema.Object, required *[]any) {
 	name := q.name
 	switch {
-	case name == "":
-		d.fail(q.at, "", "a destructured parameter must be the only one: give it a name")
-		return
 	case q.rest:
+		if d.TypesOptional {
+			name = "" // it is no matter of types
+		}
 		d.fail(q.at, name, "a tool has no rest parameter: take one array")
+		return
+	case name == "":
+		if !d.TypesOptional {
+			d.fail(q.at, "", "a destructured parameter must be the only one: give it a name")
+		}
 		return
 	}
 	t := d.tagFor(name)
 	n := d.typeOf(q)
 	if n == nil {
 		d.untyped(q)
-		return
+		if !d.TypesOptional {
+			return
+		}
+		n = anyType(q.at)
 	}
 	o := b.schema(n, 0)
 	text := ""
@@ -128,7 +136,7 @@ func (d *derivation) wholeShape(b *builder, q *param) *shape {
 	}
 	if n == nil {
 		d.untyped(q)
-		return &shape{}
+		return d.patternShape(q)
 	}
 	s := b.shape(n, 0)
 	if s == nil {
@@ -136,10 +144,25 @@ func (d *derivation) wholeShape(b *builder, q *param) *shape {
 		if len(b.problems) == 0 {
 			b.fail(n.at, "a destructured parameter needs an object type")
 		}
-		return &shape{}
+		return d.patternShape(q)
 	}
 	return s
 }
+
+// patternShape returns what a pattern alone says of the object of all arguments: names. It is used
+// where types may be missing.
+func (d *derivation) patternShape(q *param) *shape {
+	s := &shape{}
+	if d.TypesOptional {
+		for _, bind := range q.pattern {
+			s.members = append(s.members, &member{name: bind.name, at: bind.at, typ: anyType(bind.at)})
+		}
+	}
+	return s
+}
+
+// anyType is the type of a value of which nothing is known.
+func anyType(at int) *node { return &node{op: oName, name: "any", at: at} }
 
 // patternType makes a type of a pattern whose names have @param tags of their own.
 func (d *derivation) patternType(q *param) *node {

@@ -45,7 +45,7 @@ func (d *derivation) run() *Result {
 	case len(fn.params) > maxParams:
 		d.fail(fn.at, "", "it has more than "+itoa(maxParams)+" parameters")
 		return r
-	case fn.generic:
+	case fn.generic && !d.TypesOptional:
 		d.fail(fn.at, "", "it has type parameters: write the types that they come to")
 		return r
 	}

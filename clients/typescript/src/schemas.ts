@@ -1183,6 +1183,7 @@ export interface Settings {
   concurrency?: number;
   fallback?: string;
   idempotent?: boolean;
+  letta?: boolean;
   limits?: Limits;
   min_isolation?: Level;
   network?: string[] | null;

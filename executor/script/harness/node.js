@@ -9,7 +9,7 @@
   const fs = require("node:fs");
   const path = require("node:path");
   const Module = require("node:module");
-  const { types } = require("node:util");
+  const { inspect, types } = require("node:util");
   const FD = 3;
   const NEWLINE = Buffer.from("\n");
   const MAX_DEPTH = 100;
@@ -471,11 +471,29 @@
     };
   }
 
-  function load(frame) {
+  function moduleOf(frame) {
     const file = path.join(home, frame.file);
     const m = new Module(file, null);
     m.filename = file;
     m.paths = (frame.path || []).concat(Module._nodeModulePaths(home));
+    return m;
+  }
+
+  // define gives a tool of Letta its client, which is null without a key or the package.
+  function define(frame) {
+    const apiKey = process.env.LETTA_API_KEY;
+    const baseURL = process.env.LETTA_BASE_URL;
+    let client = null;
+    try {
+      const lib = apiKey && moduleOf(frame).require("@letta-ai/letta-client");
+      const Client = lib && (lib.Letta || lib.LettaClient || lib.default);
+      if (Client) client = new Client({ apiKey, token: apiKey, baseURL, baseUrl: baseURL });
+    } catch {} // as Letta does
+    Object.defineProperty(globalThis, "client", { value: client, writable: true, configurable: true });
+  }
+
+  function load(frame) {
+    const m = moduleOf(frame);
     if (frame.invoke) {
       // Asks for a call of another tool, and waits for its end.
       m.invoke = (text) => {
@@ -483,7 +501,7 @@
         return receive();
       };
     }
-    m._compile(frame.source, file);
+    m._compile(frame.source, m.filename);
     return m.exports;
   }
 
@@ -533,6 +551,7 @@
     const t0 = now();
     prepare(frame);
     if (loaded && loaded.source === frame.source) return invoke(frame, done, t0);
+    if (frame.letta && /\bclient\b/.test(frame.source)) define(frame);
     if (!frame.esm) {
       loaded = { source: frame.source, exports: load(frame) };
       return invoke(frame, done, t0);
@@ -559,6 +578,16 @@
     return { url: require("node:url").pathToFileURL(file).href, done: () => fs.rmSync(file, { force: true }) };
   }
 
+  // anyText writes a value. What is no data becomes its text, if any value will do.
+  function anyText(value, frame) {
+    try {
+      return encode(value, frame.limit);
+    } catch (e) {
+      if (!(e instanceof Bad) || !frame.any) throw e;
+    }
+    return encode(typeof value === "object" && !types.isNativeError(value) ? inspect(value) : str(value), frame.limit);
+  }
+
   function invoke(frame, done, t0) {
     const func = find(loaded.exports, frame.function);
     const args = passed(frame);
@@ -566,7 +595,7 @@
     const finish = (value) => {
       if (types.isGeneratorObject(value)) return stream(value, frame.limit, (s) => encoded(s, now()), (e) => raised(e, frame));
       const t2 = now();
-      encoded(encode(value, frame.limit), t2);
+      encoded(anyText(value, frame), t2);
     };
     const encoded = (s, t2) => {
       const state = frame.agent ? encode(frame.agent, frame.limit) : undefined;

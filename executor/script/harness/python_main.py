@@ -248,13 +248,48 @@ def _exec(call, code):
     if call.get("invoke"):
         module.__dict__["__haft_invoke__"] = _invoker(*_ask)
     names = _TYPING.intersection(code.co_names)
-    if names:
+    if call.get("letta"):
+        _define(module, _names(code))
+    elif names:
         # A source that does not import them means these, for the reader of the schema too.
         import typing
         for n in names:
             module.__dict__[n] = getattr(typing, n)
     exec(code, module.__dict__)
     return module
+
+
+def _names(code):
+    """The names that code and its functions use."""
+    names = set(code.co_names)
+    for c in code.co_consts:
+        if type(c) is type(code):
+            names |= _names(c)
+    return names
+
+
+def _define(module, names):
+    """Defines those of names that Letta defines before the source of every tool."""
+    import typing
+    for n in names:
+        if n in ("asyncio", "base64", "hashlib", "os", "pickle", "struct", "sys"):
+            module.__dict__[n] = __import__(n)
+        elif n in typing.__all__:
+            module.__dict__[n] = getattr(typing, n)
+    if "client" not in names and "Letta" not in names:
+        return
+    made, key, url = None, os.environ.get("LETTA_API_KEY"), os.environ.get("LETTA_BASE_URL")
+    try:
+        from letta_client import Letta
+    except ImportError:
+        Letta = None
+    if Letta is not None and key:
+        where = {"base_url": url} if url else {}
+        try:
+            made = Letta(api_key=key, **where)
+        except TypeError:  # before 1.0
+            made = Letta(token=key, **where)
+    module.__dict__.update(Letta=Letta, client=made)
 
 
 def _unannotated(e, source, name):
@@ -422,7 +457,7 @@ def _run(call, state, clock):
         t2 = clock()
         _settle()
         if text is None:
-            text = _encode(value, call["limit"], call.get("any", False))
+            text = _text_of(value, call)
         changed = b""
         if "agent" in call and call["agent"] != call["inject"]["agent_state"]:
             changed = b',"state":' + _encode(call["agent"], call["limit"], False)
@@ -430,6 +465,16 @@ def _run(call, state, clock):
         return b'{"type":"result","times":[' + times.encode("ascii") + b"]" + changed + b',"value":' + text + b"}"
     except BaseException as e:
         return _failure(e, call)
+
+
+def _text_of(value, call):
+    """The JSON text of the value of a call."""
+    try:
+        return _encode(value, call["limit"], call.get("any", False))
+    except _Bad:
+        if not call.get("any"):
+            raise
+    return _encode(_str(value).encode("utf-8", "replace").decode("utf-8"), call["limit"])
 
 
 def _await(value):

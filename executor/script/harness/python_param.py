@@ -24,6 +24,33 @@ class _Record(dict):
             raise AttributeError(name) from None
 
 
+class _Model(_Record):
+    """An object among the arguments of a tool of Letta, where it is an instance of a Pydantic model."""
+
+    def __getattribute__(self, name):
+        return self[name] if name in self else _Record.__getattribute__(self, name)
+
+    def model_dump(self, **_):
+        return _plain(self)
+
+    def model_dump_json(self, **_):
+        return _encode(self, 1 << 30).decode("utf-8")
+
+    dict, json = model_dump, model_dump_json
+
+
+def _plain(v):
+    if isinstance(v, dict):
+        return {k: _plain(v[k]) for k in v}
+    return [_plain(x) for x in v] if type(v) is list else v
+
+
+class _Named(str):
+    """A tool of an agent: its name, which is also an attribute of it."""
+
+    name = property(str)
+
+
 class _Memory(_Record):
     """The blocks of an agent, with the methods that Letta has. What a tool changes is kept after the call."""
 
@@ -160,7 +187,8 @@ def _arguments(func, call, module):
         if name in hints and not (v is None and defaults.get(name, 0) is None):
             v = _convert(v, hints[name], "/" + _escape(name))
         elif name not in hints and type(v) in (dict, list):
-            v = _record(v)  # the schema may call it a model that is not in the source
+            # The schema may call it a model that is not in the source.
+            v = _record(v, _Model if call.get("letta") else _Record)
         given[name] = v
     for name, v in (call.get("inject") or {}).items():
         if name in names:
@@ -168,6 +196,8 @@ def _arguments(func, call, module):
             if name == "agent_state" and v and "blocks" in (v.get("memory") or ()):
                 call["agent"] = given[name]
                 given[name]["memory"] = _Memory(given[name]["memory"])
+                if "tools" in v:
+                    given[name]["tools"] = [_Named(n) for n in v["tools"]]
     for name in names if len(given) < len(names) else ():
         # The schema does not require what admits None, so that a caller need not give it.
         if name not in given and name not in defaults and name in hints and _admits_none(hints[name]):
@@ -197,11 +227,11 @@ def _admits_none(t):
         return False
 
 
-def _record(v):
+def _record(v, made=_Record):
     if type(v) is dict:
-        return _Record((k, _record(x)) for k, x in v.items())
+        return made((k, _record(x, made)) for k, x in v.items())
     if type(v) is list:
-        return [_record(x) for x in v]
+        return [_record(x, made) for x in v]
     return v
 
 

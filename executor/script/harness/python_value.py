@@ -136,7 +136,7 @@ class _Encoder:
         if table is not None:
             return self.value(table, where, depth)
         if _isinstance(v, dict) or _is(v, "collections.abc", "Mapping") or _is(v, "_collections_abc", "Mapping"):
-            return self.pairs(v, where, depth, list(v.items()))
+            return self.pairs(v, where, depth, list(dict.items(v) if _isinstance(v, _Model) else v.items()))
         if _isinstance(v, (list, tuple, range, type({}.keys()), type({}.values()), type({}.items()))) or _is(v, "collections", "deque"):
             return self.items(v, where, depth, list(v))
         if self.any:

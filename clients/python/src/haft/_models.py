@@ -558,6 +558,8 @@ class Settings:
     programs: list[str] = field(default_factory=list)
     #: Give back no files that the tool leaves in its working directory.
     no_artifacts: bool = False
+    #: Run it as Letta does, with its conversions of arguments, ids and names.
+    letta: bool = False
     #: Where it runs; None leaves the choice to the server.
     sandbox: str | None = None
     #: Refuse to run it with less.
