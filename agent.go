@@ -27,6 +27,9 @@ type Agent struct {
 	ID   AgentID `json:"id"`
 	Org  string  `json:"org"`
 	Name string  `json:"name"`
+	// Title is what people call it. Several agents can have the same one, and nothing is decided by it. Empty
+	// means Name.
+	Title string `json:"title,omitempty"`
 	// Description says what it is for.
 	Description string `json:"description,omitempty"`
 	// Instructions are what its model gets before everything else, and Model is the name of that model.
@@ -40,9 +43,13 @@ type Agent struct {
 	// Rules say in which order it may call its tools.
 	Rules []ToolRule `json:"tool_rules,omitempty"`
 	// Disabled agents keep their settings, and their calls are refused.
-	Disabled bool      `json:"disabled,omitempty"`
-	Created  time.Time `json:"created_at"`
-	Updated  time.Time `json:"updated_at"`
+	Disabled bool `json:"disabled,omitempty"`
+	// Metadata is what programs keep with it. Nothing is decided by it.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	// CreatedBy is the user who added it.
+	CreatedBy string    `json:"created_by,omitempty"`
+	Created   time.Time `json:"created_at"`
+	Updated   time.Time `json:"updated_at"`
 	// If is the revision that the one to be replaced must have, or [IfNone]. It is
 	// for writing, and never kept.
 	If string `json:"if_revision,omitempty"`

@@ -240,13 +240,13 @@ func (h blockHandlers) wantedBlocks(ctx context.Context, q *request, after strin
 	fits := func(name, text string) bool {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(query.Get(name)))
 	}
-	for n := 0; n < maxWalk; n += pageSize {
+	for n := 0; n < maxWalk; {
 		list, err := h.memory.Blocks(ctx, q.who.Principal, f)
 		if err != nil {
 			return err
 		}
 		for _, b := range list {
-			f.After = b.ID
+			f.After, n = b.ID, n+1
 			if fits("label_search", b.Label) && fits("value_search", b.Value) &&
 				fits("description_search", b.Description) && !yield(b) {
 				return nil
@@ -336,7 +336,7 @@ func (h agentHandlers) shareBlock(how func(ctx context.Context, p haft.Principal
 
 // blockAgents lists the agents that have the block of the path.
 func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error) {
-	pg, err := paging(q.URL.Query(), 50)
+	pg, err := paging(q.URL.Query(), 50, byUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, agentItem(*a))
+		all = append(all, agentItem(*a, q.URL.Query()))
 	}
 	return h.pageOfAgents(ctx, q, pg, all)
 }

@@ -106,10 +106,14 @@ export interface AddAgentBody {
   if_revision?: string;
   /** What its model gets before everything else. */
   instructions?: string;
+  /** What programs keep with it: at most 100 values, 64 KiB. */
+  metadata?: { [name: string]: unknown };
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
   name: string;
   tags?: string[] | null;
+  /** What people call it. */
+  title?: string;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -151,16 +155,19 @@ export interface Added {
 
 export interface Agent {
   created_at: string;
+  created_by?: string;
   description?: string;
   disabled?: boolean;
   env?: { [name: string]: string };
   id: string;
   if_revision?: string;
   instructions?: string;
+  metadata?: { [name: string]: unknown };
   model?: string;
   name: string;
   org: string;
   tags?: string[] | null;
+  title?: string;
   tool_rules?: ToolRule[] | null;
   tools?: string[] | null;
   updated_at: string;
@@ -176,9 +183,13 @@ export interface AgentBody {
   if_revision?: string;
   /** What its model gets before everything else. */
   instructions?: string;
+  /** What programs keep with it: at most 100 values, 64 KiB. */
+  metadata?: { [name: string]: unknown };
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
   tags?: string[] | null;
+  /** What people call it. */
+  title?: string;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -1164,8 +1175,10 @@ export interface SetAgentBody {
   /** Merged into what is there; null removes a variable. */
   env?: { [name: string]: string | null };
   instructions?: string;
+  metadata?: { [name: string]: unknown };
   model?: string;
   tags?: string[];
+  title?: string;
   tool_rules?: ToolRule[];
   tools?: string[];
 }

@@ -821,6 +821,8 @@ class Agent:
     id: str
     org: str
     name: str
+    #: What people call it.
+    title: str = ""
     description: str = ""
     #: What its model gets before everything else.
     instructions: str = ""
@@ -831,6 +833,10 @@ class Agent:
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)
     disabled: bool = False
+    #: What programs keep with it.
+    metadata: dict[str, Any] = field(default_factory=dict)
+    #: The user who added it.
+    created_by: str = ""
     created_at: datetime
     updated_at: datetime
 

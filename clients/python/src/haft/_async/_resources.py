@@ -226,6 +226,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Add an agent; one of that name must not exist."""
         fields = _agent_body(
@@ -237,6 +239,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         body = {"name": name, **fields}
         return await self._transport.read(Agent, Query(method="POST", path="/v1/agents", body=body))
@@ -257,6 +261,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Replace an agent, or add it. Of its environment an empty value keeps what is there."""
         body = _agent_body(
@@ -268,6 +274,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return await self._transport.read(Agent, Query(method="PUT", path=_agent(agent), body=body, again=True))
 
@@ -283,6 +291,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str | None] | None = None,
         tool_rules: Sequence[ToolRule] | None = None,
         disabled: bool | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Change some of an agent. Variables are merged into those that are there; None removes one."""
         body = given(
@@ -294,6 +304,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=tool_rules,
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return await self._transport.read(Agent, Query(method="PATCH", path=_agent(agent), body=body, again=True))
 
