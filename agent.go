@@ -63,10 +63,28 @@ type Model struct {
 	// Name is what agents call it, and Model is the name that its vendor gave it.
 	Name  string `json:"name"`
 	Model string `json:"model"`
+	// Provider is whose API it has: openai, anthropic or gemini.
+	Provider string `json:"provider,omitempty"`
+	// Context is how many tokens it reads; 0 if that is not known.
+	Context int `json:"context_tokens,omitempty"`
 	// Default is set for the model of agents that name none.
 	Default bool `json:"default,omitempty"`
 	// Unavailable says why it cannot be used, such as that its key is missing.
 	Unavailable string `json:"unavailable,omitempty"`
+}
+
+// Is reports whether an agent that names a model so means this one: by its name, by that of its vendor, or by either of
+// them after a provider, as in "openai/gpt-4.1". The provider may also be the name of the model, such as "ollama".
+func (m Model) Is(name string) bool {
+	if name == m.Name || name == m.Model {
+		return true
+	}
+	provider, rest, _ := strings.Cut(name, "/")
+	switch provider {
+	case "google_ai", "google_vertex":
+		provider = "gemini"
+	}
+	return (rest == m.Name || rest == m.Model) && rest != "" && (provider == m.Provider || provider == m.Name)
 }
 
 // Models are the language models of a server.

@@ -38,6 +38,7 @@ haft session end
 `,
 	"history": `
 GET /letta/v1/agents/{agent}/messages
+GET /letta/v1/models
 GET /letta/v1/runs
 GET /letta/v1/runs/active
 GET /letta/v1/runs/{run}
@@ -162,6 +163,7 @@ GET /letta/v1/mcp-servers/{server}/tools/{tool}
 GET /letta/v1/messages
 GET /letta/v1/messages/{message}
 GET /letta/v1/runs/{run}/trace
+GET /letta/v1/tags
 GET /letta/v1/tools
 GET /letta/v1/tools/count
 GET /letta/v1/tools/mcp/servers

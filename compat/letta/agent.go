@@ -21,6 +21,7 @@ type agentHandlers struct {
 	tools  toolHandlers
 	blocks blockHandlers
 	lock   sync.Locker // [Config.Agents]
+	models haft.Models // may be nil
 }
 
 // A wireAgent is an agent in Letta's form. Fields about sources, identities and embeddings have the

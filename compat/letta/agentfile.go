@@ -265,6 +265,8 @@ func (h agentHandlers) importTool(ctx context.Context, q *request, t fileTool, k
 	switch {
 	case strings.HasPrefix(kind, "letta_") && exists && have.Version.Kind == haft.KindBuiltin:
 		return t.Name, nil
+	case kind == typeMCP && exists && have.Version.Kind == haft.KindMCP:
+		return t.Name, nil
 	case strings.HasPrefix(kind, "letta_"):
 		return "", unprocessable("the file: tools: this server has no built-in tool %s", plainName(t.Name))
 	case kind != typeCustom:

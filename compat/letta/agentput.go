@@ -117,8 +117,14 @@ func (b agentBody) setMetadata(a *haft.Agent) error {
 
 // applyBody applies a body to an agent, but for its blocks.
 func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+	model := a.Model
 	if err := b.setTexts(a); err != nil {
 		return err
+	}
+	if a.Model != model {
+		if err := h.checkModel(ctx, q, a.Model); err != nil {
+			return err
+		}
 	}
 	if b.ToolIDs != nil {
 		a.Tools = nil

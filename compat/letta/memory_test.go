@@ -67,8 +67,8 @@ func TestAgents_have_blocks(t *testing.T) {
 		t.Errorf("attached: %s", labels(got.Blocks))
 	}
 	if got := must[agent](w, 200, "PATCH", "/agents/"+a.ID, `{"block_ids":["`+shared.ID+`"],"tags":[],"system":"x",
-		"llm_config":{"handle":"vendor/m","model":"m","context_window":1}}`); labels(got.Blocks) != "shared" ||
-		len(got.Tags) != 0 || got.System != "x" || got.Model != "vendor/m" || got.Desc != "Helps." {
+		"llm_config":{"handle":"vendor/gpt","model":"m","context_window":1}}`); labels(got.Blocks) != "shared" ||
+		len(got.Tags) != 0 || got.System != "x" || got.Model != "vendor/gpt" || got.Desc != "Helps." {
 		t.Errorf("modified: %+v", got)
 	}
 	if got := must[[]block](w, 200, "GET", of+"/", ""); labels(got) != "shared" {

@@ -882,6 +882,10 @@ class Model:
     name: str
     #: The name that its vendor gave it.
     model: str
+    #: Whose API it has.
+    provider: str = ""
+    #: How many tokens it reads; 0 if that is not known.
+    context_tokens: int = 0
     #: It is that of agents that name none.
     default: bool = False
     #: Why it cannot be used.
