@@ -38,7 +38,6 @@ haft session end
 `,
 	"history": `
 GET /letta/v1/agents/{agent}/messages
-GET /letta/v1/models
 GET /letta/v1/runs
 GET /letta/v1/runs/active
 GET /letta/v1/runs/{run}
@@ -155,14 +154,21 @@ GET /letta/v1/blocks/count
 GET /letta/v1/blocks/{block}
 GET /letta/v1/blocks/{block}/agents
 GET /letta/v1/conversations
+GET /letta/v1/folders
+GET /letta/v1/groups
 GET /letta/v1/health
+GET /letta/v1/identities
 GET /letta/v1/mcp-servers
 GET /letta/v1/mcp-servers/{server}
 GET /letta/v1/mcp-servers/{server}/tools
 GET /letta/v1/mcp-servers/{server}/tools/{tool}
 GET /letta/v1/messages
 GET /letta/v1/messages/{message}
+GET /letta/v1/models
+GET /letta/v1/models/embedding
 GET /letta/v1/runs/{run}/trace
+GET /letta/v1/steps
+GET /letta/v1/steps/{step}
 GET /letta/v1/tags
 GET /letta/v1/tools
 GET /letta/v1/tools/count
@@ -195,6 +201,9 @@ POST /letta/v1/agents/{agent}/schedule
 POST /letta/v1/agents/{agent}/summarize
 POST /letta/v1/archives
 POST /letta/v1/conversations
+POST /letta/v1/folders
+POST /letta/v1/groups
+POST /letta/v1/identities
 POST /letta/v1/passages/search
 POST /letta/v1/tools/add-base-tools
 POST /letta/v1/tools/generate-schema

@@ -272,21 +272,26 @@ func (h agentHandlers) updateAgent(ctx context.Context, q *request) (any, error)
 	if len(b.Blocks) > 0 {
 		return nil, unprocessable("body memory_blocks: extra fields are not permitted")
 	}
+	var made undo // blocks are kept elsewhere than agents: both are changed or none
+	if b.BlockIDs != nil {
+		a, err := h.pathAgent(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.blocks.setBlocks(ctx, q, *a, *b.BlockIDs, &made); err != nil {
+			return nil, made.takeBack(ctx, err)
+		}
+	}
 	w, err := h.changeAgent(ctx, q, func(a *haft.Agent) error {
 		if b.Name != nil {
 			setTitle(a, *b.Name)
 		}
 		return h.applyBody(ctx, q, a, b)
 	})
-	if err != nil || b.BlockIDs == nil {
-		return w, err
+	if err != nil {
+		return nil, made.takeBack(ctx, err)
 	}
-	return withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
-		if err := h.blocks.setBlocks(ctx, q, a, *b.BlockIDs); err != nil {
-			return nil, err
-		}
-		return h.showAgent(ctx, q, a)
-	})(ctx, q)
+	return w, nil
 }
 
 func (h agentHandlers) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {

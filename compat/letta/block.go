@@ -154,8 +154,9 @@ func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID
 	return nil
 }
 
-// setBlocks gives an agent the blocks of these ids and no others.
-func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, ids []haft.BlockID) error {
+// setBlocks gives an agent the blocks of these ids and no others. Made gets what takes back each change.
+func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, ids []haft.BlockID,
+	made *undo) error {
 	if !h.has() {
 		return missing(noMemory)
 	}
@@ -163,25 +164,23 @@ func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, 
 	if err := h.eachOf(ctx, q.who.Principal, a, func(b haft.Block) { have = append(have, b.ID) }); err != nil {
 		return err
 	}
-	for _, id := range ids { // before anything changes
-		if _, err := h.memory.Block(ctx, q.who.Principal, id); err != nil {
-			return err
+	type sharer = func(ctx context.Context, p haft.Principal, agent string, id haft.BlockID) error
+	change := func(do, back sharer, list, without []haft.BlockID) error {
+		for _, id := range list {
+			if slices.Contains(without, id) {
+				continue
+			}
+			if err := do(ctx, q.who.Principal, string(a.ID), id); err != nil {
+				return err
+			}
+			*made = append(*made, func(ctx context.Context) error { return back(ctx, q.who.Principal, string(a.ID), id) })
 		}
+		return nil
 	}
-	for _, id := range have {
-		if slices.Contains(ids, id) {
-			continue
-		}
-		if err := h.share.DetachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
-			return err
-		}
+	if err := change(h.share.DetachBlock, h.share.AttachBlock, have, ids); err != nil {
+		return err
 	}
-	for _, id := range ids {
-		if err := h.share.AttachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return change(h.share.AttachBlock, h.share.DetachBlock, ids, have)
 }
 
 // pathBlock is the block that the path names by its id.

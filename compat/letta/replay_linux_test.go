@@ -28,9 +28,6 @@ func TestReplay(t *testing.T) {
 		{"row_04_names_of_typing_without_an_import", missingImports},
 		{"row_05_args_json_schema_of_untyped_parameters", argsSchema},
 		{"row_15_coercions", coercions},
-		{"row_23_requirements", requirements},
-		{"row_24_creator", creator},
-		{"row_25_description", description},
 		{"row_26_dangling_reference", danglingReference},
 		{"row_30_values_that_are_no_data", noData},
 		{"row_33_packages_of_another_language", otherPackages},
@@ -212,37 +209,6 @@ func coercions(r *replay) {
 		if got["status"] != "error" {
 			r.t.Errorf("%v: %v %v", args, got["status"], got["tool_return"])
 		}
-	}
-}
-
-func requirements(r *replay) {
-	tool := r.get("PUT", "/tools/", body{"source_code": "def bare():\n    \"\"\"One.\"\"\"\n    return 1",
-		"pip_requirements": []any{}})
-	if got := tool["pip_requirements"]; got != nil && len(got.([]any)) != 0 {
-		r.t.Errorf("no requirements became %v", got)
-	}
-}
-
-func creator(r *replay) {
-	tool := r.get("PUT", "/tools/", body{"source_code": "def made():\n    \"\"\"One.\"\"\"\n    return 1"})
-	next := r.get("PATCH", "/tools/"+tool["id"].(string), body{"description": "Two."})
-	if tool["created_by_id"] != next["created_by_id"] || next["created_by_id"] == nil {
-		r.t.Errorf("the creator was %v and is %v", tool["created_by_id"], next["created_by_id"])
-	}
-}
-
-func description(r *replay) {
-	id := r.get("PUT", "/tools/", body{"source_code": "def told():\n    \"\"\"One.\"\"\"\n    return 1"})["id"].(string)
-	r.get("PATCH", "/tools/"+id, body{"description": "My own."})
-	got := r.get("PATCH", "/tools/"+id, body{"source_code": "def told():\n    \"\"\"Two.\"\"\"\n    return 2"})
-	if got["description"] != "My own." {
-		r.t.Errorf("the description became %v", got["description"])
-	}
-	other := r.get("PUT", "/tools/", body{"source_code": "def untold():\n    \"\"\"One.\"\"\"\n    return 1"})
-	id = other["id"].(string)
-	got = r.get("PATCH", "/tools/"+id, body{"source_code": "def untold():\n    \"\"\"Two.\"\"\"\n    return 2"})
-	if got["description"] != "Two." {
-		r.t.Errorf("the description of the source became %v", got["description"])
 	}
 }
 
