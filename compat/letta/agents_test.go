@@ -67,6 +67,7 @@ type ran struct {
 }
 
 func TestAgents_have_tools(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one, two := w.add("one"), w.add("two")
 	a := must[agent](w, 200, "POST", "/agents/", `{"name":"Customer support","tool_ids":["`+one.ID+
@@ -125,6 +126,7 @@ func TestAgents_have_tools(t *testing.T) {
 
 // Nobody's attach gets lost because another came at the same time.
 func TestAgents_attach_at_once(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	a := w.hire("busy")
 	var ids []string
@@ -146,6 +148,7 @@ func TestAgents_attach_at_once(t *testing.T) {
 }
 
 func TestAgents_lists_page_and_end(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	for i := range 5 {
 		w.hire(fmt.Sprintf("a%d", i))
@@ -165,6 +168,7 @@ func TestAgents_lists_page_and_end(t *testing.T) {
 }
 
 func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -246,6 +250,7 @@ func TestRun_failures_of_a_tool_are_answers(t *testing.T) {
 }
 
 func TestRun_waits_for_a_person(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := must[tool](w, 200, "POST", "/tools/", `{"source_code":"def one(a): pass","default_requires_approval":true}`)
 	a := w.hire("helper", one.ID)
@@ -264,6 +269,7 @@ func TestRun_waits_for_a_person(t *testing.T) {
 }
 
 func TestRun_from_source(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	var seen executor.Request
 	value := `{"ok":[1,true,null,"it's"]}`

@@ -3,6 +3,7 @@ package letta_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 // What is too much or does not fit is refused before anything is written.
 func TestAgents_are_bounded(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
 	file := func(agent string) string {
@@ -67,6 +69,7 @@ func (e endless) Messages(_ context.Context, _ haft.Principal, _ string, f haft.
 
 // A page of which nothing is shown goes on for a while only, and with long lists.
 func TestMessages_are_looked_through_for_a_while(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	a := w.talker()
 	queries, most := 0, 0
@@ -83,6 +86,7 @@ func TestMessages_are_looked_through_for_a_while(t *testing.T) {
 
 // A page ends after some MiB, whatever its limit is, and the rest comes with the next one.
 func TestPages_are_bounded(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	var ids []string
 	for i := range 12 { // more than one list of the store has
@@ -105,8 +109,8 @@ func TestPages_are_bounded(t *testing.T) {
 			if len(r.body) > 20<<20 {
 				t.Errorf("%s: a page of %d bytes", path, len(r.body))
 			}
-			page := must[[]agent](w, 200, "GET", path+after, "")
-			if len(page) == 0 {
+			var page []agent
+			if err := json.Unmarshal([]byte(r.body), &page); err != nil || len(page) == 0 {
 				break
 			}
 			for _, a := range page {

@@ -49,6 +49,7 @@ func every(t, a string) map[string]string {
 }
 
 func TestRefuses_those_whom_nobody_knows(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -66,6 +67,7 @@ func TestRefuses_those_whom_nobody_knows(t *testing.T) {
 // An administrator of another organisation learns nothing: what is acme's is as if
 // it had never been.
 func TestRefuses_strangers(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -106,6 +108,7 @@ func TestRefuses_strangers(t *testing.T) {
 
 // A credential is good for what it was made for, whatever its owner may do.
 func TestRefuses_what_a_key_is_not_for(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -127,6 +130,7 @@ func TestRefuses_what_a_key_is_not_for(t *testing.T) {
 
 // Somebody without the role changes nothing and calls only what a policy allows.
 func TestRefuses_what_policy_does_not_allow(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -143,6 +147,7 @@ func TestRefuses_what_policy_does_not_allow(t *testing.T) {
 }
 
 func TestRefuses_bad_requests(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)
@@ -266,6 +271,7 @@ func TestRefuses_bad_requests(t *testing.T) {
 
 // An agent that is called like the id of another is not that one.
 func TestAgent_cannot_be_called_like_another(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	one := w.add("one")
 	a := w.hire("helper", one.ID)

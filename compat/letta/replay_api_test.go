@@ -119,7 +119,14 @@ func rename(r *replay) {
 	r.run("import os\ndef f():\n    return 'OLD_NAME' in os.environ, os.environ['NEW_NAME'] == 'two'", body{},
 		"[False, True]")
 	r.send("DELETE", path+got["id"].(string), nil)
+	a := r.hire("Old name", nil)
+	if got = r.get("PATCH", "/agents/"+a["id"].(string), body{"name": "New name"}); got["name"] != "New name" ||
+		got["id"] != a["id"] || r.names("/agents/?name=New%20name") != "New name" || r.names("/agents/?name=Old%20name") != "" {
+		r.t.Errorf("the agent is called %v", got["name"])
+	}
 	// Policies, approvals and calls know tools and servers by their names.
+	server := r.get("POST", "/mcp-servers/", stdio("renamed", nil))["id"].(string)
+	r.refused("PATCH", "/mcp-servers/"+server, body{"server_name": "other", "config": body{}}, 400, "keeps its name")
 	tool := r.get("PUT", "/tools/", body{"source_code": "def named():\n    \"\"\"One.\"\"\"\n    return 1"})
 	r.refused("PATCH", "/tools/"+tool["id"].(string), body{"name": "other"}, 400, "create one of the other name")
 }

@@ -17,6 +17,7 @@ func text() body { return body{"type": "string", "description": "d"} }
 // TestReplay has a case for each behaviour of Letta's own tests that differed here once, in the
 // order of the table in docs/letta.md. Rows that are not here are about agents: see there.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	w := openReplay(t, letta.Settings{})
 	for _, tt := range []struct {
 		name string
@@ -32,7 +33,10 @@ func TestReplay(t *testing.T) {
 		{"row_30_values_that_are_no_data", noData},
 		{"row_33_packages_of_another_language", otherPackages},
 	} {
-		t.Run(tt.name, func(t *testing.T) { tt.run(w.with(t)) })
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.run(w.with(t))
+		})
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 // TestReplay_servers has the cases of MCP servers and sandbox configurations.
 func TestReplay_servers(t *testing.T) {
+	t.Parallel()
 	w := openReplay(t, letta.Settings{})
 	for _, tt := range []struct {
 		name string
@@ -17,7 +18,10 @@ func TestReplay_servers(t *testing.T) {
 	}{
 		{"row_32_languages_of_run_code", codeLanguages},
 	} {
-		t.Run(tt.name, func(t *testing.T) { tt.run(w.with(t)) })
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tt.run(w.with(t))
+		})
 	}
 }
 
@@ -47,22 +51,26 @@ func codeLanguages(r *replay) {
 
 // TestReplay_settings has the cases that an operator decides.
 func TestReplay_settings(t *testing.T) {
+	t.Parallel()
 	const program = "import subprocess\ndef %s():\n    \"\"\"One.\"\"\"\n" +
 		"    return subprocess.run(['echo', 'hi'], capture_output=True, text=True).stdout.strip()"
 	const variable = "import os\ndef f():\n    return os.environ['BASE'] + '/v1'"
 	env := body{"env_vars": body{"BASE": "https://api.example.com"}}
 	t.Run("row_29_programs", func(t *testing.T) {
+		t.Parallel()
 		r := openReplay(t, letta.Settings{Programs: []string{"echo"}})
 		tool, agent := r.put(body{"source_code": strings.ReplaceAll(program, "%s", "started")})
 		r.call(tool, agent, body{}, `"hi"`)
 	})
 	t.Run("row_31_public_variables", func(t *testing.T) {
+		t.Parallel()
 		r := openReplay(t, letta.Settings{}, "BASE")
 		r.run(variable, body{}, "https://api.example.com/v1", env)
 		r.run(strings.ReplaceAll(variable, "BASE", "OTHER"), body{}, "[redacted:OTHER]/v1",
 			body{"env_vars": body{"OTHER": "https://api.example.org"}})
 	})
 	t.Run("neither", func(t *testing.T) {
+		t.Parallel()
 		r := openReplay(t, letta.Settings{})
 		r.run(variable, body{}, "[redacted:BASE]/v1", env)
 		tool, agent := r.put(body{"source_code": strings.ReplaceAll(program, "%s", "refused")})

@@ -802,9 +802,11 @@ export interface Misfit {
 }
 
 export interface Model {
+  context_tokens?: number;
   default?: boolean;
   model: string;
   name: string;
+  provider?: string;
   unavailable?: string;
 }
 
