@@ -3,6 +3,7 @@ package letta
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"haft"
@@ -28,7 +29,7 @@ func (h agentHandlers) exportAgent(ctx context.Context, q *request, a haft.Agent
 		blockIDs = append(blockIDs, string(blocks[i].ID))
 	}
 	known := map[string]*wireTool{}
-	for _, name := range a.Tools {
+	for _, name := range slices.Clone(a.Tools) {
 		t, err := h.cachedTool(ctx, q.who.Principal, name, known)
 		if err != nil {
 			return nil, err
@@ -40,10 +41,11 @@ func (h agentHandlers) exportAgent(ctx context.Context, q *request, a haft.Agent
 		t.ID = fmt.Sprint("tool-", len(tools))
 		toolIDs, tools = append(toolIDs, t.ID), append(tools, *t)
 	}
-	none, state := []any{}, &wireAgent{}
-	if state, err = h.showAgentState(ctx, q.who.Principal, a, known); err != nil {
+	state, err := h.showAgentState(ctx, q.who.Principal, a, known)
+	if err != nil {
 		return nil, err
 	}
+	none := []any{}
 	delete(state.Metadata, ownKey)
 	agent := map[string]any{
 		"id": "agent-0", "name": state.Name, "description": state.Description, "system": state.System,
