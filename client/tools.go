@@ -99,7 +99,8 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 			If           string            `json:"if_revision,omitempty"`
 
 			Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
-		}{a.Title, a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Env, a.Rules, a.Disabled, a.If, a.Metadata}})
+		}{a.Title, a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Env, a.Rules, a.Disabled, a.If,
+			a.Metadata}})
 }
 
 // RemoveAgent implements [haft.Agents].

@@ -97,7 +97,8 @@ func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent)
 
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
-	return haft.Agent{Name: name, Title: b.Title, Metadata: b.Metadata, Description: b.Description, Instructions: b.Instructions, Model: b.Model,
+	return haft.Agent{Name: name, Title: b.Title, Metadata: b.Metadata, Description: b.Description,
+		Instructions: b.Instructions, Model: b.Model,
 		Tags: b.Tags, Tools: b.Tools, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 

@@ -112,7 +112,8 @@ func (h agentHandlers) showAgentState(ctx context.Context, p haft.Principal, a h
 	known map[string]*wireTool) (*wireAgent, error) {
 	id := agentID(a.ID)
 	w := &wireAgent{
-		ID: id, Name: titleOf(a), keptFields: keptOf(a), AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{},
+		ID: id, Name: titleOf(a), keptFields: keptOf(a), AgentType: "letta_v1_agent", Tools: []wireTool{},
+		Rules:   []any{},
 		Secrets: []wireVariable{},
 		System:  a.Instructions, Tags: append([]string{}, a.Tags...), Sources: []any{},
 		Identities: []any{}, IdentityIDs: []any{}, MessageIDs: []any{},
@@ -299,7 +300,8 @@ func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) 
 	}
 	pg.oldest = pg.oldest || oldest
 	var all []item[haft.AgentID]
-	if err := h.wantedAgents(ctx, q, func(a haft.Agent) { all = append(all, agentItem(a, q.URL.Query())) }); err != nil {
+	add := func(a haft.Agent) { all = append(all, agentItem(a, q.URL.Query())) }
+	if err := h.wantedAgents(ctx, q, add); err != nil {
 		return nil, err
 	}
 	return h.pageOfAgents(ctx, q, pg, all)

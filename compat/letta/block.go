@@ -165,15 +165,16 @@ func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, 
 		return err
 	}
 	type sharer = func(ctx context.Context, p haft.Principal, agent string, id haft.BlockID) error
+	p, agent := q.who.Principal, string(a.ID)
 	change := func(do, back sharer, list, without []haft.BlockID) error {
 		for _, id := range list {
 			if slices.Contains(without, id) {
 				continue
 			}
-			if err := do(ctx, q.who.Principal, string(a.ID), id); err != nil {
+			if err := do(ctx, p, agent, id); err != nil {
 				return err
 			}
-			*made = append(*made, func(ctx context.Context) error { return back(ctx, q.who.Principal, string(a.ID), id) })
+			*made = append(*made, func(ctx context.Context) error { return back(ctx, p, agent, id) })
 		}
 		return nil
 	}

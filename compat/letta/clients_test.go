@@ -42,7 +42,8 @@ func TestClients_talk(t *testing.T) {
 			w := setup(t)
 			w.answer = play
 			w.run = func(req executor.Request) *haft.Result {
-				return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: json.RawMessage("6")}
+				return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess,
+					Value: json.RawMessage("6")}
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
 			defer cancel()
@@ -51,7 +52,8 @@ func TestClients_talk(t *testing.T) {
 				cmd = exec.CommandContext(ctx, python, "-W", "ignore", filepath.Join("testdata", tt.script))
 			}
 			cmd.Env = append(os.Environ(), "BASE="+w.http.URL+letta.Prefix, "KEY="+admin, "BOSS="+boss,
-				"MODEL=openai/gpt-4.1", "CLIENTS="+skiptest.Part(t, "letta", "lettajs"), "PYTHONPATH="+tt.path, "LETTA_LOG=")
+				"MODEL=openai/gpt-4.1", "CLIENTS="+skiptest.Part(t, "letta", "lettajs"), "PYTHONPATH="+tt.path,
+				"LETTA_LOG=")
 			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
 				t.Errorf("%v\n%s", err, out)
 			}

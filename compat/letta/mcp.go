@@ -129,8 +129,8 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 	if s.State.Error != "" {
 		state["error"] = s.State.Error
 		if s.Transport == haft.MCPStdio {
-			state["error"] = s.State.Error + " (a command sees no files of the host here, unless they are given to it " +
-				"with haft mcp-server add --mount)"
+			state["error"] = s.State.Error + " (a command sees no files of the host here, unless they are given " +
+				"to it with haft mcp-server add --mount)"
 		}
 	}
 	if s.State.Login {

@@ -65,7 +65,8 @@ func (h agentHandlers) listModels(ctx context.Context, q *request) (any, error) 
 		if provider == "gemini" {
 			provider = "google_ai"
 		}
-		all = append(all, wireModel{handleOf(m), m.Model, m.Name, provider, m.Context, "llm", m.Model, provider, m.Context})
+		all = append(all, wireModel{handleOf(m), m.Model, m.Name, provider, m.Context, "llm", m.Model, provider,
+			m.Context})
 	}
 	return all, nil
 }
@@ -78,7 +79,8 @@ func (h agentHandlers) listTags(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	pg.oldest = query.Get("order") != "desc"
-	part, seen, all := strings.ToLower(query.Get("name")+query.Get("query_text")), map[string]bool{}, []item[string](nil)
+	part := strings.ToLower(query.Get("name") + query.Get("query_text"))
+	seen, all := map[string]bool{}, []item[string](nil)
 	for a, err := range h.agents.AgentList(ctx, q.who.Principal, haft.AgentFilter{}) {
 		if err != nil {
 			return nil, err

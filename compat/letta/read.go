@@ -165,7 +165,8 @@ func paging(query url.Values, limit int, orders ...string) (page, error) {
 		return p, unprocessable("query order: expected asc or desc")
 	}
 	if by := query.Get("order_by"); by != "" && by != "created_at" && !slices.Contains(orders, by) {
-		return p, unprocessable("query order_by: expected %s", strings.Join(append([]string{"created_at"}, orders...), " or "))
+		return p, unprocessable("query order_by: expected %s",
+			strings.Join(append([]string{"created_at"}, orders...), " or "))
 	}
 	return p, nil
 }

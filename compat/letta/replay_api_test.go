@@ -121,7 +121,8 @@ func rename(r *replay) {
 	r.send("DELETE", path+got["id"].(string), nil)
 	a := r.hire("Old name", nil)
 	if got = r.get("PATCH", "/agents/"+a["id"].(string), body{"name": "New name"}); got["name"] != "New name" ||
-		got["id"] != a["id"] || r.names("/agents/?name=New%20name") != "New name" || r.names("/agents/?name=Old%20name") != "" {
+		got["id"] != a["id"] || r.names("/agents/?name=New%20name") != "New name" ||
+		r.names("/agents/?name=Old%20name") != "" {
 		r.t.Errorf("the agent is called %v", got["name"])
 	}
 	// Policies, approvals and calls know tools and servers by their names.
@@ -216,7 +217,8 @@ func agentFilters(r *replay) {
 	mine := r.hire("Filter one", body{"project_id": "p1", "template_id": "t1", "base_template_id": "b1"})
 	r.with(r.t).as("filters").hire("Filter two", body{"project_id": "p2"})
 	for query, want := range map[string]string{
-		"project_id=p1": "Filter one", "project_id=p2": "Filter two", "project_id=p3": "", "template_id=t1": "Filter one",
+		"project_id=p1": "Filter one", "project_id=p2": "Filter two", "project_id=p3": "",
+		"template_id=t1":      "Filter one",
 		"base_template_id=b1": "Filter one", "base_template_id=t1": "", "identity_id=identity-1": "",
 		"identifier_keys=k": "", "created_by_id=" + mine["created_by_id"].(string): "Filter one",
 		"created_by_id=user-0": "",
@@ -266,7 +268,7 @@ func approvalOff(r *replay) {
 	tool, agent := r.put(body{"source_code": "def agreed():\n    \"\"\"One.\"\"\"\n    return 1",
 		"default_requires_approval": true})
 	path := "/agents/" + agent + "/tools/approval/agreed"
-	r.refused("PATCH", path, body{"requires_approval": false}, 403, "set default_requires_approval of the tool to false")
+	r.refused("PATCH", path, body{"requires_approval": false}, 403, "default_requires_approval of the tool")
 	// What the answer says is possible, and then as in Letta.
 	r.get("PATCH", "/tools/"+tool["id"].(string), body{"default_requires_approval": false})
 	for _, needs := range []bool{true, false} {
@@ -358,7 +360,8 @@ func belowTable(r *replay) {
 		"no tool with that id")
 	r.send("DELETE", path, nil)
 	r.refused("DELETE", path, nil, 404, "no tool with that id")
-	for _, path := range []string{"/folders/", "/groups/", "/identities/", "/steps/", "/conversations/", "/models/embedding",
+	for _, path := range []string{"/folders/", "/groups/", "/identities/", "/steps/", "/conversations/",
+		"/models/embedding",
 		"/agents/" + a["id"].(string) + "/context"} {
 		r.refused("GET", path, nil, 501, "not supported here: ")
 	}

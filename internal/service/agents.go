@@ -142,12 +142,13 @@ func checkTexts(a haft.Agent) error {
 	size := 0
 	for name, value := range a.Metadata {
 		if size += len(name) + len(value); !json.Valid(value) || !utf8.Valid(value) || !utf8.ValidString(name) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "the metadata of an agent: expected values of JSON in UTF-8"}
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "the metadata of an agent: expected values of JSON in UTF-8"}
 		}
 	}
 	if len(a.Metadata) > maxAgentValues || size > maxAgentMetadata {
-		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the metadata of an agent: expected at most %d "+
-			"values of %d bytes together", maxAgentValues, maxAgentMetadata)}
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the metadata of an agent: expected at most "+
+			"%d values of %d bytes together", maxAgentValues, maxAgentMetadata)}
 	}
 	if len(a.Tags) > maxAgentTags {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an agent has at most %d tags", maxAgentTags)}
