@@ -27,6 +27,9 @@ type Agent struct {
 	ID   AgentID `json:"id"`
 	Org  string  `json:"org"`
 	Name string  `json:"name"`
+	// Title is what people call it. Several agents can have the same one, and nothing is decided by it. Empty
+	// means Name.
+	Title string `json:"title,omitempty"`
 	// Description says what it is for.
 	Description string `json:"description,omitempty"`
 	// Instructions are what its model gets before everything else, and Model is the name of that model.
@@ -42,9 +45,13 @@ type Agent struct {
 	// Rules say in which order it may call its tools.
 	Rules []ToolRule `json:"tool_rules,omitempty"`
 	// Disabled agents keep their settings, and their calls are refused.
-	Disabled bool      `json:"disabled,omitempty"`
-	Created  time.Time `json:"created_at"`
-	Updated  time.Time `json:"updated_at"`
+	Disabled bool `json:"disabled,omitempty"`
+	// Metadata is what programs keep with it. Nothing is decided by it.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+	// CreatedBy is the user who added it.
+	CreatedBy string    `json:"created_by,omitempty"`
+	Created   time.Time `json:"created_at"`
+	Updated   time.Time `json:"updated_at"`
 	// If is the revision that the one to be replaced must have, or [IfNone]. It is
 	// for writing, and never kept.
 	If string `json:"if_revision,omitempty"`
@@ -58,10 +65,28 @@ type Model struct {
 	// Name is what agents call it, and Model is the name that its vendor gave it.
 	Name  string `json:"name"`
 	Model string `json:"model"`
+	// Provider is whose API it has: openai, anthropic or gemini.
+	Provider string `json:"provider,omitempty"`
+	// Context is how many tokens it reads; 0 if that is not known.
+	Context int `json:"context_tokens,omitempty"`
 	// Default is set for the model of agents that name none.
 	Default bool `json:"default,omitempty"`
 	// Unavailable says why it cannot be used, such as that its key is missing.
 	Unavailable string `json:"unavailable,omitempty"`
+}
+
+// Is reports whether an agent that names a model so means this one: by its name, by that of its vendor, or by either of
+// them after a provider, as in "openai/gpt-4.1". The provider may also be the name of the model, such as "ollama".
+func (m Model) Is(name string) bool {
+	if name == m.Name || name == m.Model {
+		return true
+	}
+	provider, rest, _ := strings.Cut(name, "/")
+	switch provider {
+	case "google_ai", "google_vertex":
+		provider = "gemini"
+	}
+	return (rest == m.Name || rest == m.Model) && rest != "" && (provider == m.Provider || provider == m.Name)
 }
 
 // Models are the language models of a server.

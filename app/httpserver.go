@@ -170,7 +170,7 @@ func (s *Server) offers(cfg ServerConfig) server.Config {
 		Derive: s.App.signature, SourceTool: toolsource.ToolName, Variables: variables{s.SecretManager},
 		Sandboxes: s.SandboxManager, Servers: s.ServerManager, Agents: c.Agents, Version: c.Version, Logger: c.Logger,
 		Settings: cfg.Letta, Memory: s.API.Memory, Sharer: s.API.Memory, Archive: s.API.Memory,
-		Conversations: agents.Conversations,
+		Conversations: agents.Conversations, Models: agents.Models,
 	})
 	if c.Health == nil {
 		c.Health = s.Service

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 
@@ -86,6 +87,7 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 	}
 	return get[haft.Agent](ctx, c.api, query{method: http.MethodPut, path: "/v1/agents",
 		item: &item{"agent", a.Name, ""}, as: p, body: struct {
+			Title        string            `json:"title,omitempty"`
 			Description  string            `json:"description,omitempty"`
 			Instructions string            `json:"instructions,omitempty"`
 			Model        string            `json:"model,omitempty"`
@@ -96,7 +98,10 @@ func (c *Client) PutAgent(ctx context.Context, p haft.Principal, a haft.Agent) (
 			Rules        []haft.ToolRule   `json:"tool_rules,omitempty"`
 			Disabled     bool              `json:"disabled,omitempty"`
 			If           string            `json:"if_revision,omitempty"`
-		}{a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Workspace, a.Env, a.Rules, a.Disabled, a.If}})
+
+			Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
+		}{a.Title, a.Description, a.Instructions, a.Model, a.Tags, a.Tools, a.Workspace, a.Env, a.Rules, a.Disabled,
+			a.If, a.Metadata}})
 }
 
 // RemoveAgent implements [haft.Agents].

@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"iter"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 // AgentBody describes an agent to write.
 type AgentBody struct {
+	Title        string   `json:"title,omitempty" maxLength:"512" doc:"What people call it."`
 	Description  string   `json:"description,omitempty" maxLength:"10000" doc:"What it is for."`
 	Instructions string   `json:"instructions,omitempty" maxLength:"400000" doc:"What its model gets before everything else."`
 	Model        string   `json:"model,omitempty" maxLength:"256" doc:"The name of the model that it uses; see GET /v1/models."`
@@ -23,7 +25,9 @@ type AgentBody struct {
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 	Disabled bool              `json:"disabled,omitempty"`
-	If       string            `json:"if_revision,omitempty" maxLength:"100" doc:"The revision that the agent must have, which is its ETag without quotes; If-Match does the same."`
+	// Metadata is for programs.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"What programs keep with it: at most 100 values, 64 KiB."`
+	If       string                     `json:"if_revision,omitempty" maxLength:"100" doc:"The revision that the agent must have, which is its ETag without quotes; If-Match does the same."`
 }
 
 // AgentRef names an agent in a path.
@@ -94,9 +98,9 @@ func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent)
 
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
-	return haft.Agent{Name: name, Description: b.Description, Instructions: b.Instructions, Model: b.Model,
-		Tags: b.Tags, Tools: b.Tools, Workspace: b.Workspace, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled,
-		If: b.If}
+	return haft.Agent{Name: name, Title: b.Title, Metadata: b.Metadata, Description: b.Description,
+		Instructions: b.Instructions, Model: b.Model, Tags: b.Tags, Tools: b.Tools, Workspace: b.Workspace, Env: b.Env,
+		Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 
 // storeAgent writes an agent.
@@ -137,6 +141,7 @@ type setAgent struct {
 	AgentRef
 	Condition
 	Body struct {
+		Title        *string   `json:"title,omitempty" maxLength:"512"`
 		Description  *string   `json:"description,omitempty" maxLength:"10000"`
 		Instructions *string   `json:"instructions,omitempty" maxLength:"400000"`
 		Model        *string   `json:"model,omitempty" maxLength:"256"`
@@ -147,12 +152,16 @@ type setAgent struct {
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 		Disabled *bool              `json:"disabled,omitempty"`
+		// Metadata replaces all of what is there.
+		Metadata *map[string]json.RawMessage `json:"metadata,omitempty"`
 	}
 }
 
 func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent) (*stored[haft.Agent], error) {
 	return h.changeAgent(ctx, who, in.Agent, in.Condition, func(a *haft.Agent) error {
 		b := in.Body
+		setField(&a.Title, b.Title)
+		setField(&a.Metadata, b.Metadata)
 		setField(&a.Description, b.Description)
 		setField(&a.Instructions, b.Instructions)
 		setField(&a.Model, b.Model)

@@ -3,7 +3,9 @@ package letta
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +21,7 @@ type agentHandlers struct {
 	tools  toolHandlers
 	blocks blockHandlers
 	lock   sync.Locker // [Config.Agents]
+	models haft.Models // may be nil
 }
 
 // A wireAgent is an agent in Letta's form. Fields about sources, identities and embeddings have the
@@ -44,10 +47,57 @@ type wireAgent struct {
 	LLM         map[string]any `json:"llm_config"`
 	Embedding   map[string]any `json:"embedding_config"`
 	Metadata    map[string]any `json:"metadata"`
+	CreatedBy   *string        `json:"created_by_id"`
 	Created     time.Time      `json:"created_at"`
 	Updated     time.Time      `json:"updated_at"`
 	Autoclear   bool           `json:"message_buffer_autoclear"`
+	keptFields
+	absentFields
 }
+
+// keptFields are what Letta keeps with an agent and nothing here depends on. They are shown again, and agents are
+// found by them.
+type keptFields struct {
+	Project      *string `json:"project_id"`
+	Template     *string `json:"template_id"`
+	BaseTemplate *string `json:"base_template_id"`
+	Deployment   *string `json:"deployment_id"`
+	Entity       *string `json:"entity_id"`
+	Timezone     *string `json:"timezone"`
+}
+
+// absentFields are what an agent has in Letta and not here. They are null.
+type absentFields struct {
+	UpdatedBy  any `json:"last_updated_by_id"`
+	Embeds     any `json:"embedding"`
+	Settings   any `json:"model_settings"`
+	Format     any `json:"response_format"`
+	Compaction any `json:"compaction_settings"`
+	Sleeptime  any `json:"enable_sleeptime"`
+	Completion any `json:"last_run_completion"`
+	Duration   any `json:"last_run_duration_ms"`
+	Stop       any `json:"last_stop_reason"`
+	Managed    any `json:"managed_group"`
+	Group      any `json:"multi_agent_group"`
+	Pending    any `json:"pending_approval"`
+	MaxFiles   any `json:"max_files_open"`
+	View       any `json:"per_file_view_window_char_limit"`
+	Hidden     any `json:"hidden"`
+}
+
+// ownKey is the member of the metadata of an agent in which Haft keeps and shows what is its own.
+const ownKey = "haft"
+
+// keptOf returns what Letta keeps with an agent.
+func keptOf(a haft.Agent) (kept keptFields) {
+	if raw, ok := a.Metadata[ownKey]; ok {
+		_ = json.Unmarshal(raw, &kept) // another program may have put something else there
+	}
+	return kept
+}
+
+// titleOf is what Letta calls the name of an agent. Several agents can have the same one.
+func titleOf(a haft.Agent) string { return cmp.Or(a.Title, a.Name) }
 
 // A wireVariable is a variable of an agent. Its value is never shown again.
 type wireVariable struct {
@@ -62,15 +112,24 @@ func (h agentHandlers) showAgentState(ctx context.Context, p haft.Principal, a h
 	known map[string]*wireTool) (*wireAgent, error) {
 	id := agentID(a.ID)
 	w := &wireAgent{
-		ID: id, Name: a.Name, AgentType: "letta_v1_agent", Tools: []wireTool{}, Rules: []any{},
+		ID: id, Name: titleOf(a), keptFields: keptOf(a), AgentType: "letta_v1_agent", Tools: []wireTool{},
+		Rules:   []any{},
 		Secrets: []wireVariable{},
 		System:  a.Instructions, Tags: append([]string{}, a.Tags...), Sources: []any{},
 		Identities: []any{}, IdentityIDs: []any{}, MessageIDs: []any{},
 		LLM: map[string]any{"model": cmp.Or(a.Model, "none"), "model_endpoint_type": "openai",
 			"context_window": 0},
 		Embedding: map[string]any{"embedding_model": "none", "embedding_endpoint_type": "openai", "embedding_dim": 0},
-		Metadata:  map[string]any{"haft": map[string]any{"id": a.ID, "disabled": a.Disabled}},
+		Metadata:  map[string]any{},
 		Created:   a.Created.UTC(), Updated: a.Updated.UTC(),
+	}
+	for name, value := range a.Metadata {
+		w.Metadata[name] = value
+	}
+	w.Metadata[ownKey] = map[string]any{"id": a.ID, "name": a.Name, "disabled": a.Disabled}
+	if a.CreatedBy != "" {
+		by := digestID(userWord, a.Org, a.CreatedBy)
+		w.CreatedBy = &by
 	}
 	if a.Description != "" {
 		w.Description = &a.Description
@@ -173,6 +232,12 @@ func (h agentHandlers) wantedAgents(ctx context.Context, q *request, use func(ha
 	query := q.URL.Query()
 	named, part := query.Get("name"), strings.ToLower(query.Get("query_text"))
 	tags := listParam(query, "tags")
+	switch {
+	case query.Get("last_stop_reason") != "":
+		return notHere("query last_stop_reason: list the runs with that stop_reason, which name their agents")
+	case query.Get("identity_id") != "" || len(query["identifier_keys"]) > 0:
+		return nil // no agent has an identity
+	}
 	every, err := boolParam(query, "match_all_tags")
 	if err != nil {
 		return err
@@ -183,7 +248,8 @@ func (h agentHandlers) wantedAgents(ctx context.Context, q *request, use func(ha
 		}
 		has := func(tag string) bool { return slices.Contains(a.Tags, tag) }
 		switch {
-		case named != "" && a.Name != ourName(named), !strings.Contains(strings.ToLower(a.Name), part):
+		case named != "" && titleOf(a) != named, !strings.Contains(strings.ToLower(titleOf(a)), part):
+		case !keptOf(a).fits(query), !wants(query, "created_by_id", digestID(userWord, a.Org, a.CreatedBy)):
 		case len(tags) > 0 && !every && !slices.ContainsFunc(tags, has):
 		case every && slices.ContainsFunc(tags, func(tag string) bool { return !has(tag) }):
 		default:
@@ -193,13 +259,38 @@ func (h agentHandlers) wantedAgents(ctx context.Context, q *request, use func(ha
 	return nil
 }
 
+// fits reports whether a query wants an agent of which this is kept.
+func (k keptFields) fits(query url.Values) bool {
+	for name, value := range map[string]*string{"project_id": k.Project, "template_id": k.Template,
+		"base_template_id": k.BaseTemplate} {
+		have := ""
+		setIf(&have, value)
+		if !wants(query, name, have) {
+			return false
+		}
+	}
+	return true
+}
+
+// wants reports whether a query wants a value, or does not care.
+func wants(query url.Values, name, value string) bool {
+	return query.Get(name) == "" || query.Get(name) == value
+}
+
+// byUpdate is the other order of agents.
+const byUpdate = "updated_at"
+
 // agentItem is an agent in a list, without its texts, which may be long.
-func agentItem(a haft.Agent) item[haft.AgentID] {
-	return item[haft.AgentID]{a.Created, string(a.ID), a.ID}
+func agentItem(a haft.Agent, query url.Values) item[haft.AgentID] {
+	made := a.Created
+	if query.Get("order_by") == byUpdate {
+		made = a.Updated
+	}
+	return item[haft.AgentID]{made, string(a.ID), a.ID}
 }
 
 func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) {
-	pg, err := paging(q.URL.Query(), 50)
+	pg, err := paging(q.URL.Query(), 50, byUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +300,8 @@ func (h agentHandlers) listAgents(ctx context.Context, q *request) (any, error) 
 	}
 	pg.oldest = pg.oldest || oldest
 	var all []item[haft.AgentID]
-	if err := h.wantedAgents(ctx, q, func(a haft.Agent) { all = append(all, agentItem(a)) }); err != nil {
+	add := func(a haft.Agent) { all = append(all, agentItem(a, q.URL.Query())) }
+	if err := h.wantedAgents(ctx, q, add); err != nil {
 		return nil, err
 	}
 	return h.pageOfAgents(ctx, q, pg, all)
@@ -222,7 +314,7 @@ func (h agentHandlers) pageOfAgents(ctx context.Context, q *request, pg page, al
 		if err != nil {
 			return item[haft.AgentID]{}, err
 		}
-		return agentItem(*a), nil
+		return agentItem(*a, q.URL.Query()), nil
 	})
 	if err != nil {
 		return nil, err

@@ -49,6 +49,8 @@ type fileAgent struct {
 	Rules       *[]json.RawMessage `json:"tool_rules"`
 	ToolIDs     []string           `json:"tool_ids"`
 	BlockIDs    []string           `json:"block_ids"`
+	Metadata    *metadata          `json:"metadata"`
+	keptFields
 	// An older file is one agent, which has these itself.
 	Memory []fileBlock `json:"core_memory"`
 	Tools  []fileTool  `json:"tools"`
@@ -204,7 +206,8 @@ func (h agentHandlers) importAgent(ctx context.Context, q *request) (any, error)
 // agent returns the agent of a file, changed as the fields of the form say.
 func (f agentFile) agent(fields map[string]string) (*agentBody, error) {
 	a := f.Agents[0]
-	b := &agentBody{Description: a.Description, System: a.System, Model: a.Model, LLM: a.LLM, Rules: a.Rules}
+	b := &agentBody{Description: a.Description, System: a.System, Model: a.Model, LLM: a.LLM, Rules: a.Rules,
+		Metadata: a.Metadata, keptFields: a.keptFields}
 	name := cmp.Or(fields["override_name"], fields["name"])
 	if name == "" && a.Name != nil {
 		if name = *a.Name; fields["append_copy_suffix"] != "false" {
@@ -261,6 +264,8 @@ func (h agentHandlers) importTool(ctx context.Context, q *request, t fileTool, k
 	}
 	switch {
 	case strings.HasPrefix(kind, "letta_") && exists && have.Version.Kind == haft.KindBuiltin:
+		return t.Name, nil
+	case kind == typeMCP && exists && have.Version.Kind == haft.KindMCP:
 		return t.Name, nil
 	case strings.HasPrefix(kind, "letta_"):
 		return "", unprocessable("the file: tools: this server has no built-in tool %s", plainName(t.Name))

@@ -40,6 +40,7 @@ const oldAgentFile = `{"agent_type":"memgpt_agent","name":"Old","system":"Hm.","
 	"tools":[{"name":"rhyme","tool_type":"custom","source_code":"def rhyme(a): pass"}],"messages":[]}`
 
 func TestImport(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	r := w.bring(admin, agentFile, "secrets", `{"TOKEN":"`+canary+`"}`)
 	if r.status != 200 || !strings.Contains(r.body, `{"agent_ids":["agent-`) {
@@ -74,6 +75,7 @@ func TestImport(t *testing.T) {
 
 // A file that cannot be imported as a whole leaves nothing.
 func TestImport_refuses(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	w.add("theirs")
 	change := func(old, new string) string {
@@ -148,4 +150,48 @@ func FuzzImport(f *testing.F) {
 			t.Errorf("%d tools and %d blocks", tools, blocks)
 		}
 	})
+}
+
+// What is exported can be imported, here and elsewhere.
+func TestExport_is_imported(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	one := must[tool](w, 200, "POST", "/tools/", `{"source_code":"def one(a): pass","default_requires_approval":true,
+		"return_char_limit":70,"tags":["x"]}`)
+	gone := w.add("gone")
+	a := must[agent](w, 200, "POST", "/agents/", `{"name":"My poet","system":"Rhyme.","description":"Writes.",
+		"model":"openai/gpt-4.1","tags":["art"],"metadata":{"team":"a"},"timezone":"UTC","secrets":{"TOKEN":"`+canary+`"},
+		"memory_blocks":[{"label":"human","value":"Ann","limit":50,"read_only":true}],"tools":["memory_insert"],
+		"tool_ids":["`+one.ID+`","`+gone.ID+`"],"include_base_tools":false,
+		"tool_rules":[{"type":"max_count_per_step","tool_name":"one","max_count_limit":3},
+		{"type":"exit_loop","tool_name":"gone"}]}`)
+	must[any](w, 200, "DELETE", "/tools/"+gone.ID, "")
+	r := w.ask(admin, "GET", "/agents/"+a.ID+"/export", "")
+	if r.status != 200 || strings.Contains(r.body, canary) {
+		t.Fatalf("exported: %+v", r)
+	}
+	if s := w.ask(stranger, "GET", "/agents/"+a.ID+"/export", ""); s.status != 404 {
+		t.Errorf("a stranger: %+v", s)
+	}
+	other := setup(t)
+	for name, at := range map[string]*world{"here": w, "elsewhere": other} {
+		if got := at.bring(admin, r.body, "append_copy_suffix", "false"); got.status != 200 {
+			t.Fatalf("%s: %+v", name, got)
+		}
+		list := must[[]struct {
+			agent
+			Metadata map[string]any `json:"metadata"`
+			Timezone string         `json:"timezone"`
+		}](at, 200, "GET", "/agents/?name=My%20poet&limit=1", "")
+		if len(list) != 1 {
+			t.Fatalf("%s: %d agents", name, len(list))
+		}
+		got := list[0]
+		if got.ID == a.ID || got.System != "Rhyme." || got.Desc != "Writes." || got.Model != "openai/gpt-4.1" ||
+			got.Timezone != "UTC" || got.Metadata["team"] != "a" || strings.Join(got.Tags, "") != "art" ||
+			namesOf(got.Tools) != "memory_insert one" || labels(got.Blocks) != "human" || len(got.Secrets) != 0 ||
+			!got.Tools[1].Approval || got.Tools[1].Limit != 70 || len(got.Rules) != 2 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -30,17 +31,22 @@ type agentBody struct {
 	Secrets     map[string]*string `json:"secrets"`
 	Env         map[string]*string `json:"tool_exec_environment_variables"`
 	BaseTools   *bool              `json:"include_base_tools"`
+	Metadata    *metadata          `json:"metadata"`
+	keptFields
 }
+
+// metadata is what a client keeps with an agent.
+type metadata = map[string]json.RawMessage
 
 // ignoredAgentFields are fields of agents that requests may have, and that nothing here depends on.
 func ignoredAgentFields() []string {
-	return strings.Fields(`agent_type base_template_id compaction_settings context_window_limit
+	return strings.Fields(`agent_type compaction_settings context_window_limit
 		embedding embedding_chunk_size embedding_config enable_reasoner enable_sleeptime folder_ids from_template hidden
 		identity_ids include_base_tool_rules include_default_source include_multi_agent_tools initial_message_sequence
 		last_run_completion last_run_duration_ms last_stop_reason max_files_open max_reasoning_tokens
-		max_tokens memory_variables message_buffer_autoclear message_ids metadata model_settings
-		parallel_tool_calls per_file_view_window_char_limit project project_id reasoning response_format source_ids
-		template template_id timezone`)
+		max_tokens memory_variables message_buffer_autoclear message_ids model_settings
+		parallel_tool_calls per_file_view_window_char_limit project reasoning response_format source_ids
+		template`)
 }
 
 // baseTools are the built-in tools by which an agent remembers. Those of them that the server has are attached.
@@ -58,6 +64,9 @@ func rulesOf(list []json.RawMessage) ([]haft.ToolRule, error) {
 			return nil, unprocessable("body tool_rules: a rule does not fit")
 		}
 		r.Prompt = "" // a template of Letta's own
+		if r.RequireOutput {
+			r.Default = "" // Letta does not look at it either
+		}
 		if !slices.Contains(haft.RuleTypes(), r.Type) {
 			return nil, unprocessable("body tool_rules: there is no such type of rule")
 		}
@@ -80,13 +89,42 @@ func (b agentBody) setTexts(a *haft.Agent) error {
 	setIf(&a.Instructions, b.System)
 	setIf(&a.Model, b.Model)
 	setIf(&a.Tags, b.Tags)
+	return b.setMetadata(a)
+}
+
+// setMetadata writes what a body has for programs. What Haft keeps there itself stays.
+func (b agentBody) setMetadata(a *haft.Agent) error {
+	old := keptOf(*a)
+	kept := keptFields{cmp.Or(b.Project, old.Project), cmp.Or(b.Template, old.Template),
+		cmp.Or(b.BaseTemplate, old.BaseTemplate), cmp.Or(b.Deployment, old.Deployment),
+		cmp.Or(b.Entity, old.Entity), cmp.Or(b.Timezone, old.Timezone)}
+	setIf(&a.Metadata, b.Metadata)
+	a.Metadata = maps.Clone(a.Metadata)
+	delete(a.Metadata, ownKey) // what a client sends back of it was only shown
+	if kept == (keptFields{}) {
+		return nil
+	}
+	raw, err := json.Marshal(kept)
+	if err != nil {
+		return fmt.Errorf("encode the fields of an agent: %w", err)
+	}
+	if a.Metadata == nil {
+		a.Metadata = metadata{}
+	}
+	a.Metadata[ownKey] = raw
 	return nil
 }
 
 // applyBody applies a body to an agent, but for its blocks.
 func (h agentHandlers) applyBody(ctx context.Context, q *request, a *haft.Agent, b agentBody) error {
+	model := a.Model
 	if err := b.setTexts(a); err != nil {
 		return err
+	}
+	if a.Model != model {
+		if err := h.checkModel(ctx, q, a.Model); err != nil {
+			return err
+		}
 	}
 	if b.ToolIDs != nil {
 		a.Tools = nil
@@ -154,6 +192,7 @@ func (h agentHandlers) addAgent(ctx context.Context, q *request, b agentBody, ma
 	a := haft.Agent{Name: "agent_" + strings.ToLower(rand.Text()[:8])}
 	if b.Name != nil && *b.Name != "" {
 		a.Name = ourName(*b.Name)
+		setTitle(&a, *b.Name)
 	}
 	if err := h.applyBody(ctx, q, &a, b); err != nil {
 		return nil, err
@@ -172,11 +211,24 @@ func (h agentHandlers) addAgent(ctx context.Context, q *request, b agentBody, ma
 	return kept, h.blocks.addTo(ctx, q, kept.ID, blocks, b.BlockIDs, made)
 }
 
-// putNew writes an agent of a new name. The lock is that of all organisations: nothing else is done under it.
+// setTitle gives an agent a name of Letta. The name by which the service knows it stays.
+func setTitle(a *haft.Agent, name string) {
+	if a.Title = strings.TrimSpace(name); a.Title == a.Name {
+		a.Title = ""
+	}
+}
+
+// putNew writes an agent under a new name: if there is one of that name, which writing would replace, some letters are
+// added to it. The lock is that of all organisations: nothing else is done under it.
 func (h agentHandlers) putNew(ctx context.Context, q *request, a haft.Agent) (*haft.Agent, error) {
 	h.lock.Lock()
 	defer h.lock.Unlock()
-	if err := h.freeName(ctx, q, a.Name); err != nil {
+	switch _, err := h.agents.Agent(ctx, q.who.Principal, a.Name); {
+	case err == nil:
+		title := titleOf(a)
+		a.Name = a.Name[:min(len(a.Name), haft.MaxToolName-9)] + "_" + strings.ToLower(rand.Text()[:8])
+		setTitle(&a, title)
+	case !isNotFound(err):
 		return nil, err
 	}
 	a.If = haft.IfNone
@@ -197,17 +249,6 @@ func (u undo) takeBack(ctx context.Context, err error) error {
 		}
 	}
 	return err
-}
-
-// freeName refuses the name of an existing agent: writing it would replace that agent.
-func (h agentHandlers) freeName(ctx context.Context, q *request, name string) error {
-	switch _, err := h.agents.Agent(ctx, q.who.Principal, name); {
-	case err == nil:
-		return conflict("there is an agent of that name, and names are unique here")
-	case !isNotFound(err):
-		return err
-	}
-	return nil
 }
 
 // putAgent writes an agent. Precondition: lock is held.
@@ -231,21 +272,26 @@ func (h agentHandlers) updateAgent(ctx context.Context, q *request) (any, error)
 	if len(b.Blocks) > 0 {
 		return nil, unprocessable("body memory_blocks: extra fields are not permitted")
 	}
+	var made undo // blocks are kept elsewhere than agents: both are changed or none
+	if b.BlockIDs != nil {
+		a, err := h.pathAgent(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		if err := h.blocks.setBlocks(ctx, q, *a, *b.BlockIDs, &made); err != nil {
+			return nil, made.takeBack(ctx, err)
+		}
+	}
 	w, err := h.changeAgent(ctx, q, func(a *haft.Agent) error {
-		if b.Name != nil && ourName(*b.Name) != a.Name {
-			return invalid("an agent keeps its name here: create one of the other name")
+		if b.Name != nil {
+			setTitle(a, *b.Name)
 		}
 		return h.applyBody(ctx, q, a, b)
 	})
-	if err != nil || b.BlockIDs == nil {
-		return w, err
+	if err != nil {
+		return nil, made.takeBack(ctx, err)
 	}
-	return withFound(h.pathAgent, func(ctx context.Context, q *request, a haft.Agent) (any, error) {
-		if err := h.blocks.setBlocks(ctx, q, a, *b.BlockIDs); err != nil {
-			return nil, err
-		}
-		return h.showAgent(ctx, q, a)
-	})(ctx, q)
+	return w, nil
 }
 
 func (h agentHandlers) deleteAgent(ctx context.Context, q *request, a haft.Agent) (any, error) {

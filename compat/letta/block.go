@@ -154,8 +154,9 @@ func (h blockHandlers) addTo(ctx context.Context, q *request, agent haft.AgentID
 	return nil
 }
 
-// setBlocks gives an agent the blocks of these ids and no others.
-func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, ids []haft.BlockID) error {
+// setBlocks gives an agent the blocks of these ids and no others. Made gets what takes back each change.
+func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, ids []haft.BlockID,
+	made *undo) error {
 	if !h.has() {
 		return missing(noMemory)
 	}
@@ -163,25 +164,24 @@ func (h blockHandlers) setBlocks(ctx context.Context, q *request, a haft.Agent, 
 	if err := h.eachOf(ctx, q.who.Principal, a, func(b haft.Block) { have = append(have, b.ID) }); err != nil {
 		return err
 	}
-	for _, id := range ids { // before anything changes
-		if _, err := h.memory.Block(ctx, q.who.Principal, id); err != nil {
-			return err
+	type sharer = func(ctx context.Context, p haft.Principal, agent string, id haft.BlockID) error
+	p, agent := q.who.Principal, string(a.ID)
+	change := func(do, back sharer, list, without []haft.BlockID) error {
+		for _, id := range list {
+			if slices.Contains(without, id) {
+				continue
+			}
+			if err := do(ctx, p, agent, id); err != nil {
+				return err
+			}
+			*made = append(*made, func(ctx context.Context) error { return back(ctx, p, agent, id) })
 		}
+		return nil
 	}
-	for _, id := range have {
-		if slices.Contains(ids, id) {
-			continue
-		}
-		if err := h.share.DetachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
-			return err
-		}
+	if err := change(h.share.DetachBlock, h.share.AttachBlock, have, ids); err != nil {
+		return err
 	}
-	for _, id := range ids {
-		if err := h.share.AttachBlock(ctx, q.who.Principal, string(a.ID), id); err != nil {
-			return err
-		}
-	}
-	return nil
+	return change(h.share.AttachBlock, h.share.DetachBlock, ids, have)
 }
 
 // pathBlock is the block that the path names by its id.
@@ -240,13 +240,13 @@ func (h blockHandlers) wantedBlocks(ctx context.Context, q *request, after strin
 	fits := func(name, text string) bool {
 		return strings.Contains(strings.ToLower(text), strings.ToLower(query.Get(name)))
 	}
-	for n := 0; n < maxWalk; n += pageSize {
+	for n := 0; n < maxWalk; {
 		list, err := h.memory.Blocks(ctx, q.who.Principal, f)
 		if err != nil {
 			return err
 		}
 		for _, b := range list {
-			f.After = b.ID
+			f.After, n = b.ID, n+1
 			if fits("label_search", b.Label) && fits("value_search", b.Value) &&
 				fits("description_search", b.Description) && !yield(b) {
 				return nil
@@ -336,7 +336,7 @@ func (h agentHandlers) shareBlock(how func(ctx context.Context, p haft.Principal
 
 // blockAgents lists the agents that have the block of the path.
 func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error) {
-	pg, err := paging(q.URL.Query(), 50)
+	pg, err := paging(q.URL.Query(), 50, byUpdate)
 	if err != nil {
 		return nil, err
 	}
@@ -353,7 +353,7 @@ func (h agentHandlers) blockAgents(ctx context.Context, q *request) (any, error)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, agentItem(*a))
+		all = append(all, agentItem(*a, q.URL.Query()))
 	}
 	return h.pageOfAgents(ctx, q, pg, all)
 }

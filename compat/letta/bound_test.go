@@ -3,6 +3,7 @@ package letta_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 
 // What is too much or does not fit is refused before anything is written.
 func TestAgents_are_bounded(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	many := func(n int, one string) string { return strings.TrimSuffix(strings.Repeat(one+",", n), ",") }
 	file := func(agent string) string {
@@ -67,6 +69,7 @@ func (e endless) Messages(_ context.Context, _ haft.Principal, _ string, f haft.
 
 // A page of which nothing is shown goes on for a while only, and with long lists.
 func TestMessages_are_looked_through_for_a_while(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	a := w.talker()
 	queries, most := 0, 0
@@ -83,6 +86,7 @@ func TestMessages_are_looked_through_for_a_while(t *testing.T) {
 
 // A page ends after some MiB, whatever its limit is, and the rest comes with the next one.
 func TestPages_are_bounded(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	var ids []string
 	for i := range 12 { // more than one list of the store has
@@ -90,7 +94,7 @@ func TestPages_are_bounded(t *testing.T) {
 			strings.Repeat("x", 1_000_000)))
 		ids = append(ids, `"`+b.ID+`"`)
 	}
-	for i := range 3 {
+	for i := range 2 {
 		a := must[agent](w, 200, "POST", "/agents/", fmt.Sprintf(
 			`{"name":"a%d","block_ids":[%s],"include_base_tools":false}`, i, strings.Join(ids, ",")))
 		if len(a.Blocks) != 12 {
@@ -105,8 +109,8 @@ func TestPages_are_bounded(t *testing.T) {
 			if len(r.body) > 20<<20 {
 				t.Errorf("%s: a page of %d bytes", path, len(r.body))
 			}
-			page := must[[]agent](w, 200, "GET", path+after, "")
-			if len(page) == 0 {
+			var page []agent
+			if err := json.Unmarshal([]byte(r.body), &page); err != nil || len(page) == 0 {
 				break
 			}
 			for _, a := range page {
@@ -114,7 +118,7 @@ func TestPages_are_bounded(t *testing.T) {
 			}
 			after = "&after=" + page[len(page)-1].ID
 		}
-		if names != "a0 a1 a2 " {
+		if names != "a0 a1 " {
 			t.Errorf("%s: %s", path, names)
 		}
 	}
@@ -125,7 +129,7 @@ func TestPages_are_bounded(t *testing.T) {
 			t.Errorf("%s: %d blocks", path, len(list))
 		}
 	}
-	if r := w.ask(reader, "GET", "/agents/count", ""); r.body != "3\n" {
+	if r := w.ask(reader, "GET", "/agents/count", ""); r.body != "2\n" {
 		t.Errorf("count: %s", r.body)
 	}
 	if a := must[agent](w, 200, "PATCH", "/agents/"+last, `{"block_ids":[`+ids[0]+`]}`); labels(a.Blocks) != "b00" {

@@ -31,22 +31,32 @@ func play(req model.Request, _ func(model.Chunk)) *model.Answer {
 	return &a
 }
 
-// Letta's own clients, of both of their lines, talk to agents.
+// Letta's own clients, of both of their lines and in both languages, talk to agents.
 func TestClients_talk(t *testing.T) {
+	t.Parallel()
 	python := filepath.Join(skiptest.Part(t, "letta", "lettapy"), "bin", "python")
-	for script, path := range map[string]string{"talk.py": "", "talk_old.py": skiptest.Part(t, "letta", "lettaold")} {
-		w := setup(t)
-		w.answer = play
-		w.run = func(req executor.Request) *haft.Result {
-			return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess, Value: json.RawMessage("6")}
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, python, "-W", "ignore", filepath.Join("testdata", script))
-		cmd.Env = append(os.Environ(), "BASE="+w.http.URL+letta.Prefix, "KEY="+admin, "BOSS="+boss, "MODEL=m",
-			"PYTHONPATH="+path, "LETTA_LOG=")
-		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
-			t.Errorf("%s: %v\n%s", script, err, out)
-		}
+	for _, tt := range []struct{ script, path string }{{"talk.py", ""},
+		{"talk_old.py", skiptest.Part(t, "letta", "lettaold")}, {"talk.mjs", ""}, {"talk_old.mjs", ""}} {
+		t.Run(tt.script, func(t *testing.T) {
+			t.Parallel()
+			w := setup(t)
+			w.answer = play
+			w.run = func(req executor.Request) *haft.Result {
+				return &haft.Result{Call: req.Call, Tool: req.Tool, Status: haft.StatusSuccess,
+					Value: json.RawMessage("6")}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
+			defer cancel()
+			cmd := exec.CommandContext(ctx, "node", filepath.Join("testdata", tt.script))
+			if strings.HasSuffix(tt.script, ".py") {
+				cmd = exec.CommandContext(ctx, python, "-W", "ignore", filepath.Join("testdata", tt.script))
+			}
+			cmd.Env = append(os.Environ(), "BASE="+w.http.URL+letta.Prefix, "KEY="+admin, "BOSS="+boss,
+				"MODEL=openai/gpt-4.1", "CLIENTS="+skiptest.Part(t, "letta", "lettajs"), "PYTHONPATH="+tt.path,
+				"LETTA_LOG=")
+			if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != "ok" {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
 	}
 }

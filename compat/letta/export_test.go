@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"haft"
+	"haft/internal/lettavalue"
 )
 
 // ToolID is toolID.
@@ -13,8 +14,8 @@ func ToolID(id haft.ToolID) string { return toolID(id) }
 // ReadToolID is readID of a tool.
 func ReadToolID(s string) (string, bool, error) { return readID(toolWord, toolPrefix, s) }
 
-// PythonText is pythonText.
-func PythonText(s string) string { return pythonText([]byte(s)) }
+// PythonText is [lettavalue.Text].
+func PythonText(s string) string { return lettavalue.Text([]byte(s)) }
 
 // Flow returns what events show, if nobody can read what a turn waits for.
 func Flow(ctx context.Context, tokens bool, events ...haft.TurnEvent) []byte {

@@ -14,6 +14,7 @@ import (
 var strict = regexp.MustCompile(`^tool-[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 
 func TestIDs_can_be_read_back(t *testing.T) {
+	t.Parallel()
 	for _, id := range []string{"tool." + "AAAAAAAAAAAAAAAAAAAAAAAA", "tool.777777777777777777777777"} {
 		roundtrip(t, id)
 	}
@@ -63,6 +64,7 @@ func lower(s string) string {
 }
 
 func TestPythonText(t *testing.T) {
+	t.Parallel()
 	for in, want := range map[string]string{
 		`"plain 'text'"`: "plain 'text'", `null`: "None", `true`: "True", `[]`: "[]", `{}`: "{}", `1.0`: "1.0",
 		`12345678901234567890`: "12345678901234567890",

@@ -40,6 +40,8 @@ type Config struct {
 	Sharer        haft.BlockSharer
 	Archive       haft.Archive
 	Conversations haft.Conversations
+	// Models are those that agents can be given. Nil means that nobody knows: every name is accepted.
+	Models haft.Models
 	// Heartbeat is how often a stream sends something if nothing happens. 0 means every 15 seconds.
 	Heartbeat time.Duration
 	// Settings are what the operator allows.

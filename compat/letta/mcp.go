@@ -128,6 +128,10 @@ func showServer(s haft.MCPServer, old bool) wireServer {
 	state := map[string]any{"id": s.ID, "tools": s.State.Tools}
 	if s.State.Error != "" {
 		state["error"] = s.State.Error
+		if s.Transport == haft.MCPStdio {
+			state["error"] = s.State.Error + " (a command sees no files of the host here, unless they are given " +
+				"to it with haft mcp-server add --mount)"
+		}
 	}
 	if s.State.Login {
 		state["login_needed"] = true
@@ -417,8 +421,9 @@ func (h serverHandlers) callServerTool(ctx context.Context, q *request) (*haft.R
 	return res, t, refusalOf(res)
 }
 
-// noLogin is the answer where Letta streams how a login goes on.
+// noLogin is the answer where Letta tries a server, and streams how a login goes on.
 func noLogin(context.Context, *request) (any, error) {
 	return nil, &httpError{http.StatusNotImplemented,
-		"logins at MCP servers are made with Haft's own API, not with this one"}
+		"not supported here: add the server, whose metadata_.haft says whether it answers; users log in at it with " +
+			"haft mcp-server login"}
 }

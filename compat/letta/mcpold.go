@@ -76,7 +76,8 @@ func (h serverHandlers) oldServerTools(ctx context.Context, q *request, s haft.M
 		}
 		tools = append(tools, map[string]any{
 			"name": t.Version.Function, "description": t.Version.Description, "inputSchema": t.Version.Parameters,
-			"health": map[string]any{"status": t.Version.Health.Status, "reasons": reasons},
+			"outputSchema": t.Version.Returns,
+			"health":       map[string]any{"status": t.Version.Health.Status, "reasons": reasons},
 		})
 	}
 	return tools, nil

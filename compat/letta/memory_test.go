@@ -26,6 +26,7 @@ func labels(list []block) string {
 }
 
 func TestAgents_have_blocks(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	shared := must[block](w, 200, "POST", "/blocks/", `{"label":"shared","value":"for all","limit":500,"tags":["x"]}`)
 	a := must[agent](w, 200, "POST", "/agents/", `{"name":"helper","description":"Helps.","system":"Be kind.",
@@ -67,9 +68,18 @@ func TestAgents_have_blocks(t *testing.T) {
 		t.Errorf("attached: %s", labels(got.Blocks))
 	}
 	if got := must[agent](w, 200, "PATCH", "/agents/"+a.ID, `{"block_ids":["`+shared.ID+`"],"tags":[],"system":"x",
-		"llm_config":{"handle":"vendor/m","model":"m","context_window":1}}`); labels(got.Blocks) != "shared" ||
-		len(got.Tags) != 0 || got.System != "x" || got.Model != "vendor/m" || got.Desc != "Helps." {
+		"llm_config":{"handle":"vendor/gpt","model":"m","context_window":1}}`); labels(got.Blocks) != "shared" ||
+		len(got.Tags) != 0 || got.System != "x" || got.Model != "vendor/gpt" || got.Desc != "Helps." {
 		t.Errorf("modified: %+v", got)
+	}
+	// Blocks and texts change together, or not at all.
+	for _, b := range []string{`{"block_ids":["block-none"],"system":"y"}`, `{"block_ids":[],"system":"y","model":"none"}`} {
+		if r := w.ask(admin, "PATCH", "/agents/"+a.ID, b); r.status != 404 {
+			t.Errorf("%s: %+v", b, r)
+		}
+		if got := must[agent](w, 200, "GET", "/agents/"+a.ID, ""); labels(got.Blocks) != "shared" || got.System != "x" {
+			t.Errorf("%s: %s %s", b, labels(got.Blocks), got.System)
+		}
 	}
 	if got := must[[]block](w, 200, "GET", of+"/", ""); labels(got) != "shared" {
 		t.Errorf("listed: %s", labels(got))
@@ -82,6 +92,7 @@ func TestAgents_have_blocks(t *testing.T) {
 
 // What was made for an agent is gone if a later part fails.
 func TestAgents_are_made_whole_or_not_at_all(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	kept := must[block](w, 200, "POST", "/blocks/", `{"label":"kept","value":"x"}`)
 	w.memory.fails = "bad"
@@ -105,6 +116,7 @@ func TestAgents_are_made_whole_or_not_at_all(t *testing.T) {
 }
 
 func TestAgents_are_found_by_tags(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	must[agent](w, 200, "POST", "/agents/", `{"name":"a","tags":["x","y"]}`)
 	must[agent](w, 200, "POST", "/agents/", `{"name":"b","tags":["x"]}`)
@@ -118,6 +130,7 @@ func TestAgents_are_found_by_tags(t *testing.T) {
 }
 
 func TestBlocks_lists_page_and_end(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	for i := range 5 {
 		must[block](w, 200, "POST", "/blocks/", fmt.Sprintf(`{"label":"b%d","value":"v%d"}`, i, i))
@@ -153,6 +166,7 @@ func TestBlocks_lists_page_and_end(t *testing.T) {
 }
 
 func TestPassages(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.hire("helper").ID + "/archival-memory"
 	type passage struct {

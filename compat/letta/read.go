@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -143,8 +144,8 @@ type page struct {
 	oldest        bool // first
 }
 
-// paging reads the parameters of a list.
-func paging(query url.Values, limit int) (page, error) {
+// paging reads the parameters of a list, which is ordered by creation, or by one of these fields if the query says so.
+func paging(query url.Values, limit int, orders ...string) (page, error) {
 	p := page{before: query.Get("before"), after: query.Get("after"), limit: limit}
 	if p.before != "" && p.after != "" {
 		return p, unprocessable("query before and after: only one of them can be given")
@@ -163,10 +164,9 @@ func paging(query url.Values, limit int) (page, error) {
 	default:
 		return p, unprocessable("query order: expected asc or desc")
 	}
-	switch query.Get("order_by") {
-	case "", "created_at":
-	default:
-		return p, unprocessable("query order_by: only created_at is possible")
+	if by := query.Get("order_by"); by != "" && by != "created_at" && !slices.Contains(orders, by) {
+		return p, unprocessable("query order_by: expected %s",
+			strings.Join(append([]string{"created_at"}, orders...), " or "))
 	}
 	return p, nil
 }

@@ -1,11 +1,5 @@
 package letta_test
 
-import (
-	"testing"
-
-	"haft/compat/letta"
-)
-
 // object is a JSON Schema of an object with these properties.
 func object(properties body, required ...string) body {
 	return body{"type": "object", "properties": properties, "required": append([]string{}, required...)}
@@ -13,22 +7,6 @@ func object(properties body, required ...string) body {
 
 // text is the JSON Schema of a text.
 func text() body { return body{"type": "string", "description": "d"} }
-
-// TestReplay has a case for each behaviour of Letta's own tests that differed here once, in the
-// order of the table in docs/letta.md. TestReplayTools has the rows about how tools run.
-func TestReplay(t *testing.T) {
-	w := openReplay(t, letta.Settings{})
-	for _, tt := range []struct {
-		name string
-		run  func(r *replay)
-	}{
-		{"row_23_requirements", requirements},
-		{"row_24_creator", creator},
-		{"row_25_description", description},
-	} {
-		t.Run(tt.name, func(t *testing.T) { tt.run(w.with(t)) })
-	}
-}
 
 func optionalWithoutDefault(r *replay) {
 	for _, source := range []string{
@@ -206,37 +184,6 @@ func coercions(r *replay) {
 	}
 }
 
-func requirements(r *replay) {
-	tool := r.get("PUT", "/tools/", body{"source_code": "def bare():\n    \"\"\"One.\"\"\"\n    return 1",
-		"pip_requirements": []any{}})
-	if got := tool["pip_requirements"]; got != nil && len(got.([]any)) != 0 {
-		r.t.Errorf("no requirements became %v", got)
-	}
-}
-
-func creator(r *replay) {
-	tool := r.get("PUT", "/tools/", body{"source_code": "def made():\n    \"\"\"One.\"\"\"\n    return 1"})
-	next := r.get("PATCH", "/tools/"+tool["id"].(string), body{"description": "Two."})
-	if tool["created_by_id"] != next["created_by_id"] || next["created_by_id"] == nil {
-		r.t.Errorf("the creator was %v and is %v", tool["created_by_id"], next["created_by_id"])
-	}
-}
-
-func description(r *replay) {
-	id := r.get("PUT", "/tools/", body{"source_code": "def told():\n    \"\"\"One.\"\"\"\n    return 1"})["id"].(string)
-	r.get("PATCH", "/tools/"+id, body{"description": "My own."})
-	got := r.get("PATCH", "/tools/"+id, body{"source_code": "def told():\n    \"\"\"Two.\"\"\"\n    return 2"})
-	if got["description"] != "My own." {
-		r.t.Errorf("the description became %v", got["description"])
-	}
-	other := r.get("PUT", "/tools/", body{"source_code": "def untold():\n    \"\"\"One.\"\"\"\n    return 1"})
-	id = other["id"].(string)
-	got = r.get("PATCH", "/tools/"+id, body{"source_code": "def untold():\n    \"\"\"Two.\"\"\"\n    return 2"})
-	if got["description"] != "Two." {
-		r.t.Errorf("the description of the source became %v", got["description"])
-	}
-}
-
 func danglingReference(r *replay) {
 	r.refused("PUT", "/tools/", body{"source_code": "def dangling(x):\n    \"\"\"One.\"\"\"\n    return 1",
 		"json_schema": body{"name": "dangling", "description": "d",
@@ -264,4 +211,28 @@ func otherPackages(r *replay) {
 	tool, agent := r.put(body{"source_code": "def other():\n    \"\"\"One.\"\"\"\n    return 1",
 		"npm_requirements": []any{body{"name": "zod"}}})
 	r.call(tool, agent, body{}, "1")
+}
+
+func codeLanguages(r *replay) {
+	_, list := r.send("GET", "/tools/?name=run_code", nil)
+	tools := decode[[]body](r.t, list)
+	if len(tools) != 1 {
+		r.t.Fatalf("the tools: %s", list)
+	}
+	agent := r.get("POST", "/agents/", body{"name": "coder", "tool_ids": []any{tools[0]["id"]}})["id"].(string)
+	for language, code := range map[string]string{"js": "console.log(1 + 1)",
+		"ts": "const n: number = 2; console.log(n)", "python": "print(2)", "": "print(2)"} {
+		args := body{"code": code}
+		if language != "" {
+			args["language"] = language
+		}
+		got := r.get("POST", "/agents/"+agent+"/tools/run_code/run", body{"args": args})
+		if out, _ := got["func_return"].(body); got["status"] != "success" || out["stdout"] != "2\n" {
+			r.t.Errorf("%q: %v", language, got)
+		}
+	}
+	got := r.get("POST", "/agents/"+agent+"/tools/run_code/run", body{"args": body{"code": "1", "language": "r"}})
+	if got["status"] != "error" {
+		r.t.Errorf("a language that is not here: %v", got)
+	}
 }

@@ -88,6 +88,16 @@ func openReplayWith(t *testing.T, packages supply.Config, settings letta.Setting
 // with is the same server for a part of a test.
 func (r replay) with(t *testing.T) *replay { return &replay{t, r.url, r.key} }
 
+// as is the same server for another administrator.
+func (r replay) as(user string) *replay {
+	r.t.Helper()
+	own := r
+	own.url = strings.TrimSuffix(r.url, letta.Prefix+"/v1")
+	key := own.get("POST", "/v1/keys", body{"name": user, "user": user, "roles": []string{"admin"}})
+	r.key = key["secret"].(string)
+	return &r
+}
+
 // body is a JSON object.
 type body = map[string]any
 

@@ -55,7 +55,8 @@ func requires(has bool, name string, routes map[string]route) map[string]route {
 func routes(service haft.Service, cfg Config) map[string]route {
 	tools := toolHandlers{service, cfg.Derive, cfg.Settings}
 	source := sourceHandlers{service, cfg.SourceTool, cfg.Derive}
-	agents := agentHandlers{service, service, tools, blockHandlers{cfg.Memory, cfg.Sharer}, cfg.Agents}
+	agents := agentHandlers{service, service, tools, blockHandlers{cfg.Memory, cfg.Sharer}, cfg.Agents,
+		cfg.Models}
 	onAgent := func(answer func(context.Context, *request, haft.Agent) (any, error)) handler {
 		return withFound(agents.pathAgent, answer)
 	}
@@ -79,7 +80,9 @@ func routes(service haft.Service, cfg Config) map[string]route {
 		"GET /agents":                                 {haft.AgentsRead, agents.listAgents},
 		"POST /agents":                                {haft.AgentsWrite, agents.createAgent},
 		"GET /agents/count":                           {haft.AgentsRead, agents.countAgents},
+		"GET /tags":                                   {haft.AgentsRead, agents.listTags},
 		"POST /agents/import":                         {haft.AgentsWrite, agents.importAgent},
+		"GET /agents/{agent}/export":                  {haft.AgentsRead, onAgent(agents.exportAgent)},
 		"GET /agents/{agent}":                         {haft.AgentsRead, onAgent(agents.showAgent)},
 		"PATCH /agents/{agent}":                       {haft.AgentsWrite, agents.updateAgent},
 		"DELETE /agents/{agent}":                      {haft.AgentsWrite, onAgent(agents.deleteAgent)},
@@ -89,12 +92,14 @@ func routes(service haft.Service, cfg Config) map[string]route {
 		"PATCH /agents/{agent}/tools/approval/{name}": {haft.AgentsWrite, agents.toolApproval},
 		"POST /agents/{agent}/tools/{name}/run":       {haft.CallsWrite, agents.runTool},
 	}
+	maps.Copy(all, requires(cfg.Models != nil, noModel, map[string]route{
+		"GET /models": {haft.AgentsRead, agents.listModels}}))
 	maps.Copy(all, requires(cfg.Sandboxes != nil, "sandbox configurations", sandboxes.routes()))
 	maps.Copy(all, requires(cfg.Variables != nil, "stored variables",
 		variableHandlers{cfg.Variables, sandboxes}.routes()))
 	maps.Copy(all, requires(agents.blocks.has(), noMemory, agents.blockRoutes()))
 	maps.Copy(all, requires(cfg.Archive != nil, "archive of agents", passageHandlers{cfg.Archive}.routes(onAgent)))
-	maps.Copy(all, requires(cfg.Conversations != nil, "conversations with agents: it has no model",
+	maps.Copy(all, requires(cfg.Conversations != nil, "conversations with agents: "+noModel,
 		talkHandlers{cfg.Conversations, service, agents, cfg.Heartbeat}.routes(onAgent)))
 	maps.Copy(all, unsupported())
 	maps.Copy(all, requires(cfg.Servers != nil, "MCP servers",
@@ -183,7 +188,6 @@ func (h talkHandlers) routes(agent onAgent) map[string]route {
 func unsupported() map[string]route {
 	all := map[string]route{}
 	for pattern, why := range map[string]string{
-		"GET /agents/{agent}/export":                         "agents cannot be exported",
 		"GET /agents/{agent}/context":                        "the size of the context is not measured in parts",
 		"POST /agents/{agent}/summarize":                     "conversations are summarised when it is needed",
 		"PATCH /agents/{agent}/reset-messages":               "conversations are kept: create another agent",
@@ -197,6 +201,15 @@ func unsupported() map[string]route {
 		"PATCH /agents/{agent}/identities/attach/{identity}": "agents have no identities",
 		"GET /conversations":                                 "an agent has one conversation with each user",
 		"POST /conversations":                                "an agent has one conversation with each user",
+		"GET /folders":                                       "agents have no folders",
+		"POST /folders":                                      "agents have no folders",
+		"GET /groups":                                        "agents send each other messages with their tools",
+		"POST /groups":                                       "agents send each other messages with their tools",
+		"GET /identities":                                    "agents have no identities: an API key has a user",
+		"POST /identities":                                   "agents have no identities: an API key has a user",
+		"GET /models/embedding":                              "search needs no embeddings",
+		"GET /steps":                                         "list the steps of one run",
+		"GET /steps/{step}":                                  "list the steps of one run",
 		"GET /archives":                                      "an archive belongs to one agent",
 		"POST /archives":                                     "an archive belongs to one agent",
 		"POST /passages/search":                              "search the archive of one agent",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/lettavalue"
 	"haft/server"
 )
 
@@ -177,7 +178,7 @@ func (h agentHandlers) runTool(ctx context.Context, q *request) (any, error) {
 	}
 	name := q.PathValue("name")
 	if t, err := h.tools.tools.Tool(ctx, p, name); err == nil {
-		b.Args = asPython(t.Version, b.Args)
+		b.Args = lettavalue.Arguments(t.Version, b.Args)
 	}
 	c := haft.Call{
 		Tool: name, Args: b.Args, Principal: p, Turn: q.Header.Get(server.TurnHeader),
@@ -202,7 +203,7 @@ func (h agentHandlers) runTool(ctx context.Context, q *request) (any, error) {
 // toExecution converts a result to what Letta answers for a tool of an agent.
 func toExecution(name string, res *haft.Result) execution {
 	why := failureText(name, res)
-	out := execution{Status: "success", Return: plainValue(res.Value), Stdout: lines(res.Stdout),
+	out := execution{Status: "success", Return: lettavalue.Plain(res.Value), Stdout: lines(res.Stdout),
 		Stderr: problems(res, why)}
 	if why != "" {
 		out.Status, out.Return = "error", nil
@@ -320,7 +321,7 @@ func (h sourceHandlers) runSource(ctx context.Context, q *request, b sourceRun) 
 	why := failureText(name, res)
 	one := oneReturn{Return: why, Status: "error", Call: "null", Stdout: lines(res.Stdout), Stderr: problems(res, why)}
 	if why == "" {
-		one.Return, one.Status = pythonText(res.Value), "success"
+		one.Return, one.Status = lettavalue.Text(res.Value), "success"
 	}
 	part := one
 	part.Kind = "tool"

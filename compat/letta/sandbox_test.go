@@ -23,6 +23,7 @@ type variable struct {
 }
 
 func TestSandboxConfigs(t *testing.T) {
+	t.Parallel()
 	w := setup(t, haft.SandboxLocal, haft.SandboxE2B, haft.SandboxModal)
 	local := must[config](w, 200, "POST", "/sandbox-config/local/default", "")
 	if again := must[config](w, 200, "POST", "/sandbox-config/local/default", ""); again.ID != local.ID ||
@@ -92,6 +93,7 @@ func TestSandboxConfigs(t *testing.T) {
 }
 
 func TestSandboxVariables(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	local := must[config](w, 200, "POST", "/sandbox-config/local/default", "")
 	path := "/sandbox-config/" + local.ID + "/environment-variable"
@@ -139,6 +141,7 @@ func TestSandboxVariables(t *testing.T) {
 // A server that has no rented machines says so, and keeps no configuration by which
 // somebody would think that tools run there.
 func TestSandboxConfigs_of_what_is_not_there(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	for call, body := range map[string]string{
 		"/sandbox-config/":            `{"config":{"timeout":60,"pip_requirements":["six"]}}`,
@@ -156,6 +159,7 @@ func TestSandboxConfigs_of_what_is_not_there(t *testing.T) {
 }
 
 func TestBodies_are_bounded(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	many := func(n int, one string) string { return "[" + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + "]" }
 	for name, c := range map[string]struct{ method, path, body, want string }{

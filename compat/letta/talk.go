@@ -70,7 +70,7 @@ func (b messageBody) check() error {
 	case b.System != nil:
 		return notHere("body override_system: an agent has its own instructions: change the system of the agent")
 	case b.Callback != nil:
-		return notHere("body callback_url: use webhooks, see docs/webhooks.md")
+		return notHere("body callback_url: add a webhook instead, see Webhooks in docs/api.md")
 	case b.MaxSteps != nil && *b.MaxSteps < 1:
 		return unprocessable("body max_steps: expected a number from 1 on")
 	case isSet(b.Input) == (len(b.Messages) > 0):

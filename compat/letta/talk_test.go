@@ -24,6 +24,7 @@ func (w *world) talker() agent {
 const boss = "acme/boss/admin+approver"
 
 func TestMessages(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	thought := call("one", `{"a":1}`)
@@ -93,6 +94,7 @@ func (w *world) stream(who, path, body string) []message {
 }
 
 func TestMessages_stream(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	thought := call("one", `{"a":1}`)
@@ -139,6 +141,7 @@ func TestMessages_stream(t *testing.T) {
 
 // A stream in which nothing happens still says something, which clients that do not ask for it do not see.
 func TestMessages_stream_beats(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages/stream"
 	w.mu.Lock()
@@ -158,6 +161,7 @@ func TestMessages_stream_beats(t *testing.T) {
 }
 
 func TestMessages_wait_for_a_person(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	w.script(call("one", `{"a":1}`, "ask", `{"a":2}`, "ask", `{"a":3}`), say("done"))
@@ -238,6 +242,7 @@ func TestMessages_wait_for_a_person(t *testing.T) {
 
 // A model may give its calls the same id: an answer is still for the call that was shown only.
 func TestMessages_approvals_hit_one_call(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	w.script(call("ask", `{"a":1}`), call("ask", `{"a":666}`), say("done"))
@@ -259,6 +264,7 @@ func TestMessages_approvals_hit_one_call(t *testing.T) {
 
 // A turn that waits is found however much others have said since.
 func TestMessages_wait_on_a_busy_agent(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	for _, cancel := range []bool{false, true} {
@@ -282,6 +288,7 @@ func TestMessages_wait_on_a_busy_agent(t *testing.T) {
 }
 
 func TestMessages_are_cancelled(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	of := "/agents/" + w.talker().ID + "/messages"
 	w.script(call("ask", `{"a":2}`))
@@ -304,6 +311,7 @@ func TestMessages_are_cancelled(t *testing.T) {
 }
 
 func TestRuns(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	a := w.talker()
 	w.script(call("one", `{"a":1}`), say("done"))
@@ -348,6 +356,7 @@ func TestRuns(t *testing.T) {
 }
 
 func TestMessages_are_listed_and_found(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	a := w.talker()
 	of := "/agents/" + a.ID + "/messages"
@@ -404,6 +413,7 @@ func TestMessages_are_listed_and_found(t *testing.T) {
 
 // A flow shows each piece of text once, and each call when it is known what becomes of it.
 func TestFlow(t *testing.T) {
+	t.Parallel()
 	text := func(delta string) haft.TurnEvent { return haft.TurnEvent{Delta: delta} }
 	kept := func(m haft.Message) haft.TurnEvent { return haft.TurnEvent{Message: &m} }
 	asks := haft.Message{ID: "message-1", Role: haft.RoleAssistant, Text: "I look", Calls: []haft.ToolCall{

@@ -65,11 +65,17 @@ func (a talkAgents) Profile(ctx context.Context, p haft.Principal, id haft.Agent
 // talkModels are one model.
 type talkModels struct{ *world }
 
-func (m talkModels) Model(_ context.Context, _ haft.Principal, name string) (*conversation.Model, error) {
-	if name != "m" {
+func (m talkModels) Model(ctx context.Context, p haft.Principal, name string) (*conversation.Model, error) {
+	if list, err := m.Models(ctx, p); err != nil || !list[0].Is(name) {
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: "there is no such model"}
 	}
 	return &conversation.Model{Generator: m, Name: "m", Context: 100_000, MaxOutput: 1000}, nil
+}
+
+// Models implements [haft.Models].
+func (talkModels) Models(context.Context, haft.Principal) ([]haft.Model, error) {
+	return []haft.Model{{Name: "m", Model: "gpt-4.1", Provider: "openai", Context: 100_000, Default: true},
+		{Name: "vendor/gpt"}, {Name: "gpt"}, {Name: "other"}}, nil
 }
 
 // Generate implements [conversation.Generator].

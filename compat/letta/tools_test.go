@@ -10,6 +10,7 @@ import (
 )
 
 func TestTools_lists_page_and_end(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	var made []string
 	for i := range 7 {
@@ -64,6 +65,7 @@ func TestTools_lists_page_and_end(t *testing.T) {
 }
 
 func TestTools_come_and_go(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	body := `{"source_code":"def add(a, b): pass","tags":["math"],"return_char_limit":100,"pip_requirements":[{"name":"numpy","version":"2.3.1"},{"name":"six"},{"name":"attrs","version":">=23"}],
 		"default_requires_approval":true,"enable_parallel_execution":true,"source_type":"python","npm_requirements":null}`
@@ -119,6 +121,7 @@ func TestTools_come_and_go(t *testing.T) {
 
 // What this API cannot say is not lost when it writes a version.
 func TestTools_upsert_keeps_what_only_haft_knows(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	w.add("fetch")
 	p := haftAdmin()
@@ -140,6 +143,7 @@ func TestTools_upsert_keeps_what_only_haft_knows(t *testing.T) {
 }
 
 func TestTools_that_wait_for_review_are_shown(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	made := must[tool](w, 200, "POST", "/tools/", `{"source_code":"def odd(a): suspicious"}`)
 	if made.Name != "odd" || made.Schema == nil {
@@ -155,6 +159,7 @@ func TestTools_that_wait_for_review_are_shown(t *testing.T) {
 }
 
 func TestTools_search(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	w.add("weather")
 	w.add("other")
@@ -179,6 +184,7 @@ func TestTools_search(t *testing.T) {
 }
 
 func TestSchema_is_generated(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	got := must[map[string]any](w, 200, "POST", "/tools/generate-schema",
 		`{"code":"def f(a): pass","source_type":"python"}`)

@@ -63,6 +63,7 @@ func keptOf(tool haft.Tool, v haft.Version) kept {
 }
 
 func TestTools_upsert_keeps_every_setting(t *testing.T) {
+	t.Parallel()
 	full := fullSettings()
 	if list := unset(reflect.ValueOf(full), ""); len(list) > 0 {
 		t.Fatalf("the test says nothing about %v", list)
@@ -103,6 +104,7 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 			change: func(v *haft.Version) { v.Requirements.Pip = nil }},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			w := setup(t)
 			w.add("other")
 			made := w.add("wipe")
@@ -154,6 +156,7 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 
 // Who changes a tool of somebody else does not become its creator (row 24 of docs/letta.md).
 func TestUpsert_keeps_the_creator(t *testing.T) {
+	t.Parallel()
 	w := setup(t)
 	type made struct {
 		Created string `json:"created_by_id"`

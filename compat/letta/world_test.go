@@ -170,6 +170,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
 	api := letta.New(w.engine, letta.Config{
 		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: heartbeat,
+		Models:     talkModels{w},
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
 		Derive: func(_ context.Context, _ haft.Kind, source string, _ bool) (*letta.Signature, error) {
 			name, parameters, err := signature(source)

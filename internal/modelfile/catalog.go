@@ -133,7 +133,8 @@ func provider(f schema.Form) string {
 func (c *Catalog) List(ctx context.Context, org string) []haft.Model {
 	list := make([]haft.Model, 0, len(c.file.Models))
 	for _, m := range c.file.Models {
-		shown := haft.Model{Name: m.Name, Default: m.Name == c.file.Default, Model: m.Model}
+		shown := m.shown()
+		shown.Default = m.Name == c.file.Default
 		if _, err := c.key(ctx, org, m); err != nil {
 			shown.Unavailable = haft.MessageOf(err)
 		}

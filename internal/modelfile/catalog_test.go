@@ -62,10 +62,10 @@ func TestCatalog_example(t *testing.T) {
 	}
 	got := c.List(t.Context(), "acme")
 	want := []haft.Model{
-		{Name: "claude", Default: true, Model: "claude-sonnet-5"},
-		{Name: "gpt", Model: "gpt-5.5",
+		{Name: "claude", Default: true, Model: "claude-sonnet-5", Provider: "anthropic", Context: 200_000},
+		{Name: "gpt", Model: "gpt-5.5", Provider: "openai", Context: 256_000,
 			Unavailable: "the model gpt has no key: there are no secrets here; use key_env instead of key_secret"},
-		{Name: "local", Model: "gpt-oss:20b"},
+		{Name: "local", Model: "gpt-oss:20b", Provider: "openai", Context: 16_384},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("the list differs (-want +got):\n%s", d)
@@ -227,5 +227,26 @@ func TestHTTPClient(t *testing.T) {
 	c, proxied := modelfile.HTTPClient()
 	if c.Timeout != 0 || !proxied {
 		t.Errorf("answers end after %v, proxies are used: %v", c.Timeout, proxied)
+	}
+}
+
+// A model is found by its name, by that of its vendor, and by a provider before either.
+func TestFind(t *testing.T) {
+	f, err := modelfile.Load("testdata/models.toml", environment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"": "claude", "gpt": "gpt", "gpt-5.5": "gpt", "openai/gpt-5.5": "gpt",
+		"openai/gpt": "gpt", "anthropic/claude-sonnet-5": "claude", "local/gpt-oss:20b": "local",
+		"openai/gpt-oss:20b": "local", "anthropic/gpt-5.5": "", "openai/": "", "/gpt": "", "gpt/": "", "/": "",
+		"openai": "", "google_ai/gpt": "", "openai/openai/gpt": ""} {
+		m, err := f.Find(name)
+		if m.Name != want || (err == nil) != (want != "") {
+			t.Errorf("%q is %q, want %q: %v", name, m.Name, want, err)
+		}
+	}
+	gemini := haft.Model{Name: "g", Model: "gemini-flash-latest", Provider: "gemini"}
+	if !gemini.Is("google_ai/gemini-flash-latest") || gemini.Is("google_ai/g2") {
+		t.Error("a handle of Letta for Gemini")
 	}
 }

@@ -95,11 +95,21 @@ type File struct {
 	Notes []string
 }
 
-// Find returns the model of a name, or the default one for "".
+// shown is a model as others see it, without its key and address.
+func (m Model) shown() haft.Model {
+	provider, _, _ := strings.Cut(string(m.Format), "-")
+	return haft.Model{Name: m.Name, Model: m.Model, Provider: provider, Context: m.ContextTokens}
+}
+
+// Find returns the model of a name, or the default one for "". If no model has the name, it is the first one that the
+// name can mean, see [haft.Model.Is].
 func (f *File) Find(name string) (Model, error) {
 	name = cmp.Or(name, f.Default)
-	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == name }); i >= 0 && name != "" {
-		return f.Models[i], nil
+	for _, is := range []func(Model) bool{func(m Model) bool { return m.Name == name },
+		func(m Model) bool { return m.shown().Is(name) }} {
+		if i := slices.IndexFunc(f.Models, is); i >= 0 && name != "" {
+			return f.Models[i], nil
+		}
 	}
 	vendor, rest, _ := strings.Cut(name, "/")
 	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == vendor }); i >= 0 && f.AnyModel && rest != "" {

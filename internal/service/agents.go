@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -114,6 +115,9 @@ const (
 	maxAgentTags        = 50
 	maxAgentTag         = 100
 	maxAgentModel       = 256
+	maxAgentTitle       = 512
+	maxAgentValues      = 100      // of its metadata
+	maxAgentMetadata    = 64 << 10 // bytes
 	maxAgentDescription = 10_000
 	maxInstructions     = 400_000
 )
@@ -124,7 +128,7 @@ func checkTexts(a haft.Agent) error {
 		name, text string
 		most       int
 	}{{"description", a.Description, maxAgentDescription}, {"instructions", a.Instructions, maxInstructions},
-		{"model", a.Model, maxAgentModel}}
+		{"model", a.Model, maxAgentModel}, {"title", a.Title, maxAgentTitle}}
 	for _, tag := range a.Tags[:min(len(a.Tags), maxAgentTags)] {
 		texts = append(texts, struct {
 			name, text string
@@ -136,6 +140,17 @@ func checkTexts(a haft.Agent) error {
 			return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the %s of an agent: expected at most %d "+
 				"bytes of UTF-8 text without NUL characters", t.name, t.most)}
 		}
+	}
+	size := 0
+	for name, value := range a.Metadata {
+		if size += len(name) + len(value); !json.Valid(value) || !utf8.Valid(value) || !utf8.ValidString(name) {
+			return &haft.Error{Code: haft.CodeInvalid,
+				Message: "the metadata of an agent: expected values of JSON in UTF-8"}
+		}
+	}
+	if len(a.Metadata) > maxAgentValues || size > maxAgentMetadata {
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the metadata of an agent: expected at most "+
+			"%d values of %d bytes together", maxAgentValues, maxAgentMetadata)}
 	}
 	if len(a.Tags) > maxAgentTags {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an agent has at most %d tags", maxAgentTags)}
@@ -240,7 +255,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 			return nil, &haft.Error{Code: haft.CodeConflict,
 				Message: "the agent is not what you say it is; look again first"}
 		}
-		a.ID, a.Created = old.ID, old.Created
+		a.ID, a.Created, a.CreatedBy = old.ID, old.Created, old.CreatedBy
 		for k, v := range a.Env {
 			if was, ok := old.Env[k]; ok && (v == "" || v == callenv.NotKept) {
 				a.Env[k] = was
@@ -251,6 +266,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: "there is no such agent any more"}
 		}
 		a.ID, a.Created = haft.AgentID(haft.AgentIDPrefix+rand.Text()[:haft.RandomID]), now
+		a.CreatedBy = p.User
 	default:
 		return nil, err
 	}

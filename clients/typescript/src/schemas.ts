@@ -106,10 +106,14 @@ export interface AddAgentBody {
   if_revision?: string;
   /** What its model gets before everything else. */
   instructions?: string;
+  /** What programs keep with it: at most 100 values, 64 KiB. */
+  metadata?: { [name: string]: unknown };
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
   name: string;
   tags?: string[] | null;
+  /** What people call it. */
+  title?: string;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -154,16 +158,19 @@ export interface Added {
 
 export interface Agent {
   created_at: string;
+  created_by?: string;
   description?: string;
   disabled?: boolean;
   env?: { [name: string]: string };
   id: string;
   if_revision?: string;
   instructions?: string;
+  metadata?: { [name: string]: unknown };
   model?: string;
   name: string;
   org: string;
   tags?: string[] | null;
+  title?: string;
   tool_rules?: ToolRule[] | null;
   tools?: string[] | null;
   updated_at: string;
@@ -180,9 +187,13 @@ export interface AgentBody {
   if_revision?: string;
   /** What its model gets before everything else. */
   instructions?: string;
+  /** What programs keep with it: at most 100 values, 64 KiB. */
+  metadata?: { [name: string]: unknown };
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
   tags?: string[] | null;
+  /** What people call it. */
+  title?: string;
   tool_rules?: ToolRule[] | null;
   /** The names of the tools it may call. */
   tools?: string[] | null;
@@ -797,9 +808,11 @@ export interface Misfit {
 }
 
 export interface Model {
+  context_tokens?: number;
   default?: boolean;
   model: string;
   name: string;
+  provider?: string;
   unavailable?: string;
 }
 
@@ -1170,8 +1183,10 @@ export interface SetAgentBody {
   /** Merged into what is there; null removes a variable. */
   env?: { [name: string]: string | null };
   instructions?: string;
+  metadata?: { [name: string]: unknown };
   model?: string;
   tags?: string[];
+  title?: string;
   tool_rules?: ToolRule[];
   tools?: string[];
   workspace?: string;

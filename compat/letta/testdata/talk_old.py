@@ -30,7 +30,7 @@ agent = client.agents.create(
     tool_ids=[tool.id],
     include_base_tools=False,
 )
-assert agent.memory.blocks[0].value == "Ann" and agent.llm_config.model == os.environ["MODEL"], agent
+assert agent.memory.blocks[0].value == "Ann" and agent.llm_config.handle == os.environ["MODEL"], agent
 assert client.agents.blocks.modify(agent_id=agent.id, block_label="human", value="Bob").value == "Bob"
 assert client.agents.core_memory.retrieve(agent_id=agent.id).blocks[0].value == "Bob"
 assert client.blocks.count() >= 1

@@ -824,6 +824,8 @@ class Agent:
     id: str
     org: str
     name: str
+    #: What people call it.
+    title: str = ""
     description: str = ""
     #: What its model gets before everything else.
     instructions: str = ""
@@ -836,6 +838,10 @@ class Agent:
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)
     disabled: bool = False
+    #: What programs keep with it.
+    metadata: dict[str, Any] = field(default_factory=dict)
+    #: The user who added it.
+    created_by: str = ""
     created_at: datetime
     updated_at: datetime
 
@@ -881,6 +887,10 @@ class Model:
     name: str
     #: The name that its vendor gave it.
     model: str
+    #: Whose API it has.
+    provider: str = ""
+    #: How many tokens it reads; 0 if that is not known.
+    context_tokens: int = 0
     #: It is that of agents that name none.
     default: bool = False
     #: Why it cannot be used.

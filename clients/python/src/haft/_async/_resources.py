@@ -227,6 +227,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Add an agent; one of that name must not exist."""
         fields = _agent_body(
@@ -239,6 +241,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         body = {"name": name, **fields}
         return await self._transport.read(Agent, Query(method="POST", path="/v1/agents", body=body))
@@ -260,6 +264,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Replace an agent, or add it. Of its environment an empty value keeps what is there."""
         body = _agent_body(
@@ -272,6 +278,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return await self._transport.read(Agent, Query(method="PUT", path=_agent(agent), body=body, again=True))
 
@@ -288,6 +296,8 @@ class AsyncAgents(_Resource):
         env: Mapping[str, str | None] | None = None,
         tool_rules: Sequence[ToolRule] | None = None,
         disabled: bool | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Change some of an agent. Variables are merged into those that are there; None removes one."""
         body = given(
@@ -300,6 +310,8 @@ class AsyncAgents(_Resource):
             env=env,
             tool_rules=tool_rules,
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return await self._transport.read(Agent, Query(method="PATCH", path=_agent(agent), body=body, again=True))
 

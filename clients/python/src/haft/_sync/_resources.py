@@ -228,6 +228,8 @@ class Agents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Add an agent; one of that name must not exist."""
         fields = _agent_body(
@@ -240,6 +242,8 @@ class Agents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         body = {"name": name, **fields}
         return self._transport.read(Agent, Query(method="POST", path="/v1/agents", body=body))
@@ -261,6 +265,8 @@ class Agents(_Resource):
         env: Mapping[str, str] | None = None,
         tool_rules: Sequence[ToolRule] = (),
         disabled: bool = False,
+        title: str = "",
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Replace an agent, or add it. Of its environment an empty value keeps what is there."""
         body = _agent_body(
@@ -273,6 +279,8 @@ class Agents(_Resource):
             env=env,
             tool_rules=[*tool_rules],
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return self._transport.read(Agent, Query(method="PUT", path=_agent(agent), body=body, again=True))
 
@@ -289,6 +297,8 @@ class Agents(_Resource):
         env: Mapping[str, str | None] | None = None,
         tool_rules: Sequence[ToolRule] | None = None,
         disabled: bool | None = None,
+        title: str | None = None,
+        metadata: Mapping[str, Any] | None = None,
     ) -> Agent:
         """Change some of an agent. Variables are merged into those that are there; None removes one."""
         body = given(
@@ -301,6 +311,8 @@ class Agents(_Resource):
             env=env,
             tool_rules=tool_rules,
             disabled=disabled,
+            title=title,
+            metadata=metadata,
         )
         return self._transport.read(Agent, Query(method="PATCH", path=_agent(agent), body=body, again=True))
 

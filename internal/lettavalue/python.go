@@ -1,4 +1,4 @@
-package letta
+package lettavalue
 
 import (
 	"encoding/json"
@@ -12,9 +12,9 @@ import (
 // maxDepth bounds how deep a value may be nested to be written as Python.
 const maxDepth = 1000
 
-// pythonText writes a value as Python's str does: Letta returns that text for what a tool
+// Text writes a value as Python's str does: Letta returns that text for what a tool
 // returned. Text that is not JSON, or nested too deep, is returned unchanged.
-func pythonText(raw json.RawMessage) string {
+func Text(raw json.RawMessage) string {
 	v, err := jsontree.Decode(raw, jsontree.Limits{Bytes: len(raw), Depth: maxDepth, AnyNumber: true})
 	if err != nil {
 		return string(raw)

@@ -1,4 +1,5 @@
-package letta
+// Package lettavalue converts the arguments and values of tools to the form that they have in Letta.
+package lettavalue
 
 import (
 	"encoding/base64"
@@ -11,10 +12,10 @@ import (
 	"haft/schema"
 )
 
-// asPython makes arguments fit a tool of Python as Letta does, or returns them as they are:
+// Arguments makes arguments fit a tool of Python as Letta does, or returns them as they are:
 // then the call says why they do not fit.
-func asPython(v haft.Version, args json.RawMessage) json.RawMessage {
-	if !isSet(args) {
+func Arguments(v haft.Version, args json.RawMessage) json.RawMessage {
+	if len(args) == 0 || string(args) == "null" {
 		return args
 	}
 	switch v.Kind {
@@ -69,8 +70,8 @@ func codeArgs(v haft.Version, args json.RawMessage) json.RawMessage {
 	return text
 }
 
-// plainValue writes bytes and numbers that JSON does not have as text, as Letta does.
-func plainValue(raw json.RawMessage) json.RawMessage {
+// Plain writes bytes and numbers that JSON does not have as text, as Letta does.
+func Plain(raw json.RawMessage) json.RawMessage {
 	if !strings.Contains(string(raw), `"$type"`) {
 		return raw
 	}
@@ -85,7 +86,7 @@ func plainValue(raw json.RawMessage) json.RawMessage {
 	return text
 }
 
-// plainTree is plainValue for a tree.
+// plainTree is Plain for a tree.
 func plainTree(v any) any {
 	switch v := v.(type) {
 	case []any:
