@@ -143,11 +143,8 @@ func (f *front) acknowledge(ctx context.Context, b Batch, e *encoded) (bool, err
 		return false, f.s.explain(err)
 	}
 	defer func() { f.order <- struct{}{} }()
-	if slices.ContainsFunc(b.Keys, func(k Key) bool { return !f.released[k.Call].IsZero() }) {
-		return false, nil // the database refuses it
-	}
-	if f.stuck.Load() {
-		return false, nil // the database says why, or is well again
+	if f.stuck.Load() || slices.ContainsFunc(b.Keys, func(k Key) bool { return !f.released[k.Call].IsZero() }) {
+		return false, nil // the database refuses it, says why it is stuck, or is well again
 	}
 	for _, id := range b.Chosen { // nobody adds one meanwhile: that needs the order
 		if kept, err := f.s.Calls.Kept(ctx, id); err != nil || kept {

@@ -448,8 +448,8 @@ func TestStore_a_log_that_fails_is_logged(t *testing.T) {
 	}
 }
 
-// TestStore_ids_that_were_chosen: a call whose id somebody chose is kept if nothing is kept of it: not in the log, in the
-// database or in a log that a crash left, and of whichever organisation.
+// TestStore_ids_that_were_chosen: a call whose id somebody chose is kept if nothing is kept of it: not in the log, in
+// the database or in a log that a crash left, and of whichever organisation.
 func TestStore_ids_that_were_chosen(t *testing.T) {
 	dir, back := t.TempDir(), t.TempDir()
 	s := opened(t, dir)

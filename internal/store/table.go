@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"strings"
 )
 
@@ -81,10 +80,7 @@ func (b Tables) Write(ctx context.Context, doing string, f func(context.Context,
 
 // Each gives every row of a query to scan.
 func (b Tables) Each(ctx context.Context, doing string, scan func(Scanner) error, text string, args ...any) error {
-	if err := each(ctx, b.s, scan, unlogged(text), args...); err != nil {
-		return fmt.Errorf("%s: %w", doing, err)
-	}
-	return nil
+	return b.s.failed(doing, each(ctx, b.s, scan, unlogged(text), args...))
 }
 
 // Select is Each for a query with its arguments.
