@@ -46,6 +46,7 @@ func TestScript(t *testing.T) {
 func TestScript_formats(t *testing.T) {
 	for _, format := range []string{"openai", "anthropic", "gemini"} {
 		t.Run(format, func(t *testing.T) {
+			t.Parallel()
 			testscript.Run(t, params(t, testscript.Params{Dir: "testdata/formats"}, func(e *testscript.Env) {
 				e.Setenv("MODEL_FORMAT", format)
 			}))
