@@ -55,8 +55,8 @@ func (v *turnView) overdue() error {
 		Message: "the requests of the turn are answered, but it does not go on; follow it again with --resume"}
 }
 
-// unanswered reports whether a turn waits for an answer that nobody has given. A turn whose requests are answered goes on
-// soon. Whoever cannot see a request takes it for one that waits.
+// unanswered reports whether a turn waits for an answer that nobody has given. A turn whose requests are answered goes
+// on soon. Whoever cannot see a request takes it for one that waits.
 func (s *session) unanswered(ctx context.Context, t *haft.Turn) bool {
 	return s.Approvals == nil || len(t.Approvals) == 0 ||
 		slices.ContainsFunc(t.Approvals, func(id haft.ApprovalID) bool {

@@ -39,7 +39,7 @@ type turnView struct {
 	doing     map[haft.CallID]string       // what calls do
 	asked     map[haft.ApprovalID]struct{} // requests that were answered or are for others
 	cancel    bool                         // it is to be cancelled
-	until     time.Time                    // when it has to go on, because its requests are answered; zero if they are not
+	until     time.Time                    // when it has to go on, if its requests are answered
 }
 
 // events returns what is shown next: of a turn that this begins, or of one that has begun. A message can be sent
