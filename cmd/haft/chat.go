@@ -27,7 +27,7 @@ haft chat is started again. Without a terminal every line of the input is a mess
 		env:     []string{"models"},
 		flags: []flag{
 			{&p.models, "models", "the `FILE` that says which models there are ($HAFT_MODELS)"},
-			{&t.Model, "model", "the name of a model, instead of that of the agent; without --models also VENDOR/MODEL"},
+			{&t.Model, "model", "a model, instead of that of the agent; without --models also VENDOR/MODEL"},
 			{&t.Resume, "resume", "show the last messages first"},
 			{&t.Budget.Steps, "max-steps", "how often the model is asked in a turn"},
 		},

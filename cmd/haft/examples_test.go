@@ -168,7 +168,7 @@ func TestLooksLike(t *testing.T) {
 	}{
 		{"id  ag_AAAAAAAAAAAAAAAAAAAAAA\n", "id ag_BBBBBBBBBBBBBBBBBBBBBB\n", true},
 		{"✓ a success in 3ms, isolation namespaces (local)\n", "✓ a success in 1.2s, isolation reduced (lo…\n", true},
-		{"✓ a success in 3ms, isolation namespaces (local)\n", "✓ a error in 3ms, isolation namespaces (local)\n", false},
+		{"✓ a success in 3ms, isolation x (local)\n", "✓ a error in 3ms, isolation x (local)\n", false},
 		{"a\n…\nz\n", "a\nb\nc\nz\n", true},
 		{"a\n…\nz\n", "a\nb\nc\n", false},
 		{"a\n", "a\nb\n", false},

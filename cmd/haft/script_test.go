@@ -46,6 +46,7 @@ func TestScript(t *testing.T) {
 func TestScript_formats(t *testing.T) {
 	for _, format := range []string{"openai", "anthropic", "gemini"} {
 		t.Run(format, func(t *testing.T) {
+			t.Parallel()
 			testscript.Run(t, params(t, testscript.Params{Dir: "testdata/formats"}, func(e *testscript.Env) {
 				e.Setenv("MODEL_FORMAT", format)
 			}))
@@ -86,8 +87,8 @@ func TestScript_index(t *testing.T) {
 	}))
 }
 
-// packageCache returns two directories for packages, which have none yet: one for this test, and one for large packages,
-// which is kept for the next time in $HAFT_TEST_CACHE, if that is set. It skips the test where nothing can be installed.
+// packageCache returns two directories for packages: one for this test, and one for large packages, which is kept for
+// the next time in $HAFT_TEST_CACHE, if that is set. It skips the test where nothing can be installed.
 func packageCache(t *testing.T) (cache, lasting string) {
 	t.Helper()
 	cache, lasting = t.TempDir(), t.TempDir()

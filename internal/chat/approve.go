@@ -21,11 +21,15 @@ const maxRequest = 16 << 10
 func (s *session) ask(ctx context.Context, v *turnView) error {
 	switch {
 	case v.turn.Status != haft.TurnWaiting:
+		v.until = time.Time{}
 		return nil
 	case !s.TTY && s.unanswered(ctx, v.turn):
 		return s.waiting(v.turn)
 	case !s.TTY:
-		return nil
+		if v.until.IsZero() {
+			v.until = time.Now().Add(answeredWait)
+		}
+		return v.overdue()
 	}
 	for _, id := range v.turn.Approvals {
 		if _, done := v.asked[id]; done {
@@ -39,8 +43,20 @@ func (s *session) ask(ctx context.Context, v *turnView) error {
 	return nil
 }
 
-// unanswered reports whether a turn waits for an answer that nobody has given. A turn whose requests are answered goes on
-// soon. Whoever cannot see a request takes it for one that waits.
+// answeredWait is how long a turn may take to go on after its requests are answered.
+const answeredWait = 30 * time.Second
+
+// overdue returns an error if a turn has not gone on after its requests were answered.
+func (v *turnView) overdue() error {
+	if v.until.IsZero() || time.Now().Before(v.until) {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeUnavailable,
+		Message: "the requests of the turn are answered, but it does not go on; follow it again with --resume"}
+}
+
+// unanswered reports whether a turn waits for an answer that nobody has given. A turn whose requests are answered goes
+// on soon. Whoever cannot see a request takes it for one that waits.
 func (s *session) unanswered(ctx context.Context, t *haft.Turn) bool {
 	return s.Approvals == nil || len(t.Approvals) == 0 ||
 		slices.ContainsFunc(t.Approvals, func(id haft.ApprovalID) bool {

@@ -39,6 +39,7 @@ type turnView struct {
 	doing     map[haft.CallID]string       // what calls do
 	asked     map[haft.ApprovalID]struct{} // requests that were answered or are for others
 	cancel    bool                         // it is to be cancelled
+	until     time.Time                    // when it has to go on, if its requests are answered
 }
 
 // events returns what is shown next: of a turn that this begins, or of one that has begun. A message can be sent
@@ -66,7 +67,7 @@ func (s *session) follow(ctx context.Context, v *turnView) error {
 			return s.ended(*v.turn)
 		case err == nil && v.turn != nil && v.turn.Status == haft.TurnWaiting:
 			try = 0 // it was begun and waits: it is followed from here on
-		case err != nil && code != haft.CodeUnavailable || try == maxTries:
+		case err != nil && (code != haft.CodeUnavailable || v.overdue() != nil) || try == maxTries:
 			return cmp.Or(err, errLost)
 		}
 		if try++; err != nil {
@@ -128,6 +129,7 @@ func (s *session) watch(ctx context.Context, v *turnView) error {
 			err = errInterrupted
 		case <-frames.C:
 			s.view.spin(v.activity())
+			err = v.overdue()
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

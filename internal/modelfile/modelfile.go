@@ -88,8 +88,8 @@ type File struct {
 	Default string
 	// Models are in the order of the file.
 	Models []Model
-	// AnyModel allows every model of the vendors that are listed, by names such as ollama/qwen3. It is for a person whose
-	// own keys pay.
+	// AnyModel allows every model of the vendors that are listed, by names such as ollama/qwen3. It is for a person
+	// whose own keys pay.
 	AnyModel bool
 	// Notes say which models of the environment were left out, and why.
 	Notes []string
@@ -112,11 +112,13 @@ func (f *File) Find(name string) (Model, error) {
 		}
 	}
 	vendor, rest, _ := strings.Cut(name, "/")
-	if i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == vendor }); i >= 0 && f.AnyModel && rest != "" {
+	i := slices.IndexFunc(f.Models, func(m Model) bool { return m.Name == vendor })
+	if i >= 0 && f.AnyModel && rest != "" {
 		m := f.Models[i]
 		m.Name, m.Model = name, rest
 		if err := m.complete(); err != nil {
-			return Model{}, &haft.Error{Code: haft.CodeInvalid, Message: "the name of the model cannot be used", Err: err}
+			return Model{}, &haft.Error{Code: haft.CodeInvalid, Err: err,
+				Message: "the name of the model cannot be used"}
 		}
 		return m, nil
 	}
