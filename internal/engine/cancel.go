@@ -316,14 +316,14 @@ func (pm *permissions) entry(ctx context.Context, p haft.Principal, kind string,
 // organisation, or of all if it is empty, decided again. This is the one place that every
 // change of permissions passes.
 func (pm *permissions) Log(ctx context.Context, p haft.Principal, org, kind string, body any) error {
-	if !takesNothing(kind) { // first: the change is made, and to write of it may take a while, or fail
+	if !audit.TakesNothing(kind) { // first: the change is made, and to write of it may take a while, or fail
 		pm.orgs.Forget(org)
 	}
 	entry, err := pm.entry(ctx, p, kind, body)
 	if err == nil {
 		err = pm.store.Commit(ctx, store.Batch{Audit: []audit.Entry{entry}})
 	}
-	if takesNothing(kind) {
+	if audit.TakesNothing(kind) {
 		if pm.cfg.Changed != nil {
 			pm.cfg.Changed(org)
 		}

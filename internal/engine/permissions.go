@@ -105,18 +105,6 @@ func (pm *permissions) orgsWithCalls(ctx context.Context) []string {
 	return slices.Compact(orgs)
 }
 
-// takesNothing reports whether an entry of the audit of that kind says of no change by
-// which anybody may do less. Kinds that are not known count as one.
-func takesNothing(kind string) bool {
-	switch kind {
-	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set",
-		"mcp_server.login", "mcp_server.login_ended", "workspace.put", "workspace.remove_file", "workspace.add",
-		"block.add", "block.change", "block.remove", "block.attach", "block.detach", "passage.add", "passage.remove":
-		return true
-	}
-	return false
-}
-
 // review looks at the calls of an organisation in the background. One that is asked for
 // while another runs follows it.
 func (pm *permissions) review(org string) {

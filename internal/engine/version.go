@@ -25,12 +25,12 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
 	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
 	s.Limits = lower(s.Limits, now.Limits)
-	s.Rate = haft.Rate{PerSecond: lowest(s.Rate.PerSecond, now.Rate.PerSecond),
-		Burst: lowest(limit.Burst(s.Rate), limit.Burst(now.Rate))}
-	s.Concurrency = lowest(s.Concurrency, now.Concurrency)
-	s.Output.MaxChars = lowest(s.Output.MaxChars, now.Output.MaxChars)
+	s.Rate = haft.Rate{PerSecond: limit.Lowest(s.Rate.PerSecond, now.Rate.PerSecond),
+		Burst: limit.Lowest(limit.Burst(s.Rate), limit.Burst(now.Rate))}
+	s.Concurrency = limit.Lowest(s.Concurrency, now.Concurrency)
+	s.Output.MaxChars = limit.Lowest(s.Output.MaxChars, now.Output.MaxChars)
 	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts
-	s.CacheFor = lowest(s.CacheFor, now.CacheFor)
+	s.CacheFor = limit.Lowest(s.CacheFor, now.CacheFor)
 	if s.MinIsolation == "" || now.MinIsolation != "" && now.MinIsolation.AtLeast(s.MinIsolation) {
 		s.MinIsolation = now.MinIsolation
 	}
@@ -44,14 +44,6 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	}
 	ex.tool = &both
 	return nil
-}
-
-// lowest returns the lower of two bounds, of which 0 is none.
-func lowest[T int | int64 | float64 | haft.Millis](a, b T) T {
-	if a <= 0 || b > 0 && b < a {
-		return b
-	}
-	return a
 }
 
 // lower returns the lower of each bound.
