@@ -197,7 +197,7 @@ func (p place) leftovers(before []string) []string {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	var left []string
-	for range 150 {
+	for range 3000 { // a minute: what was killed may wait long for a processor
 		left = slices.DeleteFunc(p.traces(), func(s string) bool { return slices.Contains(before, s) })
 		if len(left) == 0 {
 			return nil
