@@ -105,8 +105,8 @@ func (r *Reader) Text(ctx context.Context, data []byte, chars int) (Text, error)
 		}
 		return Text{}, fmt.Errorf("start the reader of PDF files: %w", err)
 	}
-	defer in.Close() //nolint:errcheck // nothing of the instance is used any more
 	module, err := moduleOf(in)
+	defer end(ctx, in, module)
 	if err != nil {
 		return Text{}, err
 	}
@@ -135,6 +135,15 @@ func (r *Reader) Text(ctx context.Context, data []byte, chars int) (Text, error)
 		return Text{}, err
 	}
 	return text, nil
+}
+
+// end ends an instance. Its WebAssembly goes first, because the library closes the file by it, which nothing bounds: what
+// a file made of the parser could run on for ever.
+func end(ctx context.Context, in io.Closer, module api.Module) {
+	if module != nil {
+		_ = module.CloseWithExitCode(context.WithoutCancel(ctx), 1) // nothing of the instance is used any more
+	}
+	_ = in.Close() // which cannot close the file now
 }
 
 // moduleOf returns the instance of WebAssembly behind an instance of PDFium. Only that can be ended safely by another
