@@ -2,9 +2,12 @@ package pdftext
 
 import (
 	"context"
+	"errors"
 	"testing"
 
 	"github.com/tetratelabs/wazero/api"
+
+	"haft"
 )
 
 // hung is an instance whose library does not come back from closing the file while its WebAssembly runs.
@@ -27,5 +30,35 @@ func TestEnd_stops_the_parser_first(t *testing.T) {
 	}
 	if end(t.Context(), library{h}, nil); !h.closed {
 		t.Error("an instance that cannot be stopped is not closed")
+	}
+}
+
+// An organisation with many files does not take all places: others are read beside its file that takes long.
+func TestReader_serves_organisations_in_turn(t *testing.T) {
+	r := &Reader{Interpret: true}
+	leave, err := r.enter(t.Context(), "busy")
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := errors.New("the caller has left")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(left)
+	if _, err := r.Text(ctx, "busy", nil, 1); !errors.Is(err, left) || r.pool != nil {
+		t.Errorf("a second file of the organisation was read: %v", err)
+	}
+	if _, err := r.Text(t.Context(), "other", nil, 1); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a file of another organisation: %v", err)
+	}
+	done := make(chan error)
+	go func() {
+		_, err := r.Text(t.Context(), "busy", nil, 1)
+		done <- err
+	}()
+	leave()
+	if err := <-done; haft.CodeOf(err) != haft.CodeInvalid || len(r.busy) != 0 {
+		t.Errorf("after its turn: %v; %d turns are left", err, len(r.busy))
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
 	}
 }
