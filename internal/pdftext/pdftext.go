@@ -173,8 +173,8 @@ func (r *Reader) Text(ctx context.Context, org string, data []byte, chars int) (
 	return text, nil
 }
 
-// end ends an instance. Its WebAssembly goes first, because the library closes the file by it, which nothing bounds: what
-// a file made of the parser could run on for ever.
+// end ends an instance. Its WebAssembly goes first, because the library closes the file by it, which nothing bounds:
+// what a file made of the parser could run on for ever.
 func end(ctx context.Context, in io.Closer, module api.Module) {
 	if module != nil {
 		_ = module.CloseWithExitCode(context.WithoutCancel(ctx), 1) // nothing of the instance is used any more
