@@ -346,10 +346,11 @@ func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin
 			Sessions: s.sessions}),
 		builtin.RunCommand(set, s.sessions),
 		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
-		builtin.FetchWebpage(set, guard.Client(), func(ctx context.Context, f []byte, n int) (builtin.PDF, error) {
-			text, err := pdfs.Text(ctx, f, n)
-			return builtin.PDF(text), err
-		}),
+		builtin.FetchWebpage(set, guard.Client(),
+			func(ctx context.Context, org string, f []byte, n int) (builtin.PDF, error) {
+				text, err := pdfs.Text(ctx, org, f, n)
+				return builtin.PDF(text), err
+			}),
 		builtin.HTTPRequest(set, guard.Client()),
 		s.sourceTool().Add(set),
 		s.AgentLoop.AddTools(set, spaces),

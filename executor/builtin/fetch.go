@@ -59,9 +59,9 @@ type PDF struct {
 	Pages, Read    int
 }
 
-// A PDFReader returns the text of a PDF file, about so many characters of it at most. Files come from anywhere: it
-// bounds time and memory, and an [*haft.Error] says what is wrong with one.
-type PDFReader func(ctx context.Context, file []byte, chars int) (PDF, error)
+// A PDFReader returns the text of a PDF file for an organisation, about so many characters of it at most. Files come
+// from anywhere: it bounds time and memory, and an [*haft.Error] says what is wrong with one.
+type PDFReader func(ctx context.Context, org string, file []byte, chars int) (PDF, error)
 
 // FetchWebpage adds the tool fetch_webpage, which asks client, within what each call may
 // reach. Without pdf, it reads no PDF files. The client has to refuse the addresses of this machine and its networks.
@@ -149,7 +149,7 @@ func (f *fetcher) fetch(ctx context.Context, c Call, in fetchIn) (fetchOut, erro
 		return none, context.Cause(ctx)
 	}
 	if out.ContentType == typePDF {
-		err = f.readPDF(ctx, &out, body, min(limit, maxChars))
+		err = f.readPDF(ctx, c.Principal.Org, &out, body, min(limit, maxChars))
 	} else {
 		err = f.convert(&out, resp.Request.URL, body, in.Format)
 	}
@@ -258,8 +258,8 @@ func isPDF(header string, begin []byte) bool {
 }
 
 // readPDF makes title and content of a PDF file.
-func (f *fetcher) readPDF(ctx context.Context, out *fetchOut, file []byte, chars int) error {
-	text, err := f.pdf(ctx, file, chars+1) // one more, to know that there are more
+func (f *fetcher) readPDF(ctx context.Context, org string, out *fetchOut, file []byte, chars int) error {
+	text, err := f.pdf(ctx, org, file, chars+1) // one more, to know that there are more
 	if err != nil {
 		return err
 	}

@@ -58,7 +58,7 @@ func newWeb(t testing.TB, secure bool, h http.Handler) web {
 }
 
 // fakePDF has a file for its text.
-func fakePDF(_ context.Context, file []byte, chars int) (builtin.PDF, error) {
+func fakePDF(_ context.Context, _ string, file []byte, chars int) (builtin.PDF, error) {
 	if len(file) > 1000 {
 		return builtin.PDF{}, &haft.Error{Code: haft.CodeInvalid, Message: "the PDF cannot be read"}
 	}

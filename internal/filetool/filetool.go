@@ -18,6 +18,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"haft"
@@ -32,15 +33,24 @@ const (
 	maxShown   = 500       // characters of a line that are shown
 	maxPattern = 1000      // characters of a regular expression, a glob or a query
 	sniffed    = 8 << 10   // bytes in which a file that is no text has a NUL
+
+	maxTime  = 20 * time.Second // of reading, however long the call may take: it is work of this process
+	searches = 2                // that an organisation has at once, of each kind
 )
 
 // Add adds the tools, which work on the workspaces of a store.
 func Add(s *builtin.Set, store *workspace.Store) error {
-	t := tools{store}
+	return tools{store, maxTime}.add(s)
+}
+
+func (t tools) add(s *builtin.Set) error {
 	return errors.Join(t.addOpen(s), t.addGrep(s), t.addSearch(s), t.addList(s), t.addWrite(s))
 }
 
-type tools struct{ store *workspace.Store }
+type tools struct {
+	store *workspace.Store
+	time  time.Duration // that one call may read
+}
 
 // def describes a tool that changes nothing outside of Haft.
 func def(name, description string, reads bool) builtin.Def {
@@ -50,12 +60,21 @@ func def(name, description string, reads bool) builtin.Def {
 		Settings:    haft.Settings{Parallel: reads}}
 }
 
+// errSlow ends what reads for too long.
+var errSlow = &haft.Error{Code: haft.CodeInvalid,
+	Message: "it takes too long to read the files: use a simpler pattern, name fewer files, or make them smaller"}
+
 // read runs do with the files of the workspace of a call.
-func (t tools) read(ctx context.Context, c builtin.Call, do func(tree *workspace.Tree) error) error {
+func (t tools) read(ctx context.Context, c builtin.Call,
+	do func(ctx context.Context, tree *workspace.Tree) error) error {
 	if c.Workspace == nil {
 		return errNoWorkspace()
 	}
-	return t.store.ReadFor(ctx, c.Workspace, do)
+	return t.store.ReadFor(ctx, c.Workspace, func(tree *workspace.Tree) error {
+		ctx, cancel := context.WithTimeoutCause(ctx, t.time, errSlow)
+		defer cancel()
+		return do(ctx, tree)
+	})
 }
 
 func errNoWorkspace() error {
@@ -144,6 +163,9 @@ func (x *scan) each(ctx context.Context, tree *workspace.Tree,
 	for _, e := range list.Entries {
 		if e.Kind != "file" || x.glob != nil && !x.glob.MatchString(e.Path) {
 			continue
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
 		}
 		f, err := openText(tree, e.Path, left)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/executor"
@@ -385,5 +386,27 @@ func TestTools_use_the_workspace_that_was_allowed(t *testing.T) {
 	}
 	if err := w.store.WriteFor(t.Context(), c.Workspace, "a", "", workspace.Create); err == nil {
 		t.Error("another workspace is written")
+	}
+}
+
+// A search ends by itself, however long its call may take, and an organisation has few at once: they are work of the
+// server, and of no sandbox.
+func TestTools_read_for_a_bounded_time(t *testing.T) {
+	t.Parallel()
+	w := setup(t, haft.WorkspaceSize{})
+	w.put("a.txt", "tea\n")
+	w.set = builtin.New()
+	w.check(filetool.AddWithin(w.set, w.store, time.Nanosecond))
+	for tool, args := range map[string]string{"grep_files": `{"pattern":"tea"}`, "list_files": `{}`,
+		"semantic_search_files": `{"query":"tea"}`, "open_files": `{"file_requests":[{"file_name":"a.txt"}]}`} {
+		if got := text(t, w.call(tool, "notes", args)); !strings.Contains(got, "takes too long") {
+			t.Errorf("%s: %s", tool, got)
+		}
+	}
+	for _, tool := range w.set.Tools() {
+		n := tool.Version.Settings.Concurrency
+		if (tool.Name == "grep_files" || tool.Name == "semantic_search_files") != (n > 0) {
+			t.Errorf("%s is called %d times at once", tool.Name, n)
+		}
 	}
 }

@@ -37,7 +37,7 @@ type grepIn struct {
 func (t tools) addGrep(s *builtin.Set) error {
 	d := def("grep_files", "Search the text files of your workspace for a regular expression, and return the lines "+
 		"that match with their files, numbers and the lines around them, 20 matches at a time.", true)
-	d.Settings.Output = haft.Output{MaxChars: 2 * haft.DefaultMaxChars}
+	d.Settings.Output, d.Settings.Concurrency = haft.Output{MaxChars: 2 * haft.DefaultMaxChars}, searches
 	return builtin.Add(s, d, func(ctx context.Context, c builtin.Call, in grepIn) (out string, err error) {
 		g := &grep{scan: scan{most: maxTotal}, near: defaultNear}
 		if in.Context != nil {
@@ -55,7 +55,7 @@ func (t tools) addGrep(s *builtin.Set) error {
 		if g.glob, err = compileGlob("include", strings.TrimSpace(in.Include)); err != nil {
 			return "", err
 		}
-		err = t.read(ctx, c, func(tree *workspace.Tree) error {
+		err = t.read(ctx, c, func(ctx context.Context, tree *workspace.Tree) error {
 			if err := g.each(ctx, tree, g.line); err != nil {
 				return err
 			}

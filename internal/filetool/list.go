@@ -41,7 +41,7 @@ func (t tools) addList(s *builtin.Set) error {
 			return out, err
 		}
 		out.Files = []listed{}
-		err = t.read(ctx, c, func(tree *workspace.Tree) error {
+		err = t.read(ctx, c, func(ctx context.Context, tree *workspace.Tree) error {
 			all, err := tree.List(ctx, workspace.ToolPath(in.Path))
 			if err != nil {
 				return err

@@ -43,7 +43,7 @@ func (t tools) addOpen(s *builtin.Set) error {
 			return "", invalid("Cannot open %d files: exceeds configured maximum limit of %d files", n, maxOpen)
 		}
 		var out strings.Builder
-		err := t.read(ctx, c, func(tree *workspace.Tree) error {
+		err := t.read(ctx, c, func(ctx context.Context, tree *workspace.Tree) error {
 			for i, r := range in.Files {
 				if err := r.show(ctx, tree, &out); err != nil {
 					return at(i, err)

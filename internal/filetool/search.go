@@ -35,7 +35,7 @@ func (t tools) addSearch(s *builtin.Set) error {
 	d := def("semantic_search_files", "Search the text files of your workspace for words, and return the passages "+
 		"that fit best, with a score. It is a full text search: it finds words and not their meaning, so name "+
 		"several that the text may have.", true)
-	d.Settings.Output = haft.Output{MaxChars: 2 * haft.DefaultMaxChars}
+	d.Settings.Output, d.Settings.Concurrency = haft.Output{MaxChars: 2 * haft.DefaultMaxChars}, searches
 	return builtin.Add(s, d, func(ctx context.Context, c builtin.Call, in searchIn) (string, error) {
 		limit := defaultFound
 		if in.Limit != nil {
@@ -53,7 +53,7 @@ func (t tools) addSearch(s *builtin.Set) error {
 			return "", invalid("limit: expected 1 to %d", maxFound)
 		}
 		x := &index{scan: scan{most: maxSearch}, query: query, last: &ranked{}}
-		err := t.read(ctx, c, func(tree *workspace.Tree) error {
+		err := t.read(ctx, c, func(ctx context.Context, tree *workspace.Tree) error {
 			if err := x.each(ctx, tree, x.line); err != nil {
 				return err
 			}

@@ -51,6 +51,37 @@ type Reader struct {
 
 	mu   sync.Mutex
 	pool pdfium.Pool
+
+	turns sync.Mutex
+	busy  map[string]chan struct{} // by organisation whose file is read; closed when that is over
+}
+
+// enter waits until no other file of an organisation is read, so that none has all places. Leave when it is over.
+func (r *Reader) enter(ctx context.Context, org string) (leave func(), err error) {
+	for {
+		r.turns.Lock()
+		other, taken := r.busy[org]
+		if !taken {
+			if r.busy == nil {
+				r.busy = map[string]chan struct{}{}
+			}
+			over := make(chan struct{})
+			r.busy[org] = over
+			r.turns.Unlock()
+			return func() {
+				r.turns.Lock()
+				defer r.turns.Unlock()
+				delete(r.busy, org)
+				close(over)
+			}, nil
+		}
+		r.turns.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
 }
 
 // open prepares the parser.
@@ -88,12 +119,17 @@ func (r *Reader) Close() error {
 	return err
 }
 
-// Text returns the text of a file, at most about so many characters of it. A file that cannot be read is an
-// [*haft.Error] with [haft.CodeInvalid].
-func (r *Reader) Text(ctx context.Context, data []byte, chars int) (Text, error) {
+// Text returns the text of a file of an organisation, at most about so many characters of it. A file that cannot be
+// read is an [*haft.Error] with [haft.CodeInvalid]. The files of one organisation are read one after the other.
+func (r *Reader) Text(ctx context.Context, org string, data []byte, chars int) (Text, error) {
 	if len(data) > MaxBytes {
 		return Text{}, invalid(fmt.Sprintf("the PDF is larger than %d bytes", MaxBytes), nil)
 	}
+	leave, err := r.enter(ctx, org)
+	if err != nil {
+		return Text{}, err
+	}
+	defer leave()
 	pool, err := r.open()
 	if err != nil {
 		return Text{}, err
@@ -105,8 +141,8 @@ func (r *Reader) Text(ctx context.Context, data []byte, chars int) (Text, error)
 		}
 		return Text{}, fmt.Errorf("start the reader of PDF files: %w", err)
 	}
-	defer in.Close() //nolint:errcheck // nothing of the instance is used any more
 	module, err := moduleOf(in)
+	defer end(ctx, in, module)
 	if err != nil {
 		return Text{}, err
 	}
@@ -135,6 +171,15 @@ func (r *Reader) Text(ctx context.Context, data []byte, chars int) (Text, error)
 		return Text{}, err
 	}
 	return text, nil
+}
+
+// end ends an instance. Its WebAssembly goes first, because the library closes the file by it, which nothing bounds:
+// what a file made of the parser could run on for ever.
+func end(ctx context.Context, in io.Closer, module api.Module) {
+	if module != nil {
+		_ = module.CloseWithExitCode(context.WithoutCancel(ctx), 1) // nothing of the instance is used any more
+	}
+	_ = in.Close() // which cannot close the file now
 }
 
 // moduleOf returns the instance of WebAssembly behind an instance of PDFium. Only that can be ended safely by another

@@ -77,20 +77,20 @@ func newReader(t testing.TB, limit time.Duration) *pdftext.Reader {
 func TestReader_reads_pages(t *testing.T) {
 	r := newReader(t, 5*time.Minute)
 	for times := range 3 {
-		got, err := r.Text(t.Context(), paper(times, words("first page"), words("second page")), 1000)
+		got, err := r.Text(t.Context(), "acme", paper(times, words("first page"), words("second page")), 1000)
 		want := pdftext.Text{Title: "The Title", Content: "first page\n\nsecond page", Pages: 2, Read: 2}
 		if err != nil || got != want {
 			t.Errorf("compressed %d times: %+v %v", times, got, err)
 		}
 	}
 	// It stops when there is enough.
-	if got, err := r.Text(t.Context(), paper(0, words("first page"), words("second page")), 5); err != nil ||
+	if got, err := r.Text(t.Context(), "acme", paper(0, words("first page"), words("second page")), 5); err != nil ||
 		got.Content != "first" || got.Read != 1 || got.Pages != 2 {
 		t.Errorf("of five characters: %+v %v", got, err)
 	}
 	for name, data := range map[string][]byte{"nothing": nil, "text": []byte("hello"),
 		"a beginning": []byte("%PDF-1.7\n"), "large": make([]byte, pdftext.MaxBytes+1)} {
-		if got, err := r.Text(t.Context(), data, 10); haft.CodeOf(err) != haft.CodeInvalid {
+		if got, err := r.Text(t.Context(), "acme", data, 10); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%s: %+v %v", name, got, err)
 		}
 	}
@@ -122,13 +122,13 @@ func hostile() map[string][]byte {
 func TestReader_survives_hostile_files(t *testing.T) {
 	r := newReader(t, 500*time.Millisecond)
 	for name, data := range hostile() {
-		text, err := r.Text(t.Context(), data, 1000)
+		text, err := r.Text(t.Context(), "acme", data, 1000)
 		if err != nil && haft.CodeOf(err) != haft.CodeInvalid || len(text.Content) > 4000 || text.Read > 500 {
 			t.Errorf("%s: %d bytes of %d pages, %v", name, len(text.Content), text.Read, err)
 		}
 	}
 	r.Time = 5 * time.Minute
-	if got, err := r.Text(t.Context(), paper(1, words("fine")), 100); err != nil || got.Content != "fine" {
+	if got, err := r.Text(t.Context(), "acme", paper(1, words("fine")), 100); err != nil || got.Content != "fine" {
 		t.Errorf("after them: %+v %v", got, err)
 	}
 }
@@ -136,12 +136,12 @@ func TestReader_survives_hostile_files(t *testing.T) {
 // A caller who leaves is not kept waiting by a file.
 func TestReader_stops_with_its_caller(t *testing.T) {
 	r := newReader(t, 5*time.Minute)
-	if _, err := r.Text(t.Context(), paper(0, words("x")), 10); err != nil {
+	if _, err := r.Text(t.Context(), "acme", paper(0, words("x")), 10); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
-	if _, err := r.Text(ctx, paper(1, strings.Repeat(words("again and again"), 500_000)), 1<<30); err == nil {
+	if _, err := r.Text(ctx, "acme", paper(1, strings.Repeat(words("again and again"), 500_000)), 1<<30); err == nil {
 		t.Error("it read on")
 	}
 }
@@ -155,7 +155,7 @@ func FuzzReader(f *testing.F) {
 	}
 	r := newReader(f, time.Second)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		text, err := r.Text(t.Context(), data, 1000)
+		text, err := r.Text(t.Context(), "acme", data, 1000)
 		if err != nil && haft.CodeOf(err) != haft.CodeInvalid || len(text.Content) > 4000 {
 			t.Errorf("%d bytes, %v", len(text.Content), err)
 		}

@@ -249,7 +249,13 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	}
 	now := time.Now()
 	a.Updated = now
-	switch old, err := m.store.Agents.Agent(ctx, p.Org, a.Name); {
+	old, err := m.store.Agents.Agent(ctx, p.Org, a.Name)
+	if a.Workspace != "" && (err != nil || a.Workspace != old.Workspace) {
+		if err := m.authority.May(p, workspace.RefAction(a.Workspace)); err != nil {
+			return nil, err
+		}
+	}
+	switch {
 	case err == nil:
 		if a.If != "" && a.If != old.Revision() {
 			return nil, &haft.Error{Code: haft.CodeConflict,
@@ -275,7 +281,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 		return nil, err
 	}
 	return put, m.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools,
-		"rules": len(a.Rules), "env": len(a.Env)})
+		"rules": len(a.Rules), "env": len(a.Env), "workspace": a.Workspace})
 }
 
 // RemoveAgent implements [haft.Agents].

@@ -60,3 +60,28 @@ rules:
 		}
 	}
 }
+
+// Whoever gives an agent a workspace may do with it what the agent then does for others.
+func TestPutAgent_gives_only_workspaces_that_one_may_use(t *testing.T) {
+	w, ctx := setup(t, allowAll, engine.Config{}), t.Context()
+	as := func(actions ...haft.Action) haft.Principal {
+		p := admin("acme")
+		p.Actions = append(actions, haft.AgentsWrite, haft.AgentsRead)
+		return p
+	}
+	none, reads, writes := as(), as(haft.WorkspacesRead), as(haft.WorkspacesWrite)
+	for _, step := range []struct {
+		who     haft.Principal
+		ref     string
+		refused bool
+	}{
+		{none, "", false}, {none, "desk", true}, {none, "desk:ro", true}, {reads, "desk", true},
+		{reads, "desk:ro", false}, {none, "desk:ro", false}, {none, "desk", true}, {reads, "desk", true},
+		{writes, "desk", false}, {reads, "other:ro", false}, {none, "desk:ro", true}, {none, "", false},
+	} {
+		_, err := w.PutAgent(ctx, step.who, haft.Agent{Name: "helper", Workspace: step.ref})
+		if (haft.CodeOf(err) == haft.CodeDenied) != step.refused || err != nil && !step.refused {
+			t.Errorf("%v gives %q: %v", step.who.Actions, step.ref, err)
+		}
+	}
+}

@@ -35,6 +35,12 @@ func CheckRef(text string) error {
 	return nil
 }
 
+// RefAction is what calls of an agent with the workspace text, see [CheckRef], do to it. Whoever gives it to the agent
+// must be allowed to do that: the agent does it for others, who may do more.
+func RefAction(text string) haft.Action {
+	return action(&haft.CallWorkspace{ReadOnly: strings.HasSuffix(text, ":ro")})
+}
+
 // Default gives a call the workspace of its agent, if the call has none and its tool takes one: scripts do, and file
 // tools. Those that only read files use it read-only.
 func (s *Store) Default(ctx context.Context, rules authority.Rules, c *haft.Call, agent *haft.Agent,
