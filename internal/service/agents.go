@@ -145,8 +145,8 @@ func checkTexts(a haft.Agent) error {
 		}
 	}
 	if strings.ContainsFunc(a.Title, hidesText) {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the title of an agent: expected one line of text without " +
-			"control characters and characters that change the direction of writing"}
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the title of an agent: expected one line of text " +
+			"without control characters and characters that change the direction of writing"}
 	}
 	size := 0
 	for name, value := range a.Metadata {

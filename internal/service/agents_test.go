@@ -31,7 +31,7 @@ func TestPutAgent_texts(t *testing.T) {
 		"paragraph":           {haft.Agent{Name: "a", Title: "payroll\u2029approved"}, haft.CodeInvalid},
 		"nested":              {haft.Agent{Name: "a", Metadata: nested(60)}, ""},
 		"nested deep":         {haft.Agent{Name: "a", Metadata: nested(9000)}, haft.CodeInvalid},
-		"no JSON":             {haft.Agent{Name: "a", Metadata: map[string]json.RawMessage{"a": nil}}, haft.CodeInvalid},
+		"no JSON":             {haft.Agent{Name: "a", Metadata: map[string]json.RawMessage{"": nil}}, haft.CodeInvalid},
 		"id as a name":        {haft.Agent{Name: string(other.ID)}, haft.CodeInvalid},
 		"id of Letta as name": {haft.Agent{Name: lettaid.Agent(other.ID)}, haft.CodeInvalid},
 		"creator":             {haft.Agent{Name: "a", CreatedBy: "somebody else"}, ""},
