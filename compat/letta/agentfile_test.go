@@ -173,6 +173,13 @@ func TestExport_is_imported(t *testing.T) {
 	if s := w.ask(stranger, "GET", "/agents/"+a.ID+"/export", ""); s.status != 404 {
 		t.Errorf("a stranger: %+v", s)
 	}
+	const agentsOnly = "acme/cat/admin//agents:read"
+	if s := w.ask(agentsOnly, "GET", "/agents/"+a.ID+"/export", ""); s.status != 403 {
+		t.Errorf("a credential that is not for tools: %+v", s)
+	}
+	if s := w.ask(agentsOnly, "GET", "/agents/"+a.ID, ""); s.status != 200 || strings.Contains(s.body, "def one") {
+		t.Errorf("a credential that is not for tools reads a source: %+v", s)
+	}
 	other := setup(t)
 	for name, at := range map[string]*world{"here": w, "elsewhere": other} {
 		if got := at.bring(admin, r.body, "append_copy_suffix", "false"); got.status != 200 {

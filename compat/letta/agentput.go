@@ -192,6 +192,9 @@ func (h agentHandlers) addAgent(ctx context.Context, q *request, b agentBody, ma
 	a := haft.Agent{Name: "agent_" + strings.ToLower(rand.Text()[:8])}
 	if b.Name != nil && *b.Name != "" {
 		a.Name = ourName(*b.Name)
+		if _, _, err := readID(agentWord, agentPrefix, a.Name); err == nil {
+			a.Name = "_" + a.Name // no agent is named like the id of another
+		}
 		setTitle(&a, *b.Name)
 	}
 	if err := h.applyBody(ctx, q, &a, b); err != nil {

@@ -306,3 +306,20 @@ func TestRun_from_source(t *testing.T) {
 		t.Errorf("message: %+v", got)
 	}
 }
+
+// TestAgents_named_like_an_id: an agent that has the id of another one as its name is not found by that id.
+func TestAgents_named_like_an_id(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	victim := w.hire("payroll")
+	copied := w.hire(victim.ID)
+	if copied.Name != victim.ID || copied.ID == victim.ID {
+		t.Errorf("got %+v", copied)
+	}
+	if a, err := w.engine.Agent(t.Context(), haftAdmin(), victim.ID); haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("the id of Letta is the name of %+v %v", a, err)
+	}
+	if got := must[agent](w, 200, "GET", "/agents/"+victim.ID, ""); got.Name != "payroll" {
+		t.Errorf("got %+v", got)
+	}
+}

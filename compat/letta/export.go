@@ -19,6 +19,9 @@ func (h agentHandlers) exportAgent(ctx context.Context, q *request, a haft.Agent
 	if old {
 		return nil, notHere("query use_legacy_format: only the form from Letta 0.8 on is written")
 	}
+	if err := q.who.Permit(haft.ToolsRead); err != nil { // the file has their sources
+		return nil, err
+	}
 	blocks, err := h.blocks.ofAgent(ctx, q.who.Principal, a)
 	if err != nil {
 		return nil, err

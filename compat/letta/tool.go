@@ -3,6 +3,7 @@ package letta
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"haft"
@@ -98,7 +99,7 @@ func (h toolHandlers) toWire(ctx context.Context, p haft.Principal, t haft.Tool)
 		RequiresApproval: v.Settings.RequiresApproval, Parallel: v.Settings.Parallel,
 	}
 	w.Tags = append(w.Tags, t.Tags...)
-	if v.Source != "" {
+	if v.Source != "" && readsTools(p) {
 		w.Source, w.SourceType = &v.Source, string(v.Kind)
 	}
 	if v.Kind == haft.KindBuiltin {
@@ -116,6 +117,13 @@ func (h toolHandlers) toWire(ctx context.Context, p haft.Principal, t haft.Tool)
 	}
 	w.Metadata = ownMetadata(t, state)
 	return w
+}
+
+// readsTools reports whether a credential is for tools, and not only for agents that have them.
+func readsTools(p haft.Principal) bool {
+	return p.Actions == nil || slices.ContainsFunc(p.Actions, func(a haft.Action) bool {
+		return a == haft.ToolsRead || a == haft.ToolsWrite || a == haft.AllActions
+	})
 }
 
 // createdBy returns who wrote the first version of a tool, or by.

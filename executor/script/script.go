@@ -349,6 +349,9 @@ func fileName(tool, ext string) string {
 
 // reuse reports whether the operator chose one process for all calls of the tool.
 func (r *run) reuse() bool {
+	if r.req.Letta && strings.Contains(r.req.Source, "client") {
+		return false // its client is made once for a process, with the key of one call
+	}
 	return !r.x.cfg.Cold && r.req.Workspace == nil && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 

@@ -178,6 +178,20 @@ func TestExecute_calls_find_no_trace_of_each_other(t *testing.T) {
 	}
 }
 
+// TestExecute_reuse_and_client: a process that has the client of one call is not used for another.
+func TestExecute_reuse_and_client(t *testing.T) {
+	x := setup(t, haft.KindPython, script.Config{Reuse: []string{"acme/tool"}})
+	for name, second := range map[string]string{"client": "1", "sys": "2"} {
+		req := executor.Request{Kind: haft.KindPython, Letta: true, Limits: haft.Limits{Wall: haft.Millis(time.Minute)},
+			Source: "n = 0\ndef f():\n  global n\n  n += 1\n  " + name + "\n  return n"}
+		for _, want := range []string{"1", second} {
+			if res := execute(t, x, req); string(res.Value) != want {
+				t.Errorf("%s: got %s %+v, want %s", name, res.Value, res.Error, want)
+			}
+		}
+	}
+}
+
 func TestExecute_reuse_keeps_one_process(t *testing.T) {
 	for kind, src := range map[haft.Kind]string{
 		haft.KindPython: "import time\nn = 0\ndef f(wait=0):\n  global n\n  n += 1\n  time.sleep(wait)\n  if n " +

@@ -36,9 +36,11 @@ func AgentFor(s haft.Settings, id haft.AgentID) string {
 	return string(id)
 }
 
-// AddEnv adds the variables of Letta to the environment of a tool, which has ours.
+// AddEnv adds the variables of Letta to the environment of a tool, which has ours. Callers may set variables of these
+// names, and a tool must not take what they say for the agent of the call.
 func AddEnv(env map[string]string) {
 	env["LETTA_TOOL_ID"] = Tool(haft.ToolID(env["HAFT_TOOL_ID"]))
+	delete(env, "LETTA_AGENT_ID")
 	if id, ok := env["HAFT_AGENT_ID"]; ok {
 		env["LETTA_AGENT_ID"] = Agent(haft.AgentID(id))
 	}

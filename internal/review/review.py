@@ -34,6 +34,9 @@ MAX_STEPS = 200000      # expressions that are followed in all
 MAX_NESTED = 3          # code in constants in code in constants
 
 BUILTINS = frozenset(dir(builtins)) | {"__builtins__"}
+# Modules that the harness gives a tool of Letta that does not import them. A source is reviewed without its settings, so they
+# count in every source.
+GIVEN = frozenset(("asyncio", "base64", "hashlib", "os", "pickle", "struct", "sys"))
 # Other names of the same thing.
 SAME = {"posix": "os", "nt": "os", "_pickle": "pickle", "cPickle": "pickle", "_io": "io", "__builtin__": "builtins",
         "_socket": "socket", "_ctypes": "ctypes", "_posixsubprocess": "subprocess", "_operator": "operator",
@@ -253,12 +256,14 @@ class Reader:
             scope = scope.parent
         out = self.bound(scope, node, found)
         firm, first = self.firmness(scope, node.id, found)
-        if firm and scope is self.top and self.scope.get(node) is self.top and getattr(node, "lineno", 0) < first:
+        if firm and scope is self.top and getattr(node, "lineno", 0) < first:
             firm = False  # it is used before it is bound
         if not found or (scope is self.top and not firm):
             if node.id in BUILTINS:
                 out.append(("ref", canonical("builtins." + node.id)))
             out.extend(("ref", canonical(m + "." + node.id)) for m in self.stars)
+        if node.id in GIVEN and (not found or scope is self.top):  # it is there until the source binds it
+            out.append(("ref", node.id))
         return out
 
     def bound(self, scope, node, found):
@@ -356,7 +361,7 @@ class Reader:
                 return [v]
             if v[1] == "sys" and attr == "modules":
                 return [("ns", "")]
-            if attr in MODULES and "." not in v[1] and attr != v[1]:
+            if attr in MODULES and "." not in v[1] and attr != v[1] or attr in GIVEN | {"subprocess", "builtins"} and "." in v[1]:
                 return [("ref", attr)]
             if v[1] == "builtins" and attr in ("get", "__getitem__"):  # it is a dictionary in modules that are imported
                 return [("method", ("ns", "builtins"), attr)]
@@ -419,7 +424,9 @@ class Reader:
                 return [("ref", "builtins")]
             bound = self.top.names.get(key[1], [])
             out = [("ref", what) for kind, what, _ in bound if kind == "ref"]
-            return out or ([("ref", canonical("builtins." + key[1]))] if key[1] in BUILTINS else [])
+            if not out and key[1] in BUILTINS | GIVEN:
+                out.append(("ref", key[1] if key[1] in GIVEN else canonical("builtins." + key[1])))
+            return out
         return self.attribute(("ref", ns[1]), key[1])
 
     def v_BinOp(self, node, depth):

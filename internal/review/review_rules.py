@@ -295,7 +295,10 @@ class Rules(Reader):
                 self.note("python-compile", node)
         elif f in SHELL:
             self.command(first or words.get("cmd") or words.get("command"), node)
-        elif f in PROCESS or f.endswith("create_subprocess_exec"):
+        elif f.endswith("create_subprocess_exec"):
+            self.starts(first)
+            self.process(ast.List(args, ast.Load()), words, node)
+        elif f in PROCESS:
             self.process(first or words.get("args"), words, node)
         elif f in IMPORT:
             self.import_call(first or words.get("name"), node)

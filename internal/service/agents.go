@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -12,11 +11,14 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/engine"
+	"haft/internal/jsontree"
+	"haft/internal/lettaid"
 	"haft/internal/secret"
 	"haft/internal/store"
 	"haft/internal/toolrule"
@@ -118,6 +120,7 @@ const (
 	maxAgentTitle       = 512
 	maxAgentValues      = 100      // of its metadata
 	maxAgentMetadata    = 64 << 10 // bytes
+	maxMetadataDepth    = 64       // of one value
 	maxAgentDescription = 10_000
 	maxInstructions     = 400_000
 )
@@ -141,11 +144,18 @@ func checkTexts(a haft.Agent) error {
 				"bytes of UTF-8 text without NUL characters", t.name, t.most)}
 		}
 	}
+	if strings.ContainsFunc(a.Title, hidesText) {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the title of an agent: expected one line of text " +
+			"without control characters and characters that change the direction of writing"}
+	}
 	size := 0
 	for name, value := range a.Metadata {
-		if size += len(name) + len(value); !json.Valid(value) || !utf8.Valid(value) || !utf8.ValidString(name) {
-			return &haft.Error{Code: haft.CodeInvalid,
-				Message: "the metadata of an agent: expected values of JSON in UTF-8"}
+		size += len(name) + len(value)
+		_, err := jsontree.Decode(value, jsontree.Limits{Bytes: maxAgentMetadata, Depth: maxMetadataDepth})
+		if err != nil || !utf8.ValidString(name) || strings.IndexByte(name, 0) >= 0 {
+			return &haft.Error{Code: haft.CodeInvalid, Err: err, Message: fmt.Sprintf("the metadata of an agent: "+
+				"expected values of JSON in UTF-8 of at most %d bytes, nested at most %d deep", maxAgentMetadata,
+				maxMetadataDepth)}
 		}
 	}
 	if len(a.Metadata) > maxAgentValues || size > maxAgentMetadata {
@@ -156,6 +166,11 @@ func checkTexts(a haft.Agent) error {
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("an agent has at most %d tags", maxAgentTags)}
 	}
 	return nil
+}
+
+// hidesText reports whether a character makes a text look like another one, or like more than one line.
+func hidesText(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }
 
 // Agent implements [haft.Agents].
@@ -223,7 +238,7 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the name of an agent is made like that of a tool",
 			Err: err}
 	}
-	if haft.IsAgentID(a.Name) {
+	if _, _, lettas := lettaid.Read(lettaid.AgentWord, lettaid.AgentPrefix, a.Name); lettas || haft.IsAgentID(a.Name) {
 		return nil, &haft.Error{Code: haft.CodeInvalid,
 			Message: "the name of an agent must not look like the id of one"}
 	}
