@@ -36,8 +36,12 @@ func TestRun_shows_a_turn(t *testing.T) {
 				Usage: haft.Usage{Wall: haft.Millis(1e9)}, Sandbox: haft.Sandbox{Provider: "local",
 					Isolation: haft.Isolation{Level: haft.LevelNamespaces,
 						Missing: []haft.Gap{{Control: haft.ControlDisk}}}}}},
+			haft.TurnEvent{Result: &haft.Result{Call: "c_2", Tool: "count", Status: haft.StatusSuccess,
+				Value: json.RawMessage(`7`)}}, // an answer that is kept later
+			haft.TurnEvent{Message: &haft.Message{Turn: turnID, Seq: 4, Role: haft.RoleTool, Name: "count", Call: "c_2",
+				Status: haft.StatusSuccess, Text: "7"}},
 			haft.TurnEvent{Notice: "the model is asked again"},
-			delta("Done."), said(4, "Done."), completed())}
+			delta("Done."), said(5, "Done."), completed())}
 		p := newPerson(step{"> ", "hello\r"}, step{"> ", "/exit\r"})
 		if err := talk(t, f, p); err != nil {
 			t.Fatal(err)
@@ -46,6 +50,9 @@ func TestRun_shows_a_turn(t *testing.T) {
 			"  ✓ search success in 1s, isolation namespaces (local), without disk_quota\n",
 			"  ┆ … 2 more lines\n", "  ┆ 6\n", "  ┆ found it\n", "· the model is asked again\n", "│ Done.\n",
 			"· 1 steps, 10 tokens in, 5 out\n")
+		if n := strings.Count(p.screen(), "✓"); n != 2 {
+			t.Errorf("a result is shown again:\n%s", p.screen())
+		}
 		if n := strings.Count(p.screen(), "look"); n != 2 {
 			t.Errorf("the answer or the reasoning is shown again:\n%s", p.screen())
 		}

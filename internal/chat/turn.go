@@ -35,7 +35,8 @@ type turnView struct {
 	// asked again begins again.
 	all, part strings.Builder
 	thought   bool
-	held      *haft.Message                // the answer of a tool whose result is about to come
+	held      *haft.Message                // the answer of a tool whose result may be about to come
+	results   map[haft.CallID]struct{}     // of calls that were shown; their answers come before or after them
 	doing     map[haft.CallID]string       // what calls do
 	asked     map[haft.ApprovalID]struct{} // requests that were answered or are for others
 	cancel    bool                         // it is to be cancelled
@@ -55,6 +56,7 @@ func (s *session) events(ctx context.Context, v *turnView) iter.Seq2[haft.TurnEv
 // follow shows a turn until it ends.
 func (s *session) follow(ctx context.Context, v *turnView) error {
 	v.doing, v.asked = map[haft.CallID]string{}, map[haft.ApprovalID]struct{}{}
+	v.results = map[haft.CallID]struct{}{}
 	for try := 0; ; {
 		before := v.seq
 		err := s.watch(ctx, v)
@@ -197,7 +199,7 @@ func (s *session) show(ctx context.Context, v *turnView, e haft.TurnEvent) error
 	case e.Message != nil:
 		s.showMessage(v, *e.Message)
 	case e.Result != nil:
-		v.held = nil
+		v.held, v.results[e.Result.Call] = nil, struct{}{}
 		delete(v.doing, e.Result.Call)
 		s.view.result(e.Result)
 	case e.Event != nil:
@@ -263,7 +265,9 @@ func (s *session) showMessage(v *turnView, m haft.Message) {
 			s.view.call(c)
 		}
 	case haft.RoleTool:
-		v.held = &m
+		if _, shown := v.results[m.Call]; !shown {
+			v.held = &m
+		}
 	case haft.RoleSummary:
 		s.view.note("earlier messages are replaced by a summary")
 	}

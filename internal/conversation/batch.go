@@ -112,13 +112,21 @@ func (b *batch) seed() error {
 		return nil
 	}
 	for _, c := range b.open {
-		rec, err := b.s.cfg.Calls.Seen(b.ctx, b.turn.Principal, c.Call, haft.CallsRead, haft.CallsWrite)
-		if err == nil && rec.Status == haft.StatusPending && rec.Result != nil {
-			b.pending[c.Call] = rec.Result.Approval
+		for _, id := range tries(c) {
+			rec, err := b.s.cfg.Calls.Seen(b.ctx, b.turn.Principal, id, haft.CallsRead, haft.CallsWrite)
+			if err == nil && rec.Status == haft.StatusPending && rec.Result != nil {
+				b.pending[id] = rec.Result.Approval
+			}
+			if err != nil || rec.Status != haft.StatusUnknown {
+				break // there is no second one
+			}
 		}
 	}
 	return b.settle()
 }
+
+// tries returns the ids under which a call may have been made, in their order.
+func tries(c haft.ToolCall) []haft.CallID { return []haft.CallID{c.Call, c.Call + secondTry} }
 
 // make makes the calls. It returns when none of them runs here any more.
 func (b *batch) make() {
@@ -132,7 +140,7 @@ func (b *batch) make() {
 	for _, c := range b.open {
 		free <- struct{}{}
 		b.mu.Lock()
-		_, waits := b.pending[c.Call]
+		waits := slices.ContainsFunc(tries(c), func(id haft.CallID) bool { _, ok := b.pending[id]; return ok })
 		over := b.waits.Err() != nil || b.width == 1 && len(b.pending) > 0
 		b.mu.Unlock()
 		if over {
@@ -189,8 +197,10 @@ func (b *batch) stopCalls() {
 		return
 	}
 	for _, c := range b.open {
-		if err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, c.Call); haft.CodeOf(err) == haft.CodeInternal {
-			b.s.cfg.Logger.Warn("a call of a turn cannot be cancelled", "call", c.Call, "error", err)
+		for _, id := range tries(c) {
+			if err := b.s.cfg.Calls.Cancel(b.base, b.turn.Principal, id); haft.CodeOf(err) == haft.CodeInternal {
+				b.s.cfg.Logger.Warn("a call of a turn cannot be cancelled", "call", id, "error", err)
+			}
 		}
 	}
 	b.end(cause) // also what was about to begin
@@ -274,7 +284,7 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 		b.fail(fmt.Errorf("make the call %s: %w", c.Call, err))
 		return
 	case !res.Status.Final():
-		b.pending[c.Call] = res.Approval
+		b.pending[res.Call] = res.Approval // which may be the second try
 	default:
 		b.last = haft.Result{Call: c.Call, Value: res.Value}
 		m := answer(c, res, b.most)
@@ -317,13 +327,16 @@ func (r *run) withdraw() (list []haft.Message, err error) {
 	defer cancel()
 	for _, c := range r.open() {
 		res := failure(c, haft.StatusCancelled, haft.FailCancelled, "the turn ended before the call was made")
-		err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, c.Call)
-		code := haft.CodeOf(err)
-		if !r.hopeless && (code == haft.CodeUnavailable || code == haft.CodeInternal) {
-			return nil, fmt.Errorf("cancel the call %s of the turn that ends: %w", c.Call, err)
-		}
-		if code != haft.CodeNotFound {
-			if res, err = r.s.cfg.Calls.Wait(ctx, r.turn.Principal, c.Call); err != nil || !res.Status.Final() {
+		for _, id := range tries(c) {
+			err := r.s.cfg.Calls.Cancel(ctx, r.turn.Principal, id)
+			code := haft.CodeOf(err)
+			if !r.hopeless && (code == haft.CodeUnavailable || code == haft.CodeInternal) {
+				return nil, fmt.Errorf("cancel the call %s of the turn that ends: %w", id, err)
+			}
+			if code == haft.CodeNotFound {
+				break
+			}
+			if res, err = r.s.cfg.Calls.Wait(ctx, r.turn.Principal, id); err != nil || !res.Status.Final() {
 				res = failure(c, haft.StatusUnknown, haft.FailUnknown,
 					"the turn ended before it was known whether the tool ran")
 			}

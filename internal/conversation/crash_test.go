@@ -235,6 +235,58 @@ func TestCrash_idempotent_tools_run_again(t *testing.T) {
 	}
 }
 
+// A second try that a person has to agree to waits like any call, and does not outlive the turn.
+func TestCrash_second_try_waits_for_a_person(t *testing.T) {
+	for name, approve := range map[string]bool{"approved": true, "cancelled": false} {
+		each(t, name, func(t *testing.T) {
+			w := newWorld(t)
+			w.addTool("a", tool{idempotent: true, run: func(ctx context.Context, args string) (string, error) {
+				return args, sleep(ctx, time.Hour)
+			}})
+			w.script(call("a", "{}"), say("done"))
+			p := w.begin(0)
+			go p.send("hi")
+			time.Sleep(20 * time.Second)
+			p.kill()
+			w.mu.Lock()
+			w.addTool("a", tool{idempotent: true, approval: true, run: echo})
+			w.mu.Unlock()
+			p = w.begin(0)
+			time.Sleep(10 * time.Second)
+			changes := 0
+			go func() {
+				for e := range p.Follow(t.Context(), ann, w.first()) {
+					if e.Turn != nil && !e.Turn.Final() {
+						changes++
+					}
+				}
+			}()
+			time.Sleep(5 * time.Minute)
+			synctest.Wait()
+			if turn, _ := w.ofTurn(w.first()); turn.Status != haft.TurnWaiting || changes != 1 {
+				t.Errorf("the turn is %s, and has changed %d times", turn.Status, changes)
+			}
+			status, stop, want := haft.TurnCompleted, haft.StopEnd, "user, assistant a, a:success, assistant"
+			if approve {
+				p.decide("a", true)
+			} else {
+				status, stop, want = haft.TurnCancelled, haft.StopCancelled, "user, assistant a, a:cancelled"
+				if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
+					t.Error(err)
+				}
+			}
+			time.Sleep(2 * time.Hour)
+			turn, kept := w.ofTurn(w.first())
+			outcome{turn: turn, kept: kept}.check(t, status, stop, want)
+			for id, r := range w.calls {
+				if !r.status.Final() {
+					t.Errorf("the call %s is left %s", id, r.status)
+				}
+			}
+		})
+	}
+}
+
 func TestCrash_a_rule_looks_at_a_value_that_another_process_got(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -134,10 +134,17 @@ func (s *Service) replay(ctx context.Context, t haft.Turn, after int64, yield fu
 }
 
 // watch yields what happens in a turn after the message of that number, until the turn ends, or waits if brief. What l
-// is told comes as it happens; what is not worked on here is looked for in the store.
+// is told comes as it happens; what is not worked on here is looked for in the store. Whoever listens knows t.
 func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listener, brief bool,
 	yield func(haft.TurnEvent) error) error {
 	defer func() { l.leave() }()
+	known, tell := t, yield
+	yield = func(e haft.TurnEvent) error {
+		if e.Turn != nil {
+			known = *e.Turn
+		}
+		return tell(e)
+	}
 	over := func(t *haft.Turn) bool { return t.Final() || brief && t.Status == haft.TurnWaiting }
 	for {
 		now, err := s.cfg.History.Turn(ctx, t.Principal.Org, t.ID) // first: what it has is not missed then
@@ -150,6 +157,8 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 		switch {
 		case over(now):
 			return yield(haft.TurnEvent{Turn: now})
+		case now.Status != known.Status || !slices.Equal(now.Approvals, known.Approvals): // while l was not told
+			err = yield(haft.TurnEvent{Turn: now})
 		case l != nil:
 			if after, err = l.drain(ctx, after, over, yield); err != nil || after < 0 {
 				return err
@@ -163,9 +172,9 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 			if l, err = s.listen(t.ID); l == nil && err == nil {
 				err = pause.For(ctx, polling)
 			}
-			if err != nil {
-				return err
-			}
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -3,6 +3,7 @@ package conversation_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -202,6 +203,40 @@ func TestFollow_goes_on_where_another_process_does(t *testing.T) {
 		if o := <-done; o.err != nil || o.turn.Status != haft.TurnCompleted || o.text != "done" {
 			t.Errorf("error %v, %s, text %q", o.err, o.turn.Status, o.text)
 		}
+	})
+}
+
+// Whoever begins to listen behind a change, or beside another process, still learns what the turn waits for.
+func TestFollow_tells_of_a_second_request(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.addTool("a", tool{approval: true, run: echo})
+		w.script(call("a", "{}", "a", "{}"), say("done"))
+		p, q := w.begin(0), w.begin(0)
+		first := p.send("hi").turn.Approvals
+		var seen [][]haft.ApprovalID
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for e := range q.Follow(t.Context(), ann, w.first()) {
+				if e.Turn != nil && e.Turn.Status == haft.TurnWaiting {
+					seen = append(seen, e.Turn.Approvals)
+				}
+			}
+		}()
+		synctest.Wait()
+		p.decide("a", true)
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		second, _ := w.ofTurn(w.first())
+		if want := [][]haft.ApprovalID{first, second.Approvals}; !reflect.DeepEqual(seen, want) {
+			t.Errorf("seen %v, not %v", seen, want)
+		}
+		p.decide("a", false)
+		<-done
+		turn, kept := w.ofTurn(w.first())
+		outcome{turn: turn, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd,
+			"user, assistant a a, a:success, a:denied_by_approver, assistant")
 	})
 }
 
