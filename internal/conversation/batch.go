@@ -252,7 +252,7 @@ func (b *batch) outcome(c haft.ToolCall) (*haft.Result, error) {
 	return res, err
 }
 
-// forward tells those who listen what happens in a call, until the function that it returns is called.
+// forward sends those who listen what happens in a call, until the function that it returns is called.
 func (b *batch) forward(c haft.ToolCall) (stop func()) {
 	if b.s.cfg.Events == nil || !b.listened() {
 		return func() {}
