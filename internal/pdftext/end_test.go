@@ -26,7 +26,7 @@ func (l library) Close() error { l.of.closed = l.of.ended; return nil }
 func TestEnd_stops_the_parser_first(t *testing.T) {
 	h := &hung{}
 	if end(t.Context(), library{h}, h); !h.ended || !h.closed {
-		t.Errorf("the parser was asked to close the file while it could run: %+v", h)
+		t.Errorf("the parser was asked to close the file while it could run: ended %v, closed %v", h.ended, h.closed)
 	}
 	if end(t.Context(), library{h}, nil); !h.closed {
 		t.Error("an instance that cannot be stopped is not closed")
