@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -209,9 +210,9 @@ func TestCrash_the_model_learns_that_nobody_knows_an_outcome(t *testing.T) {
 func TestCrash_idempotent_tools_run_again(t *testing.T) {
 	for deaths, want := range map[int]string{1: "a:success", 2: "a:unknown"} {
 		each(t, want, func(t *testing.T) {
-			w, runs := newWorld(t), 0
+			w, runs := newWorld(t), atomic.Int32{}
 			w.addTool("a", tool{idempotent: true, run: func(context.Context, string) (string, error) {
-				if runs++; runs <= deaths {
+				if int(runs.Add(1)) <= deaths {
 					time.Sleep(time.Hour)
 				}
 				return "1", nil
@@ -226,8 +227,8 @@ func TestCrash_idempotent_tools_run_again(t *testing.T) {
 			}
 			o := listen(w, p.Follow(t.Context(), ann, w.first()))
 			o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant a, "+want+", assistant")
-			if twice := w.twice(); runs != 2 || len(w.calls) != 2 || len(twice) > 0 {
-				t.Errorf("the tool ran %d times, in %d calls: %v", runs, len(w.calls), twice)
+			if twice := w.twice(); runs.Load() != 2 || len(w.calls) != 2 || len(twice) > 0 {
+				t.Errorf("the tool ran %d times, in %d calls: %v", runs.Load(), len(w.calls), twice)
 			}
 			time.Sleep(time.Hour)
 		})
