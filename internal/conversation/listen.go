@@ -138,12 +138,12 @@ func (s *Service) replay(ctx context.Context, t haft.Turn, after int64, yield fu
 func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listener, brief bool,
 	yield func(haft.TurnEvent) error) error {
 	defer func() { l.leave() }()
-	known, show := t, yield
+	known, send := t, yield
 	yield = func(e haft.TurnEvent) error {
 		if e.Turn != nil {
 			known = *e.Turn
 		}
-		return show(e)
+		return send(e)
 	}
 	over := func(t *haft.Turn) bool { return t.Final() || brief && t.Status == haft.TurnWaiting }
 	for {

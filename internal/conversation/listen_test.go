@@ -207,7 +207,7 @@ func TestFollow_goes_on_where_another_process_does(t *testing.T) {
 }
 
 // Whoever begins to listen behind a change, or beside another process, still learns what the turn waits for.
-func TestFollow_a_second_request(t *testing.T) {
+func TestFollow_sees_a_second_request(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		w.addTool("a", tool{approval: true, run: echo})
