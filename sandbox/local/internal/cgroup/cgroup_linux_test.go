@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +43,42 @@ func TestTree_makes_limits_and_removes(t *testing.T) {
 		if _, err := os.Stat(dir); err == nil {
 			t.Errorf("%s is left", dir)
 		}
+	}
+}
+
+// TestTree_limits_while_signals_come: the kernel does not set a bound of memory while a signal waits for the thread.
+func TestTree_limits_while_signals_come(t *testing.T) {
+	tree := cgroup.Open(fmt.Sprintf("haft-test-signals-%d", os.Getpid()))
+	if !tree.Has(cgroup.Memory) {
+		t.Skipf("cgroups are missing here: %s", tree.Missing(cgroup.Memory))
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	thread, done := unix.Gettid(), make(chan struct{})
+	var sender sync.WaitGroup
+	defer sender.Wait()
+	defer close(done)
+	sender.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+				_ = unix.Tgkill(os.Getpid(), thread, unix.SIGURG) // which the runtime sends too
+			}
+		}
+	})
+	for i := range 5000 {
+		g, err := tree.New(fmt.Sprint(i), cgroup.Limits{Memory: 64 << 20})
+		if err != nil {
+			t.Fatalf("group %d: %v", i, err)
+		}
+		if err := g.Remove(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tree.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -313,13 +313,17 @@ func kill(dir string) {
 	}
 }
 
-// write writes a value to a control file.
+// write writes a value to a control file. The kernel sets no bound of memory while a signal waits, and the runtime
+// sends
+// itself some: then it is tried again.
 func write(name, value string) error {
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: name, Err: err}
 	}
-	_, err = unix.Write(fd, []byte(value))
+	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+		_, err = unix.Write(fd, []byte(value))
+	}
 	if e := unix.Close(fd); err == nil {
 		err = e
 	}
