@@ -314,8 +314,7 @@ func kill(dir string) {
 }
 
 // write writes a value to a control file. The kernel sets no bound of memory while a signal waits, and the runtime
-// sends
-// itself some: then it is tried again.
+// sends itself some: then it is tried again.
 func write(name, value string) error {
 	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
