@@ -26,7 +26,7 @@ type AgentBody struct {
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 	Disabled bool              `json:"disabled,omitempty"`
 	// Metadata is for programs.
-	Metadata map[string]json.RawMessage `json:"metadata,omitempty" doc:"What programs keep with it: at most 100 values, 64 KiB."`
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty" maxProperties:"100" doc:"What programs keep with it: at most 100 values, 64 KiB."`
 	If       string                     `json:"if_revision,omitempty" maxLength:"100" doc:"The revision that the agent must have, which is its ETag without quotes; If-Match does the same."`
 }
 
@@ -153,7 +153,7 @@ type setAgent struct {
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
 		Disabled *bool              `json:"disabled,omitempty"`
 		// Metadata replaces all of what is there.
-		Metadata *map[string]json.RawMessage `json:"metadata,omitempty"`
+		Metadata *map[string]json.RawMessage `json:"metadata,omitempty" maxProperties:"100"`
 	}
 }
 
