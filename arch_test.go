@@ -167,6 +167,8 @@ var imports = map[string][]string{
 	"app": {"..."},
 	"internal/bench": {"app", "executor", "executor/builtin", "internal/agents", "internal/modelfile",
 		"internal/requirement", "internal/secret", "internal/supply", "sandbox/cell", "schema"},
+	"internal/cli": {"app", "client", "internal/backend", "internal/checkpoint", "internal/doctor", "internal/exit",
+		"internal/modelfile", "internal/supply", "internal/terminal", "internal/toolfile"},
 	"cmd/haft":      {"...", "internal/pause"},
 	"internal/soak": {}, // a harness and a checker that know nothing but the API
 	"deploy":        {}, // files for operators, and their tests
@@ -226,7 +228,7 @@ var only = []struct {
 	{"github.com/evanw/esbuild", "readers of TypeScript",
 		[]string{"internal/javascript", "schema/tsschema", "executor/script", "internal/review"}},
 	{"github.com/grafana/sobek", "one reader of JavaScript as a tree", []string{"internal/review"}},
-	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft"}},
+	{"github.com/spf13/cobra", "flags are the command's", []string{"cmd/haft", "internal/cli"}},
 	{"github.com/modelcontextprotocol/go-sdk", "the protocol is spoken at two ends and nowhere between",
 		[]string{"executor/upstream", "server/mcpserver"}},
 	{"unsafe", "only system calls need it", []string{"sandbox/local"}},

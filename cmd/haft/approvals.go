@@ -9,50 +9,52 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/pause"
 )
 
 // approvalsCommand answers requests that wait for a person.
-func approvalsCommand(*profile) command {
+func approvalsCommand(*cli.Profile) cli.Command {
 	var (
 		arguments argumentFlags
 		reason    string
 		noWait    bool
 	)
-	list := listFiltered(system.Approvals, &haft.ApprovalFilter{}, listing[haft.Approval]{
+	list := cli.ListFiltered(cli.System.Approvals, &haft.ApprovalFilter{}, cli.Listing[haft.Approval]{
 		"REQUEST,TOOL,WHO ASKS,WHEN,EXPIRES,RULE,ARGUMENTS", func(a haft.Approval) []any {
-			return []any{cell{string(a.ID), bold}, a.Tool, who(a.Requester), since(a.Created), since(a.Expires), a.Rule,
+			return []any{cli.Shaded(string(a.ID), bold), a.Tool, who(a.Requester), cli.Since(a.Created),
+				cli.Since(a.Expires), a.Rule,
 				string(a.Args)}
 		}, "nothing waits for a person"})
-	return command{
-		use: "approvals", short: "Answer the calls that wait for a person", run: list,
-		example: `  haft approvals
+	return cli.Command{
+		Use: "approvals", Short: "Answer the calls that wait for a person", Run: list,
+		Example: `  haft approvals
   haft approvals show a_…                    all that is agreed to
   haft approvals approve a_… --reason "checked with Ann"
   haft approvals approve a_… --args '{"path": "/tmp/x"}'    agree to other arguments
   haft approvals deny a_… --reason "not on a Friday"`,
-		missing: "see what waits with: haft approvals",
-		subs: []command{
-			{use: "list", short: "List the requests that wait", run: list},
-			{use: "show ID", short: "Show a request and all that it binds: arguments, environment, network, limits",
-				run: func(ctx context.Context, s *session, args []string) error {
+		Missing: "see what waits with: haft approvals",
+		Subs: []cli.Command{
+			{Use: "list", Short: "List the requests that wait", Run: list},
+			{Use: "show ID", Short: "Show a request and all that it binds: arguments, environment, network, limits",
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					id, err := requestOf(ctx, s, args[0])
 					if err != nil {
 						return err
 					}
-					return showOne(system.Approval, printRequest)(ctx, s, []string{string(id)})
+					return cli.ShowOne(cli.System.Approval, printRequest)(ctx, s, []string{string(id)})
 				}},
-			{use: "approve ID", short: "Agree to a call, wait for it and print its result",
-				flags: []flag{
+			{Use: "approve ID", Short: "Agree to a call, wait for it and print its result",
+				Flags: []cli.Flag{
 					{&arguments.document, "args", "agree to these arguments instead: `JSON`, @FILE or -"},
 					{&reason, "reason", "why"},
 					{&noWait, "no-wait", "print the answer, not the result; the call runs before the command ends"},
 				},
-				run: func(ctx context.Context, s *session, args []string) (err error) {
+				Run: func(ctx context.Context, s *cli.Session, args []string) (err error) {
 					answer := haft.Answer{Approve: true, Reason: reason}
 					if arguments.document != "" {
-						if answer.Args, err = arguments.read(s.in); err != nil {
+						if answer.Args, err = arguments.read(s.In); err != nil {
 							return err
 						}
 					}
@@ -60,14 +62,14 @@ func approvalsCommand(*profile) command {
 					if err != nil {
 						return err
 					}
-					s.Owe(s.p.Org, a.Call)
+					s.Owe(s.Who.Org, a.Call)
 					if noWait {
 						return printApproval(s, a)
 					}
 					return printOutcome(ctx, s, a)
 				}},
-			{use: "deny ID", short: "Refuse a call", flags: []flag{{&reason, "reason", "why; the caller is told"}},
-				run: func(ctx context.Context, s *session, args []string) error {
+			{Use: "deny ID", Short: "Refuse a call", Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					a, err := decide(ctx, s, args[0], haft.Answer{Reason: reason})
 					if err != nil {
 						return err
@@ -79,12 +81,13 @@ func approvalsCommand(*profile) command {
 }
 
 // printRequest prints everything that a person agrees to.
-func printRequest(s *session, a *haft.Approval) {
-	printFacts(s.out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "who asks", who(a.Requester),
-		"rule", a.Rule, "expires", since(a.Expires), "arguments", string(a.Args))
+func printRequest(s *cli.Session, a *haft.Approval) {
+	cli.PrintFacts(s.Out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "who asks",
+		who(a.Requester),
+		"rule", a.Rule, "expires", cli.Since(a.Expires), "arguments", string(a.Args))
 	t := a.Terms
 	if t == nil {
-		fmt.Fprintln(s.err, "the request was made before everything was shown: refuse it if you do not know the rest")
+		fmt.Fprintln(s.Err, "the request was made before everything was shown: refuse it if you do not know the rest")
 		return
 	}
 	more, webhook := "", ""
@@ -96,7 +99,7 @@ func printRequest(s *session, a *haft.Approval) {
 	}
 	packages := slices.Concat(t.Requirements.Pip, t.Requirements.NPM, t.OrgRequirements.Pip, t.OrgRequirements.NPM)
 	within := joined(t.Within, " and ", func(hosts []string) string { return "[" + strings.Join(hosts, ", ") + "]" })
-	printFacts(s.out, "version", t.Digest, "environment", joined(t.Env, ", ", haft.Variable.String), "", more,
+	cli.PrintFacts(s.Out, "version", t.Digest, "environment", joined(t.Env, ", ", haft.Variable.String), "", more,
 		"credentials webhook", webhook, "packages", strings.Join(packages, ", "), "programs",
 		strings.Join(t.Programs, ", "), "network", strings.Join(t.Network, ", "), "network within", within,
 		"sandbox", t.Sandbox, "isolation", t.MinIsolation, "time", t.Limits.Wall, "memory", t.Limits.Memory)
@@ -104,7 +107,7 @@ func printRequest(s *session, a *haft.Approval) {
 		mounts := joined(m.Mounts, ", ", func(d haft.MCPMount) string {
 			return d.Dir + map[bool]string{true: " (writable)"}[d.Writable]
 		})
-		printFacts(s.out, "server", m.Name, "server url", m.URL, "server command", strings.Join(m.Command, " "),
+		cli.PrintFacts(s.Out, "server", m.Name, "server url", m.URL, "server command", strings.Join(m.Command, " "),
 			"server mounts", mounts, "server network", strings.Join(m.Network, ", "))
 	}
 }
@@ -119,11 +122,11 @@ func joined[T any](list []T, separator string, text func(T) string) string {
 }
 
 // requestOf finds the request of an id, which may also be that of its call.
-func requestOf(ctx context.Context, s *session, id string) (haft.ApprovalID, error) {
+func requestOf(ctx context.Context, s *cli.Session, id string) (haft.ApprovalID, error) {
 	if !strings.HasPrefix(id, "c_") {
 		return haft.ApprovalID(id), nil
 	}
-	for a, err := range s.Approvals(ctx, s.p, haft.ApprovalFilter{}) {
+	for a, err := range s.Approvals(ctx, s.Who, haft.ApprovalFilter{}) {
 		if err != nil || a.Call == haft.CallID(id) {
 			return a.ID, err
 		}
@@ -132,12 +135,12 @@ func requestOf(ctx context.Context, s *session, id string) (haft.ApprovalID, err
 }
 
 // decide answers a request.
-func decide(ctx context.Context, s *session, ref string, answer haft.Answer) (*haft.Approval, error) {
+func decide(ctx context.Context, s *cli.Session, ref string, answer haft.Answer) (*haft.Approval, error) {
 	id, err := requestOf(ctx, s, ref)
 	if err != nil {
 		return nil, err
 	}
-	a, err := s.Decide(ctx, s.p, id, answer)
+	a, err := s.Decide(ctx, s.Who, id, answer)
 	switch haft.CodeOf(err) {
 	case haft.CodeConflict:
 		err = exit.Advise(err, "see what waits with: haft approvals")
@@ -149,28 +152,28 @@ func decide(ctx context.Context, s *session, ref string, answer haft.Answer) (*h
 }
 
 // printApproval prints an answer.
-func printApproval(s *session, a *haft.Approval) error {
+func printApproval(s *cli.Session, a *haft.Approval) error {
 	by := ""
 	if a.Approver != nil {
 		by = a.Approver.User
 	}
-	return s.print(a, func() {
-		printFacts(s.out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "by", by, "reason",
+	return s.Print(a, func() {
+		cli.PrintFacts(s.Out, "request", a.ID, "call", a.Call, "tool", a.Tool, "state", a.State, "by", by, "reason",
 			a.Reason)
 	})
 }
 
 // printOutcome waits for the call that was agreed to, and for its chain, and prints the result.
-func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
-	r, err := s.Record(ctx, s.p, a.Call)
+func printOutcome(ctx context.Context, s *cli.Session, a *haft.Approval) error {
+	r, err := s.Record(ctx, s.Who, a.Call)
 	if haft.CodeOf(err) == haft.CodeNotFound {
-		fmt.Fprintln(s.err, "the call goes on; its result is for those who may see it")
+		fmt.Fprintln(s.Err, "the call goes on; its result is for those who may see it")
 		return printApproval(s, a)
 	}
 	if err != nil {
 		return err
 	}
-	res, err := backend.WaitFor(ctx, s.system, s.p, a.Call, a.ID, 0)
+	res, err := backend.WaitFor(ctx, s.System, s.Who, a.Call, a.ID, 0)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return exit.Advise(err, noSuchCall)
 	}
@@ -178,13 +181,13 @@ func printOutcome(ctx context.Context, s *session, a *haft.Approval) error {
 		return err
 	}
 	if r.Call.Chain == "" {
-		return s.printCall(res, false)
+		return printCall(s, res, false)
 	}
 	asks := func(step haft.StepResult) bool {
 		return step.State == haft.StepRunning && step.Result != nil && step.Result.Approval == a.ID
 	}
 	for {
-		c, err := s.Chain(ctx, s.p, r.Call.Chain)
+		c, err := s.Chain(ctx, s.Who, r.Call.Chain)
 		if err != nil {
 			return err
 		}

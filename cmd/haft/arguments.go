@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 
+	"haft/internal/cli"
 	"haft/internal/toolfile"
 	"haft/schema"
 )
@@ -15,8 +16,8 @@ type argumentFlags struct {
 	pairs    toolfile.Arguments // --arg
 }
 
-func (f *argumentFlags) flags() []flag {
-	return []flag{
+func (f *argumentFlags) flags() []cli.Flag {
+	return []cli.Flag{
 		{&f.document, "args", "the arguments as `JSON`, @FILE, or - for standard input"},
 		{(*[]string)(&f.pairs), "arg", "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text"},
 	}
@@ -33,12 +34,12 @@ func (f argumentFlags) read(in io.Reader) ([]byte, error) {
 
 // readFor reads the arguments of a call of a kept tool. If the tool cannot be looked up they are
 // left as they are: the call says why.
-func (f argumentFlags) readFor(ctx context.Context, s *session, tool string) ([]byte, error) {
-	args, err := f.read(s.in)
+func (f argumentFlags) readFor(ctx context.Context, s *cli.Session, tool string) ([]byte, error) {
+	args, err := f.read(s.In)
 	if err != nil || !f.pairs.Ambiguous() {
 		return args, err
 	}
-	t, err := s.Tool(ctx, s.p, tool)
+	t, err := s.Tool(ctx, s.Who, tool)
 	if err != nil {
 		return args, nil
 	}

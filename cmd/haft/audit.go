@@ -17,62 +17,63 @@ import (
 	"haft/internal/audit"
 	"haft/internal/authority"
 	"haft/internal/backend"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/toolfile"
 )
 
 // auditCommand proves what was done.
-func auditCommand(p *profile) command {
-	p.evidence = true
+func auditCommand(p *cli.Profile) cli.Command {
+	p.Evidence = true
 	var (
 		f                   auditFilter
 		head, keyFile, file string
 	)
 	f.Limit = 20
-	marks := flag{&head, "head",
+	marks := cli.Flag{&head, "head",
 		"a `FILE` kept elsewhere that the log must fit: a copy of audit.head, or what --audit-sink wrote"}
-	return command{
-		use: "audit", short: "Prove what was done: verify, export and show the audit log",
-		example: `  haft audit verify
+	return cli.Command{
+		Use: "audit", Short: "Prove what was done: verify, export and show the audit log",
+		Example: `  haft audit verify
   haft audit show --kind call.refused --since 3d
   haft audit export -o audit.jsonl
   haft audit key > audit.pem
   haft audit verify-file audit.jsonl --key audit.pem    on any machine, without the store
   haft audit verify --head sink.jsonl                   against checkpoints that were kept elsewhere`,
-		subs: []command{
-			{use: "verify", short: "Say whether the audit log is what was written; exit code 1 if it is not",
-				flags: []flag{marks}, run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+		Subs: []cli.Command{
+			{Use: "verify", Short: "Say whether the audit log is what was written; exit code 1 if it is not",
+				Flags: []cli.Flag{marks}, Run: forAuditors(func(ctx context.Context, s *cli.Session, _ []string) error {
 					return verifyAudit(ctx, s, head)
 				})},
-			{use: "export", short: "Write the audit log with its signatures, for haft audit verify-file",
-				flags: append(f.flags(),
-					flag{&file, "output,o", "the `FILE` to write; standard output if it is not given"}),
-				run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+			{Use: "export", Short: "Write the audit log with its signatures, for haft audit verify-file",
+				Flags: append(f.flags(),
+					cli.Flag{&file, "output,o", "the `FILE` to write; standard output if it is not given"}),
+				Run: forAuditors(func(ctx context.Context, s *cli.Session, _ []string) error {
 					return exportAudit(ctx, s, &f, file)
 				})},
-			{use: "verify-file FILE", short: "Say whether an export is what was written; exit code 1 if it is not",
-				flags: []flag{marks, {&keyFile, "key",
+			{Use: "verify-file FILE", Short: "Say whether an export is what was written; exit code 1 if it is not",
+				Flags: []cli.Flag{marks, {&keyFile, "key",
 					"a `PEM` file with the public keys to trust; that of the data directory if it is not given"}},
-				plain: func(ctx context.Context, p *profile, args []string) error {
+				Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
 					return verifyExport(ctx, p, args[0], keyFile, head)
 				}},
-			{use: "show", aliases: []string{"list"},
-				short: "List entries of the audit log: the last, or with --oldest the first",
-				flags: append(f.flags(), flag{&f.Limit, "limit", "the most to list"},
-					flag{&f.Oldest, "oldest", "the first instead of the last"}),
-				run: forAuditors(func(ctx context.Context, s *session, _ []string) error {
+			{Use: "show", Aliases: []string{"list"},
+				Short: "List entries of the audit log: the last, or with --oldest the first",
+				Flags: append(f.flags(), cli.Flag{&f.Limit, "limit", "the most to list"},
+					cli.Flag{&f.Oldest, "oldest", "the first instead of the last"}),
+				Run: forAuditors(func(ctx context.Context, s *cli.Session, _ []string) error {
 					return showAudit(ctx, s, &f)
 				})},
-			{use: "key", short: "Print the public key with which exports are verified", plain: printAuditKey},
+			{Use: "key", Short: "Print the public key with which exports are verified", Plain: printAuditKey},
 		},
 	}
 }
 
 // forAuditors refuses those who may not read the log of their organisation.
-func forAuditors(do work) work {
-	return func(ctx context.Context, s *session, args []string) error {
-		if err := (authority.Rules{}).Authorize(s.p, haft.AuditRead, authority.Resource{}); err != nil {
+func forAuditors(do cli.Work) cli.Work {
+	return func(ctx context.Context, s *cli.Session, args []string) error {
+		if err := (authority.Rules{}).Authorize(s.Who, haft.AuditRead, authority.Resource{}); err != nil {
 			return exit.Advise(err, "work as an administrator with --role admin")
 		}
 		return do(ctx, s, args)
@@ -80,10 +81,10 @@ func forAuditors(do work) work {
 }
 
 // verifyAudit verifies the log in the store.
-func verifyAudit(ctx context.Context, s *session, head string) error {
+func verifyAudit(ctx context.Context, s *cli.Session, head string) error {
 	var marks []audit.Mark
 	if head != "" {
-		text, err := s.AuditKeys(ctx, s.p)
+		text, err := s.AuditKeys(ctx, s.Who)
 		if err != nil {
 			return err
 		}
@@ -91,15 +92,15 @@ func verifyAudit(ctx context.Context, s *session, head string) error {
 		if err != nil {
 			return err
 		}
-		if marks, err = readMarks(head, s.p.Org, keys); err != nil {
+		if marks, err = readMarks(head, s.Who.Org, keys); err != nil {
 			return err
 		}
 	}
-	rep, err := s.VerifyAudit(ctx, s.p, marks)
+	rep, err := s.VerifyAudit(ctx, s.Who, marks)
 	if err != nil {
 		return err
 	}
-	return printAudit(s.profile, s.out, rep)
+	return printAudit(s.Profile, s.Out, rep)
 }
 
 // readMarks reads what is known of a log from elsewhere. No file means nothing.
@@ -116,12 +117,12 @@ func readMarks(name, org string, keys audit.Keys) ([]audit.Mark, error) {
 }
 
 // printAudit prints the report on a log, and fails if the log is not sound.
-func printAudit(p *profile, w io.Writer, rep audit.Report) error {
+func printAudit(p *cli.Profile, w io.Writer, rep audit.Report) error {
 	document := struct {
 		Sound bool `json:"sound"`
 		audit.Report
 	}{rep.Sound(), rep}
-	if err := p.print(document, func() { printAuditReport(w, rep) }); err != nil {
+	if err := p.Print(document, func() { printAuditReport(w, rep) }); err != nil {
 		return err
 	}
 	if !rep.Sound() {
@@ -157,26 +158,26 @@ func printAuditReport(w io.Writer, rep audit.Report) {
 }
 
 // exportAudit writes the log, or the entries of it that a filter selects.
-func exportAudit(ctx context.Context, s *session, which *auditFilter, name string) error {
+func exportAudit(ctx context.Context, s *cli.Session, which *auditFilter, name string) error {
 	f, err := which.read(ctx, s)
 	if err != nil {
 		return err
 	}
 	f.Oldest, f.Limit = true, 0
-	return s.withOutput(name, func(w io.Writer) error {
+	return s.WithOutput(name, func(w io.Writer) error {
 		b := bufio.NewWriter(w)
 		if !f.Narrow() {
-			rep, err := s.ExportAudit(ctx, s.p, b)
+			rep, err := s.ExportAudit(ctx, s.Who, b)
 			if err = errors.Join(err, b.Flush()); err != nil {
 				return err
 			}
-			people := *s.profile
-			people.json = false
-			return printAudit(&people, s.err, rep)
+			people := *s.Profile
+			people.JSON = false
+			return printAudit(&people, s.Err, rep)
 		}
 		n, out := 0, json.NewEncoder(b)
 		out.SetEscapeHTML(false)
-		for e, err := range s.FindAudit(ctx, s.p, f) {
+		for e, err := range s.FindAudit(ctx, s.Who, f) {
 			if err == nil {
 				err = out.Encode(e)
 			}
@@ -188,18 +189,18 @@ func exportAudit(ctx context.Context, s *session, which *auditFilter, name strin
 		if err := b.Flush(); err != nil {
 			return err
 		}
-		fmt.Fprintf(s.err, "%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
+		fmt.Fprintf(s.Err, "%d entries, one on each line: a part of the log, which proves nothing by itself\n", n)
 		return nil
 	})
 }
 
 // verifyExport verifies an export, without a store.
-func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) error {
-	keys, err := p.auditKeys(ctx, keyFile)
+func verifyExport(ctx context.Context, p *cli.Profile, name, keyFile, head string) error {
+	keys, err := auditKeys(ctx, p, keyFile)
 	if err != nil {
 		return err
 	}
-	marks, err := readMarks(head, p.org, keys)
+	marks, err := readMarks(head, p.Org, keys)
 	if err != nil {
 		return err
 	}
@@ -208,20 +209,20 @@ func verifyExport(ctx context.Context, p *profile, name, keyFile, head string) e
 		return exit.Misuse(fmt.Errorf("read the export: %w", err))
 	}
 	defer f.Close()
-	rep, err := audit.Read(f, p.org, keys, marks, nil)
+	rep, err := audit.Read(f, p.Org, keys, marks, nil)
 	if haft.CodeOf(err) == haft.CodeInvalid {
-		report(p.err, err)
+		cli.Report(p.Err, err)
 		return exit.With(exit.Tool)
 	}
 	if err != nil {
 		return err
 	}
-	return printAudit(p, p.out, rep)
+	return printAudit(p, p.Out, rep)
 }
 
 // auditKeys returns the public keys to trust: those of a file, of the server, or of the
 // data directory.
-func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, err error) {
+func auditKeys(ctx context.Context, p *cli.Profile, file string) (keys audit.Keys, err error) {
 	if file != "" {
 		text, err := toolfile.ReadBounded(file, 1<<20)
 		if err != nil {
@@ -229,9 +230,9 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 		}
 		return audit.ParseKeys(text)
 	}
-	if p.remote() {
-		err := p.do(ctx, func(ctx context.Context, s *session) error {
-			text, err := s.AuditKeys(ctx, s.p)
+	if p.Remote() {
+		err := p.Do(ctx, func(ctx context.Context, s *cli.Session) error {
+			text, err := s.AuditKeys(ctx, s.Who)
 			if err == nil {
 				keys, err = audit.ParseKeys(text)
 			}
@@ -239,7 +240,7 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 		})
 		return keys, err
 	}
-	dir, err := p.dir()
+	dir, err := p.Dir()
 	if err != nil {
 		return nil, err
 	}
@@ -259,8 +260,8 @@ func (p *profile) auditKeys(ctx context.Context, file string) (keys audit.Keys, 
 }
 
 // printAuditKey prints the public key.
-func printAuditKey(ctx context.Context, p *profile, _ []string) error {
-	keys, err := p.auditKeys(ctx, "")
+func printAuditKey(ctx context.Context, p *cli.Profile, _ []string) error {
+	keys, err := auditKeys(ctx, p, "")
 	if err != nil {
 		return err
 	}
@@ -268,7 +269,7 @@ func printAuditKey(ctx context.Context, p *profile, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return p.print(map[string]string{"pem": string(text)}, func() { fmt.Fprint(p.out, string(text)) })
+	return p.Print(map[string]string{"pem": string(text)}, func() { fmt.Fprint(p.Out, string(text)) })
 }
 
 // An auditFilter says which entries of the log are meant.
@@ -277,8 +278,8 @@ type auditFilter struct {
 	since, until string
 }
 
-func (a *auditFilter) flags() []flag {
-	return []flag{
+func (a *auditFilter) flags() []cli.Flag {
+	return []cli.Flag{
 		{&a.Kind, "kind", "only of a kind, such as call.refused"},
 		{&a.User, "of-user", "only what a user did"},
 		{&a.Agent, "of-agent", "only what an agent did"},
@@ -290,7 +291,7 @@ func (a *auditFilter) flags() []flag {
 }
 
 // read returns the filter of the flags.
-func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter, err error) {
+func (a *auditFilter) read(ctx context.Context, s *cli.Session) (f haft.AuditFilter, err error) {
 	f, now := a.AuditFilter, time.Now()
 	if f.Since, err = flagvalue.ParseSince(a.since, now); err == nil {
 		f.Until, err = flagvalue.ParseSince(a.until, now)
@@ -298,14 +299,14 @@ func (a *auditFilter) read(ctx context.Context, s *session) (f haft.AuditFilter,
 	if err != nil {
 		return f, exit.Misuse(err)
 	}
-	if local, ok := s.system.(*backend.Local); !ok || local.Engine != nil { // else there is only the store
-		f.Agent = s.agentID(ctx, f.Agent)
+	if local, ok := s.System.(*backend.Local); !ok || local.Engine != nil { // else there is only the store
+		f.Agent = s.AgentID(ctx, f.Agent)
 	}
 	return f, nil
 }
 
 // showAudit lists entries.
-func showAudit(ctx context.Context, s *session, which *auditFilter) error {
+func showAudit(ctx context.Context, s *cli.Session, which *auditFilter) error {
 	if which.Limit < 1 || which.Limit > 10_000 {
 		return exit.Misuse(errors.New("--limit is between 1 and 10000"))
 	}
@@ -313,16 +314,18 @@ func showAudit(ctx context.Context, s *session, which *auditFilter) error {
 	if err != nil {
 		return err
 	}
-	list, err := collect(s.FindAudit(ctx, s.p, f))
+	list, err := cli.Collect(s.FindAudit(ctx, s.Who, f))
 	if err != nil {
 		return err
 	}
 	if !f.Oldest {
 		slices.Reverse(list) // the last are read last
 	}
-	return s.print(list, func() {
-		printTable(s.out, list, listing[audit.Entry]{"SEQ,WHEN,KIND,WHO,TOOL,CALL,BODY", func(e audit.Entry) []any {
-			return []any{e.Seq, since(e.Time), cell{e.Kind, cyan}, who(e.Actor), e.Tool, e.Call, string(e.Body)}
-		}, "nothing of that was done yet"})
+	return s.Print(list, func() {
+		cli.PrintTable(s.Out, list, cli.Listing[audit.Entry]{"SEQ,WHEN,KIND,WHO,TOOL,CALL,BODY",
+			func(e audit.Entry) []any {
+				return []any{e.Seq, cli.Since(e.Time), cli.Shaded(e.Kind, cyan), who(e.Actor), e.Tool, e.Call,
+					string(e.Body)}
+			}, "nothing of that was done yet"})
 	})
 }

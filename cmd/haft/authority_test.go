@@ -22,6 +22,7 @@ import (
 	"haft/app"
 	"haft/compat/letta"
 	"haft/internal/auth"
+	"haft/internal/cli"
 )
 
 var update = goflag.Bool("update", false, "rewrite the table of docs/authority.md")
@@ -148,7 +149,7 @@ func waysIn(t *testing.T, s *app.Server) []string {
 			walk(sub)
 		}
 	}
-	walk(newRoot(streams{}, ""))
+	walk(newRoot(cli.Streams{}, ""))
 	return list
 }
 

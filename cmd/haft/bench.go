@@ -7,30 +7,31 @@ import (
 	"time"
 
 	"haft/internal/bench"
+	"haft/internal/cli"
 	"haft/internal/supply"
 )
 
 // benchCommand measures Haft beside other ways to run a tool.
-func benchCommand(p *profile) command {
+func benchCommand(p *cli.Profile) cli.Command {
 	var (
 		cfg   bench.Config
 		quick bool
 		chart string
 	)
-	return command{
-		alone: true,
-		use:   "bench", short: "Measure ours beside bare python3, bubblewrap and runsc, in one run",
-		flags: []flag{
+	return cli.Command{
+		Alone: true,
+		Use:   "bench", Short: "Measure ours beside bare python3, bubblewrap and runsc, in one run",
+		Flags: []cli.Flag{
 			{&cfg.Rounds, "rounds", "how often each way is timed (200)"},
 			{&cfg.Slice, "slice", "how long a slice of the throughput row lasts (3s)"},
 			{&cfg.Sleepers, "sleepers", "how many calls sleep at once (1000); -1 for none"},
 			{&cfg.Python, "python", "the interpreter: a name or a path"},
-			reducedFlag(&cfg.AllowReduced),
+			cli.ReducedFlag(&cfg.AllowReduced),
 			{&quick, "quick", "a short run: rougher figures"},
 			{&chart, "chart", "write the times as an SVG picture to this `FILE`"},
-			{&p.json, "json", "print one JSON object"},
+			{&p.JSON, "json", "print one JSON object"},
 		},
-		plain: func(ctx context.Context, p *profile, _ []string) error {
+		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 			defer tuneForServer()()
 			if quick {
 				cfg.Rounds, cfg.Slice, cfg.Sleepers = 40, time.Second, 100
@@ -41,7 +42,7 @@ func benchCommand(p *profile) command {
 			}
 			cfg.Self, cfg.Packages, cfg.Numpy = self, supply.FromEnv(os.Getenv), true
 			cfg.Server = []string{"npx", "-y", "@modelcontextprotocol/server-everything@2026.8.31"}
-			cfg.Progress = func(what string) { fmt.Fprintln(p.err, paint(p.err, dim, "measuring: "+what)) }
+			cfg.Progress = func(what string) { fmt.Fprintln(p.Err, paint(p.Err, dim, "measuring: "+what)) }
 			rep, err := bench.Measure(ctx, cfg)
 			if err != nil {
 				return fmt.Errorf("measure: %w", err)
@@ -51,7 +52,7 @@ func benchCommand(p *profile) command {
 					return err
 				}
 			}
-			return p.print(rep, func() { rep.Print(p.out) })
+			return p.Print(rep, func() { rep.Print(p.Out) })
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/terminal"
@@ -33,22 +34,22 @@ type callFlags struct {
 }
 
 // callCommand calls a kept tool. It is haft call and haft tool call.
-func callCommand(*profile) command {
+func callCommand(*cli.Profile) cli.Command {
 	var f callFlags
 	c := &f.call
-	return command{
-		use:   "call NAME",
-		short: "Call a tool through the whole pipeline: checked, limited, approved, recorded",
-		long: `Call a registered tool. The value goes to stdout, everything else to stderr; with
+	return cli.Command{
+		Use:   "call NAME",
+		Short: "Call a tool through the whole pipeline: checked, limited, approved, recorded",
+		Long: `Call a registered tool. The value goes to stdout, everything else to stderr; with
 --json the whole result goes to stdout as one object. Exit codes are those of haft
 run; a call that waits for a person is 4.`,
-		example: `  haft call forecast --arg city=Oslo
+		Example: `  haft call forecast --arg city=Oslo
   haft call forecast --args @args.json --key order-17 --json
   haft call pay --arg amount=3 --dry-run          would it be allowed, and why?
   haft call --batch @calls.json                   [{"tool": …, "args": …}, …]
   haft call --plan @plan.json                     {"steps": [{"id": …, "tool": …, "args": …}, …]}`,
-		missing: noSuchTool,
-		flags: append(f.argumentFlags.flags(), []flag{
+		Missing: noSuchTool,
+		Flags: append(f.argumentFlags.flags(), []cli.Flag{
 			{&f.env, "env", "a variable for the tool, `K=V`"},
 			{&f.files, "file", "a `FILE[:NAME]`, a directory or the id of a kept file, to put into the tool's " +
 				"directory; may be given again"},
@@ -70,10 +71,10 @@ run; a call that waits for a person is 4.`,
 			{&f.batch, "batch", "several calls: a JSON array in `@FILE`"},
 			{&f.plan, "plan", "a chain of calls: a plan in `@FILE`"},
 		}...),
-		check: f.check,
-		plain: func(ctx context.Context, p *profile, args []string) error {
-			p.asIf = f.dry
-			return p.do(ctx, func(ctx context.Context, s *session) error {
+		Check: f.check,
+		Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
+			p.AsIf = f.dry
+			return p.Do(ctx, func(ctx context.Context, s *cli.Session) error {
 				switch {
 				case f.batch != "":
 					return f.makeBatch(ctx, s)
@@ -101,9 +102,9 @@ func (f *callFlags) check(args []string) error {
 }
 
 // read returns the call that the flags describe.
-func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.Call, err error) {
+func (f *callFlags) read(ctx context.Context, s *cli.Session, name string) (c haft.Call, err error) {
 	c = f.call
-	c.ID, c.Tool, c.Principal = haft.NewCallID(), name, s.p
+	c.ID, c.Tool, c.Principal = haft.NewCallID(), name, s.Who
 	if c.Limits.Wall < 0 {
 		return c, exit.Misuse(errors.New("--timeout must be positive"))
 	}
@@ -111,7 +112,7 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 		return c, err
 	}
 	c.Workspace = backend.CallWorkspace(f.workspace, f.workdir)
-	if c.Files, err = backend.CallFiles(ctx, s.system, s.p, f.files); err != nil {
+	if c.Files, err = backend.CallFiles(ctx, s.System, s.Who, f.files); err != nil {
 		return c, err
 	}
 	if c.Env, err = toolfile.Pairs("--env", f.env); err != nil || f.version == 0 {
@@ -129,7 +130,7 @@ func (f *callFlags) read(ctx context.Context, s *session, name string) (c haft.C
 
 // makeCall makes one call and prints its result. It shows what the tool prints and reports while
 // it runs.
-func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error {
+func (f *callFlags) makeCall(ctx context.Context, s *cli.Session, name string) error {
 	c, err := f.read(ctx, s, name)
 	if err != nil {
 		return err
@@ -139,35 +140,35 @@ func (f *callFlags) makeCall(ctx context.Context, s *session, name string) error
 		return explain(ctx, s, c)
 	case f.async || f.wait > 0:
 		return submit(ctx, s, c, f.wait)
-	case s.json || c.IdempotencyKey != "": // with a key it may be another call's result
+	case s.JSON || c.IdempotencyKey != "": // with a key it may be another call's result
 		res, err := s.Call(ctx, c)
 		if err == nil {
-			err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
+			err = saveArtifacts(ctx, s.Profile, s.System, s.Who, res, f.out)
 		}
 		if err != nil {
 			return err
 		}
-		return s.printCall(res, false)
+		return printCall(s, res, false)
 	}
-	view := terminal.NewProgress(s.err)
+	view := terminal.NewProgress(s.Err)
 	res, shown, err := s.Stream(ctx, c, view.Event)
 	view.Line("")
 	if err == nil {
-		err = s.saveArtifacts(ctx, s.system, s.p, res, f.out)
+		err = saveArtifacts(ctx, s.Profile, s.System, s.Who, res, f.out)
 	}
 	if err != nil {
 		return err
 	}
-	return s.printCall(res, shown)
+	return printCall(s, res, shown)
 }
 
 // printCall prints the result of a call, with the output of the tool unless that was shown while
 // the tool ran.
-func (s *session) printCall(res *haft.Result, shown bool) error {
-	if s.json {
-		return printResult(s.profile, res)
+func printCall(s *cli.Session, res *haft.Result, shown bool) error {
+	if s.JSON {
+		return printResult(s.Profile, res)
 	}
-	w := s.err
+	w := s.Err
 	if !shown {
 		fmt.Fprint(w, safe(w, res.Stdout), safe(w, res.Stderr))
 	}
@@ -176,7 +177,7 @@ func (s *session) printCall(res *haft.Result, shown bool) error {
 			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
 		return exit.With(exit.OfStatus[res.Status])
 	}
-	err := printResult(s.profile, res)
+	err := printResult(s.Profile, res)
 	if res.Error != nil && res.Error.RetryAfter > 0 {
 		fmt.Fprintf(w, "  next: try again in %s\n", res.Error.RetryAfter.D().Round(time.Millisecond))
 	}
@@ -187,53 +188,53 @@ func (s *session) printCall(res *haft.Result, shown bool) error {
 }
 
 // submit submits a call and waits up to wait for its end.
-func submit(ctx context.Context, s *session, c haft.Call, wait time.Duration) error {
+func submit(ctx context.Context, s *cli.Session, c haft.Call, wait time.Duration) error {
 	rec, err := s.Submit(ctx, c)
 	if err != nil {
 		return err
 	}
 	s.Owe(rec.Call.Principal.Org, rec.Call.ID)
 	if wait > 0 && !rec.Status.Final() {
-		res, err := backend.WaitFor(ctx, s.system, s.p, rec.Call.ID, "", wait)
+		res, err := backend.WaitFor(ctx, s.System, s.Who, rec.Call.ID, "", wait)
 		switch {
 		case err == nil:
-			return s.printCall(res, false)
+			return printCall(s, res, false)
 		case !errors.Is(err, context.DeadlineExceeded):
 			return err
 		}
-		if rec, err = s.Record(ctx, s.p, rec.Call.ID); err != nil {
+		if rec, err = s.Record(ctx, s.Who, rec.Call.ID); err != nil {
 			return err
 		}
 	}
 	if rec.Status.Final() && rec.Result != nil {
-		return s.printCall(rec.Result, false)
+		return printCall(s, rec.Result, false)
 	}
-	return s.print(rec, func() {
-		fmt.Fprintln(s.out, rec.Call.ID)
-		fmt.Fprintf(s.err, "%s; see what becomes of it with: haft calls show %s\n", rec.Status, rec.Call.ID)
+	return s.Print(rec, func() {
+		fmt.Fprintln(s.Out, rec.Call.ID)
+		fmt.Fprintf(s.Err, "%s; see what becomes of it with: haft calls show %s\n", rec.Status, rec.Call.ID)
 	})
 }
 
 // explain says what the rules decide about a call.
-func explain(ctx context.Context, s *session, c haft.Call) error {
+func explain(ctx context.Context, s *cli.Session, c haft.Call) error {
 	d, err := s.Explain(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := s.print(d, func() { printDecision(s, d) }); err != nil {
+	if err := s.Print(d, func() { printDecision(s, d) }); err != nil {
 		return err
 	}
 	if d.Effect == policy.Allow || d.Effect == policy.NeedsApproval {
 		return nil
 	}
 	if len(d.Problems) > 0 {
-		fmt.Fprintln(s.err, "  next: rules look at arguments: give those of the call with --args or --arg")
+		fmt.Fprintln(s.Err, "  next: rules look at arguments: give those of the call with --args or --arg")
 	}
 	return exit.With(exit.Denied)
 }
 
 // printDecision explains a decision to a person.
-func printDecision(s *session, d policy.Decision) {
+func printDecision(s *cli.Session, d policy.Decision) {
 	for i, line := range strings.Split(strings.TrimRight(d.String(), "\n"), "\n") {
 		var shade colour
 		switch {
@@ -246,12 +247,12 @@ func printDecision(s *session, d policy.Decision) {
 		case strings.HasPrefix(line, "- "):
 			shade = dim
 		}
-		fmt.Fprintln(s.out, cell{safe(s.out, line), shade}.paint(s.out))
+		fmt.Fprintln(s.Out, cli.Shaded(safe(s.Out, line), shade).Paint(s.Out))
 	}
 }
 
 // makeBatch makes several calls and prints their results in order.
-func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
+func (f *callFlags) makeBatch(ctx context.Context, s *cli.Session) error {
 	var list []struct {
 		Tool   string            `json:"tool"`
 		Args   json.RawMessage   `json:"args"`
@@ -259,13 +260,13 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 		Digest string            `json:"digest"`
 		Key    string            `json:"idempotency_key"`
 	}
-	if err := toolfile.ReadDocument(s.in, "--batch", f.batch, &list); err != nil {
+	if err := toolfile.ReadDocument(s.In, "--batch", f.batch, &list); err != nil {
 		return err
 	}
 	calls := make([]haft.Call, len(list))
 	for i, c := range list {
 		calls[i] = haft.Call{ID: haft.NewCallID(), Tool: c.Tool, Args: c.Args, Env: c.Env, Digest: c.Digest,
-			IdempotencyKey: c.Key, Principal: s.p, Turn: f.call.Turn}
+			IdempotencyKey: c.Key, Principal: s.Who, Turn: f.call.Turn}
 	}
 	results, err := s.Batch(ctx, calls)
 	if err != nil {
@@ -275,12 +276,14 @@ func (f *callFlags) makeBatch(ctx context.Context, s *session) error {
 	for _, res := range results {
 		code = cmp.Or(code, exit.OfStatus[res.Status])
 	}
-	err = s.print(results, func() {
-		printTable(s.out, results, listing[*haft.Result]{"#,CALL,TOOL,STATUS,TOOK,RESULT", func(r *haft.Result) []any {
-			i++
-			return []any{i, r.Call, r.Tool, statusCell(r.Status), r.Timeline.Total.D().Round(100 * time.Microsecond),
-				outcomeText(r)}
-		}, "there were no calls in the batch"})
+	err = s.Print(results, func() {
+		cli.PrintTable(s.Out, results, cli.Listing[*haft.Result]{"#,CALL,TOOL,STATUS,TOOK,RESULT",
+			func(r *haft.Result) []any {
+				i++
+				return []any{i, r.Call, r.Tool, cli.StatusCell(r.Status),
+					r.Timeline.Total.D().Round(100 * time.Microsecond),
+					outcomeText(r)}
+			}, "there were no calls in the batch"})
 	})
 	return cmp.Or(err, exit.With(code))
 }
@@ -299,15 +302,15 @@ func outcomeText(res *haft.Result) string {
 }
 
 // runPlan runs a chain and prints its steps.
-func (f *callFlags) runPlan(ctx context.Context, s *session) error {
+func (f *callFlags) runPlan(ctx context.Context, s *cli.Session) error {
 	var plan haft.Plan
-	if err := toolfile.ReadDocument(s.in, "--plan", f.plan, &plan); err != nil {
+	if err := toolfile.ReadDocument(s.In, "--plan", f.plan, &plan); err != nil {
 		return err
 	}
 	if plan.Workspace == nil {
 		plan.Workspace = backend.CallWorkspace(f.workspace, f.workdir)
 	}
-	c, err := s.Run(ctx, s.p, plan)
+	c, err := s.Run(ctx, s.Who, plan)
 	if err != nil {
 		return err
 	}
@@ -315,19 +318,19 @@ func (f *callFlags) runPlan(ctx context.Context, s *session) error {
 }
 
 // printChain prints the steps of a chain, and returns its exit code as an error.
-func printChain(s *session, c *haft.Chain) error {
-	err := s.print(c, func() {
-		printTable(s.out, c.Steps, listing[haft.StepResult]{
+func printChain(s *cli.Session, c *haft.Chain) error {
+	err := s.Print(c, func() {
+		cli.PrintTable(s.Out, c.Steps, cli.Listing[haft.StepResult]{
 			"STEP,STATE,STATUS,CALL,RESULT", func(st haft.StepResult) []any {
-				var status cell
+				var status cli.Cell
 				if st.Result != nil {
-					status = statusCell(st.Result.Status)
+					status = cli.StatusCell(st.Result.Status)
 				}
 				return []any{st.ID, st.State, status, st.Call, cmp.Or(st.Reason, outcomeText(st.Result))}
 			}, "the plan has no steps"})
-		fmt.Fprintf(s.err, "chain %s: %s\n", c.ID, c.Status)
+		fmt.Fprintf(s.Err, "chain %s: %s\n", c.ID, c.Status)
 		if c.Error != nil {
-			fmt.Fprintln(s.err, safe(s.err, c.Error.Message))
+			fmt.Fprintln(s.Err, safe(s.Err, c.Error.Message))
 		}
 	})
 	return cmp.Or(err, exit.With(exit.OfStatus[c.Status]))

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/terminal"
 )
@@ -25,7 +26,7 @@ func walk(c *cobra.Command, visit func(*cobra.Command)) {
 }
 
 func TestCommands_are_documented(t *testing.T) {
-	walk(newRoot(streams{}, ""), func(c *cobra.Command) {
+	walk(newRoot(cli.Streams{}, ""), func(c *cobra.Command) {
 		if c.Short == "" {
 			t.Errorf("%q does not say what it does", c.CommandPath())
 		}
@@ -44,7 +45,8 @@ func TestCommands_that_are_not_there_are_usage_errors(t *testing.T) {
 	for _, line := range []string{"tool frob", "calls frob", "approvals frob", "policy frob", "audit frob",
 		"agent frob", "tool add", "calls show", "tool list --frob", "frob"} {
 		var out, errs bytes.Buffer
-		code := run(context.Background(), strings.Fields(line), streams{strings.NewReader(""), &out, &errs})
+		code := run(context.Background(), strings.Fields(line), cli.Streams{In: strings.NewReader(""), Out: &out,
+			Err: &errs})
 		if code != exit.Usage && line != "frob" || code == exit.OK {
 			t.Errorf("haft %s ends with %d, want %d", line, code, exit.Usage)
 		}
@@ -72,16 +74,16 @@ func TestAgo(t *testing.T) {
 
 func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
 	var b bytes.Buffer
-	tab := newTable(&b, "NAME", "TEXT")
-	tab.row("ä", "a\x1b[31mb\nc")
-	tab.row("longer", cell{strings.Repeat("x", 100), red})
-	tab.print("nothing")
-	want := "NAME    TEXT\nä       a\\x1b[31mb c\nlonger  " + strings.Repeat("x", maxCell-1) + "…\n"
+	tab := cli.NewTable(&b, "NAME", "TEXT")
+	tab.Row("ä", "a\x1b[31mb\nc")
+	tab.Row("longer", cli.Shaded(strings.Repeat("x", 100), red))
+	tab.Print("nothing")
+	want := "NAME    TEXT\nä       a\\x1b[31mb c\nlonger  " + strings.Repeat("x", cli.MaxCell-1) + "…\n"
 	if diff := cmp.Diff(want, b.String()); diff != "" {
 		t.Errorf("the table differs (-want +got):\n%s", diff)
 	}
 	b.Reset()
-	newTable(&b, "NAME").print("there is nothing")
+	cli.NewTable(&b, "NAME").Print("there is nothing")
 	if b.String() != "there is nothing\n" {
 		t.Errorf("an empty table is %q", b.String())
 	}
@@ -89,24 +91,24 @@ func TestTable_aligns_and_hides_nothing_dangerous(t *testing.T) {
 
 func TestProfile_roles_are_replaced_not_added(t *testing.T) {
 	t.Setenv("HAFT_ROLES", "")
-	p := &profile{org: "local", user: "ann"}
-	if got := p.principal().Roles; !cmp.Equal(got, []string{haft.RoleAdmin, haft.RoleApprover}) {
+	p := &cli.Profile{Org: "local", User: "ann"}
+	if got := p.Principal().Roles; !cmp.Equal(got, []string{haft.RoleAdmin, haft.RoleApprover}) {
 		t.Errorf("the local operator has the roles %v", got)
 	}
 	t.Setenv("HAFT_ROLES", "reader, writer,")
-	if got := p.principal().Roles; !cmp.Equal(got, []string{"reader", "writer"}) {
+	if got := p.Principal().Roles; !cmp.Equal(got, []string{"reader", "writer"}) {
 		t.Errorf("with HAFT_ROLES the roles are %v", got)
 	}
-	p.roles = []string{"one"}
-	if got := p.principal().Roles; !cmp.Equal(got, []string{"one"}) {
+	p.Roles = []string{"one"}
+	if got := p.Principal().Roles; !cmp.Equal(got, []string{"one"}) {
 		t.Errorf("with --role the roles are %v", got)
 	}
 }
 
 func TestCommands_are_found_by_their_names(t *testing.T) {
 	for name, describe := range commands() {
-		p := &profile{}
-		if got := describe(p).build(p).Name(); got != name {
+		p := &cli.Profile{}
+		if got := describe(p).Build(p).Name(); got != name {
 			t.Errorf("the command %s is listed as %s", got, name)
 		}
 	}

@@ -5,32 +5,31 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 
 	"haft"
 	"haft/app"
+	"haft/internal/cli"
 	"haft/internal/doctor"
 	"haft/internal/exit"
 	"haft/sandbox/sandboxtest"
 )
 
 // doctorCommand says what this machine can promise.
-func doctorCommand(p *profile) command {
+func doctorCommand(p *cli.Profile) cli.Command {
 	attack, name := false, "auto"
-	return command{
-		alone: true,
-		use:   "doctor", short: "Tell what this machine can promise, found by trying",
-		flags: []flag{
+	return cli.Command{
+		Alone: true,
+		Use:   "doctor", Short: "Tell what this machine can promise, found by trying",
+		Flags: []cli.Flag{
 			{&attack, "attack", "run the hostile programs on this machine's kernel and grade it"},
-			reducedFlag(&p.reduced), {&p.json, "json", "print one JSON object"},
+			cli.ReducedFlag(&p.Reduced), {&p.JSON, "json", "print one JSON object"},
 			{&name, "sandbox", "the sandbox: auto, local or process"},
 		},
-		plain: func(ctx context.Context, p *profile, _ []string) error {
+		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 			// The attacks grade what there is, and are no tools.
-			a, err := app.Open(ctx, app.Config{Sandbox: name, AllowReduced: p.reduced || attack})
+			a, err := app.Open(ctx, app.Config{Sandbox: name, AllowReduced: p.Reduced || attack})
 			if err != nil {
 				return err
 			}
@@ -38,11 +37,11 @@ func doctorCommand(p *profile) command {
 			if attack {
 				return runAttacks(ctx, a, p)
 			}
-			found, err := doctor.Examine(ctx, a, p.reduced)
+			found, err := doctor.Examine(ctx, a, p.Reduced)
 			if err != nil {
 				return err
 			}
-			return p.print(found, func() { printCheckup(p.out, found) })
+			return p.Print(found, func() { printCheckup(p.Out, found) })
 		},
 	}
 }
@@ -80,44 +79,35 @@ var shades = map[sandboxtest.Verdict]colour{
 
 // runAttacks runs the conformance suite of sandboxes on this machine and prints the grade. A
 // broken promise is exit code 1.
-func runAttacks(ctx context.Context, a *app.App, p *profile) error {
+func runAttacks(ctx context.Context, a *app.App, p *cli.Profile) error {
 	provider, name := a.Provider()
 	total, done := len(sandboxtest.Cases()), 0
 	count := map[sandboxtest.Verdict]int{}
 	rep, err := sandboxtest.Grade(ctx, provider, func(r sandboxtest.Row) {
 		done++
 		count[r.Verdict]++
-		if p.json {
+		if p.JSON {
 			return
 		}
 		line := fmt.Sprintf("%3d/%d %-8s %-12s %s", done, total, r.Verdict, r.Group,
 			strings.ReplaceAll(r.Name, "_", " "))
-		fmt.Fprintln(p.out, paint(p.out, shades[r.Verdict], line))
+		fmt.Fprintln(p.Out, paint(p.Out, shades[r.Verdict], line))
 		if r.Detail != "" && r.Verdict != sandboxtest.Held {
-			fmt.Fprintln(p.out, "          "+safe(p.out, r.Detail))
+			fmt.Fprintln(p.Out, "          "+safe(p.Out, r.Detail))
 		}
 	})
 	if err != nil {
 		return fmt.Errorf("attack: %w", err)
 	}
-	err = p.print(rep, func() {
+	err = p.Print(rep, func() {
 		counts := joined(slices.Sorted(maps.Keys(count)), ", ", func(v sandboxtest.Verdict) string {
 			return fmt.Sprintf("%d %s", count[v], v)
 		})
-		fmt.Fprintf(p.out, "\nsandbox %s, isolation %s: %s\ngrade %s\n", name, rep.Isolation.Level, counts,
-			paint(p.out, bold, rep.Grade))
+		fmt.Fprintf(p.Out, "\nsandbox %s, isolation %s: %s\ngrade %s\n", name, rep.Isolation.Level, counts,
+			paint(p.Out, bold, rep.Grade))
 	})
 	if err == nil && count[sandboxtest.Broken] > 0 {
 		return exit.With(exit.Tool)
 	}
 	return err
-}
-
-// reducedFlag is the flag by which an operator allows tools to run without
-// namespaces. A variable that is not a boolean allows nothing.
-func reducedFlag(to *bool) flag {
-	allowed, err := strconv.ParseBool(os.Getenv(doctor.ReducedVar))
-	*to = err == nil && allowed
-	return flag{to, "allow-reduced", "also run tools where there are no namespaces, with less isolation: haft doctor " +
-		"tells ($" + doctor.ReducedVar + ")"}
 }

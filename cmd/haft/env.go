@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/layer"
@@ -21,37 +22,37 @@ import (
 )
 
 // envCommand keeps installed packages.
-func envCommand(*profile) command {
+func envCommand(*cli.Profile) cli.Command {
 	var (
 		verify, upgrade bool
 		files, list     []string
 		most            flagvalue.Size
 		unused          time.Duration
 	)
-	return command{
-		use: "env", short: "Keep environments: the installed packages that tools share",
-		example: `  haft env list
+	return cli.Command{
+		Use: "env", Short: "Keep environments: the installed packages that tools share",
+		Example: `  haft env list
   haft env show 3f2a                            what is in it
   haft env build chart                          install what a tool needs, before its first call
   haft env build --requirements requirements.txt
   haft env gc --max-size 5GiB --unused-for 24h`,
-		subs: []command{
-			{use: "list", short: "List environments, the one used last first", plain: listEnvironments},
-			{use: "show ID", short: "Show the packages of an environment, by the beginning of its id",
-				flags:   []flag{{&verify, "verify", "compare all files with their hashes"}},
-				missing: "see which there are with: haft env list",
-				plain: func(ctx context.Context, p *profile, args []string) error {
+		Subs: []cli.Command{
+			{Use: "list", Short: "List environments, the one used last first", Plain: listEnvironments},
+			{Use: "show ID", Short: "Show the packages of an environment, by the beginning of its id",
+				Flags:   []cli.Flag{{&verify, "verify", "compare all files with their hashes"}},
+				Missing: "see which there are with: haft env list",
+				Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
 					return showEnvironment(ctx, p, args[0], verify)
 				}},
-			{use: "build [TOOL…]", short: "Install what tools need, or what a file names for haft run",
-				flags: []flag{
+			{Use: "build [TOOL…]", Short: "Install what tools need, or what a file names for haft run",
+				Flags: []cli.Flag{
 					{&files, "requirements", "a `FILE` that names packages: requirements.txt, pyproject.toml or " +
 						"package.json; may be given again"},
 					{&list, "requirement", "a `PACKAGE`; one of npm is written npm:NAME; may be given again"},
 					{&upgrade, "upgrade", "find the newest packages that fit, instead of those of the last time"},
 				},
-				missing: noSuchTool,
-				plain: func(ctx context.Context, p *profile, tools []string) error {
+				Missing: noSuchTool,
+				Plain: func(ctx context.Context, p *cli.Profile, tools []string) error {
 					named := len(files)+len(list) > 0
 					if len(tools) == 0 && !named {
 						return exit.Misuse(errors.New("name tools, or --requirements FILE, or --requirement PACKAGE"))
@@ -61,14 +62,17 @@ func envCommand(*profile) command {
 							return err
 						}
 					}
-					return p.do(ctx, func(ctx context.Context, s *session) error { return buildTools(ctx, s, tools) })
+					return p.Do(ctx, func(ctx context.Context, s *cli.Session) error {
+						return buildTools(ctx, s,
+							tools)
+					})
 				}},
-			{use: "gc", short: "Remove environments that nobody uses, those unused longest first",
-				flags: []flag{
+			{Use: "gc", Short: "Remove environments that nobody uses, those unused longest first",
+				Flags: []cli.Flag{
 					{&most, "max-size", "remove until no more than this is left; everything if it is not given"},
 					{&unused, "unused-for", "spare those that were used within this time"},
 				},
-				plain: func(ctx context.Context, p *profile, _ []string) error {
+				Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 					return removeEnvironments(ctx, p, int64(most), unused)
 				}},
 		},
@@ -84,11 +88,11 @@ type environment struct {
 
 // eachStore opens the environments of kept tools and those of haft run in turn. Other processes
 // may use them meanwhile.
-func eachStore(p *profile, work func(owner string, st *layer.Store) error) error {
-	if p.remote() {
+func eachStore(p *cli.Profile, work func(owner string, st *layer.Store) error) error {
+	if p.Remote() {
 		return exit.Misuse(errors.New("environments are on the machine that runs the tools: use haft env there"))
 	}
-	dir, err := p.dir()
+	dir, err := p.Dir()
 	if err != nil {
 		return err
 	}
@@ -113,7 +117,7 @@ func eachStore(p *profile, work func(owner string, st *layer.Store) error) error
 }
 
 // listEnvironments lists environments.
-func listEnvironments(ctx context.Context, p *profile, _ []string) error {
+func listEnvironments(ctx context.Context, p *cli.Profile, _ []string) error {
 	all := []environment{}
 	err := eachStore(p, func(owner string, st *layer.Store) error {
 		list, err := st.List(ctx)
@@ -125,12 +129,13 @@ func listEnvironments(ctx context.Context, p *profile, _ []string) error {
 	if err != nil {
 		return err
 	}
-	return p.print(all, func() {
+	return p.Print(all, func() {
 		if len(all) == 0 {
-			fmt.Fprintln(p.err, "there are no environments yet")
+			fmt.Fprintln(p.Err, "there are no environments yet")
 			return
 		}
-		printTable(p.out, all, listing[environment]{"ID,KIND,FOR,SIZE,FILES,LAST USE,RUNTIME", environmentRow, ""})
+		cli.PrintTable(p.Out, all, cli.Listing[environment]{"ID,KIND,FOR,SIZE,FILES,LAST USE,RUNTIME",
+			environmentRow, ""})
 	})
 }
 
@@ -151,7 +156,7 @@ func environmentRow(e environment) []any {
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 // showEnvironment shows the first environment whose id begins so.
-func showEnvironment(ctx context.Context, p *profile, id string, verify bool) error {
+func showEnvironment(ctx context.Context, p *cli.Profile, id string, verify bool) error {
 	found := false
 	err := eachStore(p, func(owner string, st *layer.Store) error {
 		info, lock, err := st.Show(ctx, id)
@@ -173,28 +178,28 @@ func showEnvironment(ctx context.Context, p *profile, id string, verify bool) er
 }
 
 // printEnvironment prints one environment and its lock.
-func printEnvironment(p *profile, e environment, lock string) error {
-	return p.print(struct {
+func printEnvironment(p *cli.Profile, e environment, lock string) error {
+	return p.Print(struct {
 		environment
 		Lock string `json:"lock"`
 	}{e, lock}, func() {
-		printFacts(p.out, "id", cell{e.Digest, bold}, "kind", e.Kind, "for", e.For, "runtime", e.Runtime,
+		cli.PrintFacts(p.Out, "id", cli.Shaded(e.Digest, bold), "kind", e.Kind, "for", e.For, "runtime", e.Runtime,
 			"size", fmt.Sprintf("%s, %d files", mebibytes(e.Bytes), e.Files),
 			"made", e.Created.Format(time.DateTime)+" in "+e.Took.D().Round(time.Millisecond).String(),
 			"last use", e.LastUse.Format(time.DateTime))
-		fmt.Fprintln(p.out, "lock:")
-		fmt.Fprintln(p.out, strings.TrimRight(lock, "\n"))
+		fmt.Fprintln(p.Out, "lock:")
+		fmt.Fprintln(p.Out, strings.TrimRight(lock, "\n"))
 	})
 }
 
 // buildTools installs the packages of kept tools.
-func buildTools(ctx context.Context, s *session, tools []string) error {
-	local, err := s.local("a server installs packages itself, at the first call")
+func buildTools(ctx context.Context, s *cli.Session, tools []string) error {
+	local, err := s.Local("a server installs packages itself, at the first call")
 	if err != nil {
 		return err
 	}
 	for _, name := range tools {
-		v, err := local.Build(ctx, s.p, name)
+		v, err := local.Build(ctx, s.Who, name)
 		if err != nil {
 			return err
 		}
@@ -202,13 +207,13 @@ func buildTools(ctx context.Context, s *session, tools []string) error {
 		if v.Lock == (haft.Lock{}) {
 			word = "needs none"
 		}
-		fmt.Fprintf(s.out, "%s %s\n", paint(s.out, green, word), safe(s.out, name))
+		fmt.Fprintf(s.Out, "%s %s\n", paint(s.Out, green, word), safe(s.Out, name))
 	}
 	return nil
 }
 
 // buildForRun installs packages where haft run finds them.
-func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade bool) error {
+func buildForRun(ctx context.Context, p *cli.Profile, files, list []string, upgrade bool) error {
 	n := toolfile.SplitRequirements(haft.KindPython, list)
 	set, err := requirement.Parse("the command line", n.Pip, n.NPM)
 	if err != nil {
@@ -217,12 +222,12 @@ func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade 
 	if set, err = toolfile.ReadRequirements(files, set); err != nil {
 		return err
 	}
-	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.reduced})
+	a, err := app.Open(ctx, app.Config{Packages: supply.FromEnv(os.Getenv), AllowReduced: p.Reduced})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	shown := terminal.NewProgress(p.err)
+	shown := terminal.NewProgress(p.Err)
 	layers, release, err := a.Supply.Provide(ctx, set, nil, upgrade, shown.Line)
 	shown.Line("")
 	if err != nil {
@@ -230,13 +235,13 @@ func buildForRun(ctx context.Context, p *profile, files, list []string, upgrade 
 	}
 	defer release()
 	for _, l := range layers {
-		fmt.Fprintf(p.out, "%s %s\n", paint(p.out, green, "ready    "), l.Digest[:12])
+		fmt.Fprintf(p.Out, "%s %s\n", paint(p.Out, green, "ready    "), l.Digest[:12])
 	}
 	return nil
 }
 
 // removeEnvironments removes environments until at most so many bytes are left.
-func removeEnvironments(ctx context.Context, p *profile, most int64, unused time.Duration) error {
+func removeEnvironments(ctx context.Context, p *cli.Profile, most int64, unused time.Duration) error {
 	type removed struct {
 		For   string `json:"for"`
 		Count int    `json:"removed"`
@@ -250,9 +255,9 @@ func removeEnvironments(ctx context.Context, p *profile, most int64, unused time
 		all = append(all, removed{owner, len(swept.Removed), swept.Bytes, swept.Left, swept.InUse})
 		return err
 	})
-	return errors.Join(err, p.print(all, func() {
+	return errors.Join(err, p.Print(all, func() {
 		for _, d := range all {
-			fmt.Fprintf(p.out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count,
+			fmt.Fprintf(p.Out, "%s: removed %d environments (%s), %s left, %d in use\n", d.For, d.Count,
 				mebibytes(d.Bytes), mebibytes(d.Left), d.InUse)
 		}
 	}))

@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/store/storetest"
 )
@@ -162,7 +163,8 @@ func (f *fixture) verifyOrg(t *testing.T, org string) {
 	}
 	var out, errs bytes.Buffer
 	if code := run(context.WithoutCancel(t.Context()), args,
-		streams{strings.NewReader(""), &out, &errs}); code != exit.OK || !strings.HasPrefix(out.String(), "sound") {
+		cli.Streams{In: strings.NewReader(""), Out: &out, Err: &errs}); code != exit.OK ||
+		!strings.HasPrefix(out.String(), "sound") {
 		t.Fatalf("haft audit verify of %s ends with %d:\n%s%s", org, code, &out, &errs)
 	}
 }

@@ -8,25 +8,26 @@ import (
 
 	"haft"
 	"haft/internal/auth"
+	"haft/internal/cli"
 	"haft/internal/exit"
 )
 
 // keyCommand keeps API keys.
-func keyCommand(*profile) command {
+func keyCommand(*cli.Profile) cli.Command {
 	var (
 		k                auth.Key
 		expires, overlap time.Duration
 	)
-	return command{
-		use: "key", short: "Keep API keys: who may use a server, and for what",
-		example: `  haft key create --name ci --for-user ann --role dev --expires 720h
+	return cli.Command{
+		Use: "key", Short: "Keep API keys: who may use a server, and for what",
+		Example: `  haft key create --name ci --for-user ann --role dev --expires 720h
   haft key create --name bot --for-agent helper --scope tool:forecast --scope calls:read
   haft key list
   haft key rotate ID --overlap 24h                the old secret is good for another day`,
-		missing: "see which there are with: haft key list; an id has 12 characters and is not the secret",
-		subs: []command{
-			{use: "create", short: "Make a key; its secret is printed once",
-				flags: []flag{
+		Missing: "see which there are with: haft key list; an id has 12 characters and is not the secret",
+		Subs: []cli.Command{
+			{Use: "create", Short: "Make a key; its secret is printed once",
+				Flags: []cli.Flag{
 					{&k.Name, "name", "what the key is for"},
 					{&k.User, "for-user", "the user on whose behalf it acts"},
 					{&k.Agent, "for-agent", "the agent that it acts as, by name or id"},
@@ -36,32 +37,36 @@ func keyCommand(*profile) command {
 						"tool:NAME; may be given again"},
 					{&expires, "expires", "for how long the key is good, such as 720h; for ever if not given"},
 				},
-				run: func(ctx context.Context, s *session, _ []string) error { return createKey(ctx, s, k, expires) }},
-			{use: "list", short: "List keys, without their secrets", run: listAll(system.Keys, listing[auth.Key]{
-				"ID,NAME,STATE,FOR,ROLES,SCOPE,EXPIRES,USED", func(k auth.Key) []any {
-					return []any{cell{k.ID, bold}, k.Name, keyState(k, time.Now()), keyFor(k),
-						strings.Join(k.Roles, " "), scopeText(k), since(k.Expires), since(k.LastUsed)}
-				}, "there are no keys; make one with: haft key create"})},
-			{use: "rotate ID", short: "Give a key a new secret, which is printed once",
-				flags: []flag{{&overlap, "overlap",
+				Run: func(ctx context.Context, s *cli.Session, _ []string) error {
+					return createKey(ctx, s, k,
+						expires)
+				}},
+			{Use: "list", Short: "List keys, without their secrets", Run: cli.ListAll(cli.System.Keys,
+				cli.Listing[auth.Key]{
+					"ID,NAME,STATE,FOR,ROLES,SCOPE,EXPIRES,USED", func(k auth.Key) []any {
+						return []any{cli.Shaded(k.ID, bold), k.Name, keyState(k, time.Now()), keyFor(k),
+							strings.Join(k.Roles, " "), scopeText(k), cli.Since(k.Expires), cli.Since(k.LastUsed)}
+					}, "there are no keys; make one with: haft key create"})},
+			{Use: "rotate ID", Short: "Give a key a new secret, which is printed once",
+				Flags: []cli.Flag{{&overlap, "overlap",
 					"for how long the old secret is good too, such as 24h; it ends at once if not given"}},
-				run: func(ctx context.Context, s *session, args []string) error {
-					k, text, err := s.RotateKey(ctx, s.p, args[0], haft.Millis(overlap))
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
+					k, text, err := s.RotateKey(ctx, s.Who, args[0], haft.Millis(overlap))
 					if err != nil {
 						return err
 					}
 					return printNewKey(s, k, text)
 				}},
-			{use: "disable ID", short: "Refuse a key from now on, and keep it",
-				run: func(ctx context.Context, s *session, args []string) error {
-					k, err := s.DisableKey(ctx, s.p, args[0])
+			{Use: "disable ID", Short: "Refuse a key from now on, and keep it",
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
+					k, err := s.DisableKey(ctx, s.Who, args[0])
 					if err != nil {
 						return err
 					}
-					return s.printLine(k, "key "+k.ID+" is disabled")
+					return s.PrintLine(k, "key "+k.ID+" is disabled")
 				}},
-			{use: "rm ID", short: "Remove a key; it is refused from now on",
-				run: removeOne(func(sys system, ctx context.Context, p haft.Principal, id, _ string) error {
+			{Use: "rm ID", Short: "Remove a key; it is refused from now on",
+				Run: cli.RemoveOne(func(sys cli.System, ctx context.Context, p haft.Principal, id, _ string) error {
 					return sys.RemoveKey(ctx, p, id)
 				}, "key ", " is removed")},
 		},
@@ -70,9 +75,9 @@ func keyCommand(*profile) command {
 
 // createKey makes a key. It keeps the id of an agent: the key is not for another agent that gets
 // the name later.
-func createKey(ctx context.Context, s *session, k auth.Key, expires time.Duration) error {
+func createKey(ctx context.Context, s *cli.Session, k auth.Key, expires time.Duration) error {
 	if k.Agent != "" {
-		a, err := s.Agent(ctx, s.p, k.Agent)
+		a, err := s.Agent(ctx, s.Who, k.Agent)
 		if haft.CodeOf(err) == haft.CodeNotFound {
 			return exit.Advise(err, "see which there are with: haft agent list")
 		}
@@ -81,10 +86,10 @@ func createKey(ctx context.Context, s *session, k auth.Key, expires time.Duratio
 		}
 		k.Agent = string(a.ID)
 	}
-	if s.given("expires") {
+	if s.Given("expires") {
 		k.Expires = time.Now().Add(expires)
 	}
-	made, text, err := s.IssueKey(ctx, s.p, k)
+	made, text, err := s.IssueKey(ctx, s.Who, k)
 	if err != nil {
 		return err
 	}
@@ -93,7 +98,7 @@ func createKey(ctx context.Context, s *session, k auth.Key, expires time.Duratio
 
 // printNewKey prints the secret of a key, alone on standard output so that it can be put
 // in a file, and the facts of the key on standard error.
-func printNewKey(s *session, k auth.Key, text string) error {
+func printNewKey(s *cli.Session, k auth.Key, text string) error {
 	until := ""
 	if !k.Overlap.IsZero() {
 		until = k.Overlap.Format(time.RFC3339)
@@ -101,8 +106,8 @@ func printNewKey(s *session, k auth.Key, text string) error {
 	err := printSecret(s, struct {
 		auth.Key
 		Secret string `json:"secret"`
-	}{k, text}, text, "the secret is shown this once:", "key", cell{k.ID, bold}, "name", k.Name, "for", keyFor(k),
-		"roles", strings.Join(k.Roles, ", "), "scope", scopeText(k), "expires", since(k.Expires),
+	}{k, text}, text, "the secret is shown this once:", "key", cli.Shaded(k.ID, bold), "name", k.Name, "for", keyFor(k),
+		"roles", strings.Join(k.Roles, ", "), "scope", scopeText(k), "expires", cli.Since(k.Expires),
 		"old secret until", until)
 	if err != nil {
 		return exit.Advise(fmt.Errorf("show the secret of key %s, which is kept: %w", k.ID, err),
@@ -113,13 +118,13 @@ func printNewKey(s *session, k auth.Key, text string) error {
 
 // printSecret prints a secret that is shown once: in a document, or alone on standard output with
 // facts and a line on standard error.
-func printSecret(s *session, document any, text, line string, facts ...any) error {
-	if s.json {
-		return printJSON(s.out, document)
+func printSecret(s *cli.Session, document any, text, line string, facts ...any) error {
+	if s.JSON {
+		return cli.PrintJSON(s.Out, document)
 	}
-	printFacts(s.err, facts...)
-	fmt.Fprintln(s.err, line)
-	_, err := fmt.Fprintln(s.out, text)
+	cli.PrintFacts(s.Err, facts...)
+	fmt.Fprintln(s.Err, line)
+	_, err := fmt.Fprintln(s.Out, text)
 	return err
 }
 
@@ -146,14 +151,14 @@ func scopeText(k auth.Key) string {
 }
 
 // keyState says whether a key is good.
-func keyState(k auth.Key, now time.Time) cell {
+func keyState(k auth.Key, now time.Time) cli.Cell {
 	switch {
 	case k.Disabled:
-		return cell{"disabled", yellow}
+		return cli.Shaded("disabled", yellow)
 	case !k.Expires.IsZero() && !now.Before(k.Expires):
-		return cell{"expired", yellow}
+		return cli.Shaded("expired", yellow)
 	case now.Before(k.Overlap):
-		return cell{"rotating", cyan}
+		return cli.Shaded("rotating", cyan)
 	}
-	return cell{"good", green}
+	return cli.Shaded("good", green)
 }

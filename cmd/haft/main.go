@@ -6,8 +6,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -17,7 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/sandbox/local"
 )
@@ -30,7 +28,7 @@ func main() {
 
 	tuneForShortCommand()
 	ctx := untilSignal()
-	os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+	os.Exit(run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 }
 
 // untilSignal returns a context that the first SIGINT or SIGTERM ends. A second one
@@ -70,27 +68,21 @@ func tuneForServer() func() {
 	return func() { runtime.KeepAlive(ballast) }
 }
 
-// streams are where a command reads and writes.
-type streams struct {
-	in       io.Reader
-	out, err io.Writer
-}
-
 // run runs one command line and returns its exit code.
-func run(ctx context.Context, args []string, std streams) int {
+func run(ctx context.Context, args []string, std cli.Streams) int {
 	root := newRoot(std, strings.Join(args[:min(len(args), 1)], ""))
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err != nil {
-		report(std.err, err)
-		reportJSON(cmd, std.out, err)
+		cli.Report(std.Err, err)
+		cli.ReportJSON(cmd, std.Out, err)
 	}
 	return exit.CodeOf(err)
 }
 
 // commands lists the commands of haft by their names.
-func commands() map[string]func(*profile) command {
-	return map[string]func(*profile) command{
+func commands() map[string]func(*cli.Profile) cli.Command {
+	return map[string]func(*cli.Profile) cli.Command{
 		"schema": schemaCommand, "run": runCommand, "doctor": doctorCommand, "bench": benchCommand,
 		"serve": serveCommand, "tool": toolCommand, "call": callCommand, "calls": callsCommand,
 		"approvals": approvalsCommand, "policy": policyCommand, "audit": auditCommand, "restore": restoreCommand,
@@ -103,7 +95,7 @@ func commands() map[string]func(*profile) command {
 
 // newRoot makes the command tree, or only the branch that the first word of the
 // command line names: to declare the flags of all branches takes a millisecond.
-func newRoot(std streams, first string) *cobra.Command {
+func newRoot(std cli.Streams, first string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "haft",
 		Short: "Run the tools that AI agents call: checked, confined, limited, recorded and fast",
@@ -121,42 +113,18 @@ is checked, confined, limited and fast.`,
 		Args:          cobra.NoArgs,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	root.SetIn(std.in)
-	root.SetOut(std.out)
-	root.SetErr(std.err)
+	root.SetIn(std.In)
+	root.SetOut(std.Out)
+	root.SetErr(std.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Misuse(err) })
 	root.CompletionOptions.HiddenDefaultCmd = true
 	all := commands()
 	if one := all[first]; one != nil {
-		all = map[string]func(*profile) command{first: one}
+		all = map[string]func(*cli.Profile) cli.Command{first: one}
 	}
 	for _, describe := range all {
-		p := &profile{streams: std}
-		root.AddCommand(describe(p).build(p)) // shown in alphabetical order
+		p := &cli.Profile{Streams: std, Version: version}
+		root.AddCommand(describe(p).Build(p)) // shown in alphabetical order
 	}
 	return root
-}
-
-// reportJSON prints an error in the form of the HTTP API if the command was asked for
-// JSON: a script that reads its output must not find none.
-func reportJSON(cmd *cobra.Command, w io.Writer, err error) {
-	msg := exit.Text(err)
-	if asked, flagErr := cmd.Flags().GetBool("json"); flagErr != nil || !asked || msg == "" {
-		return
-	}
-	body := map[string]string{"code": string(haft.CodeOf(err)), "message": msg}
-	if next := exit.NextStep(err); next != "" {
-		body["next"] = next
-	}
-	_ = printJSON(w, map[string]any{"error": body}) // stderr has it too
-}
-
-// report prints an error for a person.
-func report(w io.Writer, err error) {
-	if msg := exit.Text(err); msg != "" {
-		fmt.Fprintln(w, paint(w, red, "haft:"), safe(w, msg))
-		if next := exit.NextStep(err); next != "" {
-			fmt.Fprintln(w, paint(w, dim, "  next: "+safe(w, next)))
-		}
-	}
 }

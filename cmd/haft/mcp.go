@@ -6,52 +6,53 @@ import (
 	"log/slog"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/server/mcpserver"
 )
 
 // mcpCommand is Haft as an MCP server on stdio.
-func mcpCommand(*profile) command {
+func mcpCommand(*cli.Profile) cli.Command {
 	var tags []string
 	var lazy int
 	var tokens bool
-	return command{
-		use: "mcp", short: "Be an MCP server on stdin and stdout, for Claude, Cursor, VS Code and others",
-		long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that is kept
+	return cli.Command{
+		Use: "mcp", Short: "Be an MCP server on stdin and stdout, for Claude, Cursor, VS Code and others",
+		Long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that is kept
 here becomes a tool of the client, and every call of it is checked, confined,
 limited and recorded. If there are many tools, two stand for all of them:
 find_tools and call_tool. What is wrong is said on stderr.`,
-		example: `  haft mcp                                   all tools that are kept here
+		Example: `  haft mcp                                   all tools that are kept here
   haft mcp --agent support                   what the agent may call
   haft mcp --server https://haft.example.com the tools of a server
   haft mcp --tokens                          what listing them costs, and end`,
-		flags: []flag{
+		Flags: []cli.Flag{
 			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
 			{&lazy, "lazy",
 				"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
 			{&tokens, "tokens", "print what listing the tools takes of a model's context, server by server, and end"},
 		},
-		run: func(ctx context.Context, s *session, _ []string) error {
+		Run: func(ctx context.Context, s *cli.Session, _ []string) error {
 			defer tuneForServer()()
-			caller, err := s.mcpCaller(ctx, tags)
+			caller, err := mcpCaller(ctx, s, tags)
 			if err != nil {
 				return err
 			}
 			if tokens {
-				return s.printTokens(ctx, caller)
+				return printTokens(ctx, s, caller)
 			}
-			return s.serveMCP(ctx, caller, lazy)
+			return serveMCP(ctx, s, caller, lazy)
 		},
 	}
 }
 
 // mcpCaller returns who calls tools over MCP: the principal of the session, whose person may
 // approve calls of the agent.
-func (s *session) mcpCaller(ctx context.Context, tags []string) (mcpserver.Caller, error) {
-	person := s.p
+func mcpCaller(ctx context.Context, s *cli.Session, tags []string) (mcpserver.Caller, error) {
+	person := s.Who
 	person.Agent = ""
-	caller := mcpserver.Caller{Principal: s.p, Person: person, Tags: tags, Artifacts: true}
-	if s.p.Agent != "" {
-		a, err := s.Agent(ctx, person, s.p.Agent)
+	caller := mcpserver.Caller{Principal: s.Who, Person: person, Tags: tags, Artifacts: true}
+	if s.Who.Agent != "" {
+		a, err := s.Agent(ctx, person, s.Who.Agent)
 		if err != nil {
 			return caller, err
 		}
@@ -61,18 +62,18 @@ func (s *session) mcpCaller(ctx context.Context, tags []string) (mcpserver.Calle
 }
 
 // serveMCP speaks MCP until the client leaves.
-func (s *session) serveMCP(ctx context.Context, caller mcpserver.Caller, lazy int) error {
-	logger := slog.New(slog.NewTextHandler(s.err, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	server, err := mcpserver.New(s.system, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream,
+func serveMCP(ctx context.Context, s *cli.Session, caller mcpserver.Caller, lazy int) error {
+	logger := slog.New(slog.NewTextHandler(s.Err, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	server, err := mcpserver.New(s.System, mcpserver.Config{Version: version, Wait: s.Wait, Stream: s.Stream,
 		Lazy: lazy, Logger: logger})
 	if err != nil {
 		return err
 	}
-	return errors.Join(server.Run(ctx, caller, s.in, s.out), server.Close())
+	return errors.Join(server.Run(ctx, caller, s.In, s.Out), server.Close())
 }
 
 // printTokens prints how much of a model's context the list of tools takes.
-func (s *session) printTokens(ctx context.Context, caller mcpserver.Caller) error {
+func printTokens(ctx context.Context, s *cli.Session, caller mcpserver.Caller) error {
 	groups, err := mcpserver.Groups(func(yield func(haft.Tool, error) bool) {
 		for t, err := range s.Tools(ctx, caller.Principal, haft.ToolFilter{}) {
 			if (err != nil || caller.Has(t)) && !yield(t, err) {
@@ -83,12 +84,12 @@ func (s *session) printTokens(ctx context.Context, caller mcpserver.Caller) erro
 	if err != nil {
 		return err
 	}
-	return s.print(groups, func() {
+	return s.Print(groups, func() {
 		all := mcpserver.Group{Server: "all"}
 		for _, g := range groups {
 			all.Tools, all.Tokens = all.Tools+g.Tools, all.Tokens+g.Tokens
 		}
-		printTable(s.out, append(groups, all), listing[mcpserver.Group]{
+		cli.PrintTable(s.Out, append(groups, all), cli.Listing[mcpserver.Group]{
 			"server,tools,tokens (estimated)", func(g mcpserver.Group) []any {
 				return []any{g.Server, g.Tools, g.Tokens}
 			}, ""})

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/mcpfile"
@@ -22,61 +23,61 @@ import (
 )
 
 // mcpServerCommand keeps upstream MCP servers.
-func mcpServerCommand(*profile) command {
+func mcpServerCommand(*cli.Profile) cli.Command {
 	var (
 		f      mcpFlags
 		accept bool
 		only   []string
 	)
 	listen := "127.0.0.1:0"
-	return command{
-		use: "mcp-server", short: "Use the tools of MCP servers: commands in a sandbox, or addresses",
-		example: `  haft mcp-server add time -- uvx mcp-server-time
+	return cli.Command{
+		Use: "mcp-server", Short: "Use the tools of MCP servers: commands in a sandbox, or addresses",
+		Example: `  haft mcp-server add time -- uvx mcp-server-time
   haft mcp-server add files --mount ./docs -- npx -y @modelcontextprotocol/server-filesystem "$PWD/docs"
   haft mcp-server add wiki --url https://mcp.example.com/mcp --header 'Authorization=Bearer {{ WIKI_TOKEN }}'
   haft mcp-server login wiki               agree in a browser, where the server wants that
   haft call time__get_current_time --arg timezone=Europe/Oslo`,
-		missing: "see which there are with: haft mcp-server list",
-		subs: []command{
-			{use: "add NAME [-- COMMAND…]", short: "Add a server and its tools, which are then called NAME__TOOL",
-				flags: f.flags(),
-				run: func(ctx context.Context, s *session, args []string) error {
+		Missing: "see which there are with: haft mcp-server list",
+		Subs: []cli.Command{
+			{Use: "add NAME [-- COMMAND…]", Short: "Add a server and its tools, which are then called NAME__TOOL",
+				Flags: f.flags(),
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					server, err := f.read(args[0], args[1:])
 					if err != nil {
 						return err
 					}
-					change, err := s.PutMCPServer(ctx, s.p, server)
+					change, err := s.PutMCPServer(ctx, s.Who, server)
 					if err != nil {
 						return err
 					}
-					return s.print(change, func() { printServerChange(s, change) })
+					return s.Print(change, func() { printServerChange(s, change) })
 				}},
-			{use: "list", short: "List servers", run: listAll(system.MCPServerList, listing[haft.MCPServer]{
+			{Use: "list", Short: "List servers", Run: cli.ListAll(cli.System.MCPServerList, cli.Listing[haft.MCPServer]{
 				"NAME,TRANSPORT,WHERE,TOOLS,STATE,LISTED", func(m haft.MCPServer) []any {
-					return []any{cell{m.Name, bold}, m.Transport, where(m), m.State.Tools, serverState(m),
-						since(m.State.Listed)}
+					return []any{cli.Shaded(m.Name, bold), m.Transport, where(m), m.State.Tools, serverState(m),
+						cli.Since(m.State.Listed)}
 				}, "there are no MCP servers; add one with: haft mcp-server add NAME -- COMMAND"})},
-			{use: "show NAME", short: "Show a server, without the values of headers and variables",
-				run: showOne(system.MCPServer, printServer)},
-			{use: "refresh NAME", short: "List the tools of a server again; what is new or changed waits for review",
-				flags: []flag{{&accept, "accept", "accept what is new or changed without looking at it"}},
-				run: func(ctx context.Context, s *session, args []string) error {
-					change, err := s.RefreshMCPServer(ctx, s.p, args[0], accept)
+			{Use: "show NAME", Short: "Show a server, without the values of headers and variables",
+				Run: cli.ShowOne(cli.System.MCPServer, printServer)},
+			{Use: "refresh NAME", Short: "List the tools of a server again; what is new or changed waits for review",
+				Flags: []cli.Flag{{&accept, "accept", "accept what is new or changed without looking at it"}},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
+					change, err := s.RefreshMCPServer(ctx, s.Who, args[0], accept)
 					if err != nil {
 						return err
 					}
-					return s.print(change, func() { printServerChange(s, change) })
+					return s.Print(change, func() { printServerChange(s, change) })
 				}},
-			{use: "login NAME", short: "Agree, in a browser, that Haft acts for you at a server",
-				flags: []flag{{&listen, "listen", "the `ADDRESS` on this machine to which the browser comes back"}},
-				run: func(ctx context.Context, s *session, args []string) error {
+			{Use: "login NAME", Short: "Agree, in a browser, that Haft acts for you at a server",
+				Flags: []cli.Flag{{&listen, "listen", "the `ADDRESS` on this machine to which the browser comes back"}},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					return login(ctx, s, args[0], listen)
 				}},
-			{use: "rm NAME", short: "Remove a server with its tools and credentials",
-				run: removeOne(system.RemoveMCPServer, "removed ", "")},
-			{use: "import FILE", short: "Add the servers of a file with mcpServers, as desktop clients have it",
-				flags: []flag{{&only, "only", "the `NAME` of a server to add; may be given again"}},
-				run: func(ctx context.Context, s *session, args []string) error {
+			{Use: "rm NAME", Short: "Remove a server with its tools and credentials",
+				Run: cli.RemoveOne(cli.System.RemoveMCPServer, "removed ", "")},
+			{Use: "import FILE", Short: "Add the servers of a file with mcpServers, as desktop clients have it",
+				Flags: []cli.Flag{{&only, "only", "the `NAME` of a server to add; may be given again"}},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					return importServers(ctx, s, args[0], only)
 				}},
 		},
@@ -89,12 +90,12 @@ type mcpFlags struct {
 	headers, env, network []string
 	mounts                []string
 	oauth                 haft.MCPOAuth
-	scopes                commaList
+	scopes                cli.CommaList
 }
 
-func (f *mcpFlags) flags() []flag {
+func (f *mcpFlags) flags() []cli.Flag {
 	s := &f.server
-	return []flag{
+	return []cli.Flag{
 		{&s.URL, "url", "the `URL` of a server that speaks HTTP"},
 		{&s.Transport, "transport", "stdio, http or sse; guessed if empty"},
 		{&f.headers, "header", "a header `NAME=VALUE` of every request; {{ VAR }} stands for a variable of the call"},
@@ -160,32 +161,32 @@ func readMount(text string) (haft.MCPMount, error) {
 }
 
 // printServerChange prints how the tools of a server have changed.
-func printServerChange(s *session, c *haft.MCPChange) {
-	fmt.Fprintf(s.out, "%s: %d tools\n", c.Server.Name, c.Server.State.Tools)
+func printServerChange(s *cli.Session, c *haft.MCPChange) {
+	fmt.Fprintf(s.Out, "%s: %d tools\n", c.Server.Name, c.Server.State.Tools)
 	for i, list := range [][]string{c.Added, c.Changed, c.Removed, c.Waiting} {
 		if len(list) > 0 {
 			word := []string{"added", "changed", "removed", "waiting for review"}[i]
-			fmt.Fprintf(s.out, "%s %s\n", word, strings.Join(list, " "))
+			fmt.Fprintf(s.Out, "%s %s\n", word, strings.Join(list, " "))
 		}
 	}
 	if len(c.Waiting) > 0 {
-		fmt.Fprintln(s.err,
+		fmt.Fprintln(s.Err,
 			"  look at one with: haft tool show NAME, and accept it with: haft tool review NAME --accept")
 	}
 	printInvalid(s, c.Server)
 	for _, w := range c.Warnings {
-		fmt.Fprintln(s.err, paint(s.err, yellow, "warning:"), safe(s.err, w))
+		fmt.Fprintln(s.Err, paint(s.Err, yellow, "warning:"), safe(s.Err, w))
 	}
 	if c.Server.State.Login {
-		fmt.Fprintln(s.err, "  agree with: haft mcp-server login "+c.Server.Name)
+		fmt.Fprintln(s.Err, "  agree with: haft mcp-server login "+c.Server.Name)
 	}
 }
 
 // printInvalid prints the tools that cannot be called, and why.
-func printInvalid(s *session, m haft.MCPServer) {
+func printInvalid(s *cli.Session, m haft.MCPServer) {
 	for _, x := range m.State.Invalid {
-		fmt.Fprintf(s.out, "cannot be called: %s: %s\n", safe(s.out, x.Tool),
-			safe(s.out, strings.Join(x.Reasons, "; ")))
+		fmt.Fprintf(s.Out, "cannot be called: %s: %s\n", safe(s.Out, x.Tool),
+			safe(s.Out, strings.Join(x.Reasons, "; ")))
 	}
 }
 
@@ -198,28 +199,29 @@ func where(m haft.MCPServer) string {
 }
 
 // serverState says how a server is.
-func serverState(m haft.MCPServer) cell {
+func serverState(m haft.MCPServer) cli.Cell {
 	switch {
 	case m.Disabled:
-		return cell{"disabled", yellow}
+		return cli.Shaded("disabled", yellow)
 	case m.State.Login:
-		return cell{"login needed", yellow}
+		return cli.Shaded("login needed", yellow)
 	case m.State.Error != "":
-		return cell{"failed", red}
+		return cli.Shaded("failed", red)
 	}
-	return cell{"ready", green}
+	return cli.Shaded("ready", green)
 }
 
 // printServer prints one server.
-func printServer(s *session, m *haft.MCPServer) {
+func printServer(s *cli.Session, m *haft.MCPServer) {
 	mounts := joined(m.Mounts, ", ", func(x haft.MCPMount) string {
 		return x.Dir + ":" + x.Inside + map[bool]string{true: ":rw"}[x.Writable]
 	})
-	printFacts(s.out, "name", cell{m.Name, bold}, "id", m.ID, "state", serverState(*m), "transport", m.Transport,
+	cli.PrintFacts(s.Out, "name", cli.Shaded(m.Name, bold), "id", m.ID, "state", serverState(*m), "transport",
+		m.Transport,
 		"where", where(*m), "headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", "),
 		"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", "),
 		"network", strings.Join(m.Network, ", "), "mounts", mounts, "calls itself", m.State.Title,
-		"protocol", m.State.Protocol, "tools", m.State.Tools, "error", m.State.Error, "changed", since(m.Updated))
+		"protocol", m.State.Protocol, "tools", m.State.Tools, "error", m.State.Error, "changed", cli.Since(m.Updated))
 	printInvalid(s, *m)
 }
 
@@ -227,7 +229,7 @@ func printServer(s *session, m *haft.MCPServer) {
 const maxServersFile = 1 << 20
 
 // importServers adds the servers of a file as desktop clients have it.
-func importServers(ctx context.Context, s *session, file string, only []string) error {
+func importServers(ctx context.Context, s *cli.Session, file string, only []string) error {
 	raw, err := toolfile.ReadBounded(file, maxServersFile)
 	if err != nil {
 		return exit.Misuse(fmt.Errorf("read the servers: %w", err))
@@ -241,23 +243,23 @@ func importServers(ctx context.Context, s *session, file string, only []string) 
 		if len(only) > 0 && !slices.Contains(only, m.Name) {
 			continue
 		}
-		change, err := s.PutMCPServer(ctx, s.p, m)
+		change, err := s.PutMCPServer(ctx, s.Who, m)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 		changes = append(changes, *change)
-		if !s.json {
+		if !s.JSON {
 			printServerChange(s, change)
 		}
 	}
-	return s.print(changes, func() {})
+	return s.Print(changes, func() {})
 }
 
 // loginTime is how long a person has.
 const loginTime = 10 * time.Minute
 
 // login prints the link, waits for the redirect of the browser and ends the login.
-func login(ctx context.Context, s *session, name, listen string) error {
+func login(ctx context.Context, s *cli.Session, name, listen string) error {
 	ctx, cancel := context.WithTimeout(ctx, loginTime)
 	defer cancel()
 	host, _, err := net.SplitHostPort(listen)
@@ -292,25 +294,25 @@ func login(ctx context.Context, s *session, name, listen string) error {
 		_ = srv.Close() // no page is needed any more
 		<-done
 	}()
-	link, err := s.LoginMCPServer(ctx, s.p, name, "http://"+ln.Addr().String()+"/callback")
+	link, err := s.LoginMCPServer(ctx, s.Who, name, "http://"+ln.Addr().String()+"/callback")
 	if err != nil {
 		return err
 	}
 	if link == "" {
-		return s.printLine(map[string]any{"server": name, "login": false}, name+" wants no login")
+		return s.PrintLine(map[string]any{"server": name, "login": false}, name+" wants no login")
 	}
-	fmt.Fprintln(s.err, "open this in a browser:")
-	fmt.Fprintln(s.err, "  "+safe(s.err, link))
+	fmt.Fprintln(s.Err, "open this in a browser:")
+	fmt.Fprintln(s.Err, "  "+safe(s.Err, link))
 	select {
 	case a := <-answers:
-		if err := s.FinishMCPLogin(ctx, s.p, a); err != nil {
+		if err := s.FinishMCPLogin(ctx, s.Who, a); err != nil {
 			return err
 		}
 	case <-ctx.Done():
 		return fmt.Errorf("wait for the browser: %w", context.Cause(ctx))
 	}
-	if change, err := s.RefreshMCPServer(ctx, s.p, name, false); err == nil && !s.json {
-		fmt.Fprintf(s.err, "%s has %d tools\n", name, change.Server.State.Tools)
+	if change, err := s.RefreshMCPServer(ctx, s.Who, name, false); err == nil && !s.JSON {
+		fmt.Fprintf(s.Err, "%s has %d tools\n", name, change.Server.State.Tools)
 	}
-	return s.printLine(map[string]any{"server": name, "login": true}, "logged in at "+name)
+	return s.PrintLine(map[string]any{"server": name, "login": true}, "logged in at "+name)
 }

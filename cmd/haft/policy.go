@@ -8,45 +8,46 @@ import (
 	"io/fs"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/toolfile"
 	"haft/policy"
 )
 
 // policyCommand keeps the rules.
-func policyCommand(*profile) command {
+func policyCommand(*cli.Profile) cli.Command {
 	var (
 		server    bool
 		arguments argumentFlags
 		call      haft.Call
 	)
-	whole := flag{&server, "server-policy", "the document of the whole server, not of the organisation"}
-	return command{
-		use: "policy", short: "Keep the rules: who may call what, how often, and who must agree",
-		example: `  haft policy check rules.yaml
+	whole := cli.Flag{&server, "server-policy", "the document of the whole server, not of the organisation"}
+	return cli.Command{
+		Use: "policy", Short: "Keep the rules: who may call what, how often, and who must agree",
+		Example: `  haft policy check rules.yaml
   haft policy set rules.yaml
   haft policy explain delete_file --args '{"path": "/etc"}' --user ann --role reader`,
-		subs: []command{
-			{use: "show", short: "Print the document", flags: []flag{whole},
-				run: func(ctx context.Context, s *session, _ []string) error { return showPolicy(ctx, s, server) }},
-			{use: "set FILE", short: "Replace the document; it holds from the next call on", flags: []flag{whole},
-				run: func(ctx context.Context, s *session, args []string) error {
+		Subs: []cli.Command{
+			{Use: "show", Short: "Print the document", Flags: []cli.Flag{whole},
+				Run: func(ctx context.Context, s *cli.Session, _ []string) error { return showPolicy(ctx, s, server) }},
+			{Use: "set FILE", Short: "Replace the document; it holds from the next call on", Flags: []cli.Flag{whole},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					return setPolicy(ctx, s, server, args[0])
 				}},
-			{use: "check FILE", short: "Say whether a document is right, and keep nothing", plain: checkPolicy},
-			{use: "explain TOOL", short: "Say what the rules decide about a call, and why; exit code 4 if they deny it",
-				long: `Say what is decided about a call, by the very code that decides about one that is made:
+			{Use: "check FILE", Short: "Say whether a document is right, and keep nothing", Plain: checkPolicy},
+			{Use: "explain TOOL", Short: "Say what the rules decide about a call, and why; exit code 4 if they deny it",
+				Long: `Say what is decided about a call, by the very code that decides about one that is made:
 the tool and its roles, the agent and its tool rules, and the rules of server and
 organisation, each with the reason why it matched or not. On whose behalf is said by
 --user, --role, --agent and --org.`,
-				flags: append(arguments.flags(),
-					flag{&call.Digest, "digest", "the digest of the version; the current one if it is not given"},
-					flag{&call.Turn, "turn", "the turn of the agent, which its tool rules look back at"}),
-				missing: noSuchTool,
-				plain: func(ctx context.Context, p *profile, args []string) error {
-					p.asIf = true
-					return p.do(ctx, func(ctx context.Context, s *session) (err error) {
-						call.Tool, call.Principal = args[0], s.p
+				Flags: append(arguments.flags(),
+					cli.Flag{&call.Digest, "digest", "the digest of the version; the current one if it is not given"},
+					cli.Flag{&call.Turn, "turn", "the turn of the agent, which its tool rules look back at"}),
+				Missing: noSuchTool,
+				Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
+					p.AsIf = true
+					return p.Do(ctx, func(ctx context.Context, s *cli.Session) (err error) {
+						call.Tool, call.Principal = args[0], s.Who
 						if call.Args, err = arguments.readFor(ctx, s, call.Tool); err == nil {
 							err = explain(ctx, s, call)
 						}
@@ -62,8 +63,8 @@ organisation, each with the reason why it matched or not. On whose behalf is sai
 }
 
 // showPolicy prints the document.
-func showPolicy(ctx context.Context, s *session, server bool) error {
-	kept, err := s.Policy(ctx, s.p, server)
+func showPolicy(ctx context.Context, s *cli.Session, server bool) error {
+	kept, err := s.Policy(ctx, s.Who, server)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		kept, err = &haft.PolicyText{}, nil
 	}
@@ -71,12 +72,12 @@ func showPolicy(ctx context.Context, s *session, server bool) error {
 		return err
 	}
 	text := string(kept.Text)
-	return s.print(map[string]any{"server": server, "set": text != "", "text": text}, func() {
+	return s.Print(map[string]any{"server": server, "set": text != "", "text": text}, func() {
 		if text == "" {
-			fmt.Fprintln(s.err,
+			fmt.Fprintln(s.Err,
 				"none is set: administrators may call every tool, and nobody else any\n  next: haft policy set FILE")
 		}
-		fmt.Fprint(s.out, safe(s.out, text))
+		fmt.Fprint(s.Out, safe(s.Out, text))
 	})
 }
 
@@ -106,24 +107,24 @@ func policyError(name string, err error) error {
 }
 
 // setPolicy replaces the document.
-func setPolicy(ctx context.Context, s *session, server bool, name string) error {
-	text, err := readPolicy(s.in, name)
+func setPolicy(ctx context.Context, s *cli.Session, server bool, name string) error {
+	text, err := readPolicy(s.In, name)
 	if err != nil {
 		return err
 	}
-	if _, err := s.PutPolicy(ctx, s.p, server, haft.PolicyText{Text: text}); err != nil {
+	if _, err := s.PutPolicy(ctx, s.Who, server, haft.PolicyText{Text: text}); err != nil {
 		return policyError(name, err)
 	}
-	owner := "of the organisation " + s.p.Org
+	owner := "of the organisation " + s.Who.Org
 	if server {
 		owner = "of the server"
 	}
-	return s.printLine(map[string]any{"server": server, "set": true}, "the policy "+owner+" holds from now on")
+	return s.PrintLine(map[string]any{"server": server, "set": true}, "the policy "+owner+" holds from now on")
 }
 
 // checkPolicy compiles a document and keeps nothing.
-func checkPolicy(_ context.Context, p *profile, args []string) error {
-	text, err := readPolicy(p.in, args[0])
+func checkPolicy(_ context.Context, p *cli.Profile, args []string) error {
+	text, err := readPolicy(p.In, args[0])
 	if err != nil {
 		return err
 	}
@@ -131,6 +132,6 @@ func checkPolicy(_ context.Context, p *profile, args []string) error {
 	if err != nil {
 		return policyError(args[0], err)
 	}
-	return p.printLine(map[string]string{"digest": compiled.Digest()},
-		paint(p.out, green, "right")+" "+shortDigest(compiled.Digest()))
+	return p.PrintLine(map[string]string{"digest": compiled.Digest()},
+		paint(p.Out, green, "right")+" "+cli.ShortDigest(compiled.Digest()))
 }

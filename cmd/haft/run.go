@@ -14,6 +14,7 @@ import (
 	"haft/app"
 	"haft/executor"
 	"haft/internal/backend"
+	"haft/internal/cli"
 	"haft/internal/egress"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
@@ -41,20 +42,20 @@ type runFlags struct {
 }
 
 // runCommand runs a tool from a file.
-func runCommand(p *profile) command {
+func runCommand(p *cli.Profile) cli.Command {
 	f := runFlags{timeout: 30 * time.Second, network: "none", sandbox: "auto"}
-	return command{
-		alone: true,
-		use:   "run FILE[:FUNCTION]|DIR",
-		short: "Run a tool in the sandbox",
-		long: `Run a tool in a sandbox of its own. The value goes to stdout, everything else to
+	return cli.Command{
+		Alone: true,
+		Use:   "run FILE[:FUNCTION]|DIR",
+		Short: "Run a tool in the sandbox",
+		Long: `Run a tool in a sandbox of its own. The value goes to stdout, everything else to
 stderr; with --json the whole result goes to stdout as one object. A DIR with a haft.toml
 is one tool of several files.`,
-		example: `  haft run weather.py --arg city=Oslo --arg days=2
+		Example: `  haft run weather.py --arg city=Oslo --arg days=2
   haft run weather.py:forecast --args '{"city": "Oslo"}' --json
   haft run report.ts --args @args.json --timeout 10s --memory 256MiB
   haft run chart.py --requirements requirements.txt --arg days=7`,
-		flags: append(f.argumentFlags.flags(), []flag{
+		Flags: append(f.argumentFlags.flags(), []cli.Flag{
 			{&f.env, "env", "a variable for the tool, `K=V`"},
 			{&f.files, "file", "a `FILE[:NAME]` or directory to put into the tool's directory; may be given again"},
 			{&f.out, "out", "the `DIR` to save the files in that the tool leaves in its working directory"},
@@ -73,19 +74,19 @@ is one tool of several files.`,
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
 			{&f.programs, "program", programUsage},
 			{&f.sandbox, "sandbox", "auto, local or process"},
-			reducedFlag(&p.reduced),
+			cli.ReducedFlag(&p.Reduced),
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
 			{&f.python, "python", "the Python interpreter: a name, a path, or a virtual environment"},
 			{&f.output, "output", "read what it gives back as json, text, number, boolean or list"},
 			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},
-			{&p.json, "json", "print the whole result as one JSON object"},
+			{&p.JSON, "json", "print the whole result as one JSON object"},
 		}...),
-		plain: func(ctx context.Context, p *profile, args []string) error { return f.run(ctx, p, args[0]) },
+		Plain: func(ctx context.Context, p *cli.Profile, args []string) error { return f.run(ctx, p, args[0]) },
 	}
 }
 
 // run runs the tool of ref and prints its result.
-func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
+func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	of, err := toolfile.ReadTool(ref)
 	if err != nil {
 		return err
@@ -107,13 +108,13 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	a, err := app.Open(ctx, app.Config{
 		Sandbox: f.sandbox, Need: sandbox.Need{Level: f.isolation}, Soon: src.Kind,
 		Interpreters: map[haft.Kind]string{haft.KindPython: f.python}, Packages: supply.FromEnv(os.Getenv),
-		AllowReduced: p.reduced,
+		AllowReduced: p.Reduced,
 	})
 	if err != nil {
 		return err
 	}
 	defer a.Close()
-	shown := terminal.NewProgress(p.err)
+	shown := terminal.NewProgress(p.Err)
 	layers, release, err := a.Supply.Provide(ctx, packages, src.Text, f.upgrade, shown.Line)
 	shown.Line("")
 	if err != nil {
@@ -133,7 +134,7 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if r.Args, err = f.pairs.AsDeclared(r.Args, t.Derived.Parameters); err != nil {
 		return err
 	}
-	if !p.json {
+	if !p.JSON {
 		r.Stdout = func(b []byte) { shown.Output(string(b)) }
 		r.Stderr, r.Progress = r.Stdout, shown.Report
 	}
@@ -151,32 +152,32 @@ func (f runFlags) run(ctx context.Context, p *profile, ref string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.saveArtifacts(ctx, nil, haft.Principal{}, res, f.out); err != nil {
+	if err := saveArtifacts(ctx, p, nil, haft.Principal{}, res, f.out); err != nil {
 		return err
 	}
 	return printResult(p, res)
 }
 
 // mount opens the workspace that a flag names, of the local organisation or that of $HAFT_ORG.
-func (f runFlags) mount(ctx context.Context, p *profile, kind haft.Kind) (*app.Mount, error) {
-	p.flags() // which sets the defaults
-	p.org, p.user = cmp.Or(os.Getenv("HAFT_ORG"), p.org), os.Getenv("HAFT_USER")
-	dir, err := p.dir()
+func (f runFlags) mount(ctx context.Context, p *cli.Profile, kind haft.Kind) (*app.Mount, error) {
+	p.Flags() // which sets the defaults
+	p.Org, p.User = cmp.Or(os.Getenv("HAFT_ORG"), p.Org), os.Getenv("HAFT_USER")
+	dir, err := p.Dir()
 	if err != nil {
 		return nil, err
 	}
-	return app.MountWorkspace(ctx, app.ServiceConfig{Data: dir, Database: os.Getenv("HAFT_DATABASE"), Wait: p.lockWait},
-		haft.Call{Principal: p.principal(), Workspace: backend.CallWorkspace(f.workspace, f.workdir)}, kind)
+	return app.MountWorkspace(ctx, app.ServiceConfig{Data: dir, Database: os.Getenv("HAFT_DATABASE"), Wait: p.LockWait},
+		haft.Call{Principal: p.Principal(), Workspace: backend.CallWorkspace(f.workspace, f.workdir)}, kind)
 }
 
 // request reads what the flags say about the call.
-func (f runFlags) request(p *profile) (r app.Run, err error) {
+func (f runFlags) request(p *cli.Profile) (r app.Run, err error) {
 	r.Programs = f.programs
 	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Grace: f.grace, Memory: int64(f.memory)}
 	if f.timeout <= 0 {
 		return r, exit.Misuse(errors.New("--timeout must be positive"))
 	}
-	if r.Args, err = f.read(p.in); err != nil {
+	if r.Args, err = f.read(p.In); err != nil {
 		return r, err
 	}
 	if r.Env, err = toolfile.Pairs("--env", f.env); err != nil {
@@ -205,8 +206,8 @@ func (f runFlags) request(p *profile) (r app.Run, err error) {
 }
 
 // printResult prints a result and returns its exit code as an error.
-func printResult(p *profile, res *haft.Result) error {
-	if err := p.print(res, func() { terminal.PrintResult(p.out, p.err, res) }); err != nil {
+func printResult(p *cli.Profile, res *haft.Result) error {
+	if err := p.Print(res, func() { terminal.PrintResult(p.Out, p.Err, res) }); err != nil {
 		return err
 	}
 	return exit.With(exit.OfStatus[res.Status])

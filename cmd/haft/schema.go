@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/toolfile"
 	"haft/schema"
@@ -23,20 +24,20 @@ type schemaFlags struct {
 }
 
 // schemaCommand shows the schema of a tool.
-func schemaCommand(p *profile) command {
+func schemaCommand(p *cli.Profile) cli.Command {
 	f := schemaFlags{format: "json"}
-	return command{
-		alone: true,
-		use:   "schema FILE[:FUNCTION]",
-		short: "Show the schema that a model sees, without running the code",
-		long: `Show the schema that a model sees. FILE is a tool (.py, .ts, .js, .sh), whose code is
+	return cli.Command{
+		Alone: true,
+		Use:   "schema FILE[:FUNCTION]",
+		Short: "Show the schema that a model sees, without running the code",
+		Long: `Show the schema that a model sees. FILE is a tool (.py, .ts, .js, .sh), whose code is
 not run, or a schema (.json), bare or in the form of a vendor.`,
-		example: `  haft schema weather.py
+		Example: `  haft schema weather.py
   haft schema weather.py:forecast --format openai --strict
   haft schema weather.ts --check
   haft schema given.json --check            a schema from elsewhere`,
-		flags: []flag{
-			reducedFlag(&p.reduced),
+		Flags: []cli.Flag{
+			cli.ReducedFlag(&p.Reduced),
 			{&f.format, "format", "the form: " + joined(schema.Forms(), ", ", func(f schema.Form) string {
 				return string(f)
 			})},
@@ -44,12 +45,12 @@ not run, or a schema (.json), bare or in the form of a vendor.`,
 			{&f.check, "check", "say whether vendors accept the schema; exit code 3 if none does"},
 			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},
 		},
-		plain: func(ctx context.Context, p *profile, args []string) error { return f.show(ctx, p, args[0]) },
+		Plain: func(ctx context.Context, p *cli.Profile, args []string) error { return f.show(ctx, p, args[0]) },
 	}
 }
 
 // show prints the schema of a file, or whether vendors accept it.
-func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
+func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error {
 	form, err := schema.ParseForm(f.format)
 	if err != nil {
 		return exit.Misuse(err)
@@ -76,18 +77,18 @@ func (f schemaFlags) show(ctx context.Context, p *profile, ref string) error {
 		return err
 	}
 	if f.check {
-		return printHealth(p.out, sig.Name, health)
+		return printHealth(p.Out, sig.Name, health)
 	}
-	return printSchema(p.out, sig, form, f.strict)
+	return printSchema(p.Out, sig, form, f.strict)
 }
 
 // derive derives the schema of a tool.
-func (f schemaFlags) derive(ctx context.Context, p *profile, ref string) (*schema.Signature, error) {
+func (f schemaFlags) derive(ctx context.Context, p *cli.Profile, ref string) (*schema.Signature, error) {
 	src, err := toolfile.ReadSource(ref)
 	if err != nil {
 		return nil, err
 	}
-	a, err := app.Open(ctx, app.Config{AllowReduced: p.reduced})
+	a, err := app.Open(ctx, app.Config{AllowReduced: p.Reduced})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/store/storetest"
 	"haft/internal/terminal"
@@ -31,7 +32,7 @@ func TestMain(m *testing.M) {
 				fmt.Fprintln(os.Stderr, "impersonate:", err)
 				os.Exit(99)
 			}
-			os.Exit(run(ctx, os.Args[1:], streams{os.Stdin, os.Stdout, os.Stderr}))
+			os.Exit(run(ctx, os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 		},
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/term"
 
+	"haft/internal/cli"
 	"haft/internal/secret"
 	"haft/internal/secret/keeper"
 	"haft/internal/secret/vault"
@@ -21,77 +22,80 @@ import (
 )
 
 // secretCommand keeps secrets.
-func secretCommand(*profile) command {
+func secretCommand(*cli.Profile) cli.Command {
 	var (
 		set    secretFlags
 		rotate vault.RotateConfig
 	)
-	return command{
-		use: "secret", short: "Keep secrets: variables that tools are given and nobody sees",
-		example: `  haft secret set API_KEY < key.txt               for every call of the organisation
+	return cli.Command{
+		Use: "secret", Short: "Keep secrets: variables that tools are given and nobody sees",
+		Example: `  haft secret set API_KEY < key.txt               for every call of the organisation
   haft secret set API_KEY --agent helper          for the calls of one agent
   haft secret set API_KEY --host api.example.com --header Authorization --prefix 'Bearer ' < key.txt
                                                   for requests to that host: tools never have it
   haft secret list
   haft secret rotate                              encrypt everything with a new key`,
-		missing: "see which there are with: haft secret list [--agent NAME], and haft agent list",
-		subs: []command{
-			{use: "set NAME", short: "Store a secret, from standard input or a file; it cannot be read back",
-				flags: set.flags(), run: set.store},
-			{use: "list", short: "List secrets, without their values", run: listSecrets},
-			{use: "rm NAME", short: "Remove a secret",
-				run: func(ctx context.Context, s *session, args []string) error {
+		Missing: "see which there are with: haft secret list [--agent NAME], and haft agent list",
+		Subs: []cli.Command{
+			{Use: "set NAME", Short: "Store a secret, from standard input or a file; it cannot be read back",
+				Flags: set.flags(), Run: set.store},
+			{Use: "list", Short: "List secrets, without their values", Run: listSecrets},
+			{Use: "rm NAME", Short: "Remove a secret",
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					agent, owner := secretOwner(s)
-					if err := s.RemoveSecret(ctx, s.p, agent, args[0]); err != nil {
+					if err := s.RemoveSecret(ctx, s.Who, agent, args[0]); err != nil {
 						return err
 					}
-					return s.printLine(map[string]string{"removed": args[0], "agent": agent},
+					return s.PrintLine(map[string]string{"removed": args[0], "agent": agent},
 						args[0]+" is removed from "+owner)
 				}},
-			{use: "rotate", short: "Encrypt all secrets with a new key; may be stopped and repeated",
-				flags: []flag{
+			{Use: "rotate", Short: "Encrypt all secrets with a new key; may be stopped and repeated",
+				Flags: []cli.Flag{
 					{&rotate.MasterKeyFile, "master-key-file",
 						"the `FILE` of a new master key, which is made if it is not there"},
 					{&rotate.Forget, "forget",
 						"drop old data keys also from a shared database; no other haft may be starting calls"},
 				},
-				run: func(ctx context.Context, s *session, _ []string) error { return rotateSecrets(ctx, s, rotate) }},
+				Run: func(ctx context.Context, s *cli.Session, _ []string) error {
+					return rotateSecrets(ctx, s,
+						rotate)
+				}},
 		},
 	}
 }
 
 // secretOwner returns whose secrets the command is about: those of the agent that --agent names,
 // or those of the organisation. $HAFT_AGENT does not count.
-func secretOwner(s *session) (agent, words string) {
-	agent, s.p.Agent = s.agent, ""
-	if !s.given("agent") || agent == "" {
-		return "", "the organisation " + s.p.Org
+func secretOwner(s *cli.Session) (agent, words string) {
+	agent, s.Who.Agent = s.Acting, ""
+	if !s.Given("agent") || agent == "" {
+		return "", "the organisation " + s.Who.Org
 	}
 	return agent, "the agent " + agent
 }
 
 // listSecrets lists secrets.
-func listSecrets(ctx context.Context, s *session, _ []string) error {
+func listSecrets(ctx context.Context, s *cli.Session, _ []string) error {
 	agent, owner := secretOwner(s)
-	list, err := s.Secrets(ctx, s.p, agent)
+	list, err := s.Secrets(ctx, s.Who, agent)
 	if err != nil {
 		return err
 	}
-	return s.print(append([]secret.Info{}, list...), func() {
-		printTable(s.out, list, listing[secret.Info]{
+	return s.Print(append([]secret.Info{}, list...), func() {
+		cli.PrintTable(s.Out, list, cli.Listing[secret.Info]{
 			"NAME,FINGERPRINT,CHANGED,GOES TO", func(i secret.Info) []any {
-				return []any{cell{i.Name, bold}, i.Fingerprint, since(i.Updated), i.Bound.String()}
+				return []any{cli.Shaded(i.Name, bold), i.Fingerprint, cli.Since(i.Updated), i.Bound.String()}
 			}, "there are no secrets of " + owner + "; store one with: haft secret set NAME"})
 	})
 }
 
 // rotateSecrets replaces the keys of secrets.
-func rotateSecrets(ctx context.Context, s *session, cfg vault.RotateConfig) error {
-	local, err := s.local("the keys of secrets are where the server keeps its data: rotate them there, with --data")
+func rotateSecrets(ctx context.Context, s *cli.Session, cfg vault.RotateConfig) error {
+	local, err := s.Local("the keys of secrets are where the server keeps its data: rotate them there, with --data")
 	if err != nil {
 		return err
 	}
-	done, err := local.RotateSecrets(ctx, s.p, cfg)
+	done, err := local.RotateSecrets(ctx, s.Who, cfg)
 	if err != nil {
 		return err
 	}
@@ -103,7 +107,7 @@ func rotateSecrets(ctx context.Context, s *session, cfg vault.RotateConfig) erro
 	if done.Next != "" {
 		line += "\n  next: " + done.Next
 	}
-	return s.printLine(done, line)
+	return s.PrintLine(done, line)
 }
 
 // secretFlags have the value of a secret and where it may go.
@@ -115,8 +119,8 @@ type secretFlags struct {
 	unbind      bool
 }
 
-func (b *secretFlags) flags() []flag {
-	return []flag{
+func (b *secretFlags) flags() []cli.Flag {
+	return []cli.Flag{
 		{&b.value, "value", "the value; others on this machine can see it while the command runs"},
 		{&b.file, "value-file", "the `FILE` with the value"},
 		{&b.to.Hosts, "host", "a `HOST` that the secret goes to and nowhere else, as in --network, " +
@@ -139,7 +143,7 @@ func (b *secretFlags) flags() []flag {
 }
 
 // store stores a secret.
-func (b *secretFlags) store(ctx context.Context, s *session, args []string) error {
+func (b *secretFlags) store(ctx context.Context, s *cli.Session, args []string) error {
 	text, err := b.read(s)
 	if err != nil {
 		return err
@@ -149,35 +153,35 @@ func (b *secretFlags) store(ctx context.Context, s *session, args []string) erro
 		return err
 	}
 	agent, owner := secretOwner(s)
-	if err := s.BindSecret(ctx, s.p, agent, args[0], text, to); err != nil {
+	if err := s.BindSecret(ctx, s.Who, agent, args[0], text, to); err != nil {
 		return err
 	}
 	if len(text.Reveal()) < secret.MinValue {
-		fmt.Fprintf(s.err, "note: a value of less than %d bytes is not removed from what tools print\n",
+		fmt.Fprintf(s.Err, "note: a value of less than %d bytes is not removed from what tools print\n",
 			secret.MinValue)
 	}
-	return s.printLine(map[string]string{"set": args[0], "agent": agent},
+	return s.PrintLine(map[string]string{"set": args[0], "agent": agent},
 		args[0]+" is set for "+owner+"; the next call sees it")
 }
 
 // read reads the value of a secret. A line break at the end of a file or of standard input is not
 // part of it.
-func (b *secretFlags) read(s *session) (none secret.Value, err error) {
-	given, text := s.given("value"), []byte(b.value)
-	switch in, _ := s.in.(*os.File); {
+func (b *secretFlags) read(s *cli.Session) (none secret.Value, err error) {
+	given, text := s.Given("value"), []byte(b.value)
+	switch in, _ := s.In.(*os.File); {
 	case given && b.file != "":
 		return none, exit.Misuse(errors.New("give the value with --value or with --value-file, not both"))
 	case given:
-		fmt.Fprintln(s.err, "note: a value on the command line is seen by others on this machine and kept in the "+
+		fmt.Fprintln(s.Err, "note: a value on the command line is seen by others on this machine and kept in the "+
 			"history of the shell; use standard input or --value-file")
 	case b.file != "":
 		text, err = toolfile.ReadBounded(b.file, keeper.MaxValue+2)
-	case terminal.Is(s.in):
-		fmt.Fprint(s.err, "the value (it is not shown): ")
+	case terminal.Is(s.In):
+		fmt.Fprint(s.Err, "the value (it is not shown): ")
 		text, err = term.ReadPassword(int(in.Fd()))
-		fmt.Fprintln(s.err)
+		fmt.Fprintln(s.Err)
 	default:
-		text, err = io.ReadAll(io.LimitReader(s.in, keeper.MaxValue+3))
+		text, err = io.ReadAll(io.LimitReader(s.In, keeper.MaxValue+3))
 	}
 	if err != nil {
 		return none, exit.Misuse(fmt.Errorf("read the value: %w", err))

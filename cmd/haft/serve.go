@@ -18,6 +18,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/cli"
 	"haft/internal/daemon"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
@@ -44,47 +45,47 @@ type serveFlags struct {
 }
 
 // serveCommand answers requests over HTTP.
-func serveCommand(p *profile) command {
+func serveCommand(p *cli.Profile) cli.Command {
 	s := &serveFlags{}
 	flags := s.flags(p)
 	env := []string{"ready-wait", "takeover", "lock-wait", "audit-sink", "models"}
 	for _, fl := range flags {
-		if strings.HasPrefix(fl.name, "keep-") || strings.HasPrefix(fl.name, "oidc-") {
-			env = append(env, fl.name)
+		if strings.HasPrefix(fl.Name, "keep-") || strings.HasPrefix(fl.Name, "oidc-") {
+			env = append(env, fl.Name)
 		}
 	}
-	return command{
-		alone: true,
-		use:   "serve", short: "Answer requests over HTTP until it is told to stop",
-		long: `serve answers requests over HTTP: on a loopback address and with embedded storage
+	return cli.Command{
+		Alone: true,
+		Use:   "serve", Short: "Answer requests over HTTP until it is told to stop",
+		Long: `serve answers requests over HTTP: on a loopback address and with embedded storage
 if nothing else is said. The first time it makes a key for an administrator and
 writes it to admin.key in the data directory.
 
 SIGTERM and SIGINT stop it: /readyz answers 503, after --ready-wait the listener
 closes, and calls in flight end within --drain. A second signal ends them at once.
 SIGHUP reads the certificate, its key and the keys of issuers again.`,
-		example: `  haft serve
+		Example: `  haft serve
   haft serve --addr 0.0.0.0:7717 --host haft.example.com --tls-cert cert.pem --tls-key key.pem`,
-		flags: flags, env: env,
-		plain: func(ctx context.Context, p *profile, _ []string) error {
+		Flags: flags, Env: env,
+		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 			defer tuneForServer()()
 			return s.run(ctx, p)
 		},
 	}
 }
 
-func (s *serveFlags) flags(p *profile) []flag {
+func (s *serveFlags) flags(p *cli.Profile) []cli.Flag {
 	s.addr, s.logFormat, s.level, s.cfg.Operators = "127.0.0.1:7717", "text", "info", "local"
 	c := &s.cfg
-	s.drain, c.Engine.DeadAfter, c.Wait = 30*time.Second, 20*time.Second, defaultLockWait
-	if !terminal.Is(p.out) { // a person at a terminal sends no requests through a load balancer
+	s.drain, c.Engine.DeadAfter, c.Wait = 30*time.Second, 20*time.Second, cli.DefaultLockWait
+	if !terminal.Is(p.Out) { // a person at a terminal sends no requests through a load balancer
 		s.readyWait = 5 * time.Second
 	}
 	c.Auth.RequireUser, c.NoRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
 	c.Manage.Retention, c.Packages = haft.DefaultRetention(), supply.FromEnv(os.Getenv)
-	return slices.Concat([]flag{
+	return slices.Concat([]cli.Flag{
 		{&s.addr, "addr", "the `ADDRESS` to listen on; port 0 takes a free one"},
-		{&p.data, "data", "the `DIR` of the embedded store and of keys ($HAFT_DATA)"},
+		{&p.Data, "data", "the `DIR` of the embedded store and of keys ($HAFT_DATA)"},
 		{&c.Database, "database", "the `URL` of a Postgres"},
 		{&c.Operators, "org", "the organisation whose administrators run the server"},
 		{&c.HTTP.Hosts, "host",
@@ -114,7 +115,7 @@ func (s *serveFlags) flags(p *profile) []flag {
 		{&c.Agents.Budget.Tokens, "max-turn-tokens", "how many tokens one turn of an agent may take; 0 means any " +
 			"number"},
 		{&c.Agents.Budget.Time, "max-turn-time", "how long one turn of an agent may work; 0 means an hour"},
-		reducedFlag(&c.AllowReduced),
+		cli.ReducedFlag(&c.AllowReduced),
 		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
 		{&s.readyWait, "ready-wait", "how long to answer on after a signal to stop, while /readyz says 503, before " +
 			"the listener closes; 0 on a terminal"},
@@ -148,15 +149,15 @@ func (s *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 }
 
 // config checks the flags and sets the other fields of the configuration.
-func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
+func (s *serveFlags) config(p *cli.Profile) (cfg app.ServerConfig, err error) {
 	cfg = s.cfg
-	if cfg.Logger, err = s.logger(p.err); err != nil {
+	if cfg.Logger, err = s.logger(p.Err); err != nil {
 		return cfg, err
 	}
 	if s.readyWait < 0 || s.drain < 0 {
 		return cfg, exit.Misuse(errors.New("--ready-wait and --drain must not be negative"))
 	}
-	if cfg.Data, err = p.dir(); err != nil {
+	if cfg.Data, err = p.Dir(); err != nil {
 		return cfg, err
 	}
 	keep := cfg.Manage.Retention
@@ -211,7 +212,7 @@ func (s *serveFlags) config(p *profile) (cfg app.ServerConfig, err error) {
 }
 
 // run serves until ctx ends, and then stops: see stop.
-func (s *serveFlags) run(ctx context.Context, p *profile) error {
+func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	hangup := make(chan os.Signal, 1) // never the end of a server: one that is not awaited is dropped
 	signal.Notify(hangup, syscall.SIGHUP)
 	cfg, err := s.config(p)
@@ -261,34 +262,34 @@ func (s *serveFlags) notifyManager(ctx context.Context, log *slog.Logger, state 
 }
 
 // greet says where the server is, how to get in and what it can promise.
-func (s *serveFlags) greet(ctx context.Context, p *profile, sys *app.Server, at net.Addr) {
+func (s *serveFlags) greet(ctx context.Context, p *cli.Profile, sys *app.Server, at net.Addr) {
 	scheme := "http"
 	if s.tlsCert != "" {
 		scheme = "https"
 	}
-	fmt.Fprintf(p.out, "listening on %s://%s\n", scheme, at)
+	fmt.Fprintf(p.Out, "listening on %s://%s\n", scheme, at)
 	switch {
-	case sys.Auth.FirstFile != "" && terminal.Is(p.out):
-		fmt.Fprintf(p.out, "first key: %s (shown once; also in %s)\n", sys.Auth.First.Reveal(), sys.Auth.FirstFile)
+	case sys.Auth.FirstFile != "" && terminal.Is(p.Out):
+		fmt.Fprintf(p.Out, "first key: %s (shown once; also in %s)\n", sys.Auth.First.Reveal(), sys.Auth.FirstFile)
 	case sys.Auth.FirstFile != "":
 		// Output that is not looked at is kept somewhere.
-		fmt.Fprintf(p.out, "first key: in %s\n", sys.Auth.FirstFile)
+		fmt.Fprintf(p.Out, "first key: in %s\n", sys.Auth.FirstFile)
 	}
 	provider, name := sys.App.Provider()
 	if iso, err := provider.Isolation(ctx); err == nil {
-		fmt.Fprintf(p.out, "sandbox %s: isolation %s\n", name, iso.Level)
+		fmt.Fprintf(p.Out, "sandbox %s: isolation %s\n", name, iso.Level)
 		if iso.Level == haft.LevelReduced && !s.cfg.AllowReduced {
-			fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
+			fmt.Fprintln(p.Err, paint(p.Err, yellow, "haft:"),
 				"tools that need the sandbox are refused, because it is reduced: haft doctor says why; "+
 					"--allow-reduced allows it")
 		}
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && s.tlsCert == "" {
-		fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
+		fmt.Fprintln(p.Err, paint(p.Err, yellow, "haft:"),
 			"others can reach this address and there is no TLS: keys can be read on the way")
 	}
 	if tcp, ok := at.(*net.TCPAddr); ok && !tcp.IP.IsLoopback() && len(s.cfg.HTTP.Hosts) == 0 {
-		fmt.Fprintln(p.err, paint(p.err, yellow, "haft:"),
+		fmt.Fprintln(p.Err, paint(p.Err, yellow, "haft:"),
 			"without --host only requests to loopback names are answered")
 	}
 }

@@ -14,17 +14,18 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/auth"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 )
 
 // bounds are the flags that bound what the server takes from outside.
-func (s *serveFlags) bounds() []flag {
+func (s *serveFlags) bounds() []cli.Flag {
 	h := &s.cfg.HTTP
 	s.header, h.MaxBody, h.Connections, h.Silent, h.Reserve = 32<<10, 8<<20, 8192, 64, 16
 	h.Streams, h.OrgStreams, h.ReadTimeout, h.WriteTimeout = 256, 2048, 15*time.Second, 30*time.Second
 	s.cfg.Engine.Backlog, s.cfg.Engine.Ceilings.Grace = 20_000, haft.LimitCeilings().Grace
-	return []flag{
+	return []cli.Flag{
 		{(*flagvalue.Size)(&h.MaxBody), "max-body", "the most bytes that the body of a request has"},
 		{&s.header, "max-header", "the most bytes that the headers of a request have"},
 		{&h.Connections, "max-connections",
@@ -82,9 +83,9 @@ type oidcFlags struct {
 	roles  []string
 }
 
-func (o *oidcFlags) flags() []flag {
+func (o *oidcFlags) flags() []cli.Flag {
 	i := &o.issuer
-	return []flag{
+	return []cli.Flag{
 		{&i.URL, "oidc-issuer", "the `URL` of an OpenID Connect issuer whose tokens are believed"},
 		{&i.Audience, "oidc-audience", "a `NAME` that the issuer knows this server by; may be given again"},
 		{&i.Keys, "oidc-keys", "the `URL` of the issuer's keys, if discovery does not find it"},

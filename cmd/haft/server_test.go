@@ -22,6 +22,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/auth"
+	"haft/internal/cli"
 	"haft/internal/modelfile"
 	"haft/internal/modeltest"
 )
@@ -187,7 +188,7 @@ func impersonate(ctx context.Context, args []string) error {
 		p.User, p.Agent, p.Roles = os.Getenv("HAFT_USER"), "", []string{haft.RoleAdmin, haft.RoleApprover}
 	}
 	if p.User == "" {
-		p.User = (&profile{}).principal().User
+		p.User = (&cli.Profile{}).Principal().User
 	}
 	if p.Org == "" || slices.Contains(args, "--org=") {
 		p.Org = "local" // there is no key of nobody

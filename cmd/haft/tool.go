@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/registry"
 	"haft/internal/toolfile"
@@ -20,24 +21,24 @@ import (
 const noSuchTool = "see which there are with: haft tool list --all"
 
 // toolCommand keeps tools.
-func toolCommand(p *profile) command {
+func toolCommand(p *cli.Profile) cli.Command {
 	var (
 		filter  haft.ToolFilter
 		shown   showFlags
 		review  reviewFlags
 		upgrade bool
 	)
-	return command{
-		use: "tool", short: "Keep tools: register, list, show, roll back, review",
-		example: `  haft tool add weather.py
+	return cli.Command{
+		Use: "tool", Short: "Keep tools: register, list, show, roll back, review",
+		Example: `  haft tool add weather.py
   haft tool list --tag weather
   haft tool show forecast --format openai --strict
   haft tool rollback forecast`,
-		missing: noSuchTool,
-		subs: []command{
+		Missing: noSuchTool,
+		Subs: []cli.Command{
 			addCommand(),
-			{use: "list", short: "List tools",
-				flags: []flag{
+			{Use: "list", Short: "List tools",
+				Flags: []cli.Flag{
 					{&filter.Category, "category", "only those of a category"},
 					{&filter.Tag, "tag", "only those with a tag"},
 					{&filter.Kind, "kind", "only those of a kind: python, typescript, javascript, bash or builtin"},
@@ -45,83 +46,84 @@ func toolCommand(p *profile) command {
 					{&filter.Limit, "limit", "the most to list"},
 					{&filter.Disabled, "all", "also those that are disabled"},
 				},
-				run: func(ctx context.Context, s *session, _ []string) error { return listTools(ctx, s, filter) }},
-			{use: "search TEXT…", short: "Find tools by words of their name, description, tags and category",
-				run: func(ctx context.Context, s *session, args []string) error {
+				Run: func(ctx context.Context, s *cli.Session, _ []string) error { return listTools(ctx, s, filter) }},
+			{Use: "search TEXT…", Short: "Find tools by words of their name, description, tags and category",
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					return listTools(ctx, s, haft.ToolFilter{Search: strings.Join(args, " ")})
 				}},
-			{use: "show NAME", short: "Show a tool, or the form of it that a model vendor takes",
-				flags: []flag{
+			{Use: "show NAME", Short: "Show a tool, or the form of it that a model vendor takes",
+				Flags: []cli.Flag{
 					{&shown.number, "version", "a `NUMBER`; the current one if it is not given"},
 					{&shown.format, "format",
 						"the schema in the form of openai, openai-responses, anthropic, gemini, mcp or json"},
 					{&shown.strict, "strict", "the vendor's strict form, where it has one"},
 				},
-				run: shown.show},
-			{use: "versions NAME", short: "List the versions of a tool, newest first", run: listVersions},
-			{use: "rollback NAME [VERSION]",
-				short: "Call an older version from now on: the one before, or that of a number", run: rollBack},
-			{use: "enable NAME", short: "Let a tool be called again", run: switchTool("enabled", false)},
-			{use: "disable NAME", short: "Refuse calls of a tool, and keep its history",
-				run: switchTool("disabled", true)},
-			{use: "review NAME --accept|--refuse", short: "Accept or refuse a version in which something was found",
-				flags: []flag{
+				Run: shown.show},
+			{Use: "versions NAME", Short: "List the versions of a tool, newest first", Run: listVersions},
+			{Use: "rollback NAME [VERSION]",
+				Short: "Call an older version from now on: the one before, or that of a number", Run: rollBack},
+			{Use: "enable NAME", Short: "Let a tool be called again", Run: switchTool("enabled", false)},
+			{Use: "disable NAME", Short: "Refuse calls of a tool, and keep its history",
+				Run: switchTool("disabled", true)},
+			{Use: "review NAME --accept|--refuse", Short: "Accept or refuse a version in which something was found",
+				Flags: []cli.Flag{
 					{&review.accept, "accept", "the version may be called"},
 					{&review.refuse, "refuse", "the version may never be called"},
 					{&review.reason, "reason", "why"},
 					{&review.number, "version",
 						"the `NUMBER` of the version; the newest that waits if it is not given"},
 				},
-				run: review.answer},
-			{use: "lock NAME", short: "Show the exact packages that a tool runs with, or find newer ones",
-				long: `A version of a tool always runs with the same packages. lock shows which they are;
+				Run: review.answer},
+			{Use: "lock NAME", Short: "Show the exact packages that a tool runs with, or find newer ones",
+				Long: `A version of a tool always runs with the same packages. lock shows which they are;
 with --upgrade it finds the newest that fit the tool's requirements, and makes a new
 version if there are any.`,
-				flags: []flag{{&upgrade, "upgrade", "find the newest packages that fit, and make a version with them"}},
-				run: func(ctx context.Context, s *session, args []string) error {
+				Flags: []cli.Flag{{&upgrade, "upgrade", "find the newest packages that fit, and make a version " +
+					"with them"}},
+				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					if upgrade {
 						return upgradeTool(ctx, s, args[0])
 					}
 					return showLock(ctx, s, args[0])
 				}},
-			{use: "export DIR", run: exportTools,
-				short: "Write the current versions of all tools into a directory, for haft tool add DIR"},
-			{use: "rm NAME…", short: "Remove tools with their versions; calls and audit stay", run: removeTools},
+			{Use: "export DIR", Run: exportTools,
+				Short: "Write the current versions of all tools into a directory, for haft tool add DIR"},
+			{Use: "rm NAME…", Short: "Remove tools with their versions; calls and audit stay", Run: removeTools},
 			callCommand(p),
 		},
 	}
 }
 
 // listTools lists the tools that a filter selects.
-func listTools(ctx context.Context, s *session, f haft.ToolFilter) error {
+func listTools(ctx context.Context, s *cli.Session, f haft.ToolFilter) error {
 	if f.Kind != "" && !slices.Contains(haft.Kinds(), f.Kind) {
 		return exit.Misuse(fmt.Errorf("--kind is one of %v", haft.Kinds()))
 	}
-	return printList(s.profile, s.Tools(ctx, s.p, f), listing[haft.Tool]{
+	return cli.PrintList(s.Profile, s.Tools(ctx, s.Who, f), cli.Listing[haft.Tool]{
 		"NAME,KIND,VERSION,STATE,CATEGORY,TAGS,CHANGED,DESCRIPTION", func(t haft.Tool) []any {
 			changed := "with haft"
 			if t.Version.Kind != haft.KindBuiltin {
-				changed = since(t.Updated)
+				changed = cli.Since(t.Updated)
 			}
 			description, _, _ := strings.Cut(strings.TrimSpace(cmp.Or(t.Unavailable, t.Version.Description)), "\n")
-			return []any{cell{t.Name, bold}, t.Version.Kind, t.Version.Number, toolState(t), t.Category,
+			return []any{cli.Shaded(t.Name, bold), t.Version.Kind, t.Version.Number, toolState(t), t.Category,
 				strings.Join(t.Tags, " "), changed, description}
 		}, "there are no such tools; register one with: haft tool add FILE"})
 }
 
 // toolState says whether a tool can be called.
-func toolState(t haft.Tool) cell {
+func toolState(t haft.Tool) cli.Cell {
 	switch {
 	case t.Disabled:
-		return cell{"disabled", yellow}
+		return cli.Shaded("disabled", yellow)
 	case t.Unavailable != "":
-		return cell{"unavailable", yellow}
+		return cli.Shaded("unavailable", yellow)
 	case t.Version.Number == 0 || t.Version.Review.State == haft.ReviewWaiting:
-		return cell{"waiting", yellow}
+		return cli.Shaded("waiting", yellow)
 	case t.Version.Review.State == haft.ReviewRefused:
-		return cell{"refused", red}
+		return cli.Shaded("refused", red)
 	}
-	return cell{"ready", green}
+	return cli.Shaded("ready", green)
 }
 
 // showFlags say in which form a tool is shown.
@@ -132,8 +134,8 @@ type showFlags struct {
 }
 
 // show shows one tool.
-func (f *showFlags) show(ctx context.Context, s *session, args []string) error {
-	t, err := s.Tool(ctx, s.p, args[0])
+func (f *showFlags) show(ctx context.Context, s *cli.Session, args []string) error {
+	t, err := s.Tool(ctx, s.Who, args[0])
 	if err != nil {
 		return err
 	}
@@ -147,12 +149,12 @@ func (f *showFlags) show(ctx context.Context, s *session, args []string) error {
 	if f.format != "" {
 		return showForm(s, t, f.format, f.strict)
 	}
-	return s.print(t, func() { printTool(s, t) })
+	return s.Print(t, func() { printTool(s, t) })
 }
 
 // versionOf finds the version of a number.
-func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.Version, error) {
-	for v, err := range s.Versions(ctx, s.p, ref) {
+func versionOf(ctx context.Context, s *cli.Session, ref string, number int) (*haft.Version, error) {
+	for v, err := range s.Versions(ctx, s.Who, ref) {
 		if err != nil {
 			return nil, err
 		}
@@ -166,7 +168,7 @@ func versionOf(ctx context.Context, s *session, ref string, number int) (*haft.V
 }
 
 // showForm prints the schema of a tool for those who call it.
-func showForm(s *session, t *haft.Tool, format string, strict bool) error {
+func showForm(s *cli.Session, t *haft.Tool, format string, strict bool) error {
 	form, err := schema.ParseForm(format)
 	if err != nil {
 		return exit.Misuse(err)
@@ -185,30 +187,31 @@ func showForm(s *session, t *haft.Tool, format string, strict bool) error {
 		}
 		*part.to, _ = tree.(*schema.Object) // a schema that is only true says nothing
 	}
-	return printSchema(s.out, sig, form, strict)
+	return printSchema(s.Out, sig, form, strict)
 }
 
 // printTool shows a tool to a person.
-func printTool(s *session, t *haft.Tool) {
+func printTool(s *cli.Session, t *haft.Tool) {
 	v := t.Version
-	health := cell{string(v.Health.Status), green}
+	health := cli.Shaded(string(v.Health.Status), green)
 	if v.Health.Status == haft.HealthNonStrict {
-		health.shade = yellow
+		health.Shade = yellow
 	}
 	registered, review := "", ""
 	if v.Kind != haft.KindBuiltin {
-		registered = since(v.Created) + " by " + cmp.Or(v.Author, "nobody in particular")
+		registered = cli.Since(v.Created) + " by " + cmp.Or(v.Author, "nobody in particular")
 	}
 	if r := v.Review; r.State != haft.ReviewNone {
 		review = string(r.State)
 		if r.By != "" {
-			review += " by " + r.By + ", " + since(r.At)
+			review += " by " + r.By + ", " + cli.Since(r.At)
 		}
 		if r.Reason != "" {
 			review += ": " + r.Reason
 		}
 	}
-	printFacts(s.out, "name", cell{t.Name, bold}, "id", t.ID, "state", toolState(*t), "unavailable", t.Unavailable,
+	cli.PrintFacts(s.Out, "name", cli.Shaded(t.Name, bold), "id", t.ID, "state", toolState(*t), "unavailable",
+		t.Unavailable,
 		"kind", v.Kind, "version", v.Number, "digest", v.Digest, "category", t.Category,
 		"tags", strings.Join(t.Tags, ", "), "description", v.Description, "function", v.Function,
 		"parameters", string(v.Parameters), "returns", string(v.Returns), "schema", health,
@@ -216,8 +219,8 @@ func printTool(s *session, t *haft.Tool) {
 		strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {
-		fmt.Fprintln(s.out)
-		printTable(s.out, v.Review.Findings, listing[haft.Finding]{
+		fmt.Fprintln(s.Out)
+		cli.PrintTable(s.Out, v.Review.Findings, cli.Listing[haft.Finding]{
 			"LINE,SEVERITY,RULE,FINDING", func(f haft.Finding) []any {
 				line := strings.TrimPrefix(fmt.Sprintf("%s:%d", f.File, f.Line), ":")
 				return []any{line, severityCell(f.Severity), f.Rule, f.Message}
@@ -226,7 +229,7 @@ func printTool(s *session, t *haft.Tool) {
 }
 
 // severityCell is a severity in its colour.
-func severityCell(s haft.Severity) cell {
+func severityCell(s haft.Severity) cli.Cell {
 	shade := yellow
 	switch {
 	case s.AtLeast(haft.SeverityHigh):
@@ -234,28 +237,29 @@ func severityCell(s haft.Severity) cell {
 	case s == haft.SeverityLow:
 		shade = dim
 	}
-	return cell{string(s), shade}
+	return cli.Shaded(string(s), shade)
 }
 
 // listVersions lists the versions of a tool.
-func listVersions(ctx context.Context, s *session, args []string) error {
-	t, err := s.Tool(ctx, s.p, args[0])
+func listVersions(ctx context.Context, s *cli.Session, args []string) error {
+	t, err := s.Tool(ctx, s.Who, args[0])
 	if err != nil {
 		return err
 	}
-	return printList(s.profile, s.Versions(ctx, s.p, args[0]), listing[haft.Version]{
+	return cli.PrintList(s.Profile, s.Versions(ctx, s.Who, args[0]), cli.Listing[haft.Version]{
 		",VERSION,DIGEST,REVIEW,FINDINGS,AUTHOR,REGISTERED", func(v haft.Version) []any {
 			mark := ""
 			if v.Number == t.Version.Number {
 				mark = "*"
 			}
-			return []any{cell{mark, green}, v.Number, shortDigest(v.Digest), v.Review.State, len(v.Review.Findings),
-				v.Author, since(v.Created)}
+			return []any{cli.Shaded(mark, green), v.Number, cli.ShortDigest(v.Digest), v.Review.State,
+				len(v.Review.Findings),
+				v.Author, cli.Since(v.Created)}
 		}, "the tool has no versions"})
 }
 
 // rollBack makes another version the current one.
-func rollBack(ctx context.Context, s *session, args []string) (err error) {
+func rollBack(ctx context.Context, s *cli.Session, args []string) (err error) {
 	number := 0
 	if len(args) == 2 {
 		if number, err = strconv.Atoi(args[1]); err != nil || number < 1 {
@@ -264,23 +268,23 @@ func rollBack(ctx context.Context, s *session, args []string) (err error) {
 	} else if number, err = versionBefore(ctx, s, args[0]); err != nil {
 		return err
 	}
-	t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Version: &number})
+	t, err := s.SetTool(ctx, s.Who, args[0], haft.ToolState{Version: &number})
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return exit.Advise(err, "see which versions it has with: haft tool versions "+args[0])
 	}
 	if err != nil {
 		return err
 	}
-	return s.printLine(t, fmt.Sprintf("calls of %s run version %d from now on", t.Name, t.Version.Number))
+	return s.PrintLine(t, fmt.Sprintf("calls of %s run version %d from now on", t.Name, t.Version.Number))
 }
 
 // versionBefore finds the newest version before the current one that may run.
-func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
-	t, err := s.Tool(ctx, s.p, ref)
+func versionBefore(ctx context.Context, s *cli.Session, ref string) (int, error) {
+	t, err := s.Tool(ctx, s.Who, ref)
 	if err != nil {
 		return 0, err
 	}
-	for v, err := range s.Versions(ctx, s.p, ref) {
+	for v, err := range s.Versions(ctx, s.Who, ref) {
 		if err != nil {
 			return 0, err
 		}
@@ -294,13 +298,13 @@ func versionBefore(ctx context.Context, s *session, ref string) (int, error) {
 }
 
 // switchTool enables or disables a tool.
-func switchTool(word string, disabled bool) work {
-	return func(ctx context.Context, s *session, args []string) error {
-		t, err := s.SetTool(ctx, s.p, args[0], haft.ToolState{Disabled: &disabled})
+func switchTool(word string, disabled bool) cli.Work {
+	return func(ctx context.Context, s *cli.Session, args []string) error {
+		t, err := s.SetTool(ctx, s.Who, args[0], haft.ToolState{Disabled: &disabled})
 		if err != nil {
 			return err
 		}
-		return s.printLine(t, t.Name+" is "+word)
+		return s.PrintLine(t, t.Name+" is "+word)
 	}
 }
 
@@ -312,7 +316,7 @@ type reviewFlags struct {
 }
 
 // answer accepts or refuses a version.
-func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) error {
+func (f *reviewFlags) answer(ctx context.Context, s *cli.Session, args []string) error {
 	if f.accept == f.refuse {
 		return exit.Misuse(errors.New("say either --accept or --refuse; see what was found with: haft tool show " +
 			args[0] + " --version N"))
@@ -321,7 +325,7 @@ func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) err
 	if f.number != 0 {
 		state.Version = &f.number
 	}
-	t, err := s.SetTool(ctx, s.p, args[0], state)
+	t, err := s.SetTool(ctx, s.Who, args[0], state)
 	if haft.CodeOf(err) == haft.CodeDenied {
 		return exit.Advise(err, "ask another administrator to look: haft tool review "+args[0]+" --accept --user NAME")
 	}
@@ -332,12 +336,12 @@ func (f *reviewFlags) answer(ctx context.Context, s *session, args []string) err
 	if f.accept {
 		word = "accepted"
 	}
-	return s.printLine(t, fmt.Sprintf("%s: %s; calls run version %d", t.Name, word, t.Version.Number))
+	return s.PrintLine(t, fmt.Sprintf("%s: %s; calls run version %d", t.Name, word, t.Version.Number))
 }
 
 // exportTools writes tools into a directory.
-func exportTools(ctx context.Context, s *session, args []string) error {
-	tools, err := collect(s.Tools(ctx, s.p, haft.ToolFilter{Disabled: true}))
+func exportTools(ctx context.Context, s *cli.Session, args []string) error {
+	tools, err := cli.Collect(s.Tools(ctx, s.Who, haft.ToolFilter{Disabled: true}))
 	if err != nil {
 		return err
 	}
@@ -345,66 +349,66 @@ func exportTools(ctx context.Context, s *session, args []string) error {
 	if err != nil {
 		return exit.Advise(err, "name a directory that can be written")
 	}
-	return s.print(append([]string{}, written...), func() {
+	return s.Print(append([]string{}, written...), func() {
 		for _, name := range written {
-			fmt.Fprintln(s.out, name)
+			fmt.Fprintln(s.Out, name)
 		}
-		fmt.Fprintf(s.err, "%d tools written; built-in tools are part of haft\n", len(written))
+		fmt.Fprintf(s.Err, "%d tools written; built-in tools are part of haft\n", len(written))
 	})
 }
 
 // removeTools removes tools.
-func removeTools(ctx context.Context, s *session, args []string) error {
+func removeTools(ctx context.Context, s *cli.Session, args []string) error {
 	for _, name := range args {
-		if err := s.RemoveTool(ctx, s.p, name, ""); err != nil {
+		if err := s.RemoveTool(ctx, s.Who, name, ""); err != nil {
 			return err
 		}
-		if !s.json {
-			fmt.Fprintln(s.out, "removed", name)
+		if !s.JSON {
+			fmt.Fprintln(s.Out, "removed", name)
 		}
 	}
-	return s.print(args, func() {})
+	return s.Print(args, func() {})
 }
 
 // showLock prints the lists of packages.
-func showLock(ctx context.Context, s *session, ref string) error {
-	local, err := s.local("a server shows which locks a version has (haft tool show --json), and not their " +
+func showLock(ctx context.Context, s *cli.Session, ref string) error {
+	local, err := s.Local("a server shows which locks a version has (haft tool show --json), and not their " +
 		"lists: use haft tool lock where the data is")
 	if err != nil {
 		return err
 	}
-	lists, err := local.Locked(ctx, s.p, ref)
+	lists, err := local.Locked(ctx, s.Who, ref)
 	if err != nil {
 		return err
 	}
-	return s.print(lists, func() {
+	return s.Print(lists, func() {
 		if len(lists) == 0 {
-			fmt.Fprintln(s.err, "it needs no packages")
+			fmt.Fprintln(s.Err, "it needs no packages")
 		}
 		for _, kind := range []string{"pip", "npm"} {
 			if text := lists[kind]; text != "" {
-				fmt.Fprintln(s.out, strings.TrimRight(text, "\n"))
+				fmt.Fprintln(s.Out, strings.TrimRight(text, "\n"))
 			}
 		}
 	})
 }
 
 // upgradeTool makes a version with newer packages.
-func upgradeTool(ctx context.Context, s *session, ref string) error {
-	t, err := s.Tool(ctx, s.p, ref)
+func upgradeTool(ctx context.Context, s *cli.Session, ref string) error {
+	t, err := s.Tool(ctx, s.Who, ref)
 	if err != nil {
 		return err
 	}
 	d := registry.DraftOf(*t)
 	d.Relock, d.If = true, t.Version.Digest
-	change, err := s.PutTool(ctx, s.p, d)
+	change, err := s.PutTool(ctx, s.Who, d)
 	if err != nil {
 		return err
 	}
-	if s.json {
-		return printJSON(s.out, change)
+	if s.JSON {
+		return cli.PrintJSON(s.Out, change)
 	}
 	installPackages(ctx, s, change)
-	printAdded(s.streams, added{Change: change})
+	printAdded(s.Streams, added{Change: change})
 	return nil
 }

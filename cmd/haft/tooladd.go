@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/backend"
+	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/registry"
@@ -49,36 +50,36 @@ func asFailed(err error) *failed {
 }
 
 // addCommand registers files and directories.
-func addCommand() command {
+func addCommand() cli.Command {
 	var (
 		a     adder
 		watch bool
 	)
-	return command{
-		use: "add FILE[:FUNCTION]|DIR…", short: "Register tools: a new one, or a new version of the one of that name",
-		long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
+	return cli.Command{
+		Use: "add FILE[:FUNCTION]|DIR…", Short: "Register tools: a new one, or a new version of the one of that name",
+		Long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
 Beside weather.py there may be weather.tool.json with settings; flags win over it.
 A DIR with a haft.toml (entry = "tool.py") is one tool, with all files in it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
 is run. A source in which something grave is found waits for haft tool review.`,
-		example: `  haft tool add weather.py --tag weather --timeout 5s
+		Example: `  haft tool add weather.py --tag weather --timeout 5s
   haft tool add prices.py --file core --file menu.json
   haft tool add tools/ --watch             register again whenever a file changes
   haft tool add pay.py --requires-approval --rate 10/m`,
-		flags: append(a.flags(),
-			flag{&watch, "watch", "register again whenever a file of the DIR changes, until interrupted"}),
-		plain: func(ctx context.Context, p *profile, args []string) error {
+		Flags: append(a.flags(),
+			cli.Flag{&watch, "watch", "register again whenever a file of the DIR changes, until interrupted"}),
+		Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
 			switch {
 			case watch && (len(args) != 1 || !toolfile.IsDir(args[0])):
 				return exit.Misuse(errors.New("--watch is for one directory"))
-			case watch && p.json:
+			case watch && p.JSON:
 				return exit.Misuse(errors.New("--watch never ends, and --json prints one document: leave one out"))
 			case (a.draft.Name != "" || len(a.included) > 0) && (len(args) > 1 || toolfile.IsDir(args[0])):
 				return exit.Misuse(errors.New("--name and --file are for one file"))
 			case watch:
 				return a.watch(ctx, p, args[0])
 			}
-			return p.do(ctx, func(ctx context.Context, s *session) error { return a.addAll(ctx, s, args) })
+			return p.Do(ctx, func(ctx context.Context, s *cli.Session) error { return a.addAll(ctx, s, args) })
 		},
 	}
 }
@@ -92,21 +93,21 @@ type adder struct {
 }
 
 // flags are those that say something about a tool.
-func (a *adder) flags() []flag {
+func (a *adder) flags() []cli.Flag {
 	return append(draftFlags(&a.draft),
-		flag{&a.requirements, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
-		flag{&a.included, "file", "a `PATH[:NAME]` of a module or data file of the tool, or a directory of them; " +
+		cli.Flag{&a.requirements, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
+		cli.Flag{&a.included, "file", "a `PATH[:NAME]` of a module or data file of the tool, or a directory of them; " +
 			"may be given again"},
-		flag{&a.files, "requirements",
+		cli.Flag{&a.files, "requirements",
 			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"})
 }
 
 const programUsage = "the `NAME` of a program of the host that it may run, such as git; may be given again"
 
 // draftFlags are flags that set fields of a draft.
-func draftFlags(d *haft.Draft) []flag {
+func draftFlags(d *haft.Draft) []cli.Flag {
 	s := &d.Settings
-	return []flag{
+	return []cli.Flag{
 		{&d.Name, "name", "what the tool is called; that of the function if empty"},
 		{&d.Description, "description", "what it does; the documentation of the function if empty"},
 		{&d.Category, "category", "a category"},
@@ -114,7 +115,7 @@ func draftFlags(d *haft.Draft) []flag {
 		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
 		{&s.Limits.Grace, "grace", "how long a run that is stopped has to clean up after SIGTERM (50ms)"},
 		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
-		{(*commaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
+		{(*cli.CommaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
 		{&s.Programs, "program", programUsage},
 		{&s.NoArtifacts, "no-artifacts", "do not keep the files that it leaves in its working directory"},
@@ -143,8 +144,8 @@ func draftFlags(d *haft.Draft) []flag {
 func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error {
 	var from, to pflag.FlagSet
 	chosen := a.draft
-	declare(&from, draftFlags(&chosen))
-	declare(&to, draftFlags(d))
+	cli.Declare(&from, draftFlags(&chosen))
+	cli.Declare(&to, draftFlags(d))
 	var err error
 	from.VisitAll(func(f *pflag.Flag) {
 		if !given(f.Name) {
@@ -173,7 +174,7 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 
 // addAll registers files and directories, prints the outcome of each, and fails if
 // one did.
-func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
+func (a *adder) addAll(ctx context.Context, s *cli.Session, names []string) error {
 	many := len(names) > 1
 	for _, name := range names {
 		if !toolfile.IsDir(name) {
@@ -195,16 +196,16 @@ func (a *adder) addAll(ctx context.Context, s *session, names []string) error {
 		}
 	}
 	code, summary := a.summary()
-	err := s.print(a.done, func() {
+	err := s.Print(a.done, func() {
 		if many {
-			fmt.Fprintln(s.out, summary)
+			fmt.Fprintln(s.Out, summary)
 		}
 	})
 	return cmp.Or(err, exit.With(code))
 }
 
 // addFound registers the tools of a directory, with the packages that files of the directory name.
-func (a *adder) addFound(ctx context.Context, s *session, dir string, found []registry.Found) {
+func (a *adder) addFound(ctx context.Context, s *cli.Session, dir string, found []registry.Found) {
 	set, err := toolfile.DirRequirements(dir)
 	for _, f := range found {
 		file := filepath.Join(dir, filepath.FromSlash(f.Path))
@@ -214,13 +215,13 @@ func (a *adder) addFound(ctx context.Context, s *session, dir string, found []re
 }
 
 // add registers a draft and prints the outcome.
-func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Draft, err error) {
+func (a *adder) add(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
 	r := added{File: file, err: err}
 	if r.err == nil {
-		r.err = a.apply(s.given, file, &draft)
+		r.err = a.apply(s.Given, file, &draft)
 	}
 	if r.err == nil {
-		r.Change, r.err = s.PutTool(ctx, s.p, draft)
+		r.Change, r.err = s.PutTool(ctx, s.Who, draft)
 	}
 	if r.err == nil {
 		installPackages(ctx, s, r.Change)
@@ -228,19 +229,19 @@ func (a *adder) add(ctx context.Context, s *session, file string, draft haft.Dra
 		r.Error = asFailed(r.err)
 	}
 	a.done = append(a.done, r)
-	if !s.json {
-		printAdded(s.streams, r)
+	if !s.JSON {
+		printAdded(s.Streams, r)
 	}
 }
 
 // installPackages installs the packages of a tool now, so that its first call need not
 // wait. A server does that itself.
-func installPackages(ctx context.Context, s *session, c *haft.Change) {
-	local, ok := s.system.(*backend.Local)
+func installPackages(ctx context.Context, s *cli.Session, c *haft.Change) {
+	local, ok := s.System.(*backend.Local)
 	if !ok || c.Waiting > 0 || c.Tool.Version.Lock == (haft.Lock{}) {
 		return
 	}
-	if _, err := local.Build(ctx, s.p, string(c.Tool.ID)); err != nil {
+	if _, err := local.Build(ctx, s.Who, string(c.Tool.ID)); err != nil {
 		c.Warnings = append(c.Warnings, "its packages are not installed, which its first call tries again: "+
 			haft.MessageOf(err))
 	}
@@ -262,10 +263,10 @@ func (r added) outcome() (word string, shade colour) {
 }
 
 // printAdded prints the outcome of one file.
-func printAdded(std streams, r added) {
-	w := std.out
+func printAdded(std cli.Streams, r added) {
+	w := std.Out
 	if r.err != nil {
-		w = std.err
+		w = std.Err
 	}
 	word, shade := r.outcome()
 	fmt.Fprint(w, paint(w, shade, fmt.Sprintf("%-9s", word)), " ")
@@ -274,7 +275,8 @@ func printAdded(std streams, r added) {
 		return
 	}
 	c, t := r.Change, r.Change.Tool
-	fmt.Fprintf(w, "%s version %d, %s, %s\n", t.Name, t.Version.Number, t.Version.Kind, shortDigest(t.Version.Digest))
+	fmt.Fprintf(w, "%s version %d, %s, %s\n", t.Name, t.Version.Number, t.Version.Kind,
+		cli.ShortDigest(t.Version.Digest))
 	for _, change := range c.Schema {
 		fmt.Fprintln(w, "  "+paint(w, cyan, "schema:"), safe(w, change))
 	}
@@ -317,17 +319,17 @@ func (a *adder) summary() (code int, text string) {
 // watch registers the tools of a directory, and then those that change. The system is
 // open only while something is registered, so that other commands can work in
 // between.
-func (a *adder) watch(ctx context.Context, p *profile, dir string) error {
+func (a *adder) watch(ctx context.Context, p *cli.Profile, dir string) error {
 	return registry.Watch(ctx, dir, func(found []registry.Found) {
-		err := p.do(ctx, func(ctx context.Context, s *session) error {
+		err := p.Do(ctx, func(ctx context.Context, s *cli.Session) error {
 			a.done = nil
 			a.addFound(ctx, s, dir, found)
 			return nil
 		})
 		if err != nil && ctx.Err() == nil {
-			report(p.err, err)
+			cli.Report(p.Err, err)
 		}
-		fmt.Fprintln(p.err, paint(p.err, dim, "watching "+dir+"; Ctrl-C ends it"))
+		fmt.Fprintln(p.Err, paint(p.Err, dim, "watching "+dir+"; Ctrl-C ends it"))
 	})
 }
 

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -9,10 +9,10 @@ import (
 	"haft/internal/exit"
 )
 
-// withOutput calls write with the file of --output, or with standard output if none is named.
-func (p *profile) withOutput(name string, write func(io.Writer) error) (err error) {
+// WithOutput calls write with the file of --output, or with standard output if none is named.
+func (p *Profile) WithOutput(name string, write func(io.Writer) error) (err error) {
 	if name == "" {
-		return write(p.out)
+		return write(p.Out)
 	}
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {

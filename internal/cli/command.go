@@ -1,0 +1,213 @@
+// Package cli is what the commands of haft are made of: a table of commands with their flags
+// ([Command]), who works where ([Profile]), the system that a command works on ([Session]), and how
+// results are printed. The commands themselves are in cmd/haft.
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"haft"
+	"haft/internal/exit"
+)
+
+// A Command describes one command: its help, its flags and what it does. It is either a leaf,
+// which has run or plain, or a group, which has subs.
+type Command struct {
+	// Use is the name and the arguments. The number of arguments is checked against it.
+	Use, Short, Long, Example string
+	// Aliases are further names.
+	Aliases []string
+	Flags   []Flag
+	// Env names flags that the environment sets where the command line does not: --key-file is
+	// $HAFT_KEY_FILE, and a list is separated by commas.
+	Env []string
+	// Alone says that the command has none of the flags of a profile. It counts for the first
+	// level only: the flags of a profile are inherited.
+	Alone bool
+	// Missing is what to do if something does not exist. The commands of a group inherit it.
+	Missing string
+	// Check checks the arguments instead of use.
+	Check func(args []string) error
+	// Run works on an open system, plain on nothing that is kept.
+	Run   Work
+	Plain func(ctx context.Context, p *Profile, args []string) error
+	Subs  []Command
+}
+
+// Work is what a command does on a system that is open.
+type Work = func(ctx context.Context, s *Session, args []string) error
+
+// Build makes the command and the commands below it, with the flags of a profile.
+func (c Command) Build(p *Profile) *cobra.Command {
+	cmd := c.buildTree(p)
+	if !c.Alone {
+		Declare(cmd.PersistentFlags(), p.Flags(), profileEnv...)
+	}
+	return cmd
+}
+
+// profileEnv are the flags of a profile that the environment sets.
+var profileEnv = []string{"database", "server", "key-file", "org", "user", "agent", "lock-wait"}
+
+// buildTree makes the command and the commands below it.
+func (c Command) buildTree(p *Profile) *cobra.Command {
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Aliases: c.Aliases}
+	Declare(cmd.Flags(), c.Flags, c.Env...)
+	cmd.Args = func(cmd *cobra.Command, args []string) error { return c.checkArguments(cmd, args) }
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		f := cmd.Flags()
+		p.Given = f.Changed
+		env := c.Env
+		if !c.Alone {
+			env = slices.Concat(env, profileEnv)
+		}
+		if err := setFromEnv(f, env); err != nil {
+			return err
+		}
+		err := c.do(cmd, p, args)
+		if c.Missing != "" && haft.CodeOf(err) == haft.CodeNotFound && exit.NextStep(err) == "" {
+			return exit.Advise(err, c.Missing)
+		}
+		return err
+	}
+	for _, sub := range c.Subs {
+		sub.Missing = cmp.Or(sub.Missing, c.Missing)
+		cmd.AddCommand(sub.buildTree(p))
+	}
+	return cmd
+}
+
+// do runs the command. A group that does nothing itself prints its help.
+func (c Command) do(cmd *cobra.Command, p *Profile, args []string) error {
+	switch ctx := cmd.Context(); {
+	case c.Plain != nil:
+		return c.Plain(ctx, p, args)
+	case c.Run != nil:
+		return p.Do(ctx, func(ctx context.Context, s *Session) error { return c.Run(ctx, s, args) })
+	}
+	return cmd.Help()
+}
+
+// checkArguments refuses a wrong number of arguments.
+func (c Command) checkArguments(cmd *cobra.Command, args []string) error {
+	if c.Check != nil {
+		return c.Check(args)
+	}
+	if len(c.Subs) > 0 && len(args) > 0 {
+		return exit.Misuse(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", args[0], c.Use, c.Use))
+	}
+	least, most := argumentCount(c.Use)
+	if len(args) >= least && (most < 0 || len(args) <= most) {
+		return nil
+	}
+	_, names, _ := strings.Cut(c.Use, " ")
+	return exit.Misuse(fmt.Errorf("expected %s, found %d arguments: see %s --help", cmp.Or(names, "no arguments"),
+		len(args), cmd.CommandPath()))
+}
+
+// argumentCount returns how many arguments a use line such as "rollback NAME [VERSION]" names.
+// Those in brackets may be left out, and a most of -1 means any number.
+func argumentCount(use string) (least, most int) {
+	optional, unbounded := false, false
+	for _, word := range strings.Fields(use)[1:] {
+		optional = optional || strings.ContainsAny(word[:1], "[{")
+		if name := strings.Trim(word, "[]{}|"); name != "" && !strings.HasPrefix(name, "-") {
+			if most++; !optional {
+				least++
+			}
+			unbounded = unbounded || strings.Contains(name, "…")
+		}
+		optional = optional && !strings.ContainsAny(word[len(word)-1:], "]}")
+	}
+	if unbounded {
+		return least, -1
+	}
+	return least, most
+}
+
+// A Flag is one flag of a command. Its type is that of the variable it sets, and its default the
+// value that the variable has. A name of "output,o" has a short form. It is an alias, so that other
+// packages may leave the names of its fields out, as a table of flags does.
+type Flag = struct {
+	To         any
+	Name, Help string
+}
+
+// A CommaList is a list whose flag takes several items, separated by commas.
+type CommaList []string
+
+// Declare adds flags to a set. The help of those that env names says which variable sets them.
+func Declare(f *pflag.FlagSet, flags []Flag, env ...string) {
+	for _, fl := range flags {
+		name, short, _ := strings.Cut(fl.Name, ",")
+		switch to := stringPointer(fl.To).(type) {
+		case *string:
+			f.StringVarP(to, name, short, *to, fl.Help)
+		case *bool:
+			f.BoolVarP(to, name, short, *to, fl.Help)
+		case *int:
+			f.IntVarP(to, name, short, *to, fl.Help)
+		case *time.Duration:
+			f.DurationVarP(to, name, short, *to, fl.Help)
+		case *haft.Millis:
+			f.DurationVarP((*time.Duration)(to), name, short, to.D(), fl.Help)
+		case *[]string:
+			f.StringArrayVarP(to, name, short, *to, fl.Help)
+		case *CommaList:
+			f.StringSliceVarP((*[]string)(to), name, short, *to, fl.Help)
+		case pflag.Value:
+			f.VarP(to, name, short, fl.Help)
+		default:
+			panic(fmt.Sprintf("flag --%s has the type %T", name, to))
+		}
+	}
+	for _, name := range env {
+		f.Lookup(name).Usage += " ($" + variable(name) + ")"
+	}
+}
+
+// stringPointer makes *string of a pointer to a type whose underlying type is string, and returns
+// everything else as it is.
+func stringPointer(to any) any {
+	v := reflect.ValueOf(to)
+	if _, ok := to.(pflag.Value); ok || v.Elem().Kind() != reflect.String {
+		return to
+	}
+	return v.Convert(reflect.TypeFor[*string]()).Interface()
+}
+
+// variable is the name of a flag in the environment.
+func variable(flag string) string {
+	return "HAFT_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// setFromEnv sets flags that the command line does not have from the environment. They do not
+// count as given.
+func setFromEnv(f *pflag.FlagSet, names []string) error {
+	for _, name := range names {
+		text, fl := os.Getenv(variable(name)), f.Lookup(name)
+		if text == "" || fl == nil || fl.Changed {
+			continue
+		}
+		set := fl.Value.Set
+		if list, ok := fl.Value.(pflag.SliceValue); ok {
+			set = func(text string) error {
+				return list.Replace(strings.FieldsFunc(text, func(r rune) bool { return r == ',' }))
+			}
+		}
+		if err := set(text); err != nil {
+			return exit.Misuse(fmt.Errorf("$%s: %w", variable(name), err))
+		}
+	}
+	return nil
+}
