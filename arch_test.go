@@ -168,10 +168,12 @@ var imports = map[string][]string{
 	"internal/bench": {"app", "executor", "executor/builtin", "internal/agents", "internal/modelfile",
 		"internal/requirement", "internal/secret", "internal/supply", "sandbox/cell", "schema"},
 	"internal/cli": {"app", "client", "internal/backend", "internal/checkpoint", "internal/doctor", "internal/exit",
-		"internal/modelfile", "internal/supply", "internal/terminal", "internal/toolfile"},
-	"cmd/haft":      {"...", "internal/pause"},
-	"internal/soak": {}, // a harness and a checker that know nothing but the API
-	"deploy":        {}, // files for operators, and their tests
+		"internal/modelfile", "internal/supply", "internal/terminal", "internal/toolfile", "internal/userconfig"},
+	"internal/follow":     {"internal/terminal"},
+	"internal/userconfig": {"internal/toolfile"},
+	"cmd/haft":            {"...", "internal/pause"},
+	"internal/soak":       {}, // a harness and a checker that know nothing but the API
+	"deploy":              {}, // files for operators, and their tests
 	"internal/access": {"internal/auth", "internal/authority", "internal/datadir", "server",
 		"server/mcpserver"},
 	"internal/pdftext":        {},
@@ -223,7 +225,8 @@ var only = []struct {
 	{"github.com/BurntSushi/toml", "readers of files that people write",
 		[]string{"internal/requirement", "internal/modelfile"}},
 	{"github.com/prometheus", "counts are made from what the engine reports", []string{"internal/telemetry"}},
-	{"github.com/goccy/go-yaml", "one reader of documents that people write", []string{"policy"}},
+	{"github.com/goccy/go-yaml", "one reader of documents that people write",
+		[]string{"policy", "internal/cli", "internal/userconfig"}},
 	{"mvdan.cc/sh", "readers of shell", []string{"internal/shell", "internal/review"}},
 	{"github.com/evanw/esbuild", "readers of TypeScript",
 		[]string{"internal/javascript", "schema/tsschema", "executor/script", "internal/review"}},

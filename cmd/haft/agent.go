@@ -23,14 +23,15 @@ func agentCommand(*cli.Profile) cli.Command {
 	fields := &agentFields{}
 	return cli.Command{
 		Use: "agent", Short: "Keep agents: their instructions, tools, memory, environment and tool rules",
-		Example: `  haft agent create helper --model claude --instructions @helper.md
+		Example: `  haft agent add helper --model claude --instructions @helper.md
   haft agent attach helper forecast
   haft agent env helper API_KEY=…          the value is never shown again
   haft agent block helper human "Ann, from Oslo"
   haft call forecast --agent helper --arg city=Oslo`,
 		Missing: "see which there are with: haft agent list, and which tools with: haft tool list",
 		Subs: append(memoryCommands(), []cli.Command{
-			{Use: "create NAME", Short: "Make an agent", Flags: fields.flags(), Run: createAgent(fields)},
+			{Use: "add NAME", Old: []string{"create"}, Short: "Make an agent", Flags: fields.flags(),
+				Run: createAgent(fields)},
 			{Use: "set NAME", Short: "Change the description, instructions, model, workspace or tags of an agent",
 				Flags: fields.flags(), Run: changeAgent(fields.set)},
 			{Use: "list", Short: "List agents",
@@ -39,10 +40,10 @@ func agentCommand(*cli.Profile) cli.Command {
 						return []any{cli.Shaded(a.Name, bold), a.ID, strings.Join(a.Tools, " "), len(a.Rules),
 							len(a.Env),
 							cli.Since(a.Updated)}
-					}, "there are no agents; make one with: haft agent create NAME"})},
+					}, "there are no agents; make one with: haft agent add NAME"})},
 			{Use: "show NAME", Short: "Show an agent, without the values of its environment",
 				Run: cli.ShowOne(cli.System.Agent, printAgent)},
-			{Use: "rm NAME", Short: "Remove an agent; its calls and audit stay",
+			{Use: "remove NAME", Old: []string{"rm"}, Short: "Remove an agent; its calls and audit stay",
 				Run: cli.RemoveOne(cli.System.RemoveAgent, "removed ", "")},
 			{Use: "attach NAME TOOL…", Short: "Give an agent tools",
 				Run: changeAgent(func(_ *cli.Session, a *haft.Agent, tools []string) error {

@@ -34,7 +34,7 @@ POST /v1/calls/cancel
 POST /v1/calls/{id}/cancel
 POST /v1/turns/{id}/cancel
 haft calls cancel
-haft session end
+haft session remove
 `,
 	"history": `
 GET /letta/v1/agents/{agent}/messages
@@ -68,6 +68,9 @@ haft calls events
 haft calls list
 haft calls show
 haft calls stats
+haft events
+haft logs
+haft top
 haft session list
 `,
 	"session": `
@@ -97,7 +100,7 @@ POST /v1/files
 haft file add
 haft file get
 haft file list
-haft file rm
+haft file remove
 `,
 	"workspace": `
 DELETE /v1/workspaces/{name}
@@ -317,13 +320,13 @@ PUT /v1/secrets/{name}
 PUT /v1/webhooks/{id}
 haft agent attach
 haft agent block
-haft agent create
+haft agent add
 haft agent detach
 haft agent disable
 haft agent enable
 haft agent env
 haft agent remember
-haft agent rm
+haft agent remove
 haft agent rules
 haft agent set
 haft agent share
@@ -334,33 +337,33 @@ haft audit verify
 haft calls retention
 haft erase
 haft export
-haft key create
+haft key add
 haft key disable
 haft key list
-haft key rm
+haft key remove
 haft key rotate
 haft mcp-server add
 haft mcp-server import
 haft mcp-server refresh
-haft mcp-server rm
+haft mcp-server remove
 haft policy explain
 haft policy set
 haft policy show
 haft secret list
-haft secret rm
+haft secret remove
 haft secret set
 haft tool add
 haft tool disable
 haft tool enable
 haft tool lock
 haft tool review
-haft tool rm
+haft tool remove
 haft tool rollback
 haft webhook add
 haft webhook dead
 haft webhook list
 haft webhook redeliver
-haft webhook rm
+haft webhook remove
 `,
 	"login": `
 POST /v1/mcp_servers/{server}/login
@@ -399,7 +402,13 @@ haft serve
 	"local": `
 haft audit verify-file
 haft bench
+haft config list
+haft config remove
+haft config set
+haft config show
+haft config use
 haft doctor
+haft version
 haft env build
 haft env gc
 haft env list

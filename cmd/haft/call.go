@@ -38,6 +38,7 @@ func callCommand(*cli.Profile) cli.Command {
 	var f callFlags
 	c := &f.call
 	return cli.Command{
+		Names: toolNames,
 		Use:   "call NAME",
 		Short: "Call a tool through the whole pipeline: checked, limited, approved, recorded",
 		Long: `Call a registered tool. The value goes to stdout, everything else to stderr; with

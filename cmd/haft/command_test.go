@@ -20,7 +20,7 @@ import (
 // walk visits a command and all below it.
 func walk(c *cobra.Command, visit func(*cobra.Command)) {
 	visit(c)
-	for _, child := range c.Commands() {
+	for _, child := range c.Commands() { // those with old names too
 		walk(child, visit)
 	}
 }

@@ -46,7 +46,8 @@ func fileCommand(*cli.Profile) cli.Command {
 						return err
 					})
 				}},
-			{Use: "rm ID", Short: "Remove a file", Run: cli.RemoveOne(func(s cli.System, ctx context.Context,
+			{Use: "remove ID", Old: []string{"rm"}, Short: "Remove a file", Run: cli.RemoveOne(func(s cli.System,
+				ctx context.Context,
 				p haft.Principal,
 				id haft.FileID, _ string) error {
 				return backend.FilesOf(s).RemoveFile(ctx, p, id)

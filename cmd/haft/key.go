@@ -20,13 +20,13 @@ func keyCommand(*cli.Profile) cli.Command {
 	)
 	return cli.Command{
 		Use: "key", Short: "Keep API keys: who may use a server, and for what",
-		Example: `  haft key create --name ci --for-user ann --role dev --expires 720h
-  haft key create --name bot --for-agent helper --scope tool:forecast --scope calls:read
+		Example: `  haft key add --name ci --for-user ann --role dev --expires 720h
+  haft key add --name bot --for-agent helper --scope tool:forecast --scope calls:read
   haft key list
   haft key rotate ID --overlap 24h                the old secret is good for another day`,
 		Missing: "see which there are with: haft key list; an id has 12 characters and is not the secret",
 		Subs: []cli.Command{
-			{Use: "create", Short: "Make a key; its secret is printed once",
+			{Use: "add", Old: []string{"create"}, Short: "Make a key; its secret is printed once",
 				Flags: []cli.Flag{
 					{&k.Name, "name", "what the key is for"},
 					{&k.User, "for-user", "the user on whose behalf it acts"},
@@ -46,7 +46,7 @@ func keyCommand(*cli.Profile) cli.Command {
 					"ID,NAME,STATE,FOR,ROLES,SCOPE,EXPIRES,USED", func(k auth.Key) []any {
 						return []any{cli.Shaded(k.ID, bold), k.Name, keyState(k, time.Now()), keyFor(k),
 							strings.Join(k.Roles, " "), scopeText(k), cli.Since(k.Expires), cli.Since(k.LastUsed)}
-					}, "there are no keys; make one with: haft key create"})},
+					}, "there are no keys; make one with: haft key add"})},
 			{Use: "rotate ID", Short: "Give a key a new secret, which is printed once",
 				Flags: []cli.Flag{{&overlap, "overlap",
 					"for how long the old secret is good too, such as 24h; it ends at once if not given"}},
@@ -65,7 +65,7 @@ func keyCommand(*cli.Profile) cli.Command {
 					}
 					return s.PrintLine(k, "key "+k.ID+" is disabled")
 				}},
-			{Use: "rm ID", Short: "Remove a key; it is refused from now on",
+			{Use: "remove ID", Old: []string{"rm"}, Short: "Remove a key; it is refused from now on",
 				Run: cli.RemoveOne(func(sys cli.System, ctx context.Context, p haft.Principal, id, _ string) error {
 					return sys.RemoveKey(ctx, p, id)
 				}, "key ", " is removed")},
@@ -120,7 +120,7 @@ func printNewKey(s *cli.Session, k auth.Key, text string) error {
 // facts and a line on standard error.
 func printSecret(s *cli.Session, document any, text, line string, facts ...any) error {
 	if s.JSON {
-		return cli.PrintJSON(s.Out, document)
+		return s.Print(document, nil)
 	}
 	cli.PrintFacts(s.Err, facts...)
 	fmt.Fprintln(s.Err, line)

@@ -90,6 +90,8 @@ func commands() map[string]func(*cli.Profile) cli.Command {
 		"file": fileCommand, "session": sessionCommand, "workspace": workspaceCommand,
 		"secret": secretCommand, "key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand,
 		"mcp": mcpCommand, "env": envCommand, "chat": chatCommand,
+		"logs": logsCommand, "events": eventsCommand, "top": topCommand, "config": configCommand,
+		"version": versionCommand, "man": manCommand,
 	}
 }
 
@@ -117,7 +119,6 @@ is checked, confined, limited and fast.`,
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Misuse(err) })
-	root.CompletionOptions.HiddenDefaultCmd = true
 	all := commands()
 	if one := all[first]; one != nil {
 		all = map[string]func(*cli.Profile) cli.Command{first: one}

@@ -73,7 +73,7 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					return login(ctx, s, args[0], listen)
 				}},
-			{Use: "rm NAME", Short: "Remove a server with its tools and credentials",
+			{Use: "remove NAME", Old: []string{"rm"}, Short: "Remove a server with its tools and credentials",
 				Run: cli.RemoveOne(cli.System.RemoveMCPServer, "removed ", "")},
 			{Use: "import FILE", Short: "Add the servers of a file with mcpServers, as desktop clients have it",
 				Flags: []cli.Flag{{&only, "only", "the `NAME` of a server to add; may be given again"}},

@@ -40,7 +40,7 @@ func secretCommand(*cli.Profile) cli.Command {
 			{Use: "set NAME", Short: "Store a secret, from standard input or a file; it cannot be read back",
 				Flags: set.flags(), Run: set.store},
 			{Use: "list", Short: "List secrets, without their values", Run: listSecrets},
-			{Use: "rm NAME", Short: "Remove a secret",
+			{Use: "remove NAME", Old: []string{"rm"}, Short: "Remove a secret",
 				Run: func(ctx context.Context, s *cli.Session, args []string) error {
 					agent, owner := secretOwner(s)
 					if err := s.RemoveSecret(ctx, s.Who, agent, args[0]); err != nil {
@@ -191,7 +191,7 @@ func (b *secretFlags) read(s *cli.Session) (none secret.Value, err error) {
 	}
 	if len(text) == 0 {
 		return none, exit.Misuse(errors.New("the value is empty: give it on standard input or with --value-file; to " +
-			"remove a secret: haft secret rm NAME"))
+			"remove a secret: haft secret remove NAME"))
 	}
 	if bytes.IndexByte(text, 0) >= 0 {
 		return none, exit.Misuse(errors.New("the value holds NUL, which no variable can"))

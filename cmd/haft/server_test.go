@@ -29,6 +29,7 @@ import (
 
 // alone are the scripts that cannot run on a server, and why.
 var alone = map[string]string{
+	"cli_grammar":            "it looks at a directory of its own, and starts a server",
 	"authority_agent_rules":  "it starts servers of its own",
 	"authority_audit":        "it changes the database behind a server's back",
 	"authority_audit_sink":   "it starts servers of its own",

@@ -18,7 +18,7 @@ func sessionCommand(*cli.Profile) cli.Command {
 		Use: "session", Short: "Work in sandboxes that live for many calls",
 		Example: `  haft call run_code --args '{"language": "python", "code": "x = 1", "session": "mine"}'
   haft session exec mine -- ls -l
-  haft session end mine`,
+  haft session remove mine`,
 		Missing: "see which there are with: haft session list",
 		Subs: []cli.Command{
 			{Use: "add [NAME]", Short: "Make a session", Run: inSession(&w, w.Add), Flags: []cli.Flag{
@@ -32,7 +32,7 @@ func sessionCommand(*cli.Profile) cli.Command {
 						return []any{x.ID, cli.Shaded(x.Name, bold), x.Owner, x.Used.Format(time.DateTime),
 							x.Expires.Format(time.DateTime)}
 					}, "there are no sessions; a call of run_code with session makes one"})},
-			{Use: "end ID", Short: "End a session, by its id or by its name",
+			{Use: "remove ID", Old: []string{"end", "rm"}, Short: "End a session, by its id or by its name",
 				Run: cli.RemoveOne(func(s cli.System, ctx context.Context, p haft.Principal, id, _ string) error {
 					return backend.SessionsOf(s).EndSession(ctx, p, id)
 				}, "ended ", "")},

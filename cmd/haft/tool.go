@@ -29,7 +29,7 @@ func toolCommand(p *cli.Profile) cli.Command {
 		upgrade bool
 	)
 	return cli.Command{
-		Use: "tool", Short: "Keep tools: register, list, show, roll back, review",
+		Names: toolNames, Use: "tool", Short: "Keep tools: register, list, show, roll back, review",
 		Example: `  haft tool add weather.py
   haft tool list --tag weather
   haft tool show forecast --format openai --strict
@@ -88,7 +88,8 @@ version if there are any.`,
 				}},
 			{Use: "export DIR", Run: exportTools,
 				Short: "Write the current versions of all tools into a directory, for haft tool add DIR"},
-			{Use: "rm NAME…", Short: "Remove tools with their versions; calls and audit stay", Run: removeTools},
+			{Use: "remove NAME…", Old: []string{"rm"}, Short: "Remove tools with their versions; calls and audit " +
+				"stay", Run: removeTools},
 			callCommand(p),
 		},
 	}
@@ -406,7 +407,7 @@ func upgradeTool(ctx context.Context, s *cli.Session, ref string) error {
 		return err
 	}
 	if s.JSON {
-		return cli.PrintJSON(s.Out, change)
+		return s.Print(change, nil)
 	}
 	installPackages(ctx, s, change)
 	printAdded(s.Streams, added{Change: change})

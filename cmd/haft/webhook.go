@@ -43,7 +43,7 @@ func webhookCommand(*cli.Profile) cli.Command {
 						return []any{cli.Shaded(string(w.ID), bold), w.URL, webhookState(w), eventsText(w),
 							cli.Since(w.Delivered)}
 					}, "there are no webhooks; add one with: haft webhook add URL"})},
-			{Use: "rm ID", Short: "Remove a webhook with its dead letters",
+			{Use: "remove ID", Old: []string{"rm"}, Short: "Remove a webhook with its dead letters",
 				Run: cli.RemoveOne(cli.System.RemoveWebhook, "webhook ", " is removed")},
 			{Use: "dead ID", Short: "List what a webhook could not be sent",
 				Run: func(ctx context.Context, s *cli.Session, args []string) error {
@@ -78,7 +78,7 @@ func addWebhook(ctx context.Context, s *cli.Session, w haft.Webhook) error {
 		"webhook", cli.Shaded(string(kept.ID), bold), "address", kept.URL, "events", eventsText(*kept))
 	if err != nil {
 		return exit.Advise(fmt.Errorf("show the secret of webhook %s, which is kept: %w", kept.ID, err),
-			"remove it and add another: haft webhook rm "+string(kept.ID))
+			"remove it and add another: haft webhook remove "+string(kept.ID))
 	}
 	return nil
 }

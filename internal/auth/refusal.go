@@ -62,7 +62,7 @@ func refuse(reason Reason, key string) error {
 func noUser(key string) error {
 	return &haft.Error{
 		Code: haft.CodeUnauthenticated,
-		Message: "this server takes no key without a user: ask for one that was made with haft key create " +
+		Message: "this server takes no key without a user: ask for one that was made with haft key add " +
 			"--for-user NAME",
 		Err: &refusal{ReasonNoUser, key},
 	}

@@ -27,7 +27,13 @@ type Command struct {
 	Use, Short, Long, Example string
 	// Aliases are further names.
 	Aliases []string
-	Flags   []Flag
+	// Old are names from before. They still work, and no list has them.
+	Old []string
+	// Hidden says that no list has the command.
+	Hidden bool
+	// Names completes NAME or TOOL, the first argument, in a shell. The commands of a group inherit it.
+	Names func(ctx context.Context, s *Session) ([]string, error)
+	Flags []Flag
 	// Env names flags that the environment sets where the command line does not: --key-file is
 	// $HAFT_KEY_FILE, and a list is separated by commas.
 	Env []string
@@ -49,7 +55,7 @@ type Work = func(ctx context.Context, s *Session, args []string) error
 
 // Build makes the command and the commands below it, with the flags of a profile.
 func (c Command) Build(p *Profile) *cobra.Command {
-	cmd := c.buildTree(p)
+	cmd := c.buildTree(p, c.Alone)
 	if !c.Alone {
 		Declare(cmd.PersistentFlags(), p.Flags(), profileEnv...)
 	}
@@ -57,21 +63,20 @@ func (c Command) Build(p *Profile) *cobra.Command {
 }
 
 // profileEnv are the flags of a profile that the environment sets.
-var profileEnv = []string{"database", "server", "key-file", "org", "user", "agent", "lock-wait"}
+var profileEnv = []string{"database", "server", "key-file", "org", "user", "agent", "lock-wait", "profile"}
 
 // buildTree makes the command and the commands below it.
-func (c Command) buildTree(p *Profile) *cobra.Command {
-	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Aliases: c.Aliases}
+func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
+	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Aliases: c.Aliases,
+		Hidden: c.Hidden}
 	Declare(cmd.Flags(), c.Flags, c.Env...)
+	if !alone {
+		c.declareFormat(cmd, p)
+		c.completeNames(cmd, p)
+	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return c.checkArguments(cmd, args) }
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		f := cmd.Flags()
-		p.Given = f.Changed
-		env := c.Env
-		if !c.Alone {
-			env = slices.Concat(env, profileEnv)
-		}
-		if err := setFromEnv(f, env); err != nil {
+		if err := c.prepare(cmd, p, alone); err != nil {
 			return err
 		}
 		err := c.do(cmd, p, args)
@@ -82,9 +87,72 @@ func (c Command) buildTree(p *Profile) *cobra.Command {
 	}
 	for _, sub := range c.Subs {
 		sub.Missing = cmp.Or(sub.Missing, c.Missing)
-		cmd.AddCommand(sub.buildTree(p))
+		if sub.Names == nil {
+			sub.Names = c.Names
+		}
+		cmd.AddCommand(sub.buildTree(p, alone))
+		for _, old := range sub.Old {
+			name, arguments, _ := strings.Cut(sub.Use, " ")
+			before := sub
+			before.Use = strings.TrimSpace(old + " " + arguments)
+			hidden := before.buildTree(p, alone)
+			hidden.Hidden, hidden.Short = true, "The name of "+name+" before"
+			cmd.AddCommand(hidden)
+		}
 	}
 	return cmd
+}
+
+// prepare sets the flags that the command line does not have: from the environment, and then from
+// the profile of the user's configuration.
+func (c Command) prepare(cmd *cobra.Command, p *Profile, alone bool) error {
+	f := cmd.Flags()
+	p.Given = f.Changed
+	if alone {
+		return setFromEnv(f, c.Env)
+	}
+	if err := setFromEnv(f, slices.Concat(c.Env, profileEnv)); err != nil {
+		return err
+	}
+	if err := p.setFromConfig(f); err != nil {
+		return err
+	}
+	return p.chooseFormat()
+}
+
+// declareFormat adds the flag that says in which form to print. Its short form is -o, unless the
+// command has another flag of that form.
+func (c Command) declareFormat(cmd *cobra.Command, p *Profile) {
+	name := "print,o"
+	if cmd.Flags().ShorthandLookup("o") != nil {
+		name = "print"
+	}
+	if cmd.Flags().Lookup("print") == nil {
+		Declare(cmd.Flags(), []Flag{{&p.as, name, "how to print: table, json, yaml or name"}})
+	}
+}
+
+// completeNames lets a shell complete the first argument. What goes wrong completes nothing.
+func (c Command) completeNames(cmd *cobra.Command, p *Profile) {
+	if c.Names == nil || !strings.Contains(c.Use, " NAME") && !strings.Contains(c.Use, "TOOL") {
+		return
+	}
+	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, start string) (found []string,
+		_ cobra.ShellCompDirective) {
+		if len(args) > 0 || c.prepare(cmd, p, false) != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		_ = p.Do(cmd.Context(), func(ctx context.Context, s *Session) error {
+			names, err := c.Names(ctx, s)
+			for _, name := range names {
+				if strings.HasPrefix(name, start) {
+					found = append(found, name)
+				}
+			}
+			return err
+		})
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
 }
 
 // do runs the command. A group that does nothing itself prints its help.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -16,30 +15,6 @@ import (
 	"haft/internal/terminal"
 )
 
-// PrintJSON writes v as one JSON object on one line.
-func PrintJSON(w io.Writer, v any) error {
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return fmt.Errorf("print JSON: %w", err)
-	}
-	return nil
-}
-
-// Print prints a document as JSON if that is asked for, and else by text, for people.
-func (p *Profile) Print(document any, text func()) error {
-	if p.JSON {
-		return PrintJSON(p.Out, document)
-	}
-	text()
-	return nil
-}
-
-// PrintLine prints what was done: a document, or one line.
-func (p *Profile) PrintLine(document any, line string) error {
-	return p.Print(document, func() { fmt.Fprintln(p.Out, line) })
-}
-
 // A Listing is how a list is printed: the headings of its columns, separated by commas, the cells
 // of an item, and a sentence for an empty list. It is an alias, so that other packages may leave the
 // names of its fields out, as a table of them does.
@@ -47,15 +22,6 @@ type Listing[T any] = struct {
 	Head  string
 	Row   func(T) []any
 	Empty string
-}
-
-// PrintList prints a list as JSON or as a table.
-func PrintList[T any](p *Profile, list iter.Seq2[T, error], l Listing[T]) error {
-	all, err := Collect(list)
-	if err != nil {
-		return err
-	}
-	return p.Print(all, func() { PrintTable(p.Out, all, l) })
 }
 
 // PrintTable prints a table.
@@ -176,18 +142,7 @@ func PrintFacts(w io.Writer, facts ...any) {
 func Since(t time.Time) string { return terminal.Ago(t, time.Now()) }
 
 // StatusCell is a status in its colour.
-func StatusCell(s haft.Status) Cell {
-	shade := terminal.Red
-	switch {
-	case s == haft.StatusSuccess:
-		shade = terminal.Green
-	case !s.Final():
-		shade = terminal.Cyan
-	case s == haft.StatusCancelled || s == haft.StatusUnknown || s == haft.StatusRate:
-		shade = terminal.Yellow
-	}
-	return Shaded(string(s), shade)
-}
+func StatusCell(s haft.Status) Cell { return Shaded(string(s), terminal.StatusColour(s)) }
 
 // ShortDigest is enough of a digest to distinguish versions.
 func ShortDigest(d string) string {
@@ -208,10 +163,16 @@ type Streams struct {
 // JSON: a script that reads its output must not find none.
 func ReportJSON(cmd *cobra.Command, w io.Writer, err error) {
 	msg := exit.Text(err)
-	if asked, flagErr := cmd.Flags().GetBool("json"); flagErr != nil || !asked || msg == "" {
+	asked, _ := cmd.Flags().GetBool("json") // a command without the flag was not asked
+	form, _ := cmd.Flags().GetString("print")
+	if msg == "" || !asked && form != formatJSON && form != formatYAML {
 		return
 	}
-	body := map[string]string{"code": string(haft.CodeOf(err)), "message": msg}
+	code := haft.CodeOf(err)
+	if code == haft.CodeInternal && exit.CodeOf(err) == exit.Usage {
+		code = haft.CodeInvalid // the command line is wrong, and not the program
+	}
+	body := map[string]string{"code": string(code), "message": msg}
 	if next := exit.NextStep(err); next != "" {
 		body["next"] = next
 	}

@@ -38,6 +38,8 @@ type Profile struct {
 	Roles           []string
 	LockWait        time.Duration
 	Reduced, JSON   bool
+	// as is the form in which results are printed, and named the profile of the configuration.
+	as, named string
 	// AsIf says that the command is about a principal and not done as that principal.
 	AsIf bool
 	// Evidence says that the command reads the audit log only. It works also where the system
@@ -66,6 +68,7 @@ func (p *Profile) Flags() []Flag {
 		{&p.Roles, "role", "a role, instead of admin and approver; may be given again ($HAFT_ROLES)"},
 		{&p.Acting, "agent", "the agent that acts, by name or id"},
 		{&p.LockWait, "lock-wait", "how long to wait for another haft that uses the directory"},
+		{&p.named, "profile", "a profile of haft config: the server, the key and the defaults in it"},
 		ReducedFlag(&p.Reduced), p.jsonFlag(),
 	}
 }

@@ -157,3 +157,16 @@ func (p *Progress) dim(text string) string {
 	}
 	return "\x1b[2m" + text + "\x1b[0m"
 }
+
+// StatusColour is the colour of a status.
+func StatusColour(s haft.Status) Colour {
+	switch {
+	case s == haft.StatusSuccess:
+		return Green
+	case !s.Final():
+		return Cyan
+	case s == haft.StatusCancelled || s == haft.StatusUnknown || s == haft.StatusRate:
+		return Yellow
+	}
+	return Red
+}
