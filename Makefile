@@ -55,6 +55,26 @@ init: # build the init of sandboxes, which the binary and the tests have in them
 build: init ## build the binary at bin/haft
 	$(BUILD) $(TAGS) -o $(BIN) ./cmd/haft
 
+PREFIX    ?= /usr/local
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+
+.PHONY: install
+install: build ## install the binary and its manual pages below PREFIX (/usr/local)
+	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/haft
+	$(BIN) man $(DESTDIR)$(PREFIX)/share/man/man1
+
+.PHONY: release
+release: build ## pack archives, Debian packages, wheels and npm packages, with checksums, into dist
+	rm -rf dist .haft/release && mkdir -p .haft/release
+	$(BIN) man .haft/release/man
+	@for p in $(PLATFORMS); do echo "building $$p"; out=.haft/release/$${p/\//-}; tags=; export GOOS=$${p%/*} GOARCH=$${p#*/}; \
+	  if [ $$GOOS = linux ]; then tags="$(TAGS)"; $(BUILD) -o $(INIT)/initimage/haft-init ./$(INIT)/haftinit || exit 1; fi; \
+	  $(BUILD) $$tags -o $$out ./cmd/haft || exit 1; done
+	@$(MAKE) --no-print-directory init
+	$(GO) run ./scripts/release --version $(VERSION) --time $$(git log -1 --format=%ct) --manuals .haft/release/man \
+	  $(foreach p,$(PLATFORMS),$(p)=.haft/release/$(subst /,-,$(p)))
+	@cat dist/SHA256SUMS
+
 .PHONY: setup
 setup: # install what a bare machine lacks to run tools
 	@scripts/setup run
