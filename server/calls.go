@@ -404,6 +404,7 @@ type toolCalls struct {
 	Format string          `query:"format" enum:"openai,openai-responses,anthropic,gemini" doc:"The form of the body, where it does not show it itself."`
 	Agent  string          `query:"agent" maxLength:"200" doc:"The agent that calls, by name or id."`
 	Turn   string          `query:"turn" maxLength:"200"`
+	Whole  bool            `query:"whole" doc:"Answer with {format, messages, calls}, the same for every vendor: a list of messages to append, and each call with its id, name and result."`
 	Trace  string          `header:"Traceparent" maxLength:"8192"`
 	Body   json.RawMessage `doc:"What the model returned, unchanged."`
 }
@@ -413,7 +414,7 @@ func (h callHandlers) toolCalls(ctx context.Context, who Identity, in *toolCalls
 	if err != nil {
 		return nil, err
 	}
-	raw, err := modelapi.Answer(in.Body, in.Format, func(calls []haft.Call) ([]*haft.Result, error) {
+	raw, err := modelapi.Answer(in.Body, in.Format, in.Whole, func(calls []haft.Call) ([]*haft.Result, error) {
 		for i := range calls {
 			calls[i].Principal, calls[i].Turn, calls[i].Trace = p, in.Turn, traceparent(in.Trace)
 		}

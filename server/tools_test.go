@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"haft"
+	"haft/internal/modelapi"
 	"haft/server"
 )
 
@@ -80,6 +81,13 @@ func TestTools_in_the_form_of_a_vendor(t *testing.T) {
 		{"id": "c1", "type": "function", "function": {"name": "a", "arguments": "{}"}}]}}]}`).into(t, &messages)
 	if len(messages) != 1 || messages[0].Role != "tool" || messages[0].ID != "c1" {
 		t.Errorf("got %+v", messages)
+	}
+	var whole modelapi.Answered
+	w.must(200, user, "POST", "/v1/tool_calls?whole=true", `{"role": "assistant", "content": [
+		{"type": "tool_use", "id": "c2", "name": "a", "input": {}}]}`).into(t, &whole)
+	if whole.Form != "anthropic" || len(whole.Messages) != 1 || len(whole.Calls) != 1 || whole.Calls[0].ID != "c2" ||
+		whole.Calls[0].Result.Call == "" {
+		t.Errorf("got %+v", whole)
 	}
 	w.must(403, user, "POST", "/v1/tool_calls?agent=smith", `{}`)
 }

@@ -20,6 +20,8 @@ from haft import _json, _models
 RENAMED = {"Secret": "Info"}
 #: What is not part of the document: the client's own, or told as anything.
 OWN = {
+    "AnsweredCall",
+    "ToolAnswers",
     "CodeError",
     "CodeResult",
     "CodeShown",

@@ -22,6 +22,7 @@ RULES = [
     ),
     (r"\basync (def|with|for)\b", r"\1"),
     (r"\bawait ", ""),
+    (r"\basynccontextmanager\b", "contextmanager"),
     (r"\bAsyncGenerator\[(\w+), None\]", r"Generator[\1, None, None]"),
     (r"\bhaft\.AsyncClient\b", "haft.Client"),
     (r"\bhttpx\.AsyncBaseTransport\b", "httpx.BaseTransport"),

@@ -14,14 +14,15 @@
         \"\"\"
         return a + b
 
-    add(1, 2)                       # runs here
-    add.remote(1, 2)                # runs in the sandbox of the server
+    add(1, 2)                       # runs in the sandbox of the server
+    add.local(1, 2)                 # runs here
 
 Every name that is not in this module is not for use.
 """
 
 from ._async._client import AsyncClient
 from ._async._tool import AsyncRemoteTool
+from ._async._toolset import AsyncModelTool, AsyncToolset, ToolLike
 from ._errors import (
     CallError,
     Code,
@@ -39,11 +40,13 @@ from ._errors import (
     UnauthenticatedError,
     UnavailableError,
 )
+from ._frameworks import ToolError
 from ._inputs import CallOptions, NewCall
 from ._models import (
     Added,
     Agent,
     Annotations,
+    AnsweredCall,
     Approval,
     ApprovalState,
     Argument,
@@ -129,6 +132,7 @@ from ._models import (
     TermsServer,
     Timeline,
     Tool,
+    ToolAnswers,
     ToolCall,
     ToolFile,
     ToolRule,
@@ -150,10 +154,12 @@ from ._models import (
     WorkspaceSize,
     WorkspaceUse,
 )
+from ._outcome import Outcome, RunOptions, ToolsetOptions
 from ._progress import progress
 from ._request import Retry
 from ._sync._client import Client
 from ._sync._tool import RemoteTool
+from ._sync._toolset import ModelTool, Toolset
 from ._tool import Draft, LocalTool, ToolOptions, tool
 from ._version import __version__
 from ._webhook import verify_webhook
@@ -162,12 +168,15 @@ __all__ = [
     "Added",
     "Agent",
     "Annotations",
+    "AnsweredCall",
     "Approval",
     "ApprovalState",
     "Argument",
     "Artifact",
     "AsyncClient",
+    "AsyncModelTool",
     "AsyncRemoteTool",
+    "AsyncToolset",
     "Backoff",
     "Binding",
     "Block",
@@ -222,10 +231,12 @@ __all__ = [
     "MessageRole",
     "Misfit",
     "Model",
+    "ModelTool",
     "NewCall",
     "NewWebhook",
     "NotFoundError",
     "OAuth",
+    "Outcome",
     "Output",
     "OutputPart",
     "Passage",
@@ -245,6 +256,7 @@ __all__ = [
     "Retry",
     "Review",
     "ReviewError",
+    "RunOptions",
     "Sandbox",
     "SandboxConfig",
     "SandboxType",
@@ -269,10 +281,15 @@ __all__ = [
     "Timeline",
     "TimeoutError",
     "Tool",
+    "ToolAnswers",
     "ToolCall",
+    "ToolError",
     "ToolFile",
+    "ToolLike",
     "ToolOptions",
     "ToolRule",
+    "Toolset",
+    "ToolsetOptions",
     "Truncated",
     "Turn",
     "TurnEvent",

@@ -393,6 +393,27 @@ class Result:
 
 
 @dataclass(frozen=True, kw_only=True)
+class AnsweredCall:
+    """One call of a model's answer, and what became of it."""
+
+    #: The vendor's; empty where it gave none.
+    id: str
+    name: str
+    result: Result
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolAnswers:
+    """What became of the tool calls in a model's answer, the same for every vendor."""
+
+    format: CallFormat
+    #: Those to append to the conversation, in the form of the vendor.
+    messages: list[Any]
+    #: In the order of the answer.
+    calls: list[AnsweredCall]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Principal:
     """On whose behalf something is done."""
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
 from . import _source
+from ._errors import InvalidError
 from ._models import Annotations, Limits, Requirements, Settings, ToolFile
 from ._source import Use
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_REMOTE = ("remote", "run", "start", "schema", "register", "with_options")
+DEPRECATED = "a plain call of {0} runs it outside of the sandbox, and will not any more: call {0}.local(…)"
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
@@ -64,20 +68,21 @@ class Options:
     requirements: Sequence[str] = ()
     approval: bool = False
     idempotent: bool = False
-    parallel: bool = False
+    parallel: bool | None = None
     cacheable: bool = False
     sandbox: str | None = None
     annotations: Annotations | None = None
     settings: Settings | None = None
     uses: Sequence[Use] = ()
+    local: bool = False
 
     def __post_init__(self) -> None:
         for name in ("tags", "network", "secrets", "requirements", "uses"):
             if isinstance(getattr(self, name), str):
                 raise TypeError(f"{name} is a list of texts, and not one text")
 
-    def merged(self) -> Settings | None:
-        """The settings, with what has a name of its own."""
+    def merged(self, stateful: bool = False) -> Settings | None:
+        """The settings, with what has a name of its own; ``stateful`` tools change something elsewhere."""
         base = self.settings or Settings()
         limits = base.limits or Limits()
         if self.timeout is not None:
@@ -91,11 +96,17 @@ class Options:
             secrets=[*base.secrets, *self.secrets],
             requires_approval=base.requires_approval or self.approval,
             idempotent=base.idempotent or self.idempotent,
-            parallel=base.parallel or self.parallel,
+            parallel=base.parallel or self._beside(stateful),
             cacheable=base.cacheable or self.cacheable,
             sandbox=self.sandbox or base.sandbox,
         )
         return None if out == Settings() else out
+
+    def _beside(self, stateful: bool) -> bool:
+        """Whether calls may run beside each other: nobody sees their order, unless they reach outside."""
+        if self.parallel is not None:
+            return self.parallel
+        return not (stateful or self.settings or self.network or self.secrets)
 
 
 def _size(size: int | str) -> int:
@@ -109,7 +120,7 @@ def _size(size: int | str) -> int:
 
 
 class LocalTool(Generic[P, R]):
-    """A function that is described as a tool. It can be called here as before.
+    """A function that is described as a tool. :meth:`local` runs it here; a plain call never does.
 
     Reading the source waits until it is needed, because what the function uses may stand
     below it in the file.
@@ -125,8 +136,23 @@ class LocalTool(Generic[P, R]):
         self.options = options
         self._draft: Draft | None = None
         functools.update_wrapper(self, function)
+        # Who unwraps a tool would run the function here. What it is like is seen without that.
+        del self.__wrapped__  # type: ignore[attr-defined]
+        self.__signature__ = inspect.signature(function)
+        self.__globals__ = getattr(inspect.unwrap(function), "__globals__", {})
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Refused: agent frameworks call what they are given, and it would run outside of the sandbox."""
+        if self.options.local:
+            warnings.warn(DEPRECATED.format(self.name), DeprecationWarning, stacklevel=2)
+            return self.local(*args, **kwargs)
+        raise InvalidError(
+            f"{self.name} is a tool of no server yet: client.register({self.name}) gives one that runs in the "
+            f"sandbox, and {self.name}.local(…) runs the function here"
+        )
+
+    def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here, in this process and outside of every sandbox."""
         return self.function(*args, **kwargs)
 
     def __get__(self, instance: object, owner: type | None = None) -> LocalTool[P, R]:
@@ -135,7 +161,7 @@ class LocalTool(Generic[P, R]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
-            if name in ("remote", "run", "start", "schema", "register", "with_options"):
+            if name in _REMOTE:
                 raise AttributeError(f"{self.name} is not at a server yet: client.register({self.name}) gives it there")
             raise AttributeError(f"a tool has no attribute {name}")
 
@@ -164,7 +190,7 @@ class LocalTool(Generic[P, R]):
                 category=o.category,
                 tags=list(o.tags),
                 annotations=o.annotations,
-                settings=o.merged(),
+                settings=o.merged(stateful="agent_state" in inspect.signature(inner).parameters),
                 requirements=Requirements(pip=list(o.requirements)) if o.requirements else None,
             )
         return self._draft
@@ -205,12 +231,13 @@ class ToolOptions(TypedDict, total=False):
     requirements: Sequence[str]
     approval: bool
     idempotent: bool
-    parallel: bool
+    parallel: bool | None
     cacheable: bool
     sandbox: str | None
     annotations: Annotations | None
     settings: Settings | None
     uses: Sequence[Use]
+    local: bool
 
 
 @overload
@@ -236,13 +263,17 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         requirements: The packages of PyPI that it needs, such as ``"numpy>=2"``.
         approval: Every call waits until a person agrees.
         idempotent: A second run does no harm when nobody knows whether the first was.
-        parallel: Calls of one batch may run beside each other.
+        parallel: Calls of one answer of a model may run beside each other. Left out, they may
+            if the tool has no network, no secrets and no other settings, and does not take the
+            state of an agent: then nobody can see in which order they run.
         cacheable: Equal arguments give equal values.
         sandbox: Where it runs; left out, the server chooses.
         annotations: What is claimed of it: the hints of MCP.
         settings: All other settings. What has a name of its own here goes before.
         uses: Functions and classes that it uses, and variables of its module by their name
             as text: their sources are taken along. Imports of its module come by themselves.
+        local: Plain calls run the function here, as they did before, and warn. Deprecated:
+            call ``tool.local()``.
 
     Raises:
         SourceError: this can never be a tool, such as a method or a lambda.

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import loads, member, page
-from .._models import CallFormat, Model, Self, UsageSum
+from .._json import decode, loads, member, page
+from .._models import CallFormat, Model, Self, ToolAnswers, UsageSum
+from .._outcome import ToolsetOptions
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import AsyncCalls, AsyncChains
+from ._content import attach
 from ._conversations import AsyncMessages, AsyncTurns
 from ._files import AsyncFiles
 from ._memory import AsyncBlocks, AsyncPassages
@@ -33,10 +35,15 @@ from ._resources import (
 from ._rules import AsyncMCPServers, AsyncPolicies, AsyncSandboxConfigs
 from ._sessions import AsyncSessions
 from ._tool import AsyncRemoteTool
+from ._toolset import MAX_TOOLS, AsyncModelTool, AsyncToolset, AsyncTurnstile, ToolLike, usable
 from ._transport import AsyncTransport
 from ._workspaces import AsyncWorkspaces
 
 if TYPE_CHECKING:
+    from agents import FunctionTool
+    from langchain_core.tools import BaseTool
+    from pydantic_ai import Tool as PydanticTool
+    from smolagents import Tool as SmolTool
     from typing_extensions import Unpack
 
 P = ParamSpec("P")
@@ -184,12 +191,76 @@ class AsyncClient:
         vendor's SDK. The messages are in the form of that vendor. What tools fail with is
         in the messages, as the model should see it.
         """
-        params = given(format=format, agent=agent, turn=turn)
+        return loads(await self._tool_calls(answer, given(format=format, agent=agent, turn=turn), timeout))
+
+    async def run_tools(
+        self,
+        answer: Any,
+        *,
+        format: CallFormat | None = None,
+        agent: str | None = None,
+        turn: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolAnswers:
+        """Run the tool calls in what a model answered: :meth:`tool_calls`, with one answer for every vendor.
+
+        Calls run beside each other where their tools allow it. :attr:`ToolAnswers.messages` are to be
+        appended to the conversation; :attr:`ToolAnswers.calls` have the results.
+        """
+        params = given(format=format, agent=agent, turn=turn) | {"whole": True}
+        answers = decode(ToolAnswers, loads(await self._tool_calls(answer, params, timeout)))
+        for call in answers.calls:
+            attach(self._transport, call.result)
+        return answers
+
+    async def _tool_calls(self, answer: Any, params: Mapping[str, Any], timeout: float | None) -> bytes:
         wait = self._call_timeout if timeout is None else timeout
-        raw, _ = await self._transport.send(
-            Query(method="POST", path="/v1/tool_calls", params=params, body=answer, timeout=wait)
-        )
-        return loads(raw)
+        q = Query(method="POST", path="/v1/tool_calls", params=params, body=answer, timeout=wait)
+        return (await self._transport.send(q))[0]
+
+    async def toolset(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> AsyncToolset:
+        """Tools for a model, each with its description, its schema and a call that runs it on the server.
+
+        ``tools`` are names, and functions, which are registered. Without any, they are all tools of the
+        server that can be called, or those of ``agent``; built-in ones only if ``builtins`` asks for them.
+        """
+        turnstile = AsyncTurnstile()
+        session = options.get("session")
+        fixed = {} if session is None else {"session": session if isinstance(session, str) else session.id}
+        made: list[AsyncModelTool] = []
+        for one in tools:
+            if isinstance(one, str):
+                made.append(AsyncModelTool(self.calls, await self.tools.show(one), options, {}, fixed, turnstile))
+                continue
+            bound = self._bind(one, {})
+            pinned = await bound._pinned()
+            made.append(AsyncModelTool(self.calls, await bound.register(), options, pinned, fixed, turnstile))
+        if tools:
+            return AsyncToolset(made)
+        chosen = given(tag=options.get("tag"), category=options.get("category"), agent=options.get("agent"))
+        asked = options.get("builtins") or options.get("agent") or self._transport.target.agent
+        async for tool in self.tools.list(limit=MAX_TOOLS + 1, **chosen):
+            if not usable(tool) and (asked or tool.version.kind != "builtin"):
+                made.append(AsyncModelTool(self.calls, tool, options, {}, fixed, turnstile))
+        if len(made) > MAX_TOOLS:
+            raise InvalidError(f"there are more than {MAX_TOOLS} tools: choose some, by name, tag or category")
+        return AsyncToolset(made)
+
+    async def to_langchain(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[BaseTool]:
+        """Tools for LangChain and LangGraph, which run on the server: see :meth:`toolset`."""
+        return (await self.toolset(*tools, **options)).to_langchain()
+
+    async def to_openai_agents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[FunctionTool]:
+        """Tools for the OpenAI Agents SDK, which run on the server: see :meth:`toolset`."""
+        return (await self.toolset(*tools, **options)).to_openai_agents()
+
+    async def to_pydantic_ai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[PydanticTool[Any]]:
+        """Tools for Pydantic AI, which run on the server: see :meth:`toolset`."""
+        return (await self.toolset(*tools, **options)).to_pydantic_ai()
+
+    async def to_smolagents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[SmolTool]:
+        """Tools for smolagents, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""
+        return (await self.toolset(*tools, **options)).to_smolagents()
 
     async def usage(
         self,

@@ -9,9 +9,17 @@ from typing import ParamSpec, TypeVar
 import anyio
 import anyio.to_thread
 
+AWAITED = True
+Event = anyio.Event
 Lock = anyio.Lock
 sleep = anyio.sleep
 closing = contextlib.aclosing
+
+
+def shielded() -> anyio.CancelScope:
+    """Let what follows end in a short time, also if everything is cancelled."""
+    return anyio.move_on_after(10, shield=True)
+
 
 T = TypeVar("T")
 P = ParamSpec("P")

@@ -126,8 +126,13 @@ class AsyncTools(_Resource):
         kind: Kind | None = None,
         search: str | None = None,
         agent: str | None = None,
+        builtins: bool = False,
     ) -> Schemas:
-        """Tools that can be called, in the form of a model vendor."""
+        """Tools that can be called, in the form of a model vendor.
+
+        Built-in tools are among them if they are asked for: by ``builtins``, by ``name``, by ``kind``, or by an
+        agent that has them.
+        """
         params = given(category=category, tag=tag, kind=kind, search=search, agent=agent)
         params |= {"format": format, "strict": strict or None, "name": _names(name), "limit": 1000}
         tools: list[Any] = []
@@ -139,9 +144,22 @@ class AsyncTools(_Resource):
             out = Schemas(tools=tools, skipped=[*out.skipped, *page.skipped])
             following = re.search(r'[?&]cursor=([A-Za-z0-9_-]+)[^>]*>; rel="next"', headers.get("link", ""))
             if following is None:
-                return out
+                asked = builtins or name or kind or agent or self._transport.target.agent
+                return out if asked else _left_out(out, {t.name async for t in self.list(kind="builtin")})
             params["cursor"] = following[1]
         raise UnavailableError("the list of the server does not end")
+
+
+def _left_out(found: Schemas, names: set[str]) -> Schemas:
+    """Schemas without the tools of these names."""
+    tools: list[Any] = []
+    for tool in found.tools:
+        if "functionDeclarations" in tool:
+            left = [f for f in tool["functionDeclarations"] if f["name"] not in names]
+            tools += [{**tool, "functionDeclarations": left}] if left else []
+        elif tool.get("function", tool)["name"] not in names:
+            tools.append(tool)
+    return Schemas(tools=tools, skipped=[s for s in found.skipped if s.name not in names])
 
 
 def _tool(ref: str) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._errors import NotFoundError, ReviewError
 from .._inputs import CallOptions
 from .._models import Added, Format, Result
-from .._tool import LocalTool, Options
+from .._tool import DEPRECATED, LocalTool, Options
 from ._io import Lock
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class _Registration:
 
 
 class AsyncRemoteTool(LocalTool[P, R]):
-    """A function that is a tool of a server. Called as it is, it still runs here."""
+    """A function that is a tool of a server, where it runs when it is called."""
 
     def __init__(self, function: Callable[P, R], options: Options, client: AsyncClient) -> None:
         super().__init__(function, options)
@@ -53,6 +54,13 @@ class AsyncRemoteTool(LocalTool[P, R]):
             if state.added is None or again:
                 state.added = await self.client.tools.put(self.draft)
             return state.added
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the tool on the server: :meth:`remote`. Only :meth:`local` runs the function here."""
+        if self.options.local:
+            warnings.warn(DEPRECATED.format(self.name), DeprecationWarning, stacklevel=2)
+            return self.local(*args, **kwargs)
+        return await self.remote(*args, **kwargs)
 
     async def remote(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the tool on the server and return its value, which is JSON.

@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 import httpx
 
 from .._errors import InvalidError
-from .._json import loads, member, page
-from .._models import CallFormat, Model, Self, UsageSum
+from .._json import decode, loads, member, page
+from .._models import CallFormat, Model, Self, ToolAnswers, UsageSum
+from .._outcome import ToolsetOptions
 from .._request import Query, Retry, Target, given
 from .._tool import LocalTool, Options, ToolOptions
 from ._calls import Calls, Chains
+from ._content import attach
 from ._conversations import Messages, Turns
 from ._files import Files
 from ._memory import Blocks, Passages
@@ -34,10 +36,15 @@ from ._resources import (
 from ._rules import MCPServers, Policies, SandboxConfigs
 from ._sessions import Sessions
 from ._tool import RemoteTool
+from ._toolset import MAX_TOOLS, ModelTool, Toolset, Turnstile, ToolLike, usable
 from ._transport import Transport
 from ._workspaces import Workspaces
 
 if TYPE_CHECKING:
+    from agents import FunctionTool
+    from langchain_core.tools import BaseTool
+    from pydantic_ai import Tool as PydanticTool
+    from smolagents import Tool as SmolTool
     from typing_extensions import Unpack
 
 P = ParamSpec("P")
@@ -185,12 +192,76 @@ class Client:
         vendor's SDK. The messages are in the form of that vendor. What tools fail with is
         in the messages, as the model should see it.
         """
-        params = given(format=format, agent=agent, turn=turn)
+        return loads(self._tool_calls(answer, given(format=format, agent=agent, turn=turn), timeout))
+
+    def run_tools(
+        self,
+        answer: Any,
+        *,
+        format: CallFormat | None = None,
+        agent: str | None = None,
+        turn: str | None = None,
+        timeout: float | None = None,
+    ) -> ToolAnswers:
+        """Run the tool calls in what a model answered: :meth:`tool_calls`, with one answer for every vendor.
+
+        Calls run beside each other where their tools allow it. :attr:`ToolAnswers.messages` are to be
+        appended to the conversation; :attr:`ToolAnswers.calls` have the results.
+        """
+        params = given(format=format, agent=agent, turn=turn) | {"whole": True}
+        answers = decode(ToolAnswers, loads(self._tool_calls(answer, params, timeout)))
+        for call in answers.calls:
+            attach(self._transport, call.result)
+        return answers
+
+    def _tool_calls(self, answer: Any, params: Mapping[str, Any], timeout: float | None) -> bytes:
         wait = self._call_timeout if timeout is None else timeout
-        raw, _ = self._transport.send(
-            Query(method="POST", path="/v1/tool_calls", params=params, body=answer, timeout=wait)
-        )
-        return loads(raw)
+        q = Query(method="POST", path="/v1/tool_calls", params=params, body=answer, timeout=wait)
+        return (self._transport.send(q))[0]
+
+    def toolset(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> Toolset:
+        """Tools for a model, each with its description, its schema and a call that runs it on the server.
+
+        ``tools`` are names, and functions, which are registered. Without any, they are all tools of the
+        server that can be called, or those of ``agent``; built-in ones only if ``builtins`` asks for them.
+        """
+        turnstile = Turnstile()
+        session = options.get("session")
+        fixed = {} if session is None else {"session": session if isinstance(session, str) else session.id}
+        made: list[ModelTool] = []
+        for one in tools:
+            if isinstance(one, str):
+                made.append(ModelTool(self.calls, self.tools.show(one), options, {}, fixed, turnstile))
+                continue
+            bound = self._bind(one, {})
+            pinned = bound._pinned()
+            made.append(ModelTool(self.calls, bound.register(), options, pinned, fixed, turnstile))
+        if tools:
+            return Toolset(made)
+        chosen = given(tag=options.get("tag"), category=options.get("category"), agent=options.get("agent"))
+        asked = options.get("builtins") or options.get("agent") or self._transport.target.agent
+        for tool in self.tools.list(limit=MAX_TOOLS + 1, **chosen):
+            if not usable(tool) and (asked or tool.version.kind != "builtin"):
+                made.append(ModelTool(self.calls, tool, options, {}, fixed, turnstile))
+        if len(made) > MAX_TOOLS:
+            raise InvalidError(f"there are more than {MAX_TOOLS} tools: choose some, by name, tag or category")
+        return Toolset(made)
+
+    def to_langchain(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[BaseTool]:
+        """Tools for LangChain and LangGraph, which run on the server: see :meth:`toolset`."""
+        return (self.toolset(*tools, **options)).to_langchain()
+
+    def to_openai_agents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[FunctionTool]:
+        """Tools for the OpenAI Agents SDK, which run on the server: see :meth:`toolset`."""
+        return (self.toolset(*tools, **options)).to_openai_agents()
+
+    def to_pydantic_ai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[PydanticTool[Any]]:
+        """Tools for Pydantic AI, which run on the server: see :meth:`toolset`."""
+        return (self.toolset(*tools, **options)).to_pydantic_ai()
+
+    def to_smolagents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[SmolTool]:
+        """Tools for smolagents, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""
+        return (self.toolset(*tools, **options)).to_smolagents()
 
     def usage(
         self,

@@ -8,7 +8,10 @@ import time
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+AWAITED = False
+Event = threading.Event
 Lock = threading.Lock
+shielded = contextlib.nullcontext
 sleep = time.sleep
 closing = contextlib.closing
 
