@@ -224,7 +224,8 @@ def circle(n: int) -> int:
 @haft.tool(uses=[plain])
 def calls_a_tool(a: int) -> int:
     """Use another tool's function."""
-    return plain(a)
+    value: int = plain(a)
+    return value
 
 
 def nested(value: int) -> tuple[Any, Any]:

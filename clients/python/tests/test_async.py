@@ -19,7 +19,8 @@ pytestmark = pytest.mark.anyio
 
 async def test_tools_and_calls(aclient: haft.AsyncClient) -> None:
     tool = await aclient.register(add)
-    assert tool(1) == 3
+    assert await tool(1) == 3
+    assert tool.local(1) == 3
     assert await tool.remote(40) == 42
     assert (await tool.schema("openai"))["function"]["name"] == "add"
     with pytest.raises(haft.CallError, match="no luck"):
@@ -38,7 +39,7 @@ async def test_rules(aclient: haft.AsyncClient) -> None:
 async def test_async_functions_stay_what_they_are(aclient: haft.AsyncClient, anyio_backend: str) -> None:
     tool = await aclient.register(patient)
     if anyio_backend == "asyncio":  # which the function uses
-        assert await tool(0) == "done"
+        assert await tool.local(0) == "done"
     started = await tool.start(0.1)
     kinds = [e.type async for e in aclient.calls.events(started.call_id)]
     assert kinds[-1] == "tool_completed"

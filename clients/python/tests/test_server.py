@@ -111,7 +111,7 @@ class TestTools:
         again = tool.register(again=True)
         assert again.unchanged
         assert again.version.source_code == add.source
-        assert tool(1) == 3
+        assert tool(1) == tool.local(1) == 3
         assert tool.remote(40) == 42
         result = tool.run(1, b=1)
         assert (result.value, result.stdout, result.ok, result.final) == (2, "adding\n", True, True)

@@ -35,7 +35,7 @@ def test_is_the_function_without_its_decorator() -> None:
         "    # This comment stays.\n"
         "    return a + 1  # and this one\n"
     )
-    assert samples.plain(1) == 2
+    assert samples.plain.local(1) == 2
     assert samples.plain.__name__ == "plain"
     assert samples.plain.__doc__ == "Add one."
 

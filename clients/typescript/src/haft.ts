@@ -4,15 +4,16 @@ import { Calls, Chains } from "./calls.js";
 import { Messages, Turns } from "./conversations.js";
 import { InvalidError } from "./errors.js";
 import { Events } from "./events.js";
-import { Files } from "./files.js";
+import { Files, attach } from "./files.js";
 import { Blocks, Passages } from "./memory.js";
 import { Agents, Approvals, Audit, Keys, Secrets, Webhooks } from "./resources.js";
 import { MCPServers, Policies, SandboxConfigs } from "./rules.js";
-import type { Model, Self, UsageSum, UsageSumsBody } from "./schemas.js";
+import type { Model, Result, Self, UsageSum, UsageSumsBody } from "./schemas.js";
 import { Sessions } from "./sessions.js";
 import { canSign } from "./sign.js";
 import { type RemoteTool, type ToolSettings, type ToolsOf, toolOf, toolsOf } from "./tool.js";
 import { Tools } from "./tools.js";
+import { type AISDK, type AISDKTool, type LangChain, type ToolLike, type Toolset, type ToolsetOptions, toolsetOf } from "./toolset.js";
 import { type Answer, type Query, type RequestOptions, Transport, loopback } from "./transport.js";
 import { Workspaces } from "./workspaces.js";
 
@@ -51,6 +52,15 @@ export interface ToolCallsOptions extends RequestOptions {
   agent?: string;
   /** Groups the calls of one loop of an agent, which its tool rules look at. */
   turn?: string;
+}
+
+/** What became of the tool calls in a model's answer, the same for every vendor. */
+export interface ToolAnswers {
+  format: "openai" | "openai-responses" | "anthropic" | "gemini";
+  /** Those to append to the conversation, in the form of the vendor. */
+  messages: unknown[];
+  /** In the order of the answer. `id` is the vendor's, and empty where it gave none. */
+  calls: { id: string; name: string; result: Result }[];
 }
 
 export interface UsageQuery extends RequestOptions {
@@ -154,6 +164,37 @@ export class Haft {
   async toolCalls<T = unknown>(answer: unknown, options: ToolCallsOptions = {}): Promise<T> {
     const { format, agent, turn, ...rest } = options;
     return await this.#transport.read({ ...rest, slow: true, method: "POST", path: "/v1/tool_calls", query: { format, agent, turn }, body: answer });
+  }
+
+  /**
+   * Runs the tool calls of what a model returned, beside each other where their tools allow it: `toolCalls`, with one
+   * answer for every vendor.
+   */
+  async runTools(answer: unknown, options: ToolCallsOptions = {}): Promise<ToolAnswers> {
+    const { format, agent, turn, ...rest } = options;
+    const query = { format, agent, turn, whole: true };
+    const answers = await this.#transport.read<ToolAnswers>({ ...rest, slow: true, method: "POST", path: "/v1/tool_calls", query, body: answer });
+    for (const { result } of answers.calls) attach(this.#transport, result);
+    return answers;
+  }
+
+  /**
+   * Gives tools for a model, each with its description, its schema and a call that runs it on the server: by name, or
+   * made of functions. Without any, they are all tools of the server that can be called, or those of `agent`; built-in
+   * ones only if `builtins` asks for them.
+   */
+  async toolset(tools: readonly ToolLike[] = [], options: ToolsetOptions = {}): Promise<Toolset> {
+    return await toolsetOf(this.tools, this.calls, this.#options.agent, tools, options);
+  }
+
+  /** Gives tools for the AI SDK of Vercel, which run on the server; `ai` is that module. */
+  async toAISDK(ai: AISDK, tools: readonly ToolLike[] = [], options: ToolsetOptions = {}): Promise<{ [name: string]: AISDKTool }> {
+    return (await this.toolset(tools, options)).toAISDK(ai);
+  }
+
+  /** Gives tools for LangChain.js, which run on the server; `langchain` is that module. */
+  async toLangChain<T = any>(langchain: LangChain, tools: readonly ToolLike[] = [], options: ToolsetOptions = {}): Promise<T[]> {
+    return (await this.toolset(tools, options)).toLangChain(langchain);
   }
 
   /** Sums up what calls used. */

@@ -26,8 +26,9 @@ export {
 } from "./errors.js";
 export type { EventFilter, Events, WatchOptions } from "./events.js";
 export type { ArtifactContent, FileLike, Files, FilesLike, Upload, UploadOptions } from "./files.js";
-export { Haft, type HaftOptions, type ToolCallsOptions, type UsageQuery } from "./haft.js";
+export { Haft, type HaftOptions, type ToolAnswers, type ToolCallsOptions, type UsageQuery } from "./haft.js";
 export type { BlockFilter, Blocks, PassageFilter, Passages } from "./memory.js";
+export type { Outcome } from "./outcome.js";
 export type { ListOptions } from "./page.js";
 export type { AgentFilter, Agents, ApprovalFilter, Approvals, Audit, Keys, SecretOptions, Secrets, Webhooks } from "./resources.js";
 export type { Decision, MCPServers, Policies, Policy, PolicyOf, PutPolicyOptions, SandboxConfigs } from "./rules.js";
@@ -35,6 +36,7 @@ export type * from "./schemas.js";
 export type { CodeError, CodeOptions, CodeResult, CodeShown, Command, CommandOptions, Input, OpenSession, SessionFiles, Sessions, StartOptions } from "./sessions.js";
 export type { Json, RemoteTool, ToolSettings, ToolsOf } from "./tool.js";
 export type { Format, Schemas, SchemasOptions, ToolFilter, Tools } from "./tools.js";
+export { type AISDK, type AISDKTool, type LangChain, ModelTool, ToolError, type ToolLike, Toolset, type ToolsetOptions } from "./toolset.js";
 export type { Answer, Parameter, Query, RequestOptions } from "./transport.js";
 export type { NewWorkspaceOptions, WorkspaceLike, Workspaces } from "./workspaces.js";
 export { type VerifyOptions, type WebhookHeaders, type WebhookMessage, verifyWebhook } from "./webhook.js";

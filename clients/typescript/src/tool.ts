@@ -118,6 +118,12 @@ export class RemoteTool<F extends AnyFunction> {
     throw new NotFoundError("not_found", `${name} cannot be given to ${format}: ${why === "" ? "it is disabled" : why}`);
   }
 
+  /** Registers it, and returns it with the options of its calls: those of this version. */
+  async pinned(): Promise<{ tool: Tool; options: CallOptions }> {
+    const tool = await this.#ready();
+    return { tool, options: { digest: tool.version.digest, ...this.#options } };
+  }
+
   /** Returns the same tool whose calls are made with these options. */
   with(options: CallOptions): RemoteTool<F> {
     return new RemoteTool<F>(this.#tools, this.#calls, this.#at, this.#settings, { ...this.#options, ...options }, this.#state);
@@ -126,8 +132,10 @@ export class RemoteTool<F extends AnyFunction> {
   async #put(options: RequestOptions): Promise<Added> {
     const source = await readSource(this.#at);
     mustName(source, this.#settings.function);
+    // Nobody can see in which order calls run that reach nothing outside: they may run beside each other.
+    const beside = this.#settings.settings === undefined && !source.text.includes("agent_state") ? { settings: { parallel: true } } : {};
     try {
-      return await this.#tools.put({ ...this.#settings, source_code: source.text, source_type: source.kind }, options);
+      return await this.#tools.put({ ...this.#settings, ...beside, source_code: source.text, source_type: source.kind }, options);
     } catch (error) {
       if (!(error instanceof InvalidError) || source.kind !== "javascript") throw error;
       const { status, misfits, requestId } = error;

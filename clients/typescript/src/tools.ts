@@ -25,6 +25,8 @@ export type Format = "openai" | "openai-responses" | "anthropic" | "gemini" | "m
 export interface SchemasOptions extends Pick<ToolFilter, "name" | "category" | "tag" | "kind" | "search" | "agent" | "sort">, RequestOptions {
   /** In strict mode, where the vendor has one. */
   strict?: boolean;
+  /** List built-in tools, too. They are listed anyway if `name`, `kind` or an agent asks for them. */
+  builtins?: boolean;
 }
 
 /** Tools in the form of a vendor. */
@@ -98,16 +100,31 @@ export class Tools {
 
   /** Gives all enabled tools, or those that fit, in the form that goes into a request to a model vendor. */
   async schemas(format: Format, options: SchemasOptions = {}): Promise<Schemas> {
-    const { signal, timeoutMs, ...query } = options;
+    const { signal, timeoutMs, builtins, ...query } = options;
+    const asked = builtins === true || query.name !== undefined || query.kind !== undefined || query.agent !== undefined || this.#transport.agent !== undefined;
     const all: Schemas = { tools: [], skipped: [] };
     for (let cursor: string | undefined; ; ) {
       const { body, headers } = await this.#transport.answer<Partial<Schemas> | undefined>({ signal, timeoutMs, path: "/v1/tools", query: { ...query, limit: 1000, format, cursor } });
       all.tools = merged(all.tools, body?.tools ?? []);
       all.skipped.push(...(body?.skipped ?? []));
       cursor = /[?&]cursor=([\w-]+)[^>]*>; *rel="next"/.exec(headers.get("Link") ?? "")?.[1];
-      if (cursor === undefined) return all;
+      if (cursor === undefined) break;
     }
+    if (asked) return all;
+    const names = new Set<string>();
+    for await (const tool of this.list({ kind: "builtin", signal })) names.add(tool.name);
+    return leftOut(all, names);
   }
+}
+
+/** Leaves out the tools of these names. */
+function leftOut({ tools, skipped }: Schemas, names: ReadonlySet<string>): Schemas {
+  const left = (tools as { name?: string; function?: { name: string }; functionDeclarations?: { name: string }[] }[]).flatMap((tool) => {
+    const all = tool.functionDeclarations?.filter(({ name }) => !names.has(name));
+    if (all !== undefined) return all.length > 0 ? [{ ...tool, functionDeclarations: all }] : [];
+    return names.has(tool.function?.name ?? tool.name ?? "") ? [] : [tool];
+  });
+  return { tools: left, skipped: skipped.filter(({ name }) => !names.has(name)) };
 }
 
 /** Puts pages together. Gemini has all functions in one tool. */

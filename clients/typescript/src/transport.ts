@@ -73,6 +73,11 @@ export class Transport {
     this.#config = config;
   }
 
+  /** The agent on whose behalf requests are. */
+  get agent(): string | undefined {
+    return this.#config.agent;
+  }
+
   /** How long calls may take that do not say, in milliseconds; 0 means for ever. */
   get callTimeoutMs(): number {
     return this.#config.callTimeoutMs;

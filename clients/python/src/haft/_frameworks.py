@@ -63,7 +63,7 @@ def langchain(tools: Sequence[Described]) -> list[BaseTool]:
     core = _framework("langchain_core.tools", "langchain-core")
     base: type[BaseTool] = core.BaseTool
 
-    class HaftTool(base):  # type: ignore[misc, valid-type]
+    class HaftTool(base):  # type: ignore[misc]
         tool: Any
         handle_tool_error: Any = True
         response_format: Any = "content_and_artifact"
@@ -143,7 +143,7 @@ def smolagents(tools: Sequence[Described]) -> list[SmolTool]:
     """Tools of smolagents. A call gives the value itself; one that fails is an exception, as the agents expect."""
     base: type[SmolTool] = _framework("smolagents", "smolagents").Tool
 
-    class HaftTool(base):  # type: ignore[misc, valid-type]
+    class HaftTool(base):  # type: ignore[misc]
         skip_forward_signature_validation = True
         output_type = "any"
 

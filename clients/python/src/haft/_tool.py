@@ -7,6 +7,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
@@ -22,7 +23,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _REMOTE = ("remote", "run", "start", "schema", "register", "with_options")
-DEPRECATED = "a plain call of {0} runs it outside of the sandbox, and will not any more: call {0}.local(…)"
+_DEPRECATED = "a plain call of {0} runs it outside of the sandbox, and will not any more: call {0}.local(…)"
+#: A tool is called here, because somebody asked for it.
+_HERE: ContextVar[bool] = ContextVar("haft_tool_called_here", default=False)
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30}
 
 
@@ -143,8 +146,7 @@ class LocalTool(Generic[P, R]):
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Refused: agent frameworks call what they are given, and it would run outside of the sandbox."""
-        if self.options.local:
-            warnings.warn(DEPRECATED.format(self.name), DeprecationWarning, stacklevel=2)
+        if self._runs_here():
             return self.local(*args, **kwargs)
         raise InvalidError(
             f"{self.name} is a tool of no server yet: client.register({self.name}) gives one that runs in the "
@@ -152,8 +154,18 @@ class LocalTool(Generic[P, R]):
         )
 
     def local(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function here, in this process and outside of every sandbox."""
-        return self.function(*args, **kwargs)
+        """Call the function here, in this process and outside of every sandbox, with the tools that it calls."""
+        token = _HERE.set(True)
+        try:
+            return self.function(*args, **kwargs)
+        finally:
+            _HERE.reset(token)
+
+    def _runs_here(self) -> bool:
+        """Whether a plain call runs here: from within :meth:`local`, or because the decorator says so."""
+        if self.options.local and not _HERE.get():
+            warnings.warn(_DEPRECATED.format(self.name), DeprecationWarning, stacklevel=3)
+        return self.options.local or _HERE.get()
 
     def __get__(self, instance: object, owner: type | None = None) -> LocalTool[P, R]:
         return self

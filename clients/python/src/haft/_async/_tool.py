@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from .._errors import NotFoundError, ReviewError
 from .._inputs import CallOptions
 from .._models import Added, Format, Result
-from .._tool import DEPRECATED, LocalTool, Options
+from .._tool import LocalTool, Options
 from ._io import Lock
 
 if TYPE_CHECKING:
@@ -57,8 +56,7 @@ class AsyncRemoteTool(LocalTool[P, R]):
 
     async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the tool on the server: :meth:`remote`. Only :meth:`local` runs the function here."""
-        if self.options.local:
-            warnings.warn(DEPRECATED.format(self.name), DeprecationWarning, stacklevel=2)
+        if self._runs_here():
             return self.local(*args, **kwargs)
         return await self.remote(*args, **kwargs)
 
