@@ -4,6 +4,7 @@ package app_test
 
 import (
 	"context"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -20,12 +21,12 @@ import (
 	"haft/internal/skiptest"
 )
 
-// typescriptClient copies the TypeScript client, with the compiler that is in the test
-// environment, to where it can be built. Without a compiler the test is skipped, or
-// fails if HAFT_REQUIRE names clients.
-func typescriptClient(t *testing.T) string {
+// typescriptClient copies the TypeScript client, with the packages of a part of the test
+// environment, the compiler among them, to where it can be built. Without them the test is
+// skipped, or fails if HAFT_REQUIRE names clients.
+func typescriptClient(t *testing.T, part string) string {
 	t.Helper()
-	compiler := skiptest.Part(t, "clients", "clientsjs")
+	packages := skiptest.Part(t, "clients", part)
 	for _, program := range []string{"node", "npm"} {
 		if _, err := exec.LookPath(program); err != nil {
 			skiptest.Lacking(t, "clients", err.Error())
@@ -55,7 +56,7 @@ func typescriptClient(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(filepath.Join(compiler, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
+	if err := os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
 	return dir
@@ -79,7 +80,7 @@ func runIn(t *testing.T, dir string, env []string, program string, args ...strin
 // The TypeScript client passes its own tests against a real server.
 func TestClients_typescript_against_a_server(t *testing.T) {
 	open(t, app.Config{})
-	client := typescriptClient(t)
+	client := typescriptClient(t, "clientsjs")
 	document, err := filepath.Abs(filepath.Join("..", "server", "testdata", "openapi.json"))
 	if err != nil {
 		t.Fatal(err)
@@ -108,11 +109,44 @@ func TestClients_typescript_against_a_server(t *testing.T) {
 		"node", append([]string{"--test"}, tests...)...)
 }
 
+// Agents of frameworks run their tools on a real server, and the programs of docs/clients.md
+// do what they say.
+func TestClients_typescript_with_agent_frameworks(t *testing.T) {
+	open(t, app.Config{})
+	client := typescriptClient(t, "frameworksjs")
+	env := clientServer(t)
+	page, err := os.ReadFile(filepath.Join("..", "docs", "clients.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, block := range regexp.MustCompile("(?s)\n```ts\n(.*?)```").FindAllStringSubmatch(string(page), -1) {
+		if !strings.Contains(block[1], "openai") {
+			continue
+		}
+		file := filepath.Join(client, "frameworks", fmt.Sprintf("shown_%d.ts", shown))
+		text := strings.Replace(block[1], `"@haft/client"`, `"../src/index.js"`, 1)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		shown++
+	}
+	if shown != 2 {
+		t.Fatalf("the page has %d programs for frameworks", shown)
+	}
+	runIn(t, client, nil, "node", "node_modules/typescript/bin/tsc", "-p", "frameworks")
+	out := runIn(t, client, env, "node", "--test", "build/frameworks/docs.test.js",
+		"build/frameworks/frameworks.test.js")
+	if !strings.Contains(out, "program 1 of the documents runs") {
+		t.Errorf("the programs did not run:\n%s", out)
+	}
+}
+
 // The README is true: it installs as it says, from the directory and as a package, and
 // its programs compile and do what they say.
 func TestClients_typescript_as_its_README_says(t *testing.T) {
 	open(t, app.Config{})
-	client := typescriptClient(t)
+	client := typescriptClient(t, "clientsjs")
 	dir := t.TempDir()
 	_, url, stop := startServer(t, dir)
 	defer stop()

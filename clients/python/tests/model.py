@@ -1,14 +1,17 @@
-"""A server of a language model that follows a script, in the form of Chat Completions."""
+"""A server of a language model that follows a script, in the forms of Chat Completions and of Responses."""
 
 from __future__ import annotations
 
 import json
+import re
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeAlias
+
+Script: TypeAlias = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def calls(*asked: tuple[str, dict[str, Any]]) -> dict[str, Any]:
@@ -28,8 +31,9 @@ def says(text: str) -> dict[str, Any]:
 class Model:
     """Answers one message after the other, and keeps what it was asked."""
 
-    def __init__(self, *messages: dict[str, Any]) -> None:
+    def __init__(self, *messages: dict[str, Any], script: Script | None = None) -> None:
         self.messages = list(messages)
+        self.script = script
         self.requests: list[dict[str, Any]] = []
         self.url = ""
 
@@ -45,8 +49,15 @@ class Model:
 
     def answer(self, body: dict[str, Any]) -> dict[str, Any]:
         """Answer a request."""
-        message = self.messages[len(self.requests)] if len(self.requests) < len(self.messages) else says("No more.")
+        if self.script is not None:
+            message = self.script(body)
+        elif len(self.requests) < len(self.messages):
+            message = self.messages[len(self.requests)]
+        else:
+            message = says("No more.")
         self.requests.append(body)
+        if "input" in body:
+            return _response(message)
         reason = "tool_calls" if message.get("tool_calls") else "stop"
         return {
             "id": f"answer_{len(self.requests)}",
@@ -58,14 +69,36 @@ class Model:
         }
 
 
+def calculator(body: dict[str, Any]) -> dict[str, Any]:
+    """Add 1 and 2 with a tool, and say what it gave, whoever asks."""
+    names = {t.get("function", t)["name"] for t in body["tools"]}
+    said = json.dumps(body.get("messages") or body["input"])
+    if not re.search(r'"(tool|function_call_output|tool-response)"|Observation', said):
+        return calls(("add", {"a": 1, "b": 2}))
+    return calls(("final_answer", {"answer": "It is 3."})) if "final_answer" in names else says("It is 3.")
+
+
+def _response(message: dict[str, Any]) -> dict[str, Any]:
+    """A message in the form of Responses."""
+    output: list[dict[str, Any]] = [
+        {"type": "function_call", "id": "f", "call_id": c["id"], "status": "completed", **c["function"]}
+        for c in message.get("tool_calls", [])
+    ]
+    if message["content"]:
+        content = [{"type": "output_text", "text": message["content"], "annotations": []}]
+        output.append({"type": "message", "id": "m", "role": "assistant", "status": "completed", "content": content})
+    answer = {"id": "r", "object": "response", "created_at": 1, "model": "scripted", "status": "completed"}
+    return {**answer, "output": output, "tools": [], "tool_choice": "auto", "parallel_tool_calls": True}
+
+
 def _text(content: Any) -> str:
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 @contextmanager
-def serve(*messages: dict[str, Any]) -> Iterator[Model]:
+def serve(*messages: dict[str, Any], script: Script | None = None) -> Iterator[Model]:
     """A model that listens."""
-    model = Model(*messages)
+    model = Model(*messages, script=script)
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:

@@ -18,7 +18,7 @@ from . import model as scripted
 from .model import Model, calls, says
 from .test_server import add, fail, patient, wipe
 
-pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.server]
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.server]
 
 Fresh = Callable[[str], str]
 HERE = str(Path.cwd())
@@ -216,6 +216,8 @@ class TestAgents:
         with scripted.serve(calls(("wipe", {"path": path})), says("Done.")) as model:
             assert agent(model, client, (wipe,), {}) == "Done."
         assert "a person has to agree" in said(model)
+        for pending in approver.approvals.list(state="pending", tool="wipe"):
+            approver.approvals.deny(pending.id)
 
         def agree(event: haft.Event) -> None:
             if event.type == "approval_requested":

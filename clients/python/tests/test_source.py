@@ -2,9 +2,11 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import inspect
 import subprocess
 import sys
 import types
+import typing
 from pathlib import Path
 from typing import Any
 
@@ -141,7 +143,7 @@ def test_counts_lines_as_python_does(tmp_path: Path) -> None:
     text += 'def odd(a: int) -> str:\n    return """\u2028\n  \x85"""\n'
     module = load(tmp_path / "odd.py", text)
     assert module.odd.source.startswith("def odd(")
-    assert run(module.odd.source, "odd", 1) == module.odd(1)
+    assert run(module.odd.source, "odd", 1) == module.odd.local(1)
 
 
 def test_does_not_guess_what_an_import_of_everything_gives(tmp_path: Path) -> None:
@@ -168,7 +170,7 @@ def test_takes_the_indentation_off_but_not_out_of_strings() -> None:
     assert inner.source.startswith("from __future__ import annotations\n\n\ndef inner(a: int) -> str:\n")
     assert "    # at the depth of the body\n" in inner.source
     for a in (0, 7):
-        assert run(inner.source, "inner", a) == inner(a)
+        assert run(inner.source, "inner", a) == inner.local(a)
 
 
 @pytest.mark.parametrize(
@@ -234,7 +236,55 @@ def test_refuses_options_that_there_are_not() -> None:
 @pytest.mark.parametrize(("text", "size"), [("64MiB", 64 << 20), ("1 gb", 10**9), ("12", 12), (5, 5)])
 def test_reads_sizes(text: int | str, size: int) -> None:
     draft = haft.tool(memory=text)(samples.plain.function).draft
-    assert draft.settings == haft.Settings(limits=haft.Limits(memory_bytes=size))
+    assert draft.settings == haft.Settings(limits=haft.Limits(memory_bytes=size), parallel=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "parallel"),
+    [
+        ({}, True),
+        ({"timeout": 3, "requirements": ["numpy"]}, True),
+        ({"network": ["example.com"]}, False),
+        ({"secrets": ["KEY"]}, False),
+        ({"settings": haft.Settings()}, False),
+        ({"parallel": False}, False),
+        ({"parallel": True, "network": ["example.com"]}, True),
+    ],
+)
+def test_may_run_beside_others_if_nobody_can_see_the_order(options: Any, parallel: bool) -> None:
+    settings = haft.tool(**options)(samples.plain.function).draft.settings
+    assert (settings is not None and settings.parallel) is parallel
+
+
+def test_may_not_run_beside_others_if_it_takes_the_state_of_an_agent(tmp_path: Path) -> None:
+    text = "import haft\n@haft.tool\ndef remember(agent_state, a: int) -> int:\n    return a\n"
+    assert load(tmp_path / "remember.py", text).remember.draft.settings is None
+
+
+class TestPlainCalls:
+    def test_are_refused_before_there_is_a_server(self) -> None:
+        with pytest.raises(haft.InvalidError, match=r"client\.register\(plain\).*plain\.local"):
+            samples.plain(1)
+
+    def test_run_here_from_within_a_tool_that_runs_here(self) -> None:
+        assert samples.calls_a_tool.local(1) == 2
+        with pytest.raises(haft.InvalidError):
+            samples.plain(1)
+
+    def test_run_on_the_server_of_their_client(self) -> None:
+        tool = haft.Client("http://127.0.0.1:1", "k", retry=haft.Retry(tries=1)).tool(samples.plain.function)
+        with tool.client, pytest.raises(haft.UnavailableError):
+            tool(1)
+
+    def test_run_here_with_a_warning_if_the_decorator_says_so(self) -> None:
+        tool = haft.tool(local=True)(samples.plain.function)
+        with pytest.warns(DeprecationWarning, match=r"plain\.local"):
+            assert tool(1) == 2
+
+    def test_cannot_be_got_around_by_taking_the_decorator_off(self) -> None:
+        assert inspect.unwrap(samples.plain) is samples.plain
+        assert inspect.signature(samples.plain) == inspect.signature(samples.plain.function)
+        assert typing.get_type_hints(samples.plain) == {"a": int, "return": int}
 
 
 def test_arguments_have_the_names_of_the_function() -> None:

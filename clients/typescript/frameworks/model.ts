@@ -25,15 +25,22 @@ export function calls(...asked: [name: string, args: object][]): object {
   return { role: "assistant", content: null, tool_calls };
 }
 
-/** Starts a model for one test. After its script it says that it is done. */
-export async function serve(t: TestContext, ...script: object[]): Promise<Model> {
+/** Adds 1 and 2 with a tool, and says what it gave, whoever asks. */
+export function calculator({ messages }: Asked): object {
+  return messages.some(({ role }) => role === "tool") ? { role: "assistant", content: "It is 3." } : calls(["add", { a: 1, b: 2 }]);
+}
+
+/** Starts a model for one test, which follows a script and then says that it is done, or answers as a function says. */
+export async function serve(t: TestContext, ...script: object[] | [(asked: Asked) => object]): Promise<Model> {
   const requests: Asked[] = [];
   const server = createServer((request, response) => {
     let body = "";
     request.on("data", (chunk) => (body += chunk));
     request.on("end", () => {
-      const message = script[requests.length] ?? { role: "assistant", content: "Done." };
-      requests.push(JSON.parse(body) as Asked);
+      const asked = JSON.parse(body) as Asked;
+      const [answer] = script;
+      const message = typeof answer === "function" ? (answer as (asked: Asked) => object)(asked) : (script[requests.length] ?? { role: "assistant", content: "Done." });
+      requests.push(asked);
       const finish_reason = "tool_calls" in message ? "tool_calls" : "stop";
       const usage = { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 };
       response.writeHead(200, { "Content-Type": "application/json" });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 
-import { CallError, ConflictError, DeniedError, Haft, InvalidError, NotFoundError, TimeoutError, UnauthenticatedError, type Result } from "../src/index.js";
+import { CallError, ConflictError, DeniedError, Haft, InvalidError, NotFoundError, TimeoutError, type ToolsetOptions, UnauthenticatedError, type Result } from "../src/index.js";
 import * as module from "./tools.js";
 import { all, cutting, otherKey, real, unique } from "./world.js";
 
@@ -55,7 +55,7 @@ test("tools", async (t) => {
     assert.deepEqual((await all(haft.tools.list({ name: ["add", name] }))).map((tool) => tool.name).sort(), ["add", name].sort());
     assert.equal(((await tools.add.schema("openai", { strict: true })) as { function: { name: string } }).function.name, "add");
     assert.deepEqual(Object.keys(((await tools.add.schema()) as { properties: object }).properties), ["a", "b"]);
-    const gemini = await haft.tools.schemas("gemini");
+    const gemini = await haft.tools.schemas("gemini", { builtins: true });
     assert.ok((gemini.tools[0] as { functionDeclarations: unknown[] }).functionDeclarations.length > 5);
     assert.ok(Array.isArray(gemini.skipped));
   });
@@ -184,6 +184,53 @@ test("what a model returned is run, and answered in the form of its vendor", asy
   );
   assert.equal(anthropic.content[0]?.tool_use_id, "tu_1");
   await assert.rejects(haft.toolCalls({ nothing: true }), InvalidError);
+});
+
+test("what a model returned is run with one answer for every vendor", async () => {
+  const answers = [
+    { role: "assistant", tool_calls: [{ id: "c1", type: "function", function: { name: "add", arguments: '{"a":1,"b":2}' } }] },
+    { output: [{ type: "function_call", call_id: "c1", name: "add", arguments: '{"a":1,"b":2}' }] },
+    { role: "assistant", content: [{ type: "tool_use", id: "c1", name: "add", input: { a: 1, b: 2 } }] },
+    { candidates: [{ content: { role: "model", parts: [{ functionCall: { id: "c1", name: "add", args: { a: 1, b: 2 } } }] } }] },
+  ];
+  const formats: string[] = [];
+  for (const answer of answers) {
+    const { format, messages, calls } = await haft.runTools(answer);
+    formats.push(format);
+    assert.equal(messages.length, 1);
+    assert.deepEqual(calls.map(({ id, name, result }) => [id, name, result.value]), [["c1", "add", 3]]);
+  }
+  assert.deepEqual(formats, ["openai", "openai-responses", "anthropic", "gemini"]);
+});
+
+test("toolsets", async (t) => {
+  await t.test("have no built-in tools unless they are asked for", async () => {
+    const builtin = (await all(haft.tools.list({ kind: "builtin" }))).map(({ name }) => name);
+    const names = async (options: ToolsetOptions): Promise<string[]> => [...(await haft.toolset([], options))].map(({ name }) => name);
+    assert.ok((await names({})).includes("add") && !(await names({})).some((name) => builtin.includes(name)));
+    assert.ok((await names({ builtins: true })).includes("run_code"));
+    for (const format of ["openai", "openai-responses", "anthropic", "gemini", "mcp"] as const) {
+      const texts = await Promise.all([{}, { builtins: true }, { name: ["run_code"] }].map(async (options) => JSON.stringify(await haft.tools.schemas(format, options))));
+      assert.deepEqual(texts.map((text) => text.includes('"run_code"')), [false, true, true]);
+      assert.deepEqual(texts.map((text) => text.includes('"add"')), [true, true, false]);
+    }
+    const agent = unique("agent");
+    await haft.agents.put(agent, { tools: ["add", "run_code"] });
+    assert.deepEqual([...(await haft.as(agent).toolset())].map(({ name }) => name).sort(), ["add", "run_code"]);
+    assert.deepEqual((await names({ agent })).sort(), ["add", "run_code"]);
+  });
+  await t.test("call tools, and say what went wrong", async () => {
+    const [add, fail] = await haft.toolset([tools.add, "fail"]);
+    assert.equal((await add?.call({ a: 1, b: 2 }))?.text, "3");
+    assert.equal(add?.parallel, true);
+    const failed = await fail?.call({});
+    assert.ok(failed?.failed && /Error \(exception\): .*it was to fail/.test(failed.text));
+    await assert.rejects(haft.toolset([unique("none")]), NotFoundError);
+    const off = unique("off");
+    await haft.tool(new URL("../../test/tools.ts", import.meta.url), module.add, { name: off }).register();
+    await haft.tools.disable(off);
+    await assert.rejects(haft.toolset([off]), /disabled/);
+  });
 });
 
 test("approvals", async (t) => {
