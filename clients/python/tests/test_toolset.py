@@ -12,7 +12,7 @@ import pytest
 import haft
 from haft._outcome import outcome_of, outcome_of_error
 
-from .test_server import add, fail
+from .test_server import add, fail, patient
 from .test_transport import KEY, RESULT
 
 Fresh = Callable[[str], str]
@@ -126,6 +126,18 @@ class TestToolsets:
         (tool,) = client.toolset(one)
         client.tools.put(haft.Draft(name=name, source_code=add.source.replace("a + b", "a * b"), function="add"))
         assert tool.call({"a": 5, "b": 5}).text == "10"
+
+    @pytest.mark.parametrize(
+        "options",
+        [{"timeout": 2.0}, {"timeout": 2.0, "on_event": lambda _: None}, {"limits": haft.Limits(wall_ms=500)}],
+        ids=["waiting", "watching", "limited"],
+    )
+    def test_end_calls_that_take_too_long(self, client: haft.Client, fresh: Fresh, options: Any) -> None:
+        turn = fresh("turn")
+        (tool,) = client.toolset(patient, turn=turn, **options)
+        assert tool.call({"seconds": 300}).failed
+        (record,) = client.calls.list(turn=turn)
+        assert client.calls.wait(record.id).status in ("timeout", "cancelled")
 
     def test_say_which_package_is_missing(self, client: haft.Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "langchain_core.tools", None)

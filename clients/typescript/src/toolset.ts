@@ -121,8 +121,11 @@ export class ModelTool {
   async #make(args: object, signal: AbortSignal | undefined): Promise<Result> {
     const { onEvent, approvalTimeoutMs = 0 } = this.#options;
     const options = { ...this.#callOptions, signal };
+    const { timeoutMs, deadline } = options;
     if (onEvent === undefined && approvalTimeoutMs === 0) return await this.#calls.run(this.name, args, options);
-    const { call_id } = await this.#calls.start(this.name, args, options);
+    // Nobody looks at the clock between two events: the server does.
+    const until = timeoutMs && deadline === undefined ? { deadline: new Date(Date.now() + timeoutMs + approvalTimeoutMs) } : {};
+    const { call_id } = await this.#calls.start(this.name, args, { ...options, ...until });
     try {
       return await this.#follow(call_id, signal, onEvent ?? (() => {}), approvalTimeoutMs);
     } catch (error) {

@@ -7,7 +7,8 @@ import re
 import threading
 from collections.abc import Generator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from .. import _frameworks
 from .._errors import HaftError, InvalidError, TimeoutError
@@ -15,7 +16,7 @@ from .._inputs import CallOptions
 from .._models import Result, Tool
 from .._outcome import Outcome, RunOptions, call_options, outcome_of, outcome_of_error, without
 from ._calls import Calls
-from ._io import AWAITED, Event, Lock, shielded
+from ._io import AWAITED, Event, Lock, closing, shielded
 
 if TYPE_CHECKING:
     from agents import FunctionTool
@@ -125,7 +126,11 @@ class ModelTool:
         approval = self._options.get("approval_timeout") or 0
         if self._options.get("on_event") is None and not approval:
             return self._calls.run(self.name, arguments, **self._call_options)
-        started = self._calls.start(self.name, arguments, **self._call_options)
+        options = self._call_options
+        if (timeout := options.get("timeout")) and not options.get("deadline"):
+            # Nobody looks at the clock between two events: the server does.
+            options = {**options, "deadline": datetime.now(timezone.utc) + timedelta(seconds=timeout + approval)}
+        started = self._calls.start(self.name, arguments, **options)
         try:
             return self._follow(started.call_id, approval)
         except BaseException:
@@ -137,11 +142,12 @@ class ModelTool:
         """Report what happens to a call, and wait for its end, or for a person."""
         after = 0
         on_event = self._options.get("on_event") or (lambda _: None)
-        for event in self._calls.events(call_id):
-            after = event.cursor
-            on_event(event)
-            if event.type == "approval_requested":
-                break
+        with closing(cast(Any, self._calls.events(call_id))) as events:
+            for event in events:
+                after = event.cursor
+                on_event(event)
+                if event.type == "approval_requested":
+                    break
         result = self._calls.wait(call_id, timeout=self._call_options.get("timeout"))
         if result.status != "pending_approval" or not approval:
             return result
