@@ -139,6 +139,16 @@ class TestToolsets:
         (record,) = client.calls.list(turn=turn)
         assert client.calls.wait(record.id).status in ("timeout", "cancelled")
 
+    def test_run_in_their_session_whatever_a_model_says(self, client: haft.Client) -> None:
+        with client.sessions.create(idle=60) as mine, client.sessions.create(idle=60) as other:
+            mine.run_code("x = 1")
+            other.run_code("x = 2")
+            (tool,) = client.toolset("run_code", session=mine)
+            assert "session" not in tool.parameters["properties"]
+            outcome = tool.call({"language": "python", "code": "x", "session": other.id})
+            assert outcome.result is not None
+            assert outcome.result.value["value"] == 1
+
     def test_say_which_package_is_missing(self, client: haft.Client, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(__import__("sys").modules, "langchain_core.tools", None)
         with pytest.raises(haft.InvalidError, match="pip install langchain-core"):
