@@ -124,12 +124,12 @@ func TestDeriver_Derive_warns_of_contradictions(t *testing.T) {
 func TestDeriver_Derive_lists_what_is_undocumented(t *testing.T) {
 	read := newLasting(t, needPython(t)[0]).read
 	for source, want := range map[string]string{
-		"def f(a: int):\n    pass\n": "line 1, column 1: the function has no docstring: say in one what the tool does, and " +
+		"def f(a: int):\n    pass\n": "line 1, column 1: function f: the function has no docstring: say in one what the tool does, and " +
 			"describe its parameters. Write:\n    \"\"\"What the tool does.\n\n    Args:\n        a: What a is.\n    \"\"\"",
-		"def f(a: int):\n    'Do it.'\n": "line 1, column 7: parameter a: it has no description: describe it in the " +
+		"def f(a: int):\n    'Do it.'\n": "line 1, column 7: function f: parameter a: it has no description: describe it in the " +
 			"docstring. Write:\n    Args:\n        a: What a is.",
-		"def f(a: int, b: int):\n    '''Do it.\n\n    :param a: One.\n    '''\n": "line 1, column 15: parameter b: it has no " +
-			"description: describe it in the docstring. Write:\n    :param b: What b is.",
+		"def f(a: int, b: int):\n    '''Do it.\n\n    :param a: One.\n    '''\n": "line 1, column 15: function f: parameter b: it has " +
+			"no description: describe it in the docstring. Write:\n    :param b: What b is.",
 		"def f(a: int):\n    '''Do it.\n\n    Args:\n        a: One.\n    '''\n": "",
 	} {
 		sig, err := (&pyschema.Deriver{Read: read}).Derive(t.Context(), []byte(source),

@@ -35,11 +35,15 @@ func (f *statement) undocumented(doc docText, params *schema.Object) []*schema.S
 			e.Write = strings.TrimSuffix(e.Write, "\n")
 		}
 		e.Write += `"""`
+		e.Function = f.Name
 		return []*schema.SourceError{e}
 	case doc.description == "":
 		e := f.fault("the docstring has no description: say what the tool does before its sections")
 		e.Write = "    What the tool does."
 		missing = slices.Insert(missing, 0, e)
+	}
+	for _, e := range missing {
+		e.Function = f.Name
 	}
 	return missing
 }
