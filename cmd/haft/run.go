@@ -78,7 +78,7 @@ is one tool of several files.`,
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
 			{&f.python, "python", "the Python interpreter: a name, a path, or a virtual environment"},
 			{&f.output, "output", "read what it gives back as json, text, number, boolean or list"},
-			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},
+			{&f.loose, "descriptions-optional", "do not warn of functions and parameters without documentation"},
 			{&p.JSON, "json", "print the whole result as one JSON object"},
 		}...),
 		Plain: func(ctx context.Context, p *cli.Profile, args []string) error { return f.run(ctx, p, args[0]) },
@@ -124,13 +124,17 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	r.Layers = layers
 	src.Layers = func(context.Context) ([]executor.Layer, error) { return layers, nil }
 	a.Expect(ctx, src.Kind, r)
-	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: f.output})
-	if _, ok := errors.AsType[*schema.SourceError](err); ok {
+	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true}, haft.Output{Type: f.output})
+	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
 		return printResult(p, toolsource.Unusable(src, err))
 	}
 	if err != nil {
 		return err
 	}
+	if !f.loose {
+		toolfile.Warn(p.Err, of.Path, t.Derived.Undocumented)
+	}
+	toolfile.Warn(p.Err, of.Path, t.Derived.Warnings)
 	if r.Args, err = f.pairs.AsDeclared(r.Args, t.Derived.Parameters); err != nil {
 		return err
 	}

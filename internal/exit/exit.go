@@ -120,9 +120,10 @@ func CodeOf(err error) int {
 	}
 	_, wrongFile := errors.AsType[*toolfile.Error](err)
 	_, wrongSource := errors.AsType[*schema.SourceError](err)
+	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
 	_, coded := errors.AsType[*haft.Error](err)
 	switch {
-	case wrongFile:
+	case wrongFile, ambiguous:
 		return Usage
 	case errors.Is(err, backend.ErrCancelled):
 		return Cancelled
