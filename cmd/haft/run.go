@@ -30,6 +30,7 @@ import (
 type runFlags struct {
 	argumentFlags
 	env, files, requirements, ranges, programs []string
+	packages                                   []string
 	out                                        string
 	timeout                                    time.Duration
 	grace                                      haft.Millis
@@ -62,6 +63,7 @@ is one tool of several files.`,
 			{&f.workspace, "workspace", "the `NAME[:ro]` of a workspace of the data directory ($HAFT_DATA): the tool " +
 				"finds it at /workspace; :ro is read-only"},
 			{&f.workdir, "workdir", "make the workspace the working directory of the tool"},
+			{&f.packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
 			{&f.requirements, "requirements", "install what a `FILE` names: requirements.txt, pyproject.toml or " +
 				"package.json; may be given again"},
 			{&f.upgrade, "upgrade",
@@ -101,7 +103,7 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	}
 	r.Files = append(of.Files, r.Files...)
 	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
-	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...))
+	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...), f.packages)
 	if err != nil {
 		return err
 	}
