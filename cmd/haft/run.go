@@ -34,7 +34,7 @@ type runFlags struct {
 	out                                        string
 	timeout                                    time.Duration
 	grace                                      haft.Millis
-	memory                                     flagvalue.Size
+	memory                                     flagvalue.Memory
 	network, sandbox, python                   string
 	isolation                                  haft.Level
 	output                                     haft.OutputType
@@ -51,7 +51,9 @@ func runCommand(p *cli.Profile) cli.Command {
 		Short: "Run a tool in the sandbox",
 		Long: `Run a tool in a sandbox of its own. The value goes to stdout, everything else to
 stderr; with --json the whole result goes to stdout as one object. A DIR with a haft.toml
-is one tool of several files.`,
+is one tool of several files.
+
+` + exit.Help,
 		Example: `  haft run weather.py --arg city=Oslo --arg days=2
   haft run weather.py:forecast --args '{"city": "Oslo"}' --json
   haft run report.ts --args @args.json --timeout 10s --memory 256MiB

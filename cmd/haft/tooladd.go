@@ -121,7 +121,7 @@ func draftFlags(d *haft.Draft) []cli.Flag {
 		{&d.Tags, "tag", "a tag; may be given again"},
 		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
 		{&s.Limits.Grace, "grace", "how long a run that is stopped has to clean up after SIGTERM (50ms)"},
-		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
+		{(*flagvalue.Memory)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*cli.CommaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
 		{&s.Programs, "program", programUsage},
