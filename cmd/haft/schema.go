@@ -59,7 +59,7 @@ func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error
 	var health haft.SchemaHealth
 	if strings.EqualFold(filepath.Ext(ref), ".json") {
 		if sig, err = toolfile.ReadSchema(ref); err != nil {
-			return err
+			return schema.InFile(ref, err)
 		}
 		health = schema.Health(sig.Parameters)
 		if !f.check {

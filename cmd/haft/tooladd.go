@@ -300,6 +300,15 @@ func (r added) outcome() (word string, shade colour) {
 	return "updated", green
 }
 
+// message is the error without the name of the file, which some errors begin with.
+func (r added) message() string {
+	text := r.err.Error()
+	if name, rest, ok := strings.Cut(text, ": "); ok && strings.HasSuffix("/"+r.File, "/"+name) {
+		return rest
+	}
+	return text
+}
+
 // printAdded prints the outcome of one file.
 func printAdded(std cli.Streams, r added) {
 	w := std.Out
@@ -309,7 +318,7 @@ func printAdded(std cli.Streams, r added) {
 	word, shade := r.outcome()
 	fmt.Fprint(w, paint(w, shade, fmt.Sprintf("%-9s", word)), " ")
 	if r.err != nil {
-		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, strings.TrimPrefix(r.err.Error(), r.File+": ")))
+		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, r.message()))
 		return
 	}
 	c, t := r.Change, r.Change.Tool
