@@ -107,6 +107,9 @@ type Draft struct {
 	// Relock finds the newest packages that fit the requirements. Otherwise those
 	// stay that the organisation has for the same requirements already.
 	Relock bool `json:"relock,omitempty"`
+	// DescriptionsRequired refuses a source whose function or parameters have no description.
+	// Otherwise that is a warning.
+	DescriptionsRequired bool `json:"descriptions_required,omitempty"`
 	// New refuses to add a version to a tool that exists.
 	New bool `json:"new,omitempty"`
 	// If is the digest that the current version must have, or the revision of the

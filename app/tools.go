@@ -23,7 +23,7 @@ type (
 func (s *Service) derive(ctx context.Context, src registry.Source) (*registry.Derived, error) {
 	d, err := s.App.Derive(ctx, Source{Name: src.Name, Kind: src.Kind, Text: src.Text, Function: src.Function,
 		Layers: s.locker.LayersOf(src.Org, src.Lock, src.Text)},
-		schema.Options{DescriptionsOptional: src.Undocumented, TypesOptional: src.Untyped})
+		schema.Options{DescriptionsOptional: true, TypesOptional: src.Untyped})
 	if err != nil {
 		return nil, err
 	}

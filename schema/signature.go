@@ -26,20 +26,29 @@ type Signature struct {
 	Injected []string
 	// Async is set for functions that have to be awaited.
 	Async bool
+	// Undocumented are the descriptions that are missing, where they are optional.
+	Undocumented []*SourceError
+	// Warnings say where the documentation contradicts the signature.
+	Warnings []*SourceError
 }
 
 // A SourceError says what is wrong with source code, and where.
 type SourceError struct {
+	File         string // "" where it is not known
 	Line, Column int    // from 1; 0 where unknown
 	Function     string // "" where it is not about one
 	Parameter    string // "" where it is not about one
 	Message      string
+	Write        string // the lines to write, or ""
 }
 
-// Error returns "line:column: function f, parameter p: message", with the parts
+// Error returns "file: line:column: function f, parameter p: message", with the parts
 // that are known.
 func (e *SourceError) Error() string {
 	var b strings.Builder
+	if e.File != "" {
+		b.WriteString(e.File + ": ")
+	}
 	if e.Line > 0 {
 		fmt.Fprintf(&b, "line %d", e.Line)
 		if e.Column > 0 {
@@ -54,7 +63,58 @@ func (e *SourceError) Error() string {
 		fmt.Fprintf(&b, "parameter %s: ", e.Parameter)
 	}
 	b.WriteString(e.Message)
+	if e.Write != "" {
+		b.WriteString(". Write:\n" + e.Write)
+	}
 	return b.String()
+}
+
+// An AmbiguousError says that several functions of a source can be the tool.
+type AmbiguousError struct {
+	File  string // "" where it is not known
+	Tools []string
+	// Undocumented says that none of them has documentation, which would make it a tool.
+	Undocumented bool
+}
+
+// maxTools is how many functions an error names.
+const maxTools = 20
+
+// Error lists the functions, and says how to name one.
+func (e *AmbiguousError) Error() string {
+	names := strings.Join(e.Tools[:min(len(e.Tools), maxTools)], ", ")
+	if len(e.Tools) > maxTools {
+		names += ", …"
+	}
+	file := cmp.Or(e.File, "FILE")
+	if e.Undocumented {
+		return fmt.Sprintf("%s: %d functions can be the tool, and none of them is documented: %s: document those that are "+
+			"tools, or name one, such as %s:%s", file, len(e.Tools), names, file, e.Tools[0])
+	}
+	return fmt.Sprintf("%s: %d functions are tools: %s: name one, such as %s:%s", file, len(e.Tools), names, file,
+		e.Tools[0])
+}
+
+// InFile names the file in all errors about its source, and returns err.
+func InFile(file string, err error) error {
+	nameFile(file, err)
+	return err
+}
+
+// nameFile names the file in err and in what it wraps.
+func nameFile(file string, err error) {
+	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	case *SourceError:
+		e.File = file
+	case *AmbiguousError:
+		e.File = file
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			nameFile(file, inner)
+		}
+	case interface{ Unwrap() error }:
+		nameFile(file, e.Unwrap())
+	}
 }
 
 // Options steer how a signature is derived, in every language.
@@ -62,6 +122,9 @@ type Options struct {
 	// Function names the function that is the tool; empty lets the rules of the
 	// language choose.
 	Function string
+	// OneTool refuses a source with several tools, with an [AmbiguousError], and prefers documented
+	// functions. Otherwise the last function is taken.
+	OneTool bool
 	// DescriptionsOptional accepts functions and parameters without documentation.
 	DescriptionsOptional bool
 	// TypesOptional accepts parameters whose type is missing or unknown, as any value: for a

@@ -19,7 +19,8 @@ type argumentFlags struct {
 func (f *argumentFlags) flags() []cli.Flag {
 	return []cli.Flag{
 		{&f.document, "args", "the arguments as `JSON`, @FILE, or - for standard input"},
-		{(*[]string)(&f.pairs), "arg", "one argument, `NAME=VALUE`; VALUE is JSON, or text where the tool takes text"},
+		{(*[]string)(&f.pairs), "arg", "one argument, `NAME=VALUE`; VALUE is JSON, text where the tool takes text, " +
+			"or @FILE; given again, NAME is a list"},
 	}
 }
 
@@ -28,6 +29,9 @@ func (f argumentFlags) read(in io.Reader) ([]byte, error) {
 	text, err := toolfile.ReadGiven(in, f.document)
 	if err != nil || len(f.pairs) == 0 {
 		return text, err
+	}
+	if err := f.pairs.Resolve(); err != nil {
+		return nil, err
 	}
 	return f.pairs.AddTo(text)
 }

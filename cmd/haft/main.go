@@ -103,7 +103,9 @@ func newRoot(std cli.Streams, first string) *cobra.Command {
 		Short: "Run the tools that AI agents call: checked, confined, limited, recorded and fast",
 		Long: `Haft runs the tools that AI agents call. Give it a Python function, a TypeScript or
 shell script: it gives the model a correct schema, and gives you an execution that
-is checked, confined, limited and fast.`,
+is checked, confined, limited and fast.
+
+` + exit.Help,
 		Example: `  haft schema weather.py                    the schema that a model sees
   haft run weather.py --arg city=Oslo       run it in the sandbox
   haft tool add weather.py                  keep it, with its versions
@@ -112,7 +114,7 @@ is checked, confined, limited and fast.`,
 		Version:       version,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          cobra.NoArgs,
+		Args:          cli.NoCommand,
 		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetIn(std.In)

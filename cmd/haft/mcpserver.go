@@ -109,7 +109,7 @@ func (f *mcpFlags) flags() []cli.Flag {
 		{&f.scopes, "scope", "a `SCOPE` to ask for at a login"},
 		{&s.Connect, "connect-timeout", "how long connecting may take (30s)"},
 		{&s.Limits.Wall, "timeout", "how long a call may take"},
-		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "memory of the command (1GiB)"},
+		{(*flagvalue.Memory)(&s.Limits.Memory), "memory", "memory of the command (1GiB)"},
 	}
 }
 

@@ -30,10 +30,11 @@ import (
 type runFlags struct {
 	argumentFlags
 	env, files, requirements, ranges, programs []string
+	packages                                   []string
 	out                                        string
 	timeout                                    time.Duration
 	grace                                      haft.Millis
-	memory                                     flagvalue.Size
+	memory                                     flagvalue.Memory
 	network, sandbox, python                   string
 	isolation                                  haft.Level
 	output                                     haft.OutputType
@@ -50,7 +51,9 @@ func runCommand(p *cli.Profile) cli.Command {
 		Short: "Run a tool in the sandbox",
 		Long: `Run a tool in a sandbox of its own. The value goes to stdout, everything else to
 stderr; with --json the whole result goes to stdout as one object. A DIR with a haft.toml
-is one tool of several files.`,
+is one tool of several files.
+
+` + exit.Help,
 		Example: `  haft run weather.py --arg city=Oslo --arg days=2
   haft run weather.py:forecast --args '{"city": "Oslo"}' --json
   haft run report.ts --args @args.json --timeout 10s --memory 256MiB
@@ -62,6 +65,7 @@ is one tool of several files.`,
 			{&f.workspace, "workspace", "the `NAME[:ro]` of a workspace of the data directory ($HAFT_DATA): the tool " +
 				"finds it at /workspace; :ro is read-only"},
 			{&f.workdir, "workdir", "make the workspace the working directory of the tool"},
+			{&f.packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"},
 			{&f.requirements, "requirements", "install what a `FILE` names: requirements.txt, pyproject.toml or " +
 				"package.json; may be given again"},
 			{&f.upgrade, "upgrade",
@@ -78,7 +82,7 @@ is one tool of several files.`,
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
 			{&f.python, "python", "the Python interpreter: a name, a path, or a virtual environment"},
 			{&f.output, "output", "read what it gives back as json, text, number, boolean or list"},
-			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},
+			{&f.loose, "descriptions-optional", "do not warn of functions and parameters without documentation"},
 			{&p.JSON, "json", "print the whole result as one JSON object"},
 		}...),
 		Plain: func(ctx context.Context, p *cli.Profile, args []string) error { return f.run(ctx, p, args[0]) },
@@ -101,7 +105,7 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	}
 	r.Files = append(of.Files, r.Files...)
 	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
-	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...))
+	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...), f.packages)
 	if err != nil {
 		return err
 	}
@@ -124,13 +128,17 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	r.Layers = layers
 	src.Layers = func(context.Context) ([]executor.Layer, error) { return layers, nil }
 	a.Expect(ctx, src.Kind, r)
-	t, err := a.Prepare(ctx, src, schema.Options{DescriptionsOptional: f.loose}, haft.Output{Type: f.output})
-	if _, ok := errors.AsType[*schema.SourceError](err); ok {
+	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true}, haft.Output{Type: f.output})
+	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
 		return printResult(p, toolsource.Unusable(src, err))
 	}
 	if err != nil {
 		return err
 	}
+	if !f.loose {
+		toolfile.Warn(p.Err, of.Path, t.Derived.Undocumented)
+	}
+	toolfile.Warn(p.Err, of.Path, t.Derived.Warnings)
 	if r.Args, err = f.pairs.AsDeclared(r.Args, t.Derived.Parameters); err != nil {
 		return err
 	}

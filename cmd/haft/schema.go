@@ -59,7 +59,7 @@ func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error
 	var health haft.SchemaHealth
 	if strings.EqualFold(filepath.Ext(ref), ".json") {
 		if sig, err = toolfile.ReadSchema(ref); err != nil {
-			return err
+			return schema.InFile(ref, err)
 		}
 		health = schema.Health(sig.Parameters)
 		if !f.check {
@@ -93,10 +93,12 @@ func (f schemaFlags) derive(ctx context.Context, p *cli.Profile, ref string) (*s
 		return nil, err
 	}
 	defer a.Close()
-	derived, err := a.Derive(ctx, src, schema.Options{Function: src.Function, DescriptionsOptional: f.loose})
+	file, _ := toolfile.SplitRef(ref)
+	derived, err := a.Derive(ctx, src, schema.Options{Function: src.Function, OneTool: true, DescriptionsOptional: f.loose})
 	if err != nil {
-		return nil, err
+		return nil, schema.InFile(file, err)
 	}
+	toolfile.Warn(p.Err, file, derived.Warnings)
 	return derived.Signature, nil
 }
 

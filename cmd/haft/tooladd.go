@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"haft"
+	"haft/app"
 	"haft/internal/backend"
 	"haft/internal/cli"
 	"haft/internal/exit"
@@ -40,7 +41,9 @@ type failed struct {
 // who reads it.
 func asFailed(err error) *failed {
 	f := &failed{Code: haft.CodeOf(err), Message: err.Error()}
-	if _, ok := errors.AsType[*schema.SourceError](err); ok && f.Code == haft.CodeInternal {
+	_, source := errors.AsType[*schema.SourceError](err)
+	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
+	if (source || ambiguous) && f.Code == haft.CodeInternal {
 		f.Code = haft.CodeInvalid
 	}
 	if e, ok := errors.AsType[*haft.Error](err); ok {
@@ -58,7 +61,9 @@ func addCommand() cli.Command {
 	return cli.Command{
 		Use: "add FILE[:FUNCTION]|DIR…", Short: "Register tools: a new one, or a new version of the one of that name",
 		Long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
-Beside weather.py there may be weather.tool.json with settings; flags win over it.
+All tools of a FILE are registered: the functions with a decorator called tool, or else
+every documented public function. FILE:FUNCTION registers one. A function or a parameter
+without a description is refused, unless --descriptions-optional is given. Beside weather.py there may be weather.tool.json with settings; flags win over it.
 A DIR with a haft.toml (entry = "tool.py") is one tool, with all files in it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
 is run. A source in which something grave is found waits for haft tool review.`,
@@ -89,6 +94,7 @@ type adder struct {
 	draft               haft.Draft // with the flags that were given
 	requirements, files []string
 	included            []string // files of the tool
+	loose               bool     // descriptions are optional
 	done                []added
 }
 
@@ -99,7 +105,8 @@ func (a *adder) flags() []cli.Flag {
 		cli.Flag{&a.included, "file", "a `PATH[:NAME]` of a module or data file of the tool, or a directory of them; " +
 			"may be given again"},
 		cli.Flag{&a.files, "requirements",
-			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"})
+			"a `FILE` that names packages: requirements.txt, pyproject.toml or package.json; may be given again"},
+		cli.Flag{&a.loose, "descriptions-optional", "accept functions and parameters without documentation"})
 }
 
 const programUsage = "the `NAME` of a program of the host that it may run, such as git; may be given again"
@@ -114,7 +121,7 @@ func draftFlags(d *haft.Draft) []cli.Flag {
 		{&d.Tags, "tag", "a tag; may be given again"},
 		{&s.Limits.Wall, "timeout", "how long one run may take (30s)"},
 		{&s.Limits.Grace, "grace", "how long a run that is stopped has to clean up after SIGTERM (50ms)"},
-		{(*flagvalue.Size)(&s.Limits.Memory), "memory", "how much memory it may use"},
+		{(*flagvalue.Memory)(&s.Limits.Memory), "memory", "how much memory it may use"},
 		{(*cli.CommaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
 		{&s.Programs, "program", programUsage},
@@ -175,14 +182,14 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 // addAll registers files and directories, prints the outcome of each, and fails if
 // one did.
 func (a *adder) addAll(ctx context.Context, s *cli.Session, names []string) error {
-	many := len(names) > 1
+	many := len(names)
 	for _, name := range names {
 		if !toolfile.IsDir(name) {
 			draft, err := toolfile.ReadDraft(name)
-			a.add(ctx, s, name, draft, err)
+			a.addFile(ctx, s, name, draft, err)
 			continue
 		}
-		many = true
+		many = 2
 		found, err := registry.ReadDir(name)
 		if err != nil {
 			return exit.Advise(err, "name a directory with .py, .ts, .js or .sh files")
@@ -197,7 +204,7 @@ func (a *adder) addAll(ctx context.Context, s *cli.Session, names []string) erro
 	}
 	code, summary := a.summary()
 	err := s.Print(a.done, func() {
-		if many {
+		if max(many, len(a.done)) > 1 {
 			fmt.Fprintln(s.Out, summary)
 		}
 	})
@@ -210,7 +217,40 @@ func (a *adder) addFound(ctx context.Context, s *cli.Session, dir string, found 
 	for _, f := range found {
 		file := filepath.Join(dir, filepath.FromSlash(f.Path))
 		own := toolfile.AddDirRequirements(&f, file, set)
-		a.add(ctx, s, file, f.Draft, cmp.Or(f.Err, err, own))
+		if err := cmp.Or(f.Err, err, own); err != nil || !f.Whole {
+			a.addFile(ctx, s, file, f.Draft, err)
+			continue
+		}
+		a.add(ctx, s, file, f.Draft, a.apply(s.Given, file, &f.Draft))
+	}
+}
+
+// addFile registers the tools of a file.
+func (a *adder) addFile(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
+	reader := &toolfile.Reader{Config: app.Config{AllowReduced: s.Reduced}}
+	defer reader.Close() // nothing is lost
+	split := toolfile.Splitter{Tools: reader.Tools, Function: func(ctx context.Context, name string) string {
+		if t, err := s.Tool(ctx, s.Who, name); err == nil {
+			return t.Version.Function
+		}
+		return ""
+	}}
+	if local, ok := s.System.(*backend.Local); ok {
+		split.Tools = local.App.Tools
+	}
+	if err == nil {
+		err = a.apply(s.Given, file, &draft)
+	}
+	drafts := []haft.Draft{draft}
+	if err == nil {
+		path, _ := toolfile.SplitRef(file)
+		drafts, err = split.Split(ctx, path, draft)
+	}
+	if err != nil {
+		drafts = []haft.Draft{draft}
+	}
+	for _, d := range drafts {
+		a.add(ctx, s, file, d, err)
 	}
 }
 
@@ -218,9 +258,7 @@ func (a *adder) addFound(ctx context.Context, s *cli.Session, dir string, found 
 func (a *adder) add(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
 	r := added{File: file, err: err}
 	if r.err == nil {
-		r.err = a.apply(s.Given, file, &draft)
-	}
-	if r.err == nil {
+		draft.DescriptionsRequired = !a.loose
 		r.Change, r.err = s.PutTool(ctx, s.Who, draft)
 	}
 	if r.err == nil {
@@ -262,6 +300,15 @@ func (r added) outcome() (word string, shade colour) {
 	return "updated", green
 }
 
+// message is the error without the name of the file, which some errors begin with.
+func (r added) message() string {
+	text := r.err.Error()
+	if name, rest, ok := strings.Cut(text, ": "); ok && strings.HasSuffix("/"+r.File, "/"+name) {
+		return rest
+	}
+	return text
+}
+
 // printAdded prints the outcome of one file.
 func printAdded(std cli.Streams, r added) {
 	w := std.Out
@@ -271,7 +318,7 @@ func printAdded(std cli.Streams, r added) {
 	word, shade := r.outcome()
 	fmt.Fprint(w, paint(w, shade, fmt.Sprintf("%-9s", word)), " ")
 	if r.err != nil {
-		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, r.err.Error()))
+		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, r.message()))
 		return
 	}
 	c, t := r.Change, r.Change.Tool
@@ -294,19 +341,23 @@ func printAdded(std cli.Streams, r added) {
 
 // summary counts the outcomes, and returns the exit code of the first failure.
 func (a *adder) summary() (code int, text string) {
-	count := map[string]int{}
+	count, names := map[string]int{}, map[string]bool{}
 	for _, r := range a.done {
 		word, _ := r.outcome()
+		names[r.File] = true
 		if count[word]++; r.err != nil {
 			code = cmp.Or(code, exit.CodeOf(r.err))
 		}
 	}
-	files := "files"
-	if len(a.done) == 1 {
-		files = "file"
+	text = fmt.Sprintf("%d files", len(names))
+	if len(names) == 1 {
+		text = "1 file"
 	}
-	text = fmt.Sprintf("%d %s: %d created, %d updated, %d unchanged", len(a.done), files, count["created"],
-		count["updated"], count["unchanged"])
+	if len(a.done) > len(names) {
+		text += fmt.Sprintf(", %d tools", len(a.done))
+	}
+	text += fmt.Sprintf(": %d created, %d updated, %d unchanged", count["created"], count["updated"],
+		count["unchanged"])
 	if n := count["waiting"]; n > 0 {
 		text += fmt.Sprintf(", %d waiting for review", n)
 	}

@@ -154,6 +154,7 @@ func (x *Executor) execute(ctx context.Context, req executor.Request, p *prepara
 	r.stdout.finish()
 	r.stderr.finish()
 	r.stateIsolation(ctx, res)
+	r.advise(res)
 	res.Truncated.Stdout += r.stdout.over()
 	res.Truncated.Stderr += r.stderr.over()
 	res.Stdout = r.stdout.text(res.Truncated.Stdout > 0)

@@ -172,7 +172,7 @@ func (c Command) checkArguments(cmd *cobra.Command, args []string) error {
 		return c.Check(args)
 	}
 	if len(c.Subs) > 0 && len(args) > 0 {
-		return exit.Misuse(fmt.Errorf("there is no command %q of haft %s: see haft %s --help", args[0], c.Use, c.Use))
+		return NoCommand(cmd, args)
 	}
 	least, most := argumentCount(c.Use)
 	if len(args) >= least && (most < 0 || len(args) <= most) {
@@ -181,6 +181,15 @@ func (c Command) checkArguments(cmd *cobra.Command, args []string) error {
 	_, names, _ := strings.Cut(c.Use, " ")
 	return exit.Misuse(fmt.Errorf("expected %s, found %d arguments: see %s --help", cmp.Or(names, "no arguments"),
 		len(args), cmd.CommandPath()))
+}
+
+// NoCommand refuses arguments of a group: they name a command that it does not have.
+func NoCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	cmd.SuggestionsMinimumDistance = 2
+	return exit.NoCommand(cmd.CommandPath(), args[0], cmd.SuggestionsFor(args[0]))
 }
 
 // argumentCount returns how many arguments a use line such as "rollback NAME [VERSION]" names.

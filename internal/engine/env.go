@@ -51,7 +51,7 @@ func (rn *runner) fetch(ctx context.Context, ex *execution) error {
 	if name := lacks(needs, ex.env.Vars); name != "" {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever,
 			"the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or "+
-				"give it with the call")
+				"give it with the call: haft secret set "+name)
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ package exit
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"haft"
 	"haft/client"
@@ -26,6 +27,12 @@ const (
 	Unknown    = 9
 	Internal   = 70
 )
+
+// Help lists the exit codes for people.
+const Help = `Exit codes: 0 success; 1 the tool failed; 2 the command line is wrong, or names what does
+not exist; 3 arguments or source are not valid; 4 not allowed, or a person has to agree;
+5 timeout; 6 another limit; 7 cancelled; 8 too many calls; 9 nobody knows whether it ran;
+70 Haft or the machine failed.`
 
 // OfStatus maps every status of a result to an exit code.
 var OfStatus = map[haft.Status]int{
@@ -77,6 +84,16 @@ func (e *Error) Unwrap() error { return e.Err }
 // Misuse marks err as a wrong command line.
 func Misuse(err error) error { return &Error{Usage, err} }
 
+// NoCommand says that a group, such as "haft tool", has no command of that name, and which
+// ones are meant perhaps.
+func NoCommand(group, name string, near []string) error {
+	advice := ": see " + group + " --help"
+	if len(near) > 0 {
+		advice = ": did you mean " + group + " " + strings.Join(near, " or ") + "?"
+	}
+	return Misuse(fmt.Errorf("there is no command %q of %s%s", name, group, advice))
+}
+
 // With ends a command that has printed everything with a code.
 func With(code int) error {
 	if code == OK {
@@ -120,9 +137,10 @@ func CodeOf(err error) int {
 	}
 	_, wrongFile := errors.AsType[*toolfile.Error](err)
 	_, wrongSource := errors.AsType[*schema.SourceError](err)
+	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
 	_, coded := errors.AsType[*haft.Error](err)
 	switch {
-	case wrongFile:
+	case wrongFile, ambiguous:
 		return Usage
 	case errors.Is(err, backend.ErrCancelled):
 		return Cancelled

@@ -51,6 +51,31 @@ func (s *Size) Set(text string) error {
 	return errors.New("a size is a number with B, KiB, MiB or GiB")
 }
 
+// A Memory is a flag for the memory of a tool, such as 512MiB.
+type Memory Size
+
+// leastMemory is less than any interpreter needs.
+const leastMemory = 1 << 20
+
+// String returns the size in bytes.
+func (m *Memory) String() string { return (*Size)(m).String() }
+
+// Type is what the help calls the value.
+func (m *Memory) Type() string { return "size" }
+
+// Set reads a size. One without a unit is a number of bytes, which is seldom meant.
+func (m *Memory) Set(text string) error {
+	var s Size
+	if err := s.Set(text); err != nil {
+		return err
+	}
+	if s < leastMemory {
+		return fmt.Errorf("that is %d bytes, and no tool runs with less than 1MiB: write a unit, such as 512MiB", s)
+	}
+	*m = Memory(s)
+	return nil
+}
+
 // unbounded is the value of a bound that does not bound.
 const unbounded = "none"
 

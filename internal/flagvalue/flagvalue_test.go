@@ -23,6 +23,20 @@ func TestSize(t *testing.T) {
 	}
 }
 
+func TestMemory(t *testing.T) {
+	var m Memory
+	if err := m.Set("512MiB"); err != nil || m != 512<<20 {
+		t.Errorf("memory is %d, %v", m, err)
+	}
+	if again := m.String(); m.Set(again) != nil || m != 512<<20 { // drafts get it that way
+		t.Errorf("memory is printed as %s, which is %d", again, m)
+	}
+	const want = "that is 512 bytes, and no tool runs with less than 1MiB: write a unit, such as 512MiB"
+	if err := m.Set("512"); err == nil || err.Error() != want || m != 512<<20 {
+		t.Errorf("memory 512: %v, want %s", err, want)
+	}
+}
+
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]haft.Rate{
 		"5/s": {PerSecond: 5}, "30/m": {PerSecond: .5}, "3600/h:7": {PerSecond: 1, Burst: 7}, "0.5/s": {PerSecond: .5},

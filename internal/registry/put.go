@@ -226,17 +226,9 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 		}
 		return &Derived{Signature: &schema.Signature{Name: d.Function}, Function: d.Function}, nil
 	}
-	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Undocumented: given,
-		Untyped: given, Org: c.by.Org, Lock: c.lock}
+	src := Source{Name: d.Name, Kind: d.Kind, Text: []byte(d.Source), Function: d.Function, Untyped: given,
+		Org: c.by.Org, Lock: c.lock}
 	derived, err := r.cfg.Derive(ctx, src)
-	if missing := sourceFaults(err); len(missing) > 0 && !given {
-		// What is missing may only be documentation. Then it is a tool, but not one
-		// that a model will use well.
-		src.Undocumented = true
-		if derived, err = r.cfg.Derive(ctx, src); err == nil {
-			c.warnings = append(c.warnings, missing...)
-		}
-	}
 	if err != nil {
 		// A function of JavaScript is not called if it is not known what it takes: it would see undefined.
 		if faults := sourceFaults(err); len(faults) > 0 && given && (d.Kind == haft.KindPython && d.Function != "" ||
@@ -249,7 +241,34 @@ func (r *Registry) derive(ctx context.Context, c *change, given bool) (*Derived,
 	if derived == nil || derived.Signature == nil {
 		return nil, errors.New("derive a signature: there is none, and no error")
 	}
-	return derived, nil
+	if given {
+		return derived, nil
+	}
+	return derived, c.checkDocumented(derived.Signature)
+}
+
+// checkDocumented warns of what the documentation of a source lacks, or refuses the draft if it
+// says so: a model will not use such a tool well.
+func (c *change) checkDocumented(sig *schema.Signature) error {
+	var missing []string
+	plain := sig.Parameters == nil || sig.Parameters.Object("properties") == nil ||
+		sig.Parameters.Object("properties").Len() == 0
+	for _, e := range sig.Undocumented {
+		if c.draft.Description != "" && e.Parameter == "" && plain {
+			continue // the draft has the description
+		}
+		missing = append(missing, e.Error())
+	}
+	missing = missing[:min(len(missing), maxMisfits)]
+	if len(missing) > 0 && c.draft.DescriptionsRequired {
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the tool is not described to a model: " +
+			strings.Join(missing, "\n") + "\nor accept it as it is: --descriptions-optional"}
+	}
+	c.warnings = append(c.warnings, missing...)
+	for _, w := range sig.Warnings[:min(len(sig.Warnings), maxMisfits)] {
+		c.warn("%s", w)
+	}
+	return nil
 }
 
 // keep stores a version and describes the change.
@@ -281,6 +300,9 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 		return nil, fmt.Errorf("keep the tool: %w", err)
 	}
 	if last != nil && !same {
+		if was, now := last.Function, c.tool.Version.Function; was != now && was != "" && now != "" {
+			c.warn("it calls the function %s now; version %d calls %s", now, last.Number, was)
+		}
 		for _, w := range c.tool.Version.Settings.Weaker(last.Settings) {
 			c.warn("weaker than version %d: %s", last.Number, w)
 		}

@@ -45,8 +45,9 @@ func derive(_ context.Context, src registry.Source) (*registry.Derived, error) {
 			continue
 		}
 		sig := &schema.Signature{Name: m[1], Description: strings.TrimPrefix(m[3], " # ")}
-		if sig.Description == "" && !src.Undocumented {
-			return nil, &schema.SourceError{Line: 1, Function: m[1], Message: "has no description"}
+		if sig.Description == "" {
+			sig.Undocumented = append(sig.Undocumented,
+				&schema.SourceError{Line: 1, Function: m[1], Message: "has no description"})
 		}
 		properties, required := schema.Obj(), []any{}
 		for _, arg := range strings.FieldsFunc(m[2], func(r rune) bool { return r == ',' }) {
@@ -186,8 +187,23 @@ func TestPut_warns(t *testing.T) {
 			t.Errorf("%s: warnings (-want +got):\n%s", name, diff)
 		}
 	}
+	_, err := newRegistry(t).Put(t.Context(), ann, haft.Draft{Source: "def f():", DescriptionsRequired: true})
+	if haft.CodeOf(err) != haft.CodeInvalid || haft.MessageOf(err) != "the tool is not described to a model: line 1: "+
+		"function f: has no description\nor accept it as it is: --descriptions-optional" {
+		t.Errorf("Put of a source that must be documented: %v", err)
+	}
+	described := haft.Draft{Source: "def f():", DescriptionsRequired: true, Description: "F."}
+	if c := mustPut(t, newRegistry(t), ann, described); c.Warnings != nil {
+		t.Errorf("warnings about a draft with a description: %q", c.Warnings)
+	}
+	r := newRegistry(t)
+	mustPut(t, r, ann, haft.Draft{Name: "t", Source: "def f(): # F."})
+	c := mustPut(t, r, ann, haft.Draft{Name: "t", Source: "def g(): # F."})
+	if !slices.Contains(c.Warnings, "it calls the function g now; version 1 calls f") {
+		t.Errorf("warnings about another function: %q", c.Warnings)
+	}
 	// Findings are kept with the version, also those that only warn.
-	c := mustPut(t, newRegistry(t), ann, haft.Draft{Source: "def f(): # F.\n# finding low"})
+	c = mustPut(t, newRegistry(t), ann, haft.Draft{Source: "def f(): # F.\n# finding low"})
 	if f := c.Tool.Version.Review; len(f.Findings) != 1 || f.State != haft.ReviewNone {
 		t.Errorf("review = %+v", f)
 	}

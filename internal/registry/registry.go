@@ -18,9 +18,8 @@ type Source struct {
 	Kind     haft.Kind
 	Text     []byte
 	Function string // "" lets the rules of the language choose
-	// Undocumented accepts functions and parameters without documentation, and Untyped
-	// parameters of any type.
-	Undocumented, Untyped bool
+	// Untyped accepts parameters of any type.
+	Untyped bool
 	// Org and Lock say which packages the source will run with.
 	Org  string
 	Lock haft.Lock
@@ -52,7 +51,8 @@ const (
 // Config says what a registry does with drafts. Every function may be called by
 // several goroutines at once.
 type Config struct {
-	// Derive reads the signature of a tool from its source, without running it.
+	// Derive reads the signature of a tool from its source, without running it. The source need not
+	// be documented.
 	// Nil means that drafts must bring a schema and name their function.
 	Derive func(ctx context.Context, src Source) (*Derived, error)
 	// Review looks for what is dangerous in a source, before it is kept. A source

@@ -125,9 +125,10 @@ func missingNode(module string) (Missing, bool) {
 // Advice says what to do about it, to an author or a model.
 func (m Missing) Advice() string {
 	if m.Known {
-		return "add the requirement " + m.Requirement + " to the tool"
+		return "add the requirement " + m.Requirement + " to the tool: --requirement " + m.Requirement
 	}
-	return "if the package that has it is called " + m.Requirement + ", add that as a requirement of the tool"
+	return "if the package that has it is called " + m.Requirement + ", add that as a requirement of the tool: " +
+		"--requirement " + m.Requirement
 }
 
 // In reports whether requirements name the package.

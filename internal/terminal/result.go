@@ -53,12 +53,16 @@ func PrintResult(out, w io.Writer, res *haft.Result) {
 }
 
 // failureLines returns the message of a failure, and the traceback without its last
-// line if that only repeats the message.
+// line if the message has that too.
 func failureLines(f *haft.Failure) (message, trace string) {
 	trace = strings.TrimRight(f.Traceback, "\n")
 	whole := f.Type + ": " + f.Message
 	if rest, ok := strings.CutSuffix(trace, whole); ok && f.Type != "" {
 		return whole, strings.TrimRight(rest, "\n")
+	}
+	if i := strings.LastIndex(trace, "\n"+f.Type+": "); f.Type != "" && i >= 0 &&
+		strings.Contains(f.Message, trace[i+len(f.Type)+3:]) {
+		return f.Message, trace[:i] // the message says more
 	}
 	if trace == f.Message {
 		trace = ""

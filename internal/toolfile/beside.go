@@ -114,7 +114,7 @@ func candidates(kind haft.Kind, name string) []string {
 // Beside returns, for every import of the tool of FILE[:FUNCTION] that is a file beside it and
 // not among the included paths, what to do about it.
 func Beside(ref string, kind haft.Kind, source string, included []string) map[string]string {
-	file, _ := splitRef(ref)
+	file, _ := SplitRef(ref)
 	dir, found := filepath.Dir(file), map[string]string{}
 	for _, name := range imports(kind, source) {
 		has := func(c string) bool {

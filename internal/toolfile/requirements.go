@@ -18,15 +18,20 @@ import (
 // isNode reports whether tools of a kind use npm packages.
 func isNode(kind haft.Kind) bool { return kind == haft.KindTypeScript || kind == haft.KindJavaScript }
 
-// Requirements returns the packages that a source and files of requirements name.
-func Requirements(src app.Source, files []string) (set requirement.Set, err error) {
+// Requirements returns the packages that a source, files of requirements and a list name.
+func Requirements(src app.Source, files, list []string) (set requirement.Set, err error) {
+	named := SplitRequirements(src.Kind, list)
+	given, err := requirement.Parse("--requirement", named.Pip, named.NPM)
+	if err != nil {
+		return set, wrong(err)
+	}
 	var own requirement.Set
 	if src.Kind == haft.KindPython {
 		if own, _, err = requirement.ReadScript(src.Name+".py", string(src.Text)); err != nil {
 			return set, err
 		}
 	}
-	if set, err = ReadRequirements(files, own); err != nil {
+	if set, err = ReadRequirements(files, own, given); err != nil {
 		return set, err
 	}
 	switch {

@@ -139,7 +139,7 @@ func readFilesBelow(dir string) ([]sandbox.File, error) {
 // ReadSource reads the file of FILE[:FUNCTION]. One byte more than schema.MaxSource is read, so
 // that the reader of the source refuses a file that is too long.
 func ReadSource(ref string) (app.Source, error) {
-	name, function := splitRef(ref)
+	name, function := SplitRef(ref)
 	kind, ok := registry.KindOf(name)
 	if !ok {
 		return app.Source{}, wrong(fmt.Errorf("%s: a tool is a .py, .ts, .js or .sh file", name))
@@ -173,7 +173,7 @@ type Tool struct {
 // ReadTool reads the tool of FILE[:FUNCTION], or of a directory with a haft.toml.
 func ReadTool(ref string) (t Tool, err error) {
 	if info, err := os.Stat(ref); err != nil || !info.IsDir() {
-		t.Path, _ = splitRef(ref)
+		t.Path, _ = SplitRef(ref)
 		t.Source, err = ReadSource(ref)
 		return t, err
 	}
@@ -198,8 +198,8 @@ func ReadTool(ref string) (t Tool, err error) {
 	return t, nil
 }
 
-// splitRef splits FILE:FUNCTION. The name of the file may have a colon too.
-func splitRef(ref string) (name, function string) {
+// SplitRef splits FILE:FUNCTION. The name of the file may have a colon too.
+func SplitRef(ref string) (name, function string) {
 	if _, err := os.Stat(ref); err == nil {
 		return ref, ""
 	}
@@ -215,7 +215,7 @@ func ReadDraft(ref string) (haft.Draft, error) {
 	if err != nil {
 		return haft.Draft{}, err
 	}
-	name, _ := splitRef(ref)
+	name, _ := SplitRef(ref)
 	f := registry.File{Name: filepath.Base(name), Function: src.Function, Source: src.Text}
 	f.Sidecar, err = ReadBounded(registry.SidecarOf(name), registry.MaxSource)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -76,6 +76,19 @@ func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*
 	return nil, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("tools of kind %q have no source", src.Kind)}
 }
 
+// Tools returns the functions of src that are tools, in their order. It is "" for a source that is
+// one tool as a whole.
+func (r *Runner) Tools(ctx context.Context, src Source) ([]string, error) {
+	switch src.Kind {
+	case haft.KindPython:
+		return (&pyschema.Deriver{Read: r.readPython}).Tools(ctx, src.Text)
+	case haft.KindTypeScript, haft.KindJavaScript:
+		return tsschema.Tools(ctx, src.Text, tsschema.Config{JavaScript: src.Kind == haft.KindJavaScript,
+			DefaultName: src.Name})
+	}
+	return []string{""}, nil
+}
+
 // readerLimits bound the process that parses Python source: hostile source may make a parser
 // use all time or memory.
 func readerLimits() haft.Limits {

@@ -114,6 +114,8 @@ type header struct {
 	name  string
 	seen  map[string]string // variables, by the parameter that has them
 	errs  []*schema.SourceError
+	// undocumented are the descriptions that are missing, where they are optional.
+	undocumented []*schema.SourceError
 }
 
 // fail notes a problem.
@@ -121,6 +123,18 @@ func (h *header) fail(l line, column int, param, message string) {
 	if len(h.errs) < maxProblems {
 		h.errs = append(h.errs, &schema.SourceError{Line: l.number, Column: column, Function: h.name, Parameter: param,
 			Message: message})
+	}
+}
+
+// undescribed notes a missing description, with the line to write.
+func (h *header) undescribed(l line, column int, param, message, write string) {
+	e := &schema.SourceError{Line: l.number, Column: column, Function: h.name, Parameter: param, Message: message,
+		Write: write}
+	switch {
+	case h.opts.DescriptionsOptional:
+		h.undocumented = append(h.undocumented, e)
+	case len(h.errs) < maxProblems:
+		h.errs = append(h.errs, e)
 	}
 }
 
@@ -142,13 +156,15 @@ func (h *header) read() *Result {
 	}
 	r.Name = h.name
 	r.Description = paragraphs(sections[""])
-	if r.Description == "" && !h.opts.DescriptionsOptional {
-		h.fail(at, 1, "", "the tool has no description: write a comment at the head of the script")
+	if r.Description == "" {
+		h.undescribed(at, 1, "", "the tool has no description: write a comment at the head of the script",
+			"# What the tool does.")
 	}
 	if r.Parameters = h.parameters(sections["args"]); r.Parameters != nil {
 		schema.NoteFiles(r.Parameters)
 	}
 	h.returns(sections["returns"], r)
+	r.Undocumented = h.undocumented
 	return r
 }
 

@@ -55,8 +55,9 @@ func (h *header) parameter(l line, more []line, props *schema.Object, required *
 	more = append([]line{{text: strings.TrimSpace(text)}}, more...)
 	if text := paragraphs(more); text != "" {
 		schema.Describe(o, text)
-	} else if !h.opts.DescriptionsOptional {
-		h.fail(l, l.column, name, "it has no description: write one after the colon")
+	} else {
+		h.undescribed(l, l.column, name, "it has no description: write one after the colon",
+			"#   "+name+" ("+words+"): What "+name+" is.")
 	}
 	props.Set(name, o)
 	if !d.optional {

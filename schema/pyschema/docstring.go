@@ -12,6 +12,8 @@ type docText struct {
 	description string
 	// params are the texts about parameters or attributes, by name.
 	params map[string]string
+	// types are the types that it gives parameters, by name.
+	types map[string]string
 	// returns is the text about the value; returnType its type, if that is written
 	// there.
 	returns, returnType string
@@ -20,7 +22,7 @@ type docText struct {
 // parseDoc reads a docstring in Google, NumPy, reST or Epydoc form. The forms
 // differ in every line, so they may be mixed.
 func parseDoc(raw string) docText {
-	p := docParser{lines: clean(raw), doc: docText{params: map[string]string{}}}
+	p := docParser{lines: clean(raw), doc: docText{params: map[string]string{}, types: map[string]string{}}}
 	for p.next < len(p.lines) {
 		line := p.lines[p.next]
 		switch {
@@ -228,6 +230,7 @@ func (p *docParser) items(body []string) {
 		if l != "" && it.name != "" && (names == nil || indent(l) <= base) {
 			flush()
 			names, text, base = []string{it.name}, []string{it.text}, indent(l)
+			p.doc.types[it.name] = it.typ
 			continue
 		}
 		// "name (type)" alone on its line, the text below it

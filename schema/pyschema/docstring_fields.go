@@ -57,6 +57,9 @@ func (p *docParser) numpyItems(body []string) {
 			flush()
 			names = strings.SplitN(m[1], ",", maxNames+1)
 			names = names[:min(len(names), maxNames)]
+			for _, n := range names {
+				p.doc.types[strings.TrimLeft(strings.TrimSpace(n), "*")] = m[2]
+			}
 			continue
 		}
 		text = append(text, l)
@@ -109,9 +112,15 @@ func (p *docParser) field() {
 	switch kind {
 	case "param", "parameter", "arg", "argument", "key", "keyword", "ivar", "cvar", "var", "kwparam", "kwarg":
 		words := strings.Fields(arg) // ":param int x:"
-		if len(words) > 0 {
-			p.add(strings.TrimLeft(words[len(words)-1], "*\\"), text)
+		if last := len(words) - 1; last >= 0 {
+			name := strings.TrimLeft(words[last], "*\\")
+			p.add(name, text)
+			if last > 0 {
+				p.doc.types[name] = strings.Join(words[:last], " ")
+			}
 		}
+	case "type", "vartype":
+		p.doc.types[strings.TrimLeft(arg, "*\\")] = strings.TrimSpace(text[0])
 	case "return", "returns", "yield", "yields":
 		p.doc.returns = strings.TrimSpace(text[0] + "\n" + strings.Join(dedent(text[1:]), "\n"))
 	case "rtype", "ytype":

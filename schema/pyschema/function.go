@@ -14,55 +14,6 @@ import (
 // public reports whether a name is meant for others.
 func public(name string) bool { return !strings.HasPrefix(name, "_") }
 
-// tool finds the function that is the tool.
-func (m *module) tool(name string) (*statement, error) {
-	var marked, all []*statement
-	for _, f := range m.functions {
-		if f.decorated("overload") || f.Second && m.names[f.Name] != f {
-			continue
-		}
-		switch {
-		case name != "" && f.Name != name:
-		case name != "":
-			all = append(all, f)
-		case f.decorated("tool"):
-			marked = append(marked, f)
-		case public(f.Name):
-			all = append(all, f)
-		}
-	}
-	if len(marked) > 0 {
-		all = marked
-	}
-	if len(all) == 0 {
-		return nil, m.noTool(name)
-	}
-	chosen := all[len(all)-1]
-	for _, f := range all[:len(all)-1] {
-		if f.Name == chosen.Name && !f.Second {
-			e := chosen.fault("the function is defined twice, in line %d and in line %d: give each its own name",
-				f.Line, chosen.Line)
-			e.Function = chosen.Name
-			return nil, e
-		}
-	}
-	return chosen, nil
-}
-
-// decorated reports whether a decorator of f is called name, such as @tool,
-// @x.tool or @tool(…).
-func (f *statement) decorated(name string) bool {
-	for _, d := range f.Decorators {
-		if d != nil && d.Kind == "call" {
-			d = d.Value
-		}
-		if d != nil && (d.Kind == "name" || d.Kind == "attr") && d.Name == name {
-			return true
-		}
-	}
-	return false
-}
-
 // noTool says why there is no function to take.
 func (m *module) noTool(name string) error {
 	if name == "" {
@@ -101,7 +52,7 @@ func (m *module) noTool(name string) error {
 // signature describes f.
 func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	opts schema.Options) (*schema.Signature, error) {
-	raw, documented := f.doc()
+	raw, _ := f.doc()
 	doc := parseDoc(raw)
 	sig := &schema.Signature{Name: f.Name, Description: doc.description, Async: f.Async}
 	sig.ReturnsText = doc.returns
@@ -117,15 +68,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 		fault(f.fault("the function has type parameters, which a schema cannot express: write concrete types"))
 		return nil, errors.Join(faults...)
 	}
-	switch {
-	case opts.DescriptionsOptional:
-	case !documented:
-		fault(f.fault("the function has no docstring: say in one what the tool does, and describe its parameters"))
-	case doc.description == "":
-		fault(f.fault("the docstring has no description: say what the tool does before its sections"))
-	}
 	b := newBuilder(ctx, m, resolve, false)
-	opts.DescriptionsOptional = opts.DescriptionsOptional || !documented
 	params, errs, err := b.parameters(f, doc, sig, opts)
 	if errors.Is(err, errTooLarge) {
 		sig.Injected = nil
@@ -140,6 +83,14 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	case err != nil:
 		return nil, err
 	}
+	if missing := f.undocumented(doc, params); opts.DescriptionsOptional {
+		sig.Undocumented = missing
+	} else {
+		errs = append(errs, missing...)
+	}
+	slices.SortStableFunc(errs, func(a, b *schema.SourceError) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
 	for _, e := range errs {
 		fault(e)
 	}
@@ -148,6 +99,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	}
 	sig.Parameters = b.defs.finish(params)
 	schema.NoteFiles(sig.Parameters)
+	sig.Warnings = f.contradictions(doc, sig.Parameters)
 	sig.Returns = m.returned(ctx, resolve, f)
 	return sig, nil
 }
@@ -188,9 +140,6 @@ func (b *builder) parameters(f *statement, doc docText, sig *schema.Signature,
 		b.state.err = nil // the other parameters are looked at too
 		if b.state.nodes > maxNodes {
 			return nil, nil, errTooLarge
-		}
-		if err == nil && s.String("description") == "" && !opts.DescriptionsOptional {
-			err = p.fault("it has no description: describe it in the docstring, such as \"Args: %s: …\"", p.Name)
 		}
 		if err != nil {
 			e, ok := errors.AsType[*schema.SourceError](err)

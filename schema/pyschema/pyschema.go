@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
 
 	"haft/schema"
@@ -61,17 +62,43 @@ type Deriver struct {
 
 // Derive returns the signature of the function in source that is the tool: the
 // one named in opts; else one with a decorator called tool; else the only public
-// function of the module; else the last one.
+// function of the module; else the last one. With [schema.Options.OneTool] it is the only one of
+// [Deriver.Tools].
 func (d *Deriver) Derive(ctx context.Context, source []byte, opts schema.Options) (*schema.Signature, error) {
 	m, err := d.module(ctx, source)
 	if err != nil {
 		return nil, err
 	}
-	f, err := m.tool(opts.Function)
+	f, err := m.tool(opts)
 	if err != nil {
 		return nil, err
 	}
 	return m.signature(ctx, d.Resolve, f, opts)
+}
+
+// Tools returns the names of the functions in source that are tools, in their order: those with a
+// decorator called tool, also under the name that an import gives it; else the documented public
+// ones; else the only public one. Several public functions without documentation are a
+// [*schema.AmbiguousError].
+func (d *Deriver) Tools(ctx context.Context, source []byte) ([]string, error) {
+	m, err := d.module(ctx, source)
+	if err != nil {
+		return nil, err
+	}
+	found, documented := m.tools()
+	var names []string
+	for _, f := range found {
+		if !slices.Contains(names, f.Name) {
+			names = append(names, f.Name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return nil, m.noTool("")
+	case len(names) > 1 && !documented:
+		return nil, &schema.AmbiguousError{Tools: names, Undocumented: true}
+	}
+	return names, nil
 }
 
 // module has source described.

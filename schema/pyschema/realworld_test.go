@@ -179,7 +179,9 @@ func refusal(t *testing.T, function string, err error) string {
 			t.Errorf("%s: %v does not say where in the source", function, r)
 			continue
 		}
-		text += "\n  " + e.Error()
+		short := *e
+		short.Write = ""
+		text += "\n  " + short.Error()
 	}
 	return text
 }

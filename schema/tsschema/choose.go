@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"haft/schema"
 )
 
-// chooseTool returns the function that is the tool, and the name under which it is
-// exported: the one named; else the default export; else the one marked @tool;
-// else the last exported one.
-func chooseTool(f *file, name string) (*function, string, *problem) {
+// exportedFunctions returns the functions that the file exports, in their order.
+func exportedFunctions(f *file) []*function {
 	applyAliases(f)
 	bodies := map[string]bool{}
 	for _, fn := range f.functions {
@@ -21,26 +21,81 @@ func chooseTool(f *file, name string) (*function, string, *problem) {
 			exported = append(exported, fn)
 		}
 	}
+	return exported
+}
+
+// marked returns the default export, or else the functions with @tool in their comments.
+func marked(exported []*function) []*function {
+	for _, fn := range exported {
+		if slices.Contains(fn.exported, "default") {
+			return []*function{fn}
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(exported), func(fn *function) bool { return fn.doc.find("tool") == nil })
+}
+
+// tools returns the exported functions that are tools, and whether comments or a default export
+// say so: the marked ones, else those with a description, else all.
+func tools(exported []*function) (all []*function, documented bool) {
+	if all = marked(exported); len(all) > 0 {
+		return all, true
+	}
+	all = slices.DeleteFunc(slices.Clone(exported), func(fn *function) bool { return fn.doc.description() == "" })
+	if len(all) > 0 {
+		return all, true
+	}
+	return exported, false
+}
+
+// exportNames returns the names under which functions are exported.
+func exportNames(all []*function) []string {
+	var names []string
+	for _, fn := range all {
+		if !slices.Contains(names, fn.exported[0]) {
+			names = append(names, fn.exported[0])
+		}
+	}
+	return names
+}
+
+// noExport says that there is no function to take.
+func noExport(f *file) *problem {
+	at := -1
+	if n := len(f.functions); n > 0 {
+		at = f.functions[n-1].at
+	}
+	return &problem{at, "no function is exported: write export before the function that is the tool, or assign it " +
+		"to module.exports"}
+}
+
+// chooseTool returns the function that is the tool, and the name under which it is
+// exported: the one named; else the default export; else the first one marked @tool;
+// else the last exported one.
+func chooseTool(f *file, name string) (*function, string, *problem) {
+	exported := exportedFunctions(f)
 	if name != "" {
 		return chooseNamed(f, exported, name)
 	}
 	if len(exported) == 0 {
-		at := -1
-		if n := len(f.functions); n > 0 {
-			at = f.functions[n-1].at
-		}
-		return nil, "",
-			&problem{at, "no function is exported: write export before the function that is the tool, or assign it " +
-				"to module.exports"}
+		return nil, "", noExport(f)
 	}
 	fn := exported[len(exported)-1]
-	if i := slices.IndexFunc(exported,
-		func(fn *function) bool { return slices.Contains(fn.exported, "default") }); i >= 0 {
-		fn = exported[i]
-	} else if i := slices.IndexFunc(exported, func(fn *function) bool { return fn.doc.find("tool") != nil }); i >= 0 {
-		fn = exported[i]
+	if all := marked(exported); len(all) > 0 {
+		fn = all[0]
 	}
 	return checkTool(f, fn, fn.exported[0])
+}
+
+// chooseOne returns the only tool of a file.
+func chooseOne(f *file) (string, error) {
+	all, documented := tools(exportedFunctions(f))
+	switch names := exportNames(all); {
+	case len(names) > 1:
+		return "", &schema.AmbiguousError{Tools: names, Undocumented: !documented}
+	case len(names) == 1:
+		return names[0], nil
+	}
+	return "", nil
 }
 
 // chooseNamed finds the function that was asked for.
@@ -92,7 +147,7 @@ func checkTool(f *file, fn *function, export string) (*function, string, *proble
 	return fn, export, nil
 }
 
-// applyAliases gives functions the names of export lists.
+// applyAliases gives functions the names of export lists, once.
 func applyAliases(f *file) {
 	byName := map[string]*function{}
 	for _, fn := range f.functions {
@@ -105,4 +160,5 @@ func applyAliases(f *file) {
 			fn.exported = append(fn.exported, a.as)
 		}
 	}
+	f.aliases = nil
 }

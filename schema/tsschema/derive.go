@@ -56,29 +56,13 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 			r, err = nil, fmt.Errorf("read the source: %v", fault)
 		}
 	}()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	scanned, wrong := scan(source)
-	src := scanned.Text
-	if wrong != nil {
-		return nil, joined(src, []problem{*wrong}, "")
-	}
-	loader := api.LoaderTS
-	if config.JavaScript {
-		loader = api.LoaderJS
-	}
-	found, err := esbuildProblems(ctx, scanned, loader)
+	f, src, err := read(ctx, source, config)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) > 0 {
-		return nil, joined(src, found, "")
-	}
-	f := readModule(scanned)
-	for _, fn := range f.functions {
-		if fn.name == "" {
-			fn.name = config.DefaultName
+	if config.OneTool && config.Function == "" {
+		if config.Function, err = chooseOne(f); err != nil {
+			return nil, err
 		}
 	}
 	fn, export, bad := chooseTool(f, config.Function)
@@ -95,6 +79,59 @@ func Derive(ctx context.Context, source []byte, config Config) (r *Result, err e
 		r.Name = export // what it is called outside
 	}
 	return r, nil
+}
+
+// Tools returns the names of the functions that source exports and that are tools, in their order:
+// the default export; else those with @tool in their comments; else those with a description; else
+// the only one. Several exported functions without a description are a [*schema.AmbiguousError].
+func Tools(ctx context.Context, source []byte, config Config) (names []string, err error) {
+	defer func() { // a fault of ours ends the call, not the process
+		if fault := recover(); fault != nil {
+			names, err = nil, fmt.Errorf("read the source: %v", fault)
+		}
+	}()
+	f, src, err := read(ctx, source, config)
+	if err != nil {
+		return nil, err
+	}
+	all, documented := tools(exportedFunctions(f))
+	switch names = exportNames(all); {
+	case len(names) == 0:
+		return nil, joined(src, []problem{*noExport(f)}, "")
+	case len(names) > 1 && !documented:
+		return nil, &schema.AmbiguousError{Tools: names, Undocumented: true}
+	}
+	return names, nil
+}
+
+// read reads the declarations of a source, and returns its text too.
+func read(ctx context.Context, source []byte, config Config) (*file, string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, "", err
+	}
+	scanned, wrong := scan(source)
+	src := scanned.Text
+	if wrong != nil {
+		return nil, src, joined(src, []problem{*wrong}, "")
+	}
+	loader := api.LoaderTS
+	if config.JavaScript {
+		loader = api.LoaderJS
+	}
+	found, err := esbuildProblems(ctx, scanned, loader)
+	if err != nil {
+		return nil, src, err
+	}
+	if len(found) > 0 {
+		return nil, src, joined(src, found, "")
+	}
+	f := readModule(scanned)
+	for _, fn := range f.functions {
+		if fn.name == "" {
+			fn.name = config.DefaultName
+		}
+	}
+	return f, src, nil
 }
 
 // CheckBounds refuses source that esbuild could not read in bounded stack and

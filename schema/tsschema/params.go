@@ -83,9 +83,8 @@ func (d *derivation) describe(o *schema.Object, at int, name, text string) {
 		schema.Describe(o, text)
 		return
 	}
-	if !d.DescriptionsOptional {
-		d.fail(at, name, "it has no description: write @param "+name+" in the comment of the function")
-	}
+	d.undescribed(at, name, "it has no description: write @param "+name+" in the comment of the function",
+		" * @param "+name+" What "+name+" is.")
 }
 
 // describeNested adds what @param name.property tags say to the properties that
@@ -191,9 +190,10 @@ func (d *derivation) property(b *builder, q *param, m *member, r *Result, props 
 	if text == "" {
 		text = d.nestedText(q, m.name)
 	}
-	if text == "" && !d.DescriptionsOptional {
-		d.fail(m.at, m.name,
-			"it has no description: write a comment before it, or @param in the comment of the function")
+	if text == "" {
+		d.undescribed(m.at, m.name,
+			"it has no description: write a comment before it, or @param in the comment of the function",
+			"/** What "+m.name+" is. */")
 	}
 	schema.Describe(o, text)
 	optional := m.optional || b.mayBeUndefined(m.typ) || hasDefault(m.doc)

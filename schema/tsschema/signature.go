@@ -19,6 +19,8 @@ type derivation struct {
 	fn   *function
 	src  string
 	errs []*schema.SourceError
+	// undocumented are the descriptions that are missing, where they are optional.
+	undocumented []*schema.SourceError
 }
 
 // fail notes a problem of the function or of one parameter.
@@ -32,6 +34,20 @@ func (d *derivation) fail(at int, param, message string) {
 		return
 	}
 	d.errs = append(d.errs, e)
+}
+
+// undescribed notes a missing description, with the line to write.
+func (d *derivation) undescribed(at int, param, message, line string) {
+	n := len(d.errs)
+	d.fail(at, param, message)
+	if len(d.errs) == n {
+		return
+	}
+	e := d.errs[n]
+	e.Write = line
+	if d.DescriptionsOptional {
+		d.errs, d.undocumented = d.errs[:n], append(d.undocumented, e)
+	}
 }
 
 // run derives everything.
@@ -49,8 +65,8 @@ func (d *derivation) run() *Result {
 		d.fail(fn.at, "", "it has type parameters: write the types that they come to")
 		return r
 	}
-	if r.Description == "" && !d.DescriptionsOptional {
-		d.fail(fn.at, "", "it has no description: write a /** comment */ before it")
+	if r.Description == "" {
+		d.undescribed(fn.at, "", "it has no description: write a /** comment */ before it", "/** What the tool does. */")
 	}
 	if !d.applyContext() {
 		return r
@@ -86,7 +102,40 @@ func (d *derivation) run() *Result {
 		r.Parameters.Set("$defs", b.defs)
 	}
 	d.returns(r)
+	r.Undocumented, r.Warnings = d.undocumented, d.contradictions(props)
 	return r
+}
+
+// contradictions returns where @param tags speak of parameters that the function does not have, or
+// give one another type than its annotation.
+func (d *derivation) contradictions(props *schema.Object) []*schema.SourceError {
+	own, pattern := map[string]bool{}, false
+	for _, name := range props.Keys() {
+		own[name] = true
+	}
+	for _, q := range d.fn.params {
+		own[q.name], pattern = true, pattern || q.name == ""
+	}
+	var found []*schema.SourceError
+	for _, t := range d.paramTags() {
+		root, _, nested := strings.Cut(strings.ReplaceAll(t.param, "[", "."), ".")
+		message := ""
+		switch s := props.Object(t.param); {
+		case !own[root] && !pattern && t.param != "":
+			message = "the comment describes it, and the function does not have it: remove it, or rename it"
+		case !d.JavaScript && !nested && s != nil && t.typ != nil && t.typErr == nil:
+			b := newBuilder(d.file)
+			if o := b.schema(t.typ, 0); len(b.problems) == 0 && schema.Contradict(s, o) {
+				message = "the comment gives it another type than its annotation, which counts: correct one of them"
+			}
+		}
+		if message != "" && len(found) < maxProblems {
+			e := &schema.SourceError{Function: d.fn.name, Parameter: t.param, Message: message}
+			e.Line, e.Column = position(d.src, t.at)
+			found = append(found, e)
+		}
+	}
+	return found
 }
 
 // takeProblems moves the builder's problems to a parameter.

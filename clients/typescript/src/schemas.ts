@@ -491,6 +491,7 @@ export interface Draft {
   args_json_schema?: unknown;
   category?: string;
   description?: string;
+  descriptions_required?: boolean;
   files?: ToolFile[] | null;
   function?: string;
   if_digest?: string;

@@ -156,10 +156,73 @@ class _Haft:
 
     @staticmethod
     def exec_module(module):
-        module.progress, module.File = progress, File
+        module.progress, module.File, module.tool = progress, File, _tool
 
 
 sys.meta_path.append(_Haft)
+
+
+def _tool(function=None, *_, **__):
+    """A decorator that changes nothing, with and without arguments."""
+    return function if callable(function) else _tool
+
+
+class _Server:
+    """Stands for a server of MCP, of which a tool only needs the decorators."""
+
+    def __init__(self, *_, **__):
+        pass
+
+    def run(self, *_, **__):
+        pass
+
+    tool = resource = prompt = custom_route = staticmethod(_tool)
+
+
+# Modules whose decorators make tools of functions, by what a source may take of them.
+_DECORATORS = {
+    "mcp.server.fastmcp": {"FastMCP": _Server}, "mcp.server": {"FastMCP": _Server}, "fastmcp": {"FastMCP": _Server},
+    "langchain_core.tools": {"tool": _tool}, "langchain.tools": {"tool": _tool},
+    "langchain.agents": {"tool": _tool},
+}
+
+
+class _Decorators:
+    """Finds the modules above for a tool whose source imports them and that does not bring them. What
+    else a source takes of them is missing as the package is."""
+
+    names = frozenset(n for full in _DECORATORS for n in (full, full.partition(".")[0]))
+
+    @staticmethod
+    def find_spec(name, path=None, target=None, spec=type(sys.__spec__)):
+        return spec(name, _Decorators, is_package=True) if name in _Decorators.names else None
+
+    @staticmethod
+    def create_module(spec):
+        return None
+
+    @staticmethod
+    def exec_module(module):
+        name = module.__name__
+
+        def missing(attribute):
+            if attribute.startswith("__"):
+                raise AttributeError(attribute)
+            top = name.partition(".")[0]
+            raise ModuleNotFoundError("No module named '%s'" % top, name=top)
+
+        module.__dict__.update(_DECORATORS.get(name, {}), __getattr__=missing)
+
+
+def _plain(func):
+    """The function that a decorator made something else of: LangChain has it as func or coroutine,
+    FastMCP as fn. What can be called is left as it is, unless it is theirs."""
+    if not callable(func) or type(func).__module__.partition(".")[0] in _Decorators.names:
+        for name in ("func", "coroutine", "fn"):
+            inner = getattr(func, name, None)
+            if _isinstance(inner, type(_plain)) and inner.__module__ == _MODULE:
+                return inner
+    return func
 
 
 def _items(values, limit):
@@ -247,6 +310,8 @@ def _exec(call, code):
     sys.modules[_MODULE] = module
     if call.get("invoke"):
         module.__dict__["__haft_invoke__"] = _invoker(*_ask)
+    if not _Decorators.names.isdisjoint(code.co_names) and _Decorators not in sys.meta_path:
+        sys.meta_path.append(_Decorators)
     names = _TYPING.intersection(code.co_names)
     if call.get("letta"):
         _define(module, _names(code))
@@ -371,7 +436,7 @@ def _cache_lines(name, source):
 
 
 def _find(module, name):
-    func = module.__dict__.get(name)
+    func = _plain(module.__dict__.get(name))
     if func is None:
         raise _Source("there is no function %s" % name)
     if not callable(func):
@@ -620,10 +685,16 @@ def _traceback(e):
 
 
 def _own(tb):
-    """tb without the frames before the tool's first one."""
+    """tb without the frames before the tool's first one, and without ours at its end."""
     t = tb
     while t is not None:
         if _file_of_tool and t.tb_frame.f_code.co_filename == _file_of_tool[0]:
+            n = last = t
+            while n is not None:
+                if n.tb_frame.f_code.co_filename != _FILE:
+                    last = n
+                n = n.tb_next
+            last.tb_next = None
             return t
         t = t.tb_next
     while tb is not None and tb.tb_frame.f_code.co_filename in (_FILE, "<string>"):

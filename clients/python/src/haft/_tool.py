@@ -50,6 +50,8 @@ class Draft:
     returns: Mapping[str, Any] | None = None
     #: Find the newest packages that fit the requirements.
     relock: bool = False
+    #: Refuse a source whose function or parameters have no description.
+    descriptions_required: bool = False
     #: Refuse to add a version to a tool that exists.
     new: bool = False
     #: The digest that the current version must have.
