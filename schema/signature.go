@@ -88,7 +88,8 @@ func (e *AmbiguousError) Error() string {
 	}
 	file := cmp.Or(e.File, "FILE")
 	if e.Undocumented {
-		return fmt.Sprintf("%s: %d functions can be the tool, and none of them is documented: %s: document those that are "+
+		return fmt.Sprintf("%s: %d functions can be the tool, and none of them is documented: %s: document those "+
+			"that are "+
 			"tools, or name one, such as %s:%s", file, len(e.Tools), names, file, e.Tools[0])
 	}
 	return fmt.Sprintf("%s: %d functions are tools: %s: name one, such as %s:%s", file, len(e.Tools), names, file,

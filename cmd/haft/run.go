@@ -128,7 +128,8 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	r.Layers = layers
 	src.Layers = func(context.Context) ([]executor.Layer, error) { return layers, nil }
 	a.Expect(ctx, src.Kind, r)
-	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true}, haft.Output{Type: f.output})
+	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true},
+		haft.Output{Type: f.output})
 	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
 		return printResult(p, toolsource.Unusable(src, err))
 	}
@@ -136,9 +137,9 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 		return err
 	}
 	if !f.loose {
-		toolfile.Warn(p.Err, of.Path, t.Derived.Undocumented)
+		warnOf(p.Streams, of.Path, t.Derived.Undocumented)
 	}
-	toolfile.Warn(p.Err, of.Path, t.Derived.Warnings)
+	warnOf(p.Streams, of.Path, t.Derived.Warnings)
 	if r.Args, err = f.pairs.AsDeclared(r.Args, t.Derived.Parameters); err != nil {
 		return err
 	}

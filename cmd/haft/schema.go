@@ -94,12 +94,21 @@ func (f schemaFlags) derive(ctx context.Context, p *cli.Profile, ref string) (*s
 	}
 	defer a.Close()
 	file, _ := toolfile.SplitRef(ref)
-	derived, err := a.Derive(ctx, src, schema.Options{Function: src.Function, OneTool: true, DescriptionsOptional: f.loose})
+	derived, err := a.Derive(ctx, src, schema.Options{Function: src.Function, OneTool: true,
+		DescriptionsOptional: f.loose})
 	if err != nil {
 		return nil, schema.InFile(file, err)
 	}
-	toolfile.Warn(p.Err, file, derived.Warnings)
+	warnOf(p.Streams, file, derived.Warnings)
 	return derived.Signature, nil
+}
+
+// warnOf prints what should be better in the source of a file.
+func warnOf(std cli.Streams, file string, list []*schema.SourceError) {
+	for _, e := range list {
+		e.File = file
+		fmt.Fprintln(std.Err, paint(std.Err, yellow, "warning:"), safe(std.Err, e.Error()))
+	}
 }
 
 // printSchema writes a signature in the form that was asked for.

@@ -217,11 +217,13 @@ func (a *adder) addFound(ctx context.Context, s *cli.Session, dir string, found 
 	for _, f := range found {
 		file := filepath.Join(dir, filepath.FromSlash(f.Path))
 		own := toolfile.AddDirRequirements(&f, file, set)
-		if err := cmp.Or(f.Err, err, own); err != nil || !f.Whole {
+		err := cmp.Or(f.Err, err, own)
+		if err != nil || !f.Whole {
 			a.addFile(ctx, s, file, f.Draft, err)
 			continue
 		}
-		a.add(ctx, s, file, f.Draft, a.apply(s.Given, file, &f.Draft))
+		err = a.apply(s.Given, file, &f.Draft)
+		a.add(ctx, s, file, f.Draft, err)
 	}
 }
 

@@ -118,7 +118,8 @@ func (a Arguments) AsDeclared(args []byte, params *schema.Object) ([]byte, error
 		if len(texts) > 1 {
 			array := arrayOf(declared, 0)
 			if array == nil && len(declaredTypes(declared)) > 0 {
-				return nil, wrong(fmt.Errorf("--arg %s is given %d times, and the parameter takes no list: give it once",
+				return nil, wrong(fmt.Errorf("--arg %s is given %d times, and the parameter takes no list: give it "+
+					"once",
 					name, len(texts)))
 			}
 			declared = array

@@ -45,7 +45,8 @@ func TestArguments(t *testing.T) {
 		{"file_is_json", "", []string{"tags=@" + file("a.json", `["a", "b"]`)}, `{"tags":["a","b"]}`},
 		{"at_sign", "", []string{"code=@@ann"}, `{"code":"@ann"}`},
 		{"content_with_at_sign", "", []string{"code=@" + file("at.txt", "@b")}, `{"code":"@b"}`},
-		{"no_file", "", []string{"code=@" + filepath.Join(dir, "none")}, "a text that begins with @ is written with @@"},
+		{"no_file", "", []string{"code=@" + filepath.Join(dir, "none")}, "a text that begins with @ is written " +
+			"with @@"},
 		{"no_text", "", []string{"code=@" + file("b", "\xff")}, "the file is no text: hand it to the tool with --file"},
 		{"too_large", "", []string{"code=@" + file("large", strings.Repeat("x", schema.MaxBytes+1))}, "has more than"},
 		{"no_name", "", []string{"=1"}, "--arg is NAME=VALUE"},

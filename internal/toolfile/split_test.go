@@ -26,7 +26,10 @@ func TestSplitter_Split(t *testing.T) {
 				return strings.Fields(text), nil
 			}
 		},
-		Function: func(_ context.Context, name string) string { return map[string]string{"old": "b", "gone": "z"}[name] },
+		Function: func(_ context.Context, name string) string {
+			return map[string]string{"old": "b",
+				"gone": "z"}[name]
+		},
 	}
 	const ambiguous = "f.py: 2 functions are tools: a, b: name one, such as f.py:a"
 	for _, test := range []struct {

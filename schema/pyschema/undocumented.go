@@ -21,7 +21,8 @@ func (f *statement) undocumented(doc docText, params *schema.Object) []*schema.S
 				continue
 			}
 			e := p.fault("it has no description: describe it in the docstring")
-			e.Parameter, e.Write = p.Name, describingLines(raw, p.Name, len(doc.types)+len(doc.params)+len(missing) == 0)
+			e.Parameter, e.Write = p.Name, describingLines(raw, p.Name,
+				len(doc.types)+len(doc.params)+len(missing) == 0)
 			missing, lines = append(missing, e), append(lines, "        "+p.Name+": What "+p.Name+" is.")
 		}
 	}
@@ -82,12 +83,14 @@ func (f *statement) contradictions(doc docText, params *schema.Object) []*schema
 		own[p.Name] = true
 		s := params.Object("properties").Object(p.Name)
 		if s != nil && schema.Contradict(s, schema.WordTypes(doc.types[p.Name])) {
-			warn(p.place, p.Name, "the docstring gives it another type than its annotation, which counts: correct one of them")
+			warn(p.place, p.Name, "the docstring gives it another type than its annotation, which counts: correct "+
+				"one of them")
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(doc.params)) {
 		if !own[name] {
-			warn(f.place, name, "the docstring describes it, and the function does not have it: remove it, or rename it")
+			warn(f.place, name, "the docstring describes it, and the function does not have it: remove it, or "+
+				"rename it")
 		}
 	}
 	return found

@@ -14,14 +14,17 @@ func TestTools(t *testing.T) {
 		{"documented", one + two, "one two"},
 		{"undocumented_helper", one + "export function helper() {}\n", "one"},
 		{"not_exported", one + "/** Two. */\nfunction two() {}\n", "one"},
-		{"marked", one + "/** Two. @tool */\nexport function x() {}\n/** @tool */\nexport function three() {}\n", "three"},
+		{"marked", one + "/** Two. @tool */\nexport function x() {}\n/** @tool */\nexport function three() " +
+			"{}\n", "three"},
 		{"default", one + two + "/** Three. */\nexport default function three() {}\n", "default"},
 		{"export_list", "/** One. */\nfunction one() {}\nexport { one as uno };\n" + two, "uno two"},
 		{"only_undocumented", "export function one() {}\n", "one"},
 		{"several_undocumented", "export function one() {}\nexport function two() {}\n",
-			"f.ts: 2 functions can be the tool, and none of them is documented: one, two: document those that are tools, " +
+			"f.ts: 2 functions can be the tool, and none of them is documented: one, two: document those that are " +
+				"tools, " +
 				"or name one, such as f.ts:one"},
-		{"none", "function one() {}\n", "f.ts: line 1, column 10: no function is exported: write export before the function " +
+		{"none", "function one() {}\n", "f.ts: line 1, column 10: no function is exported: write export before the " +
+			"function " +
 			"that is the tool, or assign it to module.exports"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -70,7 +73,8 @@ func TestDerive_warns_of_contradictions(t *testing.T) {
 		{"other_type", "@param {number} a One.", "a: string",
 			"line 2, column 4: function f: parameter a: the comment gives it another type than its annotation, which " +
 				"counts: correct one of them"},
-		{"not_there", "@param a One. \n * @param b Two.", "a: string", "line 3, column 4: function f: parameter b: " + not},
+		{"not_there", "@param a One. \n * @param b Two.", "a: string", "line 3, column 4: function f: parameter b: " +
+			"" + not},
 		{"nested", "@param a One. \n * @param a.b Two.", "a: {b: string}", ""},
 		{"destructured", "@param options All. \n * @param options.b Two.", "{ b }: {b: string}", ""},
 		{"unknown", "@param {Thing} a One.", "a: string", ""},

@@ -66,7 +66,8 @@ func (d *derivation) run() *Result {
 		return r
 	}
 	if r.Description == "" {
-		d.undescribed(fn.at, "", "it has no description: write a /** comment */ before it", "/** What the tool does. */")
+		d.undescribed(fn.at, "", "it has no description: write a /** comment */ before it", "/** What the tool "+
+			"does. */")
 	}
 	if !d.applyContext() {
 		return r
