@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -53,7 +54,15 @@ func packagesFailed(err error) error {
 // inSession is run_code in a session.
 func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
 	files, err := filesOf(in.codeIn)
-	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: req.Env}
+	env := maps.Clone(in.Env)
+	if env == nil {
+		env = map[string]string{}
+	}
+	maps.Copy(env, req.Env) // it has the id of the call
+	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: env}
+	if err == nil {
+		err = checkCodeEnv(in.Env)
+	}
 	switch {
 	case err != nil:
 		return invalid(err)
@@ -78,6 +87,25 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 			}
 			return func() codeOut { return run.outcome(outcome, in) }, err
 		})
+}
+
+// checkCodeEnv bounds variables for code. Those for Bash become a part of a command, so that their names
+// are plain.
+func checkCodeEnv(env map[string]string) error {
+	size := 0
+	for k, v := range env {
+		size += len(k) + len(v)
+		if k == "" || k[0] >= '0' && k[0] <= '9' || strings.ContainsFunc(k, func(r rune) bool {
+			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		}) {
+			return &haft.Error{Code: haft.CodeInvalid, Message: "a variable for code has a name of letters, digits and _"}
+		}
+	}
+	if len(env) > maxCommandEnv || size > maxCode {
+		return &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the variables are more than %d, or have more than %d bytes", maxCommandEnv, maxCode)}
+	}
+	return session.CheckEnv(env)
 }
 
 // A sessionUse says which session a call uses, for how many seconds, and with which files.
@@ -310,9 +338,18 @@ func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
 	out := codeOut{Status: haft.StatusSuccess}
 	out.Stdout = out.shown("stdout", r.res.Stdout, shownStdout, r.res.Truncated.Stdout)
 	out.Stderr = out.shown("stderr", r.res.Stderr, shownStderr, r.res.Truncated.Stderr)
-	for i, res := range o.Results {
+	results := o.Results
+	if in.Forms && len(results) > 0 {
+		results = nil
+		if r.keepForms(o) {
+			out.Files = append(out.Files, formsFile)
+		} else {
+			out.note("what it shows is more than can be kept")
+		}
+	}
+	for i, res := range results {
 		if i == maxShown {
-			out.note("%d further results are left out", len(o.Results)-i)
+			out.note("%d further results are left out", len(results)-i)
 			break
 		}
 		shown := r.show(fmt.Sprintf("result-%d-%d", o.Count, i+1), res)
@@ -338,6 +375,24 @@ func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
 		}
 	}
 	return out
+}
+
+// formsFile is the artifact that has all that code has shown.
+const formsFile = "results.json"
+
+// keepForms keeps all that code has shown, in every form, and reports whether it could.
+func (r *sessionRun) keepForms(o *session.Outcome) bool {
+	kept := session.Outcome{Count: o.Count}
+	for _, res := range o.Results {
+		for form, raw := range res.Data {
+			if executor.JSONDepth(raw) >= maxShownDepth {
+				delete(res.Data, form)
+			}
+		}
+		kept.Results = append(kept.Results, res)
+	}
+	data, err := json.Marshal(kept)
+	return err == nil && r.keep(formsFile, data)
 }
 
 // mainValue is the value of the last expression.
