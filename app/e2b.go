@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"maps"
 	"net/http"
 
 	"haft"
@@ -16,31 +15,19 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 	recheck := s.recheck(*cfg)
 	api := e2b.New(e2b.Config{
 		Call: s.Stream, Sessions: s.API.Sessions, Files: s.API.Sessions, Worker: s.API.Sessions, Ports: s.API.Sessions,
-		Domain: cfg.E2BDomain, Logger: cfg.Logger,
+		Domain: cfg.E2BDomain,
 		Identify: func(w http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			_, actor, err := s.HTTP.Identify(w, r, "")
 			return actor, err
 		},
 		Recheck: func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
 			now, _, err := recheck(ctx, p)
-			if err != nil {
-				return p, err
+			if err == nil {
+				err = cfg.Auth.Rules.Authorize(now, a, authority.Resource{})
 			}
-			return now, cfg.Auth.Rules.Authorize(now, a, authority.Resource{})
+			return now, err
 		},
 	})
-	mounts := maps.Clone(cfg.HTTP.Mounts)
-	if mounts == nil {
-		mounts = map[string]http.Handler{}
-	}
-	maps.Copy(mounts, api.Mounts())
-	cfg.HTTP.Mounts = mounts
-	leaving := cfg.HTTP.Leaving
-	cfg.HTTP.Leaving = func() {
-		api.Close()
-		if leaving != nil {
-			leaving()
-		}
-	}
+	api.Mount(&cfg.HTTP)
 	s.closers = append(s.closers, func() error { api.Close(); return nil })
 }

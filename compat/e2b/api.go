@@ -5,7 +5,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
-	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"strconv"
@@ -39,7 +39,7 @@ const (
 	trafficHeader = "E2b-Traffic-Access-Token"
 )
 
-// Config says what the API is made of. All fields but Domain, Limits and Logger are needed.
+// Config says what the API is made of. All fields but Domain and Limits are needed.
 type Config struct {
 	// Call makes a call, and passes its events to show in order. It reports whether all of them
 	// were shown.
@@ -60,7 +60,6 @@ type Config struct {
 	Domain string
 	// Limits are those of each sandbox; zero fields get defaults.
 	Limits haft.Limits
-	Logger *slog.Logger
 }
 
 // defaultLimits are those of a sandbox, where they differ from those of a call: its commands run for
@@ -88,9 +87,6 @@ type API struct {
 // New makes an API.
 func New(cfg Config) *API {
 	cfg.Limits = cfg.Limits.Or(defaultLimits())
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{}}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	a.controlRoutes()
@@ -103,12 +99,20 @@ func New(cfg Config) *API {
 // Close ends all streams and commands. It does not wait for them.
 func (a *API) Close() { a.close() }
 
-// Mounts returns the handlers of the API by the patterns of a server's mux.
-func (a *API) Mounts() map[string]http.Handler {
-	return map[string]http.Handler{
-		Prefix + "/":        http.StripPrefix(Prefix, a.control),
-		SandboxPrefix + "/": http.StripPrefix(SandboxPrefix, http.HandlerFunc(a.serveSandbox)),
-		FilesPath:           http.HandlerFunc(a.serveSandbox),
+// Mount adds the API to a server, with which it ends.
+func (a *API) Mount(cfg *server.Config) {
+	mounts := map[string]http.Handler{}
+	maps.Copy(mounts, cfg.Mounts)
+	mounts[Prefix+"/"] = http.StripPrefix(Prefix, a.control)
+	mounts[SandboxPrefix+"/"] = http.StripPrefix(SandboxPrefix, a)
+	mounts[FilesPath] = a
+	cfg.Mounts, cfg.ByHost = mounts, a
+	leaving := cfg.Leaving
+	cfg.Leaving = func() {
+		a.Close()
+		if leaving != nil {
+			leaving()
+		}
 	}
 }
 
@@ -139,8 +143,8 @@ func plainKey(key string) string {
 	return key
 }
 
-// serveSandbox serves a request to a sandbox.
-func (a *API) serveSandbox(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves a request to a sandbox.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, port, err := a.target(r)
 	if err != nil {
 		faultOf(err).write(w, "")
@@ -162,13 +166,11 @@ func (a *API) serveSandbox(w http.ResponseWriter, r *http.Request) {
 	}
 	switch port {
 	case envdPort, codePort:
-		r.SetPathValue(portHeader, strconv.Itoa(port))
-		h, pattern := a.inside.Handler(r)
+		_, pattern := a.inside.Handler(r)
 		if pattern == "" || isCode(pattern) != (port == codePort) {
 			errNoRoute.write(w, id)
 			return
 		}
-		_ = h
 		a.inside.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sandboxKey{}, s)))
 	default:
 		a.servePort(w, r, s, port)
@@ -219,9 +221,6 @@ func (a *API) Hosts(r *http.Request) bool {
 	_, _, ok := a.hostTarget(r.Host)
 	return ok
 }
-
-// ServeHTTP serves requests for which Hosts is true.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.serveSandbox(w, r) }
 
 // admit checks the right of a request to do something in a sandbox.
 func (a *API) admit(r *http.Request, s *sandbox, port int) error {

@@ -72,7 +72,7 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 	if err != nil {
 		return nil, err
 	}
-	env := map[string]string{"HOME": home, "PWD": cwd, "USER": "user", "LOGNAME": "user"}
+	env := map[string]string{"HOME": home, "PWD": shown(cwd), "USER": "user", "LOGNAME": "user"}
 	for _, more := range []map[string]string{s.env, in.Process.Envs} {
 		for k, v := range more {
 			env[k] = v
