@@ -339,7 +339,7 @@ func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
 	out.Stdout = out.shown("stdout", r.res.Stdout, shownStdout, r.res.Truncated.Stdout)
 	out.Stderr = out.shown("stderr", r.res.Stderr, shownStderr, r.res.Truncated.Stderr)
 	results := o.Results
-	if in.Forms && len(results) > 0 {
+	if in.Forms {
 		results = nil
 		if r.keepForms(o) {
 			out.Files = append(out.Files, formsFile)
