@@ -73,6 +73,9 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 	all := map[string]string{"HOME": home}
 	maps.Copy(all, s.env)
 	maps.Copy(all, env)
+	if c.Language == "python" {
+		code = plainPython(code)
+	}
 	args := map[string]any{"session": s.id, "language": c.Language, "code": code, "env": all, "forms": true}
 	if c.ID != c.Language {
 		args["context"] = c.ID
@@ -209,6 +212,9 @@ func (l *lines) results(res *haft.Result) {
 	}
 	for _, one := range all.Results {
 		line := map[string]any{"type": "result", "is_main_result": one.Main}
+		if plainValue(one.Data["text"]) {
+			delete(one.Data, "json") // E2B has it for objects that show themselves as JSON
+		}
 		for form, raw := range one.Data {
 			switch form {
 			case "text", "html", "markdown", "svg", "png", "jpeg", "pdf", "latex", "json", "javascript":
@@ -233,6 +239,16 @@ func (l *lines) results(res *haft.Result) {
 	}
 	count := max(all.Count, out.Count)
 	l.put(map[string]any{"type": "number_of_executions", "execution_count": count})
+}
+
+// plainValue reports whether the text of a result is that of a number, a list or an object of plain values.
+func plainValue(raw json.RawMessage) bool {
+	var text string
+	if json.Unmarshal(raw, &text) != nil || text == "" {
+		return false
+	}
+	return strings.ContainsRune("[{(-0123456789", rune(text[0])) || text == "True" || text == "False" ||
+		text == "true" || text == "false"
 }
 
 // columns returns a table by its columns.

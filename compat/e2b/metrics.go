@@ -17,10 +17,11 @@ var noTime time.Time
 // cpus returns how many processors sandboxes share.
 func cpus() int { return runtime.NumCPU() }
 
-// measure prints the memory of all processes of a sandbox in pages of 4 KiB, and the size of its files in
-// KiB.
-const measure = `n=0; for f in /proc/[0-9]*/statm; do read -r _ r _ < "$f" 2>/dev/null && n=$((n+r)); done
-echo $n; du -sk /work 2>/dev/null | cut -f1`
+// measure prints the memory of all processes of a sandbox in pages of 4 KiB, their processor time in
+// hundredths of a second, and the size of its files in KiB.
+const measure = `m=0; t=0; for p in /proc/[0-9]*; do
+read -r _ r _ < $p/statm && m=$((m+r)); s=$(< $p/stat) && set -- ${s##*) } && t=$((t+${12}+${13})); done 2>/dev/null
+echo $m $t $(du -sk /work 2>/dev/null | cut -f1)`
 
 // metrics answers what a sandbox uses now. Earlier values are not kept.
 func (a *API) metrics(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
@@ -51,8 +52,8 @@ func (a *API) metrics(w http.ResponseWriter, r *http.Request, p haft.Principal) 
 	now, limits := time.Now().UTC(), a.cfg.Limits.Or(haft.DefaultLimits())
 	writeJSON(w, http.StatusOK, []map[string]any{{
 		"timestamp": now, "timestampUnix": now.Unix(), "cpuCount": cpus(),
-		"cpuUsedPct": 0, "memUsed": number(0) * 4096, "memTotal": limits.Memory, "memCache": 0,
-		"diskUsed": number(1) * 1024, "diskTotal": limits.Disk,
+		"cpuUsedPct": float64(number(1)) / max(time.Since(s.started).Seconds(), 1), "memUsed": number(0) * 4096, "memTotal": limits.Memory, "memCache": 0,
+		"diskUsed": number(2) * 1024, "diskTotal": limits.Disk,
 	}})
 	return nil
 }

@@ -96,8 +96,21 @@ def image(s):
 
 
 @behaviour
-def json_value(s):
-    assert s.run_code("[1, {'a': None}]").results[0].json == [1, {"a": None}]
+def json_of_an_object(s):
+    r = s.run_code("class J:\n  def _repr_json_(self): return {'a': None}\nJ()").results[0]
+    assert r.json == {"a": None}
+
+
+@behaviour
+def plain_value_has_text_only(s):
+    r = s.run_code("[1, {'a': None}]").results[0]
+    assert r.text == "[1, {'a': None}]" and r.json is None
+
+
+@behaviour
+def shell_lines(s):
+    e = s.run_code("!echo from shell\nt = \'\'\'\n!not a command\n\'\'\'\nt.strip()")
+    assert e.logs.stdout == ["from shell\n"] and e.text == "!not a command", e
 
 
 @behaviour
