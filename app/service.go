@@ -388,7 +388,8 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		// as shells and servers do, and is bounded by the number of sessions.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
-				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:"+toolsource.ToolName
+				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" ||
+				t.ID == "builtin:"+toolsource.ToolName
 		}
 	}
 	if ec.Recheck == nil {

@@ -89,10 +89,10 @@ func New(cfg Config) *API {
 	cfg.Limits = cfg.Limits.Or(defaultLimits())
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{}}
 	a.ctx, a.close = context.WithCancel(context.Background())
-	a.controlRoutes()
-	a.processRoutes()
-	a.filesystemRoutes()
-	a.codeRoutes()
+	controlHandlers{a}.routes()
+	processHandlers{a}.routes()
+	fileHandlers{a}.routes()
+	codeHandlers{a}.routes()
 	return a
 }
 

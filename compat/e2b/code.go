@@ -32,8 +32,11 @@ const maxContexts = 16
 // silence is how long nothing is sent while code runs.
 const silence = 5 * time.Second
 
-// codeRoutes registers what runs code.
-func (a *API) codeRoutes() {
+// codeHandlers run code.
+type codeHandlers struct{ *API }
+
+// routes registers them.
+func (a codeHandlers) routes() {
 	a.inside.HandleFunc("POST /execute", a.onFiles(haft.CallsWrite, a.execute))
 	a.inside.HandleFunc("POST /contexts", a.onFiles(haft.CallsWrite, a.makeContext))
 	a.inside.HandleFunc("GET /contexts", a.onFiles(haft.CallsRead, a.listContexts))
@@ -76,7 +79,11 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 	if c.Language == "python" {
 		code = plainPython(code)
 	}
-	args := map[string]any{"session": s.id, "language": c.Language, "code": code, "env": all, "forms": true}
+	pairs := []string{}
+	for k, v := range all {
+		pairs = append(pairs, k+"="+v)
+	}
+	args := map[string]any{"session": s.id, "language": c.Language, "code": code, "env": pairs, "forms": true}
 	if c.ID != c.Language {
 		args["context"] = c.ID
 	} else if c.Language == "typescript" {
@@ -86,7 +93,7 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 }
 
 // execute runs code, and sends what it prints and shows, one JSON text on each line.
-func (a *API) execute(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a codeHandlers) execute(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	var in executeRequest
 	if err := readJSON(w, r, &in); err != nil {
 		return err
@@ -274,7 +281,7 @@ func columns(raw json.RawMessage) map[string][]json.RawMessage {
 }
 
 // makeContext makes a context, in which code begins to run in a directory.
-func (a *API) makeContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a codeHandlers) makeContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	var in struct {
 		Language string `json:"language"`
 		Cwd      string `json:"cwd"`
@@ -295,7 +302,8 @@ func (a *API) makeContext(w http.ResponseWriter, r *http.Request, p haft.Princip
 	full := len(s.contexts) >= maxContexts
 	s.mu.Unlock()
 	if full {
-		return &haft.Error{Code: haft.CodeRateLimited, Message: fmt.Sprintf("a sandbox has at most %d contexts", maxContexts)}
+		return &haft.Error{Code: haft.CodeRateLimited,
+			Message: fmt.Sprintf("a sandbox has at most %d contexts", maxContexts)}
 	}
 	if err := a.begin(r.Context(), p, s, c, cwd); err != nil {
 		return err
@@ -306,7 +314,7 @@ func (a *API) makeContext(w http.ResponseWriter, r *http.Request, p haft.Princip
 }
 
 // begin starts the interpreter of a context in a directory.
-func (a *API) begin(ctx context.Context, p haft.Principal, s *sandbox, c codeContext, cwd string) error {
+func (a codeHandlers) begin(ctx context.Context, p haft.Principal, s *sandbox, c codeContext, cwd string) error {
 	quoted, err := json.Marshal(cwd) // a text of JSON is one of Python and of JavaScript
 	if err != nil {
 		return fmt.Errorf("quote a path: %w", err)
@@ -333,7 +341,7 @@ func (a *API) begin(ctx context.Context, p haft.Principal, s *sandbox, c codeCon
 	return nil
 }
 
-func (a *API) listContexts(w http.ResponseWriter, _ *http.Request, _ haft.Principal, s *sandbox) error {
+func (a codeHandlers) listContexts(w http.ResponseWriter, _ *http.Request, _ haft.Principal, s *sandbox) error {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.contexts))
 	s.mu.Unlock()
@@ -346,7 +354,7 @@ func (a *API) listContexts(w http.ResponseWriter, _ *http.Request, _ haft.Princi
 }
 
 // stopContext ends the interpreter of a context.
-func (a *API) stopContext(r *http.Request, p haft.Principal, s *sandbox) (codeContext, error) {
+func (a codeHandlers) stopContext(r *http.Request, p haft.Principal, s *sandbox) (codeContext, error) {
 	c, err := s.context(executeRequest{Context: r.PathValue("context")})
 	if err != nil {
 		return c, err
@@ -360,7 +368,7 @@ func (a *API) stopContext(r *http.Request, p haft.Principal, s *sandbox) (codeCo
 	return c, err
 }
 
-func (a *API) restartContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a codeHandlers) restartContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	c, err := a.stopContext(r, p, s)
 	if err != nil {
 		return err
@@ -376,7 +384,7 @@ func (a *API) restartContext(w http.ResponseWriter, r *http.Request, p haft.Prin
 	return nil
 }
 
-func (a *API) endContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a codeHandlers) endContext(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	c, err := a.stopContext(r, p, s)
 	if err != nil {
 		return err

@@ -63,8 +63,11 @@ type sandboxInfo struct {
 	Domain   *string           `json:"domain,omitempty"`
 }
 
-// controlRoutes registers the control API.
-func (a *API) controlRoutes() {
+// controlHandlers are the control API.
+type controlHandlers struct{ *API }
+
+// routes registers them.
+func (a controlHandlers) routes() {
 	for pattern, route := range map[string]struct {
 		action haft.Action
 		serve  func(w http.ResponseWriter, r *http.Request, p haft.Principal) error
@@ -110,7 +113,7 @@ func (a *API) controlRoutes() {
 }
 
 // cannot answers operations on a sandbox that are not here, with what it cannot do.
-func (a *API) cannot(do string) func(http.ResponseWriter, *http.Request, haft.Principal) error {
+func (a controlHandlers) cannot(do string) func(http.ResponseWriter, *http.Request, haft.Principal) error {
 	return func(_ http.ResponseWriter, r *http.Request, p haft.Principal) error {
 		if _, err := a.own(r.Context(), p, r.PathValue("id")); err != nil {
 			return err
@@ -156,7 +159,7 @@ func lifetime(seconds *int64) (haft.Millis, error) {
 // maxIdle makes a session live as long as it may, though nobody uses it.
 const maxIdle = haft.Millis(24 * time.Hour)
 
-func (a *API) createSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) createSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	var in newSandbox
 	if err := readJSON(w, r, &in); err != nil {
 		return err
@@ -195,7 +198,7 @@ func (a *API) createSandbox(w http.ResponseWriter, r *http.Request, p haft.Princ
 var templates = []string{"base", "code-interpreter-v1", "code-interpreter-beta"}
 
 // open makes the session of a sandbox, by a call.
-func (a *API) open(ctx context.Context, s *sandbox, ttl haft.Millis) error {
+func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) error {
 	args := map[string]any{"session": s.id, "argv": []string{"true"}, "tty": true}
 	res, _, err := a.call(ctx, s.owner, "run_command", haft.NewCallID(), args, func(haft.Event) {})
 	if err == nil {
@@ -254,23 +257,23 @@ func (a *API) domain() *string {
 	return &a.cfg.Domain
 }
 
-func (a *API) answer(s *sandbox) sandboxAnswer {
+func (a controlHandlers) answer(s *sandbox) sandboxAnswer {
 	return sandboxAnswer{ID: s.id, Template: s.template, Client: "haft", Version: envdVersion, Token: s.token,
 		Traffic: s.traffic, Domain: a.domain()}
 }
 
-func (a *API) info(s *sandbox) sandboxInfo {
+func (a controlHandlers) info(s *sandbox) sandboxInfo {
 	limits := a.cfg.Limits.Or(haft.DefaultLimits())
 	meta := s.metadata
 	if meta == nil {
 		meta = map[string]string{}
 	}
-	return sandboxInfo{ID: s.id, Template: s.template, Client: "haft", Started: s.started, Ends: s.endsAt(), CPUs: cpus(),
-		Memory: limits.Memory >> 20, Disk: limits.Disk >> 20, Version: envdVersion, State: "running", Metadata: meta,
+	return sandboxInfo{ID: s.id, Template: s.template, Client: "haft", Started: s.started, Ends: s.endsAt(),
+		CPUs: cpus(), Memory: limits.Memory >> 20, Disk: limits.Disk >> 20, Version: envdVersion, State: "running", Metadata: meta,
 		Domain: a.domain()}
 }
 
-func (a *API) showSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) showSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -280,7 +283,7 @@ func (a *API) showSandbox(w http.ResponseWriter, r *http.Request, p haft.Princip
 }
 
 // listSandboxes lists the sandboxes of p, the newest first.
-func (a *API) listSandboxes(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) listSandboxes(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	live, err := a.live(r.Context(), p)
 	if err != nil {
 		return err
@@ -311,7 +314,9 @@ func (a *API) listSandboxes(w http.ResponseWriter, r *http.Request, p haft.Princ
 		}
 		return false
 	})
-	slices.SortFunc(all, func(a, b *sandbox) int { return cmp.Or(b.started.Compare(a.started), cmp.Compare(a.id, b.id)) })
+	slices.SortFunc(all, func(a, b *sandbox) int {
+		return cmp.Or(b.started.Compare(a.started), cmp.Compare(a.id, b.id))
+	})
 	if token := q.Get("nextToken"); token != "" {
 		at := slices.IndexFunc(all, func(s *sandbox) bool { return s.id == token })
 		all = all[at+1:]
@@ -328,7 +333,7 @@ func (a *API) listSandboxes(w http.ResponseWriter, r *http.Request, p haft.Princ
 	return nil
 }
 
-func (a *API) endSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) endSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -342,7 +347,7 @@ func (a *API) endSandbox(w http.ResponseWriter, r *http.Request, p haft.Principa
 }
 
 // extend sets how long a sandbox lives from now on.
-func (a *API) extend(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
+func (a controlHandlers) extend(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
 	info, err := a.cfg.Sessions.ExtendSession(ctx, p, s.id, ttl, 0)
 	if err != nil {
 		return err
@@ -351,7 +356,7 @@ func (a *API) extend(ctx context.Context, p haft.Principal, s *sandbox, ttl haft
 	return nil
 }
 
-func (a *API) setTimeout(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) setTimeout(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.extend(r.Context(), p, s, ttl); err != nil {
 			return err
@@ -362,7 +367,7 @@ func (a *API) setTimeout(w http.ResponseWriter, r *http.Request, p haft.Principa
 }
 
 // withTime reads a request that has a time for a sandbox of p.
-func (a *API) withTime(w http.ResponseWriter, r *http.Request, p haft.Principal,
+func (a controlHandlers) withTime(w http.ResponseWriter, r *http.Request, p haft.Principal,
 	do func(*sandbox, haft.Millis) error) error {
 	var in struct {
 		Timeout  *int64 `json:"timeout"`
@@ -383,7 +388,7 @@ func (a *API) withTime(w http.ResponseWriter, r *http.Request, p haft.Principal,
 }
 
 // refresh is setTimeout of older clients: it never shortens the time.
-func (a *API) refresh(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) refresh(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err
@@ -394,14 +399,14 @@ func (a *API) refresh(w http.ResponseWriter, r *http.Request, p haft.Principal) 
 }
 
 // prolong lets a sandbox live longer, and never shorter.
-func (a *API) prolong(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
+func (a controlHandlers) prolong(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
 	if !time.Now().Add(ttl.D()).After(s.endsAt()) {
 		return nil
 	}
 	return a.extend(ctx, p, s, ttl)
 }
 
-func (a *API) connect(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) connect(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err

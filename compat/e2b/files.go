@@ -41,7 +41,7 @@ func (a *API) onFiles(act haft.Action,
 }
 
 // download sends the content of a file.
-func (a *API) download(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a fileHandlers) download(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	at, err := place(r.URL.Query().Get("path"))
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ type writeInfo struct {
 }
 
 // upload writes files: the body, or the parts of a form.
-func (a *API) upload(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a fileHandlers) upload(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	var body io.Reader = &timedBody{w: w, from: http.MaxBytesReader(w, r.Body, maxUpload)}
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		plain, err := gzip.NewReader(body)
@@ -115,7 +115,7 @@ func (a *API) upload(w http.ResponseWriter, r *http.Request, p haft.Principal, s
 }
 
 // writeParts writes the parts of a form that are files.
-func (a *API) writeParts(r *http.Request, p haft.Principal, s *sandbox, form *multipart.Reader,
+func (a fileHandlers) writeParts(r *http.Request, p haft.Principal, s *sandbox, form *multipart.Reader,
 	name string) ([]writeInfo, error) {
 	written := []writeInfo{}
 	for n := 0; ; n++ {
@@ -153,7 +153,7 @@ func fileName(part *multipart.Part) string {
 }
 
 // writeFile writes one file, and adds it to those that were written.
-func (a *API) writeFile(r *http.Request, p haft.Principal, s *sandbox, name string, content io.Reader,
+func (a fileHandlers) writeFile(r *http.Request, p haft.Principal, s *sandbox, name string, content io.Reader,
 	written []writeInfo) ([]writeInfo, error) {
 	at, err := place(name)
 	if err != nil {

@@ -83,20 +83,24 @@ func entry(f haft.SessionFile) entryInfo {
 	return e
 }
 
-// filesystemRoutes registers filesystem.Filesystem, and the content of files.
-func (a *API) filesystemRoutes() {
+// fileHandlers are the operations of filesystem.Filesystem, and the content of files.
+type fileHandlers struct{ *API }
+
+// routes registers them.
+func (a fileHandlers) routes() {
 	const of = "filesystem.Filesystem/"
-	unary(a, of+"Stat", haft.CallsRead, func(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
-		return a.stat(ctx, p, s, in.Path)
-	})
-	unary(a, of+"ListDir", haft.CallsRead, a.listDir)
-	unary(a, of+"MakeDir", haft.CallsWrite, a.makeDir)
-	unary(a, of+"Move", haft.CallsWrite, a.move)
-	unary(a, of+"Remove", haft.CallsWrite, a.remove)
-	streaming(a, of+"WatchDir", haft.CallsRead, a.watchDir)
-	unary(a, of+"CreateWatcher", haft.CallsRead, a.createWatcher)
-	unary(a, of+"GetWatcherEvents", haft.CallsRead, a.watcherEvents)
-	unary(a, of+"RemoveWatcher", haft.CallsRead, a.removeWatcher)
+	unary(a.API, of+"Stat", haft.CallsRead,
+		func(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
+			return a.stat(ctx, p, s, in.Path)
+		})
+	unary(a.API, of+"ListDir", haft.CallsRead, a.listDir)
+	unary(a.API, of+"MakeDir", haft.CallsWrite, a.makeDir)
+	unary(a.API, of+"Move", haft.CallsWrite, a.move)
+	unary(a.API, of+"Remove", haft.CallsWrite, a.remove)
+	streaming(a.API, of+"WatchDir", haft.CallsRead, a.watchDir)
+	unary(a.API, of+"CreateWatcher", haft.CallsRead, a.createWatcher)
+	unary(a.API, of+"GetWatcherEvents", haft.CallsRead, a.watcherEvents)
+	unary(a.API, of+"RemoveWatcher", haft.CallsRead, a.removeWatcher)
 	a.inside.HandleFunc("GET "+FilesPath, a.onFiles(haft.CallsRead, a.download))
 	a.inside.HandleFunc("POST "+FilesPath, a.onFiles(haft.CallsWrite, a.upload))
 	a.inside.HandleFunc("GET /health", a.health)
@@ -108,7 +112,7 @@ func (a *API) filesystemRoutes() {
 }
 
 // describe returns the file at a path of Haft.
-func (a *API) describe(ctx context.Context, p haft.Principal, s *sandbox, at string) (*haft.SessionFile, error) {
+func (a fileHandlers) describe(ctx context.Context, p haft.Principal, s *sandbox, at string) (*haft.SessionFile, error) {
 	dir, err := a.cfg.Files.ListFiles(ctx, p, s.id, at, 0)
 	if err != nil {
 		return nil, err
@@ -120,7 +124,7 @@ func (a *API) describe(ctx context.Context, p haft.Principal, s *sandbox, at str
 }
 
 // stat describes the file at a path of a client.
-func (a *API) stat(ctx context.Context, p haft.Principal, s *sandbox, name string) (any, error) {
+func (a fileHandlers) stat(ctx context.Context, p haft.Principal, s *sandbox, name string) (any, error) {
 	at, err := place(name)
 	if err != nil {
 		return nil, err
@@ -132,7 +136,7 @@ func (a *API) stat(ctx context.Context, p haft.Principal, s *sandbox, name strin
 	return map[string]any{"entry": entry(*f)}, nil
 }
 
-func (a *API) listDir(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
+func (a fileHandlers) listDir(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
 	at, err := place(in.Path)
 	if err != nil {
 		return nil, err
@@ -155,7 +159,7 @@ func (a *API) listDir(ctx context.Context, p haft.Principal, s *sandbox, in path
 	return map[string]any{"entries": entries}, nil
 }
 
-func (a *API) makeDir(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
+func (a fileHandlers) makeDir(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
 	at, err := place(in.Path)
 	if err != nil {
 		return nil, err
@@ -180,7 +184,7 @@ type moveRequest struct {
 	Destination string `json:"destination"`
 }
 
-func (a *API) move(ctx context.Context, p haft.Principal, s *sandbox, in moveRequest) (any, error) {
+func (a fileHandlers) move(ctx context.Context, p haft.Principal, s *sandbox, in moveRequest) (any, error) {
 	from, err := place(in.Source)
 	if err != nil {
 		return nil, err
@@ -195,7 +199,7 @@ func (a *API) move(ctx context.Context, p haft.Principal, s *sandbox, in moveReq
 	return a.stat(ctx, p, s, in.Destination)
 }
 
-func (a *API) remove(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
+func (a fileHandlers) remove(ctx context.Context, p haft.Principal, s *sandbox, in pathRequest) (any, error) {
 	at, err := place(in.Path)
 	if err != nil {
 		return nil, err
@@ -205,7 +209,7 @@ func (a *API) remove(ctx context.Context, p haft.Principal, s *sandbox, in pathR
 }
 
 // health answers whether the sandbox lives.
-func (a *API) health(w http.ResponseWriter, r *http.Request) {
+func (a fileHandlers) health(w http.ResponseWriter, r *http.Request) {
 	s := sandboxOf(r.Context())
 	p, err := a.principal(r.Context(), s, haft.CallsRead)
 	alive := false

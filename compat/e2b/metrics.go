@@ -24,7 +24,7 @@ read -r _ r _ < $p/statm && m=$((m+r)); s=$(< $p/stat) && set -- ${s##*) } && t=
 echo $m $t $(du -sk /work 2>/dev/null | cut -f1)`
 
 // metrics answers what a sandbox uses now. Earlier values are not kept.
-func (a *API) metrics(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
+func (a controlHandlers) metrics(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
 	if err != nil {
 		return err
@@ -52,7 +52,8 @@ func (a *API) metrics(w http.ResponseWriter, r *http.Request, p haft.Principal) 
 	now, limits := time.Now().UTC(), a.cfg.Limits.Or(haft.DefaultLimits())
 	writeJSON(w, http.StatusOK, []map[string]any{{
 		"timestamp": now, "timestampUnix": now.Unix(), "cpuCount": cpus(),
-		"cpuUsedPct": float64(number(1)) / max(time.Since(s.started).Seconds(), 1), "memUsed": number(0) * 4096, "memTotal": limits.Memory, "memCache": 0,
+		"cpuUsedPct": float64(number(1)) / max(time.Since(s.started).Seconds(), 1),
+		"memUsed":    number(0) * 4096, "memTotal": limits.Memory, "memCache": 0,
 		"diskUsed": number(2) * 1024, "diskTotal": limits.Disk,
 	}})
 	return nil

@@ -30,7 +30,7 @@ func (a *API) servePort(w http.ResponseWriter, r *http.Request, s *sandbox, port
 	defer conn.Close() //nolint:errcheck // it is closed on all paths
 	portproxy.Proxy{Conn: conn, Port: port, Hide: func(name string) bool { return strings.HasPrefix(name, "E2b-") },
 		Failed: func(w http.ResponseWriter, _ *http.Request) {
-			(&fault{status: http.StatusBadGateway, message: "what listens on the port does not answer with HTTP"}).write(w,
-				s.id)
+			f := &fault{status: http.StatusBadGateway, message: "what listens on the port does not answer with HTTP"}
+			f.write(w, s.id)
 		}}.ServeHTTP(w, r.WithContext(ctx))
 }

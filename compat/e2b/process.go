@@ -92,7 +92,7 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 }
 
 // start starts a command, which runs on when the client is gone.
-func (a *API) start(by haft.Principal, s *sandbox, in startRequest, timeout time.Duration) (*process, error) {
+func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest, timeout time.Duration) (*process, error) {
 	p := newProcess(in)
 	args, err := p.arguments(s, in, timeout)
 	if err != nil {
@@ -231,8 +231,8 @@ func endingOf(res *haft.Result, err error) *ending {
 
 // signalName names a signal as E2B does.
 func signalName(n int) string {
-	if name := map[int]string{1: "hangup", 2: "interrupt", 3: "quit", 6: "aborted", 9: "killed", 11: "segmentation fault",
-		15: "terminated"}[n]; name != "" {
+	if name := map[int]string{1: "hangup", 2: "interrupt", 3: "quit", 6: "aborted", 9: "killed",
+		11: "segmentation fault", 15: "terminated"}[n]; name != "" {
 		return name
 	}
 	return fmt.Sprintf("signal %d", n)

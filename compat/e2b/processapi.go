@@ -67,25 +67,28 @@ func (e event) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{"event": map[string]any(e)})
 }
 
-// processRoutes registers process.Process.
-func (a *API) processRoutes() {
+// processHandlers are the operations of process.Process.
+type processHandlers struct{ *API }
+
+// routes registers them.
+func (a processHandlers) routes() {
 	const of = "process.Process/"
-	streaming(a, of+"Start", haft.CallsWrite, a.startProcess)
-	streaming(a, of+"Connect", haft.CallsWrite, a.connectProcess)
-	unary(a, of+"List", haft.CallsRead, func(_ context.Context, _ haft.Principal, s *sandbox, _ struct{}) (any, error) {
+	streaming(a.API, of+"Start", haft.CallsWrite, a.startProcess)
+	streaming(a.API, of+"Connect", haft.CallsWrite, a.connectProcess)
+	unary(a.API, of+"List", haft.CallsRead, func(_ context.Context, _ haft.Principal, s *sandbox, _ struct{}) (any, error) {
 		return map[string]any{"processes": s.running()}, nil
 	})
-	unary(a, of+"SendInput", haft.CallsWrite, a.sendInput)
-	unary(a, of+"CloseStdin", haft.CallsWrite,
+	unary(a.API, of+"SendInput", haft.CallsWrite, a.sendInput)
+	unary(a.API, of+"CloseStdin", haft.CallsWrite,
 		func(ctx context.Context, p haft.Principal, s *sandbox, in processRequest) (any, error) {
 			return a.input(ctx, p, s, in.Process, haft.CommandInput{Close: true})
 		})
-	unary(a, of+"SendSignal", haft.CallsWrite, a.sendSignal)
-	unary(a, of+"Update", haft.CallsWrite, a.resize)
+	unary(a.API, of+"SendSignal", haft.CallsWrite, a.sendSignal)
+	unary(a.API, of+"Update", haft.CallsWrite, a.resize)
 	a.inside.HandleFunc("POST /"+of+"StreamInput", a.streamInput)
 }
 
-func (a *API) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in startRequest, r *http.Request,
+func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in startRequest, r *http.Request,
 	out *stream) error {
 	proc, err := a.start(p, s, in, clientTime(r))
 	if err != nil {
@@ -111,7 +114,7 @@ func (a *API) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in
 	return proc.follow(ctx, out, 0, keepalive(r))
 }
 
-func (a *API) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, in processRequest, r *http.Request,
+func (a processHandlers) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, in processRequest, r *http.Request,
 	out *stream) error {
 	proc, err := s.find(in.Process, false)
 	if err != nil {
@@ -132,7 +135,7 @@ func (a *API) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, 
 // maxInput is how much one input of a call has.
 const maxInput = 64 << 10
 
-func (a *API) sendInput(ctx context.Context, p haft.Principal, s *sandbox, in inputRequest) (any, error) {
+func (a processHandlers) sendInput(ctx context.Context, p haft.Principal, s *sandbox, in inputRequest) (any, error) {
 	data := in.Input.Stdin
 	if data == nil {
 		data = in.Input.PTY
@@ -147,7 +150,8 @@ func (a *API) sendInput(ctx context.Context, p haft.Principal, s *sandbox, in in
 }
 
 // input sends input to a process.
-func (a *API) input(ctx context.Context, p haft.Principal, s *sandbox, sel selector, in haft.CommandInput) (any, error) {
+func (a processHandlers) input(ctx context.Context, p haft.Principal, s *sandbox, sel selector,
+	in haft.CommandInput) (any, error) {
 	proc, err := s.find(sel, true)
 	if err != nil {
 		return nil, err
@@ -162,7 +166,7 @@ func (a *API) input(ctx context.Context, p haft.Principal, s *sandbox, sel selec
 	return struct{}{}, err
 }
 
-func (a *API) sendSignal(ctx context.Context, p haft.Principal, s *sandbox, in signalRequest) (any, error) {
+func (a processHandlers) sendSignal(ctx context.Context, p haft.Principal, s *sandbox, in signalRequest) (any, error) {
 	name := map[string]string{"SIGNAL_SIGTERM": "SIGTERM", "SIGNAL_SIGKILL": "SIGKILL"}[in.Signal]
 	if name == "" {
 		return nil, invalid("the signals are SIGNAL_SIGTERM and SIGNAL_SIGKILL")
@@ -170,7 +174,7 @@ func (a *API) sendSignal(ctx context.Context, p haft.Principal, s *sandbox, in s
 	return a.input(ctx, p, s, in.Process, haft.CommandInput{Signal: name})
 }
 
-func (a *API) resize(ctx context.Context, p haft.Principal, s *sandbox, in updateRequest) (any, error) {
+func (a processHandlers) resize(ctx context.Context, p haft.Principal, s *sandbox, in updateRequest) (any, error) {
 	if in.PTY == nil {
 		return struct{}{}, nil
 	}
@@ -178,7 +182,7 @@ func (a *API) resize(ctx context.Context, p haft.Principal, s *sandbox, in updat
 }
 
 // streamInput takes input in many messages: the first names the process.
-func (a *API) streamInput(w http.ResponseWriter, r *http.Request) {
+func (a processHandlers) streamInput(w http.ResponseWriter, r *http.Request) {
 	s, out := sandboxOf(r.Context()), &stream{w: w}
 	if err := checkType(r, "application/connect+json"); err != nil {
 		faultOf(err).write(w, s.id)
@@ -195,7 +199,7 @@ func (a *API) streamInput(w http.ResponseWriter, r *http.Request) {
 }
 
 // readInput sends the messages of a client to a process.
-func (a *API) readInput(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
+func (a processHandlers) readInput(w http.ResponseWriter, r *http.Request, p haft.Principal, s *sandbox) error {
 	var to *selector
 	for {
 		var in inputPart

@@ -45,7 +45,8 @@ func deadline(w http.ResponseWriter, d time.Duration) {
 // unread says why a body could not be read.
 func unread(err error) error {
 	if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return &fault{code: "resource_exhausted", status: http.StatusRequestEntityTooLarge, message: "the body is too large"}
+		return &fault{code: "resource_exhausted", status: http.StatusRequestEntityTooLarge,
+			message: "the body is too large"}
 	}
 	if _, ok := errors.AsType[*haft.Error](err); ok {
 		return err
@@ -63,7 +64,8 @@ func decode(raw []byte, v any) error {
 		return err
 	}
 	if err := json.Unmarshal(raw, v); err != nil {
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the body is not the JSON that this operation takes", Err: err}
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the body is not the JSON that this operation takes",
+			Err: err}
 	}
 	return nil
 }
@@ -174,7 +176,8 @@ func readFrame(w http.ResponseWriter, body io.Reader, v any) error {
 	size := binary.BigEndian.Uint32(head[1:])
 	switch {
 	case head[0]&flagCompressed != 0:
-		return &fault{code: "unimplemented", status: http.StatusUnsupportedMediaType, message: "nothing is compressed here"}
+		return &fault{code: "unimplemented", status: http.StatusUnsupportedMediaType,
+			message: "nothing is compressed here"}
 	case size > maxMessage:
 		return &fault{code: "resource_exhausted", status: http.StatusRequestEntityTooLarge,
 			message: "a message has at most " + strconv.Itoa(maxMessage) + " bytes"}

@@ -36,7 +36,7 @@ type fileEvent struct {
 
 // watch yields what happens in a directory. The files are looked at before it returns: what happens
 // later is seen.
-func (a *API) watch(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest) (iter.Seq2[fileEvent, error],
+func (a fileHandlers) watch(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest) (iter.Seq2[fileEvent, error],
 	error) {
 	at, err := place(in.Path)
 	if err != nil {
@@ -68,7 +68,7 @@ func (a *API) watch(ctx context.Context, p haft.Principal, s *sandbox, in watchR
 	}, nil
 }
 
-func (a *API) watchDir(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest, r *http.Request,
+func (a fileHandlers) watchDir(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest, r *http.Request,
 	out *stream) error {
 	if d := clientTime(r); d > 0 {
 		timed, cancel := context.WithTimeoutCause(ctx, d, errDeadline)
@@ -118,7 +118,7 @@ type watcher struct {
 }
 
 // newWatcher starts a watcher, which ends with ctx.
-func (a *API) newWatcher(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest) (*watcher, error) {
+func (a fileHandlers) newWatcher(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest) (*watcher, error) {
 	w := &watcher{more: make(chan struct{}, 1)}
 	id := rand.Text()
 	s.mu.Lock()
@@ -183,7 +183,7 @@ type watcherRef struct {
 	ID string `json:"watcherId"`
 }
 
-func (a *API) createWatcher(_ context.Context, p haft.Principal, s *sandbox, in watchRequest) (any, error) {
+func (a fileHandlers) createWatcher(_ context.Context, p haft.Principal, s *sandbox, in watchRequest) (any, error) {
 	w, err := a.newWatcher(s.ctx, p, s, in) // it outlives the request
 	if err != nil {
 		return nil, err
@@ -208,7 +208,7 @@ func (s *sandbox) watcher(id string) (*watcher, error) {
 	return nil, missing("there is no such watcher")
 }
 
-func (a *API) watcherEvents(_ context.Context, _ haft.Principal, s *sandbox, in watcherRef) (any, error) {
+func (a fileHandlers) watcherEvents(_ context.Context, _ haft.Principal, s *sandbox, in watcherRef) (any, error) {
 	w, err := s.watcher(in.ID)
 	if err != nil {
 		return nil, err
@@ -220,7 +220,7 @@ func (a *API) watcherEvents(_ context.Context, _ haft.Principal, s *sandbox, in 
 	return map[string]any{"events": events}, err
 }
 
-func (a *API) removeWatcher(_ context.Context, _ haft.Principal, s *sandbox, in watcherRef) (any, error) {
+func (a fileHandlers) removeWatcher(_ context.Context, _ haft.Principal, s *sandbox, in watcherRef) (any, error) {
 	w, err := s.watcher(in.ID)
 	if err != nil {
 		return nil, err

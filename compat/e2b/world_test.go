@@ -106,7 +106,8 @@ func (w *world) AddSession(context.Context, haft.Principal, haft.NewSession) (*h
 	return nil, missing("not used")
 }
 
-func (w *world) ExtendSession(_ context.Context, _ haft.Principal, id string, ttl, _ haft.Millis) (*haft.Session, error) {
+func (w *world) ExtendSession(_ context.Context, _ haft.Principal, id string,
+	ttl, _ haft.Millis) (*haft.Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.sessions[id]

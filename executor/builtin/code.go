@@ -62,8 +62,8 @@ type codeInSession struct {
 	Session string `json:"session,omitempty" jsonschema:"the name of a session, which is made if there is none: code with the same session goes on with its variables, imports and files until it was not used for a while. Without it each run starts from nothing"`
 	Context string `json:"context,omitempty" jsonschema:"in a session: a name for variables of their own, beside those of other code in the language; they share the files"`
 	// Env and Forms are for programs, not for models.
-	Env   map[string]string `json:"env,omitempty" jsonschema:"in a session: added to its environment"`
-	Forms bool              `json:"forms,omitempty" jsonschema:"in a session: true keeps all that the code shows, in every form, as the file results.json"`
+	Env   []string `json:"env,omitempty" jsonschema:"in a session: variables for its environment, as NAME=VALUE"`
+	Forms bool     `json:"forms,omitempty" jsonschema:"in a session: true keeps all that the code shows, in every form, as the file results.json"`
 }
 
 // codeFile is one file for the code.

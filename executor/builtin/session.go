@@ -2,6 +2,7 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -54,18 +55,12 @@ func packagesFailed(err error) error {
 // inSession is run_code in a session.
 func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
 	files, err := filesOf(in.codeIn)
-	env := maps.Clone(in.Env)
-	if env == nil {
-		env = map[string]string{}
-	}
+	env, bad := codeEnv(in.Env)
 	maps.Copy(env, req.Env) // it has the id of the call
 	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: env}
-	if err == nil {
-		err = checkCodeEnv(in.Env)
-	}
 	switch {
-	case err != nil:
-		return invalid(err)
+	case err != nil || bad != nil:
+		return invalid(cmp.Or(err, bad))
 	case in.Stdin != "":
 		return invalid(&haft.Error{Code: haft.CodeInvalid, Message: "code in a session has no standard input"})
 	case in.Language == "typescript":
@@ -89,23 +84,29 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 		})
 }
 
-// checkCodeEnv bounds variables for code. Those for Bash become a part of a command, so that their names
-// are plain.
-func checkCodeEnv(env map[string]string) error {
-	size := 0
-	for k, v := range env {
-		size += len(k) + len(v)
-		if k == "" || k[0] >= '0' && k[0] <= '9' || strings.ContainsFunc(k, func(r rune) bool {
+// codeEnv reads variables for code. Those for Bash become a part of a command, so that their names are plain.
+func codeEnv(list []string) (map[string]string, error) {
+	bad := func(format string, args ...any) (map[string]string, error) {
+		return map[string]string{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	env, size := map[string]string{}, 0
+	for _, pair := range list {
+		size += len(pair)
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || name[0] >= '0' && name[0] <= '9' || strings.ContainsFunc(name, func(r rune) bool {
 			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 		}) {
-			return &haft.Error{Code: haft.CodeInvalid, Message: "a variable for code has a name of letters, digits and _"}
+			return bad("a variable for code is NAME=VALUE, with a name of letters, digits and _")
 		}
+		env[name] = text
 	}
-	if len(env) > maxCommandEnv || size > maxCode {
-		return &haft.Error{Code: haft.CodeInvalid,
-			Message: fmt.Sprintf("the variables are more than %d, or have more than %d bytes", maxCommandEnv, maxCode)}
+	if len(list) > maxCommandEnv || size > maxCode {
+		return bad("the variables are more than %d, or have more than %d bytes", maxCommandEnv, maxCode)
 	}
-	return session.CheckEnv(env)
+	if err := session.CheckEnv(env); err != nil {
+		return map[string]string{}, err
+	}
+	return env, nil
 }
 
 // A sessionUse says which session a call uses, for how many seconds, and with which files.

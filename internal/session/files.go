@@ -238,7 +238,7 @@ const watchPace = 500 * time.Millisecond
 // looks at them again and again, for the first time before it returns: of changes that follow each other
 // closely it sees the last.
 func (s *Session) Watch(ctx context.Context, name string) iter.Seq2[haft.SessionChange, error] {
-	before, _, err := s.look(ctx, name)
+	before, _, err := look(ctx, s, name)
 	return func(yield func(haft.SessionChange, error) bool) {
 		tick := time.NewTicker(watchPace)
 		defer tick.Stop()
@@ -250,7 +250,7 @@ func (s *Session) Watch(ctx context.Context, name string) iter.Seq2[haft.Session
 			}
 			var now map[string]haft.SessionFile
 			var cut bool
-			if now, cut, err = s.look(ctx, name); err != nil {
+			if now, cut, err = look(ctx, s, name); err != nil {
 				break
 			}
 			if !changes(before, now, cut, yield) {
@@ -265,7 +265,7 @@ func (s *Session) Watch(ctx context.Context, name string) iter.Seq2[haft.Session
 }
 
 // look returns the files of a directory by their paths, and whether there are more.
-func (s *Session) look(ctx context.Context, name string) (map[string]haft.SessionFile, bool, error) {
+func look(ctx context.Context, s *Session, name string) (map[string]haft.SessionFile, bool, error) {
 	dir, err := s.Files(ctx, name, maxDepth)
 	if err != nil {
 		return nil, false, err

@@ -61,7 +61,8 @@ func (m *Manager) Input(ctx context.Context, by haft.Principal, call haft.CallID
 		return err
 	}
 	if !p.cmd.Stdin && p.cmd.Terminal == nil && (len(in.Data) > 0 || in.Close || in.Rows > 0) {
-		return &haft.Error{Code: haft.CodeConflict, Message: "the command was started without input: it takes signals only"}
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "the command was started without input: it takes signals only"}
 	}
 	return p.input(ctx, in, number)
 }
