@@ -160,6 +160,7 @@ func TestFrames_of_attackers(t *testing.T) {
 		"no JSON":                {frame(0, 3, "{]}"), "invalid_argument"},
 		"deep":                   {frame(0, uint32(len(deep)), deep), "invalid_argument"},
 		"many values":            {frame(0, uint32(len(many)), many), "invalid_argument"},
+		"two messages":           {start(`{"process":{"cmd":"x"}}`) + start("{}"), "invalid_argument"},
 		"no command":             {frame(0, 2, "{}"), "invalid_argument"},
 		"a variable with a NUL":  {start(`{"process":{"cmd":"x","envs":{"A":"\u0000"}}}`), "invalid_argument"},
 		"a directory with a NUL": {start(`{"process":{"cmd":"x","cwd":"/a\u0000"}}`), "invalid_argument"},
@@ -183,7 +184,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add([]byte(frame(0, 1<<31, "")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var in startRequest
-		err := readFrame(httptest.NewRecorder(), bytes.NewReader(data), &in)
+		err := readFrame(httptest.NewRecorder(), bytes.NewReader(data), readTime, &in)
 		if err == nil && len(data) < 5 {
 			t.Error("a message without a head was read")
 		}
@@ -244,7 +245,7 @@ func TestBodies_have_a_deadline_and_a_bound(t *testing.T) {
 		},
 		"a frame": func(w *timed) error {
 			large := strings.NewReader(frame(0, maxMessage+1, ""))
-			return readFrame(w, io.MultiReader(endlessOnce{w}, large), new(any))
+			return readFrame(w, io.MultiReader(endlessOnce{w}, large), readTime, new(any))
 		},
 	} {
 		w := &timed{ResponseRecorder: httptest.NewRecorder()}

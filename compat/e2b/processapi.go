@@ -203,7 +203,7 @@ func (a processHandlers) readInput(w http.ResponseWriter, r *http.Request, p haf
 	var to *selector
 	for {
 		var in inputPart
-		switch err := readFrame(w, r.Body, &in); {
+		switch err := readFrame(w, r.Body, inputTime, &in); {
 		case errors.Is(err, io.EOF):
 			return nil
 		case err != nil:

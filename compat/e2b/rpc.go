@@ -19,6 +19,8 @@ import (
 const (
 	maxMessage = 2 << 20
 	readTime   = 30 * time.Second
+	// inputTime is how long a client that sends input may be silent.
+	inputTime = 5 * time.Minute
 )
 
 // readJSON reads the body of a request into v. No body is an empty object.
@@ -162,9 +164,9 @@ func (s *stream) end(err error) {
 	_ = s.send(flagEnd, last) // a client that is gone needs no answer
 }
 
-// readFrame reads one message of a stream. It returns [io.EOF] at the end.
-func readFrame(w http.ResponseWriter, body io.Reader, v any) error {
-	deadline(w, readTime)
+// readFrame reads one message of a stream, which begins within a time. It returns [io.EOF] at the end.
+func readFrame(w http.ResponseWriter, body io.Reader, within time.Duration, v any) error {
+	deadline(w, within)
 	defer deadline(w, 0)
 	var head [5]byte
 	if _, err := io.ReadFull(body, head[:]); err != nil {
@@ -182,6 +184,7 @@ func readFrame(w http.ResponseWriter, body io.Reader, v any) error {
 		return &fault{code: "resource_exhausted", status: http.StatusRequestEntityTooLarge,
 			message: "a message has at most " + strconv.Itoa(maxMessage) + " bytes"}
 	}
+	deadline(w, readTime)
 	raw, err := io.ReadAll(io.LimitReader(body, int64(size))) // memory comes with the bytes, not with their number
 	if err != nil || len(raw) != int(size) {
 		return unread(cmpErr(err))
@@ -190,6 +193,16 @@ func readFrame(w http.ResponseWriter, body io.Reader, v any) error {
 		return io.EOF
 	}
 	return decode(raw, v)
+}
+
+// drain reads the end of a body: only after it is it noticed that the client leaves.
+func drain(w http.ResponseWriter, body io.Reader) error {
+	deadline(w, readTime)
+	defer deadline(w, 0)
+	if n, err := io.Copy(io.Discard, io.LimitReader(body, 1)); err != nil || n > 0 {
+		return &fault{code: "invalid_argument", status: http.StatusBadRequest, message: "there is one message too many"}
+	}
+	return nil
 }
 
 // cmpErr returns err, or that something ended too early.
@@ -213,7 +226,10 @@ func streaming[In any](a *API, name string, act haft.Action,
 			faultOf(err).write(w, s.id)
 			return
 		}
-		err = readFrame(w, r.Body, &in)
+		err = readFrame(w, r.Body, readTime, &in)
+		if err == nil {
+			err = drain(w, r.Body)
+		}
 		if err == nil {
 			err = checkUser(basicUser(r))
 		}
