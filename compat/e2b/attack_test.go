@@ -194,8 +194,9 @@ func FuzzReadFrame(f *testing.F) {
 func TestPlace(t *testing.T) {
 	for in, want := range map[string]string{
 		"": "/work", "a": "/work/a", "~": "/work", "~/a": "/work/a", "~a": "/work/~a", "/home/user": "/work",
-		"/home/user/a/../b": "/work/b", "/home/username": "/home/username", "/home/user/../../etc/passwd": "/etc/passwd",
-		"../x": "/home/x", "/tmp//x": "/tmp/x", "a/../../../..": "/",
+		"/home/user/a/../b": "/work/b", "/home/username": "/home/username",
+		"/home/user/../../etc/passwd": "/etc/passwd",
+		"../x":                        "/home/x", "/tmp//x": "/tmp/x", "a/../../../..": "/",
 	} {
 		if got, err := place(in); err != nil || got != want {
 			t.Errorf("%q: %q, %v, want %q", in, got, err, want)

@@ -269,7 +269,8 @@ func (a controlHandlers) info(s *sandbox) sandboxInfo {
 		meta = map[string]string{}
 	}
 	return sandboxInfo{ID: s.id, Template: s.template, Client: "haft", Started: s.started, Ends: s.endsAt(),
-		CPUs: cpus(), Memory: limits.Memory >> 20, Disk: limits.Disk >> 20, Version: envdVersion, State: "running", Metadata: meta,
+		CPUs: cpus(), Memory: limits.Memory >> 20, Disk: limits.Disk >> 20, Version: envdVersion,
+		State: "running", Metadata: meta,
 		Domain: a.domain()}
 }
 

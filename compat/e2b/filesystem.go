@@ -112,7 +112,8 @@ func (a fileHandlers) routes() {
 }
 
 // describe returns the file at a path of Haft.
-func (a fileHandlers) describe(ctx context.Context, p haft.Principal, s *sandbox, at string) (*haft.SessionFile, error) {
+func (a fileHandlers) describe(ctx context.Context, p haft.Principal, s *sandbox,
+	at string) (*haft.SessionFile, error) {
 	dir, err := a.cfg.Files.ListFiles(ctx, p, s.id, at, 0)
 	if err != nil {
 		return nil, err

@@ -92,7 +92,8 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 }
 
 // start starts a command, which runs on when the client is gone.
-func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest, timeout time.Duration) (*process, error) {
+func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest,
+	timeout time.Duration) (*process, error) {
 	p := newProcess(in)
 	args, err := p.arguments(s, in, timeout)
 	if err != nil {

@@ -75,9 +75,10 @@ func (a processHandlers) routes() {
 	const of = "process.Process/"
 	streaming(a.API, of+"Start", haft.CallsWrite, a.startProcess)
 	streaming(a.API, of+"Connect", haft.CallsWrite, a.connectProcess)
-	unary(a.API, of+"List", haft.CallsRead, func(_ context.Context, _ haft.Principal, s *sandbox, _ struct{}) (any, error) {
-		return map[string]any{"processes": s.running()}, nil
-	})
+	unary(a.API, of+"List", haft.CallsRead,
+		func(_ context.Context, _ haft.Principal, s *sandbox, _ struct{}) (any, error) {
+			return map[string]any{"processes": s.running()}, nil
+		})
 	unary(a.API, of+"SendInput", haft.CallsWrite, a.sendInput)
 	unary(a.API, of+"CloseStdin", haft.CallsWrite,
 		func(ctx context.Context, p haft.Principal, s *sandbox, in processRequest) (any, error) {
@@ -88,8 +89,8 @@ func (a processHandlers) routes() {
 	a.inside.HandleFunc("POST /"+of+"StreamInput", a.streamInput)
 }
 
-func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in startRequest, r *http.Request,
-	out *stream) error {
+func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in startRequest,
+	r *http.Request, out *stream) error {
 	proc, err := a.start(p, s, in, clientTime(r))
 	if err != nil {
 		return err
@@ -114,8 +115,8 @@ func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *
 	return proc.follow(ctx, out, 0, keepalive(r))
 }
 
-func (a processHandlers) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, in processRequest, r *http.Request,
-	out *stream) error {
+func (a processHandlers) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, in processRequest,
+	r *http.Request, out *stream) error {
 	proc, err := s.find(in.Process, false)
 	if err != nil {
 		return err

@@ -36,8 +36,8 @@ type fileEvent struct {
 
 // watch yields what happens in a directory. The files are looked at before it returns: what happens
 // later is seen.
-func (a fileHandlers) watch(ctx context.Context, p haft.Principal, s *sandbox, in watchRequest) (iter.Seq2[fileEvent, error],
-	error) {
+func (a fileHandlers) watch(ctx context.Context, p haft.Principal, s *sandbox,
+	in watchRequest) (iter.Seq2[fileEvent, error], error) {
 	at, err := place(in.Path)
 	if err != nil {
 		return nil, err

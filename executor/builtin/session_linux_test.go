@@ -138,7 +138,8 @@ func TestRunCode_for_programs(t *testing.T) {
 		!kept.Results[1].Main || string(kept.Results[1].Data["text"]) != `"1=2"` {
 		t.Errorf("got %.300s, %v", res.Artifacts[0].Data, err)
 	}
-	if out, _ := runIn(t, s, map[string]any{"language": "python", "code": "'A' in os.environ"}, nil); out.Value != false {
+	after := map[string]any{"language": "python", "code": "'A' in os.environ"}
+	if out, _ := runIn(t, s, after, nil); out.Value != false {
 		t.Errorf("the variable stays: %+v", out)
 	}
 	for name, args := range map[string]map[string]any{
