@@ -113,6 +113,7 @@ var imports = map[string][]string{
 	"internal/servicetest": {"executor"},
 	"internal/servertest": {"executor", "internal/authority", "internal/engine", "internal/registry",
 		"internal/service", "internal/store", "internal/store/sqlite", "internal/workspace", "policy", "server"},
+	"compat/e2b":          {"internal/bounds", "internal/portproxy", "server"},
 	"compat/letta":        {"internal/bounds", "internal/lettaid", "internal/lettavalue", "server"},
 	"internal/lettaid":    {},
 	"internal/lettavalue": {"internal/jsontree", "schema"},

@@ -45,6 +45,9 @@ type ServerConfig struct {
 	MCP mcpserver.Config
 	// Letta is what tools get that are added through Letta's API.
 	Letta letta.Settings
+	// E2BDomain is the domain below which sandboxes of E2B's API are reached by the names of
+	// hosts; "" means that they are reached by headers only.
+	E2BDomain string
 }
 
 // A Server is a Service with the HTTP APIs. Close it.
@@ -114,6 +117,7 @@ func OpenServer(ctx context.Context, cfg ServerConfig) (_ *Server, err error) {
 	if err := s.openMCP(&cfg); err != nil {
 		return nil, err
 	}
+	s.openE2B(&cfg)
 	if s.HTTP, err = server.New(s.API, s.authenticator(cfg), s.offers(cfg)); err != nil {
 		return nil, err
 	}

@@ -384,10 +384,11 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		ec.Packages = s.locker
 	}
 	if ec.Heavy == nil {
-		// Built-in tools that run code need a processor, like scripts.
+		// Built-in tools that run code need a processor, like scripts. run_command waits more than it computes,
+		// as shells and servers do, and is bounded by the number of sessions.
 		ec.Heavy = func(t haft.Tool) bool {
 			return t.Version.Kind != haft.KindBuiltin && t.Version.Kind != haft.KindMCP ||
-				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" || t.ID == "builtin:run_command" ||
+				t.ID == "builtin:run_code" || t.ID == "builtin:run_code_with_tools" ||
 				t.ID == "builtin:"+toolsource.ToolName
 		}
 	}

@@ -133,8 +133,9 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 				panic(http.ErrAbortHandler) // half an answer must not look like a whole one
 			}
 		}()
+		byHost := s.cfg.ByHost != nil && s.cfg.ByHost.Hosts(r)
 		switch {
-		case !s.hosts.isOurs(r.Host):
+		case !byHost && !s.hosts.isOurs(r.Host):
 			s.reportRefusal(r, WhyHost, haft.Principal{}, errUnknownHost)
 			errUnknownHost.write(w, id)
 		case !s.hosts.allowsOrigin(r):
@@ -146,6 +147,10 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		default:
 			if err := s.checkHeaders(next, r); err != nil {
 				problemOf(err).write(w, id)
+				return
+			}
+			if byHost {
+				s.cfg.ByHost.ServeHTTP(w, r)
 				return
 			}
 			next.ServeHTTP(w, r)

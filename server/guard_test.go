@@ -438,6 +438,27 @@ func TestMounts_stand_behind_the_guard(t *testing.T) {
 	w.must(421, nobody, "GET", "/other/x", "", "Host", "attacker.example")
 }
 
+// sandboxHosts are hosts of another handler.
+type sandboxHosts struct{ http.HandlerFunc }
+
+// Hosts implements [server.HostHandler].
+func (sandboxHosts) Hosts(r *http.Request) bool {
+	return strings.HasSuffix(r.Host, ".sandboxes.example")
+}
+
+func TestHosts_of_another_handler_stand_behind_the_guard(t *testing.T) {
+	w := setup(t, func(c *server.Config) {
+		c.ByHost = sandboxHosts{func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode("other") }}
+	})
+	const host = "3000-i.sandboxes.example"
+	if a := w.must(200, nobody, "GET", "/v1/tools", "", "Host", host); !strings.Contains(string(a.body), "other") {
+		t.Errorf("the API answers: %s", a.body)
+	}
+	w.must(403, nobody, "GET", "/", "", "Host", host, "Origin", "https://attacker.example")
+	w.must(421, nobody, "GET", "/", "", "Host", "attacker.example")
+	w.must(401, nobody, "GET", "/v1/tools", "")
+}
+
 func TestServe_a_connection_that_was_idle_is_as_good_as_new(t *testing.T) {
 	w := setup(t, func(c *server.Config) { c.WriteTimeout = time.Second })
 	w.tool("f", "")

@@ -68,6 +68,9 @@ type Config struct {
 	// Mounts are other APIs, by pattern of [http.ServeMux]. The server checks host, origin and
 	// headers for them; they authenticate requests themselves.
 	Mounts map[string]http.Handler
+	// ByHost serves what it has under other names of hosts than those of the server. It
+	// authenticates requests itself. Nil means that there is none.
+	ByHost HostHandler
 	// APIs are other APIs of the service, by pattern of [http.ServeMux]. The server
 	// authenticates their requests.
 	APIs map[string]API
@@ -125,6 +128,13 @@ type Engine interface {
 	Wait(ctx context.Context, p haft.Principal, id haft.CallID) (*haft.Result, error)
 	// Explain says what policy would decide about a call.
 	Explain(ctx context.Context, c haft.Call) (policy.Decision, error)
+}
+
+// A HostHandler serves requests by the names of their hosts.
+type HostHandler interface {
+	http.Handler
+	// Hosts reports whether the host of a request is one of its own.
+	Hosts(r *http.Request) bool
 }
 
 // Health is the state of the service.

@@ -74,6 +74,9 @@ haft top
 haft session list
 `,
 	"session": `
+/e2b/
+/e2b/sandbox/
+/files
 /v1/sessions/{id}/ports/{port}/
 DELETE /v1/sessions/{id}/contexts/{name}
 DELETE /v1/sessions/{id}/files

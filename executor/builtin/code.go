@@ -61,6 +61,9 @@ type codeInSession struct {
 	codeIn
 	Session string `json:"session,omitempty" jsonschema:"the name of a session, which is made if there is none: code with the same session goes on with its variables, imports and files until it was not used for a while. Without it each run starts from nothing"`
 	Context string `json:"context,omitempty" jsonschema:"in a session: a name for variables of their own, beside those of other code in the language; they share the files"`
+	// Env and Forms are for programs, not for models.
+	Env   []string `json:"env,omitempty" jsonschema:"in a session: variables for its environment, as NAME=VALUE"`
+	Forms bool     `json:"forms,omitempty" jsonschema:"in a session: true keeps all that the code shows, in every form, as the file results.json"`
 }
 
 // codeFile is one file for the code.
@@ -128,8 +131,9 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 		switch {
 		case in.Session != "":
 			return r.inSession(ctx, req, in)
-		case in.Context != "":
-			return invalid(&haft.Error{Code: haft.CodeInvalid, Message: "a context is of a session: name that too"})
+		case in.Context != "" || len(in.Env) > 0 || in.Forms:
+			return invalid(&haft.Error{Code: haft.CodeInvalid,
+				Message: "context, env and forms are of a session: name that too"})
 		}
 		return r.tool(ctx, req, in.codeIn)
 	})

@@ -186,6 +186,35 @@ func TestRunCommand_takes_input_of_its_owner(t *testing.T) {
 	}
 }
 
+// A command without input takes signals of its owner, and nothing else.
+func TestRunCommand_without_input_takes_signals(t *testing.T) {
+	s, m := commandWorld(t)
+	req, ready := started(commandRequest(t, "run_command", map[string]any{"command": "sleep 60"}))
+	ended := make(chan commandResult, 1)
+	go func() {
+		out, _ := command(t, s, t.Context(), req)
+		ended <- out
+	}()
+	<-ready
+	for name, in := range map[string]haft.CommandInput{"data": {Data: []byte("x")}, "an end": {Close: true},
+		"a size": {Rows: 1, Cols: 1}} {
+		if err := m.Input(t.Context(), alice, "c_1", in); haft.CodeOf(err) != haft.CodeConflict {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	mallory := haft.Principal{Org: "acme", User: "mallory"}
+	kill := haft.CommandInput{Signal: "SIGKILL"}
+	if err := m.Input(t.Context(), mallory, "c_1", kill); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a signal of another user: %v", err)
+	}
+	if err := m.Input(t.Context(), alice, "c_1", kill); err != nil {
+		t.Fatal(err)
+	}
+	if out := <-ended; out.Error == nil || !strings.Contains(out.Error.Message, "signal 9") {
+		t.Errorf("got %+v", out)
+	}
+}
+
 // A call that is cancelled leaves nothing running that it started, also if that has made itself a daemon. What an
 // earlier call left running goes on.
 func TestRunCommand_cancelled_leaves_nothing(t *testing.T) {

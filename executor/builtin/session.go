@@ -2,12 +2,14 @@ package builtin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"strings"
 	"time"
@@ -53,10 +55,12 @@ func packagesFailed(err error) error {
 // inSession is run_code in a session.
 func (r codeRunner) inSession(ctx context.Context, req executor.Request, in codeInSession) (*haft.Result, error) {
 	files, err := filesOf(in.codeIn)
-	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: req.Env}
+	env, bad := codeEnv(in.Env)
+	maps.Copy(env, req.Env) // it has the id of the call
+	code := session.Code{Language: in.Language, Context: in.Context, Source: in.Code, Env: env}
 	switch {
-	case err != nil:
-		return invalid(err)
+	case err != nil || bad != nil:
+		return invalid(cmp.Or(err, bad))
 	case in.Stdin != "":
 		return invalid(&haft.Error{Code: haft.CodeInvalid, Message: "code in a session has no standard input"})
 	case in.Language == "typescript":
@@ -78,6 +82,31 @@ func (r codeRunner) inSession(ctx context.Context, req executor.Request, in code
 			}
 			return func() codeOut { return run.outcome(outcome, in) }, err
 		})
+}
+
+// codeEnv reads variables for code. Those for Bash become a part of a command, so that their names are plain.
+func codeEnv(list []string) (map[string]string, error) {
+	bad := func(format string, args ...any) (map[string]string, error) {
+		return map[string]string{}, &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
+	}
+	env, size := map[string]string{}, 0
+	for _, pair := range list {
+		size += len(pair)
+		name, text, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || name[0] >= '0' && name[0] <= '9' || strings.ContainsFunc(name, func(r rune) bool {
+			return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+		}) {
+			return bad("a variable for code is NAME=VALUE, with a name of letters, digits and _")
+		}
+		env[name] = text
+	}
+	if len(list) > maxCommandEnv || size > maxCode {
+		return bad("the variables are more than %d, or have more than %d bytes", maxCommandEnv, maxCode)
+	}
+	if err := session.CheckEnv(env); err != nil {
+		return map[string]string{}, err
+	}
+	return env, nil
 }
 
 // A sessionUse says which session a call uses, for how many seconds, and with which files.
@@ -310,9 +339,18 @@ func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
 	out := codeOut{Status: haft.StatusSuccess}
 	out.Stdout = out.shown("stdout", r.res.Stdout, shownStdout, r.res.Truncated.Stdout)
 	out.Stderr = out.shown("stderr", r.res.Stderr, shownStderr, r.res.Truncated.Stderr)
-	for i, res := range o.Results {
+	results := o.Results
+	if in.Forms {
+		results = nil
+		if r.keepForms(o) {
+			out.Files = append(out.Files, formsFile)
+		} else {
+			out.note("what it shows is more than can be kept")
+		}
+	}
+	for i, res := range results {
 		if i == maxShown {
-			out.note("%d further results are left out", len(o.Results)-i)
+			out.note("%d further results are left out", len(results)-i)
 			break
 		}
 		shown := r.show(fmt.Sprintf("result-%d-%d", o.Count, i+1), res)
@@ -338,6 +376,24 @@ func (r *sessionRun) outcome(o *session.Outcome, in codeInSession) codeOut {
 		}
 	}
 	return out
+}
+
+// formsFile is the artifact that has all that code has shown.
+const formsFile = "results.json"
+
+// keepForms keeps all that code has shown, in every form, and reports whether it could.
+func (r *sessionRun) keepForms(o *session.Outcome) bool {
+	kept := session.Outcome{Count: o.Count}
+	for _, res := range o.Results {
+		for form, raw := range res.Data {
+			if executor.JSONDepth(raw) >= maxShownDepth {
+				delete(res.Data, form)
+			}
+		}
+		kept.Results = append(kept.Results, res)
+	}
+	data, err := json.Marshal(kept)
+	return err == nil && r.keep(formsFile, data)
 }
 
 // mainValue is the value of the last expression.

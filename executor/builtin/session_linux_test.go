@@ -3,6 +3,7 @@ package builtin_test
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,6 +117,53 @@ func TestRunCode_in_a_session(t *testing.T) {
 		}
 		if out, _ := runIn(t, s, args, nil); out.Stdout != "None\n" {
 			t.Errorf("%s, the environment of the call before: %+v", c.language, out)
+		}
+	}
+}
+
+// A program gets all that code shows, and gives it variables for one run.
+func TestRunCode_for_programs(t *testing.T) {
+	need(t, "python")
+	s := newSessions(t)
+	code := "class F:\n  def _repr_png_(self): return b'x' * 300000\n  def _repr_html_(self): return '<b>'\n" +
+		"import os; display(F()); os.environ['A']"
+	out, res := runIn(t, s, map[string]any{"language": "python", "code": code, "forms": true,
+		"env": []string{"A=1=2"}}, nil)
+	var kept session.Outcome
+	if len(res.Artifacts) != 1 || res.Artifacts[0].Name != "results.json" || len(out.Results) != 0 {
+		t.Fatalf("got %+v, %d artifacts", out, len(res.Artifacts))
+	}
+	if err := json.Unmarshal(res.Artifacts[0].Data, &kept); err != nil || kept.Count != 1 || len(kept.Results) != 2 ||
+		len(kept.Results[0].Data["png"]) < 400_000 || string(kept.Results[0].Data["html"]) != `"\u003cb\u003e"` ||
+		!kept.Results[1].Main || string(kept.Results[1].Data["text"]) != `"1=2"` {
+		t.Errorf("got %.300s, %v", res.Artifacts[0].Data, err)
+	}
+	after := map[string]any{"language": "python", "code": "'A' in os.environ"}
+	if out, _ := runIn(t, s, after, nil); out.Value != false {
+		t.Errorf("the variable stays: %+v", out)
+	}
+	for name, args := range map[string]map[string]any{
+		"no name":          {"session": "s", "env": []string{"=1"}},
+		"no sign":          {"session": "s", "env": []string{"A"}},
+		"a command":        {"session": "s", "language": "bash", "env": []string{"A;touch x;B=1"}},
+		"NUL":              {"session": "s", "env": []string{"A=\x00"}},
+		"many":             {"session": "s", "env": slices.Repeat([]string{"A=1"}, 1000)},
+		"without a name":   {"env": []string{"A=1"}},
+		"forms, alone":     {"forms": true},
+		"begins as number": {"session": "s", "env": []string{"1A=1"}},
+	} {
+		args["code"] = "1"
+		if args["language"] == nil {
+			args["language"] = "python"
+		}
+		raw, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req := executor.Request{Call: "c_1", Org: "acme", Principal: haft.Principal{Org: "acme", User: "alice"},
+			Kind: haft.KindBuiltin, Tool: "run_code", Args: raw}
+		if res, err := s.Execute(t.Context(), req); err == nil && res.Status == haft.StatusSuccess {
+			t.Errorf("%s: %s", name, res.Value)
 		}
 	}
 }

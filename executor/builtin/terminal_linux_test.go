@@ -56,6 +56,8 @@ func TestRunCommand_terminal(t *testing.T) {
 		"few": {"python3 -c 'import os\nn = []\ntry:\n  while len(n) < 1000: n.append(os.openpty())\n" +
 			"except OSError: print(\"few\" if len(n) < 4 else len(n))'", "few"},
 		"the terminal is theirs": {"echo x > /dev/tty; echo on", "on"},
+		"there is a home":        {"echo text > /home/user/f; cat /work/f; touch /home/f || echo only", "text\r\n"},
+		"the home is all":        {"touch /home/f || echo only", "only"},
 	} {
 		out, _ := command(t, s, t.Context(), commandRequest(t, "run_command",
 			map[string]any{"tty": true, "command": c.command}))

@@ -235,34 +235,46 @@ func (s *Session) Files(ctx context.Context, name string, depth int) (*haft.Sess
 const watchPace = 500 * time.Millisecond
 
 // Watch yields what happens to the files of a directory, and of those in it, until ctx ends. It
-// looks at them again and again: of changes that follow each other closely it sees the last.
+// looks at them again and again, for the first time before it returns: of changes that follow each other
+// closely it sees the last.
 func (s *Session) Watch(ctx context.Context, name string) iter.Seq2[haft.SessionChange, error] {
+	before, _, err := look(ctx, s, name)
 	return func(yield func(haft.SessionChange, error) bool) {
-		var before map[string]haft.SessionFile
 		tick := time.NewTicker(watchPace)
 		defer tick.Stop()
-		for ctx.Err() == nil {
-			dir, err := s.Files(ctx, name, maxDepth)
-			if err != nil {
-				if ctx.Err() == nil {
-					yield(haft.SessionChange{}, err)
-				}
-				return
-			}
-			now := map[string]haft.SessionFile{}
-			for _, f := range dir.Files {
-				now[f.Path] = f
-			}
-			if before != nil && !changes(before, now, dir.Cut, yield) {
-				return
-			}
-			before = now
+		for err == nil {
 			select {
 			case <-tick.C:
 			case <-ctx.Done():
+				return
 			}
+			var now map[string]haft.SessionFile
+			var cut bool
+			if now, cut, err = look(ctx, s, name); err != nil {
+				break
+			}
+			if !changes(before, now, cut, yield) {
+				return
+			}
+			before = now
+		}
+		if ctx.Err() == nil {
+			yield(haft.SessionChange{}, err)
 		}
 	}
+}
+
+// look returns the files of a directory by their paths, and whether there are more.
+func look(ctx context.Context, s *Session, name string) (map[string]haft.SessionFile, bool, error) {
+	dir, err := s.Files(ctx, name, maxDepth)
+	if err != nil {
+		return nil, false, err
+	}
+	files := map[string]haft.SessionFile{}
+	for _, f := range dir.Files {
+		files[f.Path] = f
+	}
+	return files, dir.Cut, nil
 }
 
 // changes yields the difference between two lists of files. In one that is cut, what is missing

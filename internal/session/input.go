@@ -37,7 +37,7 @@ func (m *Manager) Attach(call haft.CallID, p *Process) (detach func()) {
 	}
 }
 
-// Runs reports whether a call is a command that takes input.
+// Runs reports whether a call is a command that takes input or signals.
 func (m *Manager) Runs(call haft.CallID) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -59,6 +59,10 @@ func (m *Manager) Input(ctx context.Context, by haft.Principal, call haft.CallID
 	p, err := m.taking(by, call)
 	if err != nil {
 		return err
+	}
+	if !p.cmd.Stdin && p.cmd.Terminal == nil && (len(in.Data) > 0 || in.Close || in.Rows > 0) {
+		return &haft.Error{Code: haft.CodeConflict,
+			Message: "the command was started without input: it takes signals only"}
 	}
 	return p.input(ctx, in, number)
 }

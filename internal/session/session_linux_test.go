@@ -274,6 +274,26 @@ func TestSession_files(t *testing.T) {
 	}
 }
 
+// What happens after Watch has returned is seen, however late somebody looks.
+func TestSession_watch(t *testing.T) {
+	s := open(t, setup(t, session.Config{}), session.Options{})
+	seen := s.Watch(t.Context(), "/work")
+	if _, err := s.WriteFile(t.Context(), "new", 0, strings.NewReader("x")); err != nil {
+		t.Fatal(err)
+	}
+	for c, err := range seen {
+		if err != nil || c.Type != "create" || c.File.Name != "new" {
+			t.Errorf("%+v, %v", c, err)
+		}
+		break
+	}
+	for _, err := range s.Watch(t.Context(), "/nowhere") {
+		if haft.CodeOf(err) != haft.CodeNotFound {
+			t.Error(err)
+		}
+	}
+}
+
 func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }
 

@@ -78,6 +78,13 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	if spec.Terminals {
 		mkdirs(pl, made, "dev/pts")
 		pl.Symlink("pts/ptmx", "dev/ptmx")
+		if !slices.ContainsFunc(spec.Mounts, func(m sandbox.Mount) bool {
+			in := path.Clean(m.Inside)
+			return in == "/home" || in == "/home/user" || strings.HasPrefix(in, "/home/user/")
+		}) {
+			mkdirs(pl, made, "home") // who works at a terminal may expect a home
+			pl.Symlink("/work", "home/user")
+		}
 	}
 	etc(pl, made, spec.Network)
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil

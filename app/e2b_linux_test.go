@@ -1,0 +1,79 @@
+package app_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"haft/app"
+	"haft/internal/skiptest"
+)
+
+// startE2B starts a server, and returns what E2B's clients need to know of it.
+func startE2B(t *testing.T) (url, key string) {
+	t.Helper()
+	open(t, app.Config{})
+	dir := t.TempDir()
+	_, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir}})
+	t.Cleanup(stop)
+	raw, err := os.ReadFile(filepath.Join(dir, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url, strings.TrimSpace(string(raw))
+}
+
+// runE2B runs a program with nothing changed but its environment. Its last line says how many of its
+// behaviours were as they should be.
+func runE2B(t *testing.T, url, key, program, script string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute) // for a machine that is busy
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, filepath.Join("..", "compat", "e2b", "testdata", script))
+	cmd.Env = append(os.Environ(), "E2B_API_URL="+url+"/e2b", "E2B_SANDBOX_URL="+url+"/e2b/sandbox",
+		"E2B_API_KEY="+key, "CLIENTS="+skiptest.Part(t, "e2b", "e2bjs"))
+	out, err := cmd.CombinedOutput()
+	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	var good, all int
+	if _, read := fmt.Sscanf(lines[len(lines)-1], "%d of %d", &good, &all); err != nil || read != nil || good != all {
+		t.Errorf("%s: %v\n%s", script, err, out)
+	}
+	t.Log(lines[len(lines)-1])
+}
+
+// E2B's own clients work with nothing but their addresses and their key changed.
+func TestE2B_clients(t *testing.T) {
+	python := filepath.Join(skiptest.Part(t, "e2b", "e2bpy"), "bin", "python")
+	for script, program := range map[string]string{"behaviours.py": python, "behaviours_async.py": python,
+		"code.py": python, "behaviours.mjs": "node"} {
+		t.Run(script, func(t *testing.T) {
+			t.Parallel()
+			url, key := startE2B(t)
+			runE2B(t, url, key, program, script)
+		})
+	}
+}
+
+// An agent of smolagents runs its code in sandboxes, which have the packages of the organisation.
+func TestE2B_smolagents(t *testing.T) {
+	python := filepath.Join(skiptest.Part(t, "e2b", "e2bpy"), "bin", "python")
+	url, key := startE2B(t)
+	status, body := request(t, key, http.MethodPut, url+"/v1/sandbox_configs/local",
+		`{"requirements": {"pip": ["numpy", "pillow"]}}`)
+	if status != http.StatusOK && status != http.StatusCreated {
+		t.Fatal(status, body)
+	}
+	// The packages are installed before a client waits for its sandbox.
+	status, body = request(t, key, http.MethodPost, url+"/v1/calls",
+		`{"tool": "run_code", "args": {"language": "python", "code": "import numpy, PIL"}}`)
+	if status != http.StatusOK || !strings.Contains(body, `"status":"success"`) {
+		skiptest.Lacking(t, "e2b", "numpy cannot be installed: "+body)
+	}
+	runE2B(t, url, key, python, "smol.py")
+}

@@ -1,0 +1,253 @@
+package e2b
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"maps"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+	"haft/server"
+)
+
+// Prefix is where the control API is, SandboxPrefix where sandboxes are. Signed addresses of files
+// that a client makes are below the root, at FilesPath, whatever address it was given.
+const (
+	Prefix        = "/e2b"
+	SandboxPrefix = Prefix + "/sandbox"
+	FilesPath     = "/files"
+)
+
+// The ports of E2B's own programs in a sandbox.
+const (
+	envdPort = 49983
+	codePort = 49999
+)
+
+// Headers that say which sandbox, and which port of it, a request is for, and with which right.
+const (
+	idHeader      = "E2b-Sandbox-Id"
+	portHeader    = "E2b-Sandbox-Port"
+	tokenHeader   = "X-Access-Token"
+	trafficHeader = "E2b-Traffic-Access-Token"
+)
+
+// Config says what the API is made of. All fields but Domain and Limits are needed.
+type Config struct {
+	// Call makes a call, and passes its events to show in order. It reports whether all of them
+	// were shown.
+	Call func(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error)
+	// Sessions, Files, Worker and Ports are the sessions of the server.
+	Sessions haft.Sessions
+	Files    haft.SessionFiles
+	Worker   haft.SessionWorker
+	Ports    server.PortDialer
+	// Identify authenticates a request to the control API, whose key is in the header
+	// Authorization.
+	Identify func(w http.ResponseWriter, r *http.Request) (server.Identity, error)
+	// Recheck returns the principal of a sandbox as its credential is good now, if it still is
+	// good for the action.
+	Recheck func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error)
+	// Domain is the one below which sandboxes are reached as PORT-ID.DOMAIN; empty means that
+	// they are reached by headers only.
+	Domain string
+	// Limits are those of each sandbox; zero fields get defaults.
+	Limits haft.Limits
+}
+
+// defaultLimits are those of a sandbox, where they differ from those of a call: its commands run for
+// long, and nobody reads their output from a file.
+func defaultLimits() haft.Limits {
+	return haft.Limits{Wall: haft.Millis(time.Hour), CPU: haft.Millis(time.Hour), Stdout: 16 << 20, Stderr: 16 << 20,
+		Result: 16 << 20}
+}
+
+// An API serves E2B's clients. It is safe for concurrent use.
+//
+// Lifecycle: New, ServeHTTP, Close.
+type API struct {
+	cfg     Config
+	control *http.ServeMux
+	inside  *http.ServeMux // what is done in a sandbox
+
+	ctx   context.Context // ends with the API
+	close context.CancelFunc
+
+	mu        sync.Mutex
+	sandboxes map[string]*sandbox
+}
+
+// New makes an API.
+func New(cfg Config) *API {
+	cfg.Limits = cfg.Limits.Or(defaultLimits())
+	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{}}
+	a.ctx, a.close = context.WithCancel(context.Background())
+	controlHandlers{a}.routes()
+	processHandlers{a}.routes()
+	fileHandlers{a}.routes()
+	codeHandlers{a}.routes()
+	return a
+}
+
+// Close ends all streams and commands. It does not wait for them.
+func (a *API) Close() { a.close() }
+
+// Mount adds the API to a server, with which it ends.
+func (a *API) Mount(cfg *server.Config) {
+	mounts := map[string]http.Handler{}
+	maps.Copy(mounts, cfg.Mounts)
+	mounts[Prefix+"/"] = http.StripPrefix(Prefix, a.control)
+	mounts[SandboxPrefix+"/"] = http.StripPrefix(SandboxPrefix, a)
+	mounts[FilesPath] = a
+	cfg.Mounts, cfg.ByHost = mounts, a
+	leaving := cfg.Leaving
+	cfg.Leaving = func() {
+		a.Close()
+		if leaving != nil {
+			leaving()
+		}
+	}
+}
+
+// identify authenticates a request to the control API.
+func (a *API) identify(w http.ResponseWriter, r *http.Request, act haft.Action) (haft.Principal, error) {
+	r = r.Clone(r.Context())
+	if key := r.Header.Get("X-Api-Key"); key != "" {
+		r.Header.Set("Authorization", "Bearer "+plainKey(key))
+	}
+	who, err := a.cfg.Identify(w, r)
+	if err != nil {
+		return haft.Principal{}, err
+	}
+	return who.Principal, who.Permit(act)
+}
+
+// keyMark is what E2B's keys begin with. Older clients refuse a key that does not begin with it and
+// go on with hexadecimal digits.
+const keyMark = "e2b_"
+
+// plainKey returns a key of Haft as it is, or as it was before it was written in hexadecimal digits.
+func plainKey(key string) string {
+	if digits, ok := strings.CutPrefix(key, keyMark); ok {
+		if plain, err := hex.DecodeString(digits); err == nil {
+			return string(plain)
+		}
+	}
+	return key
+}
+
+// ServeHTTP serves a request to a sandbox.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, port, err := a.target(r)
+	if err != nil {
+		faultOf(err).write(w, "")
+		return
+	}
+	var s *sandbox
+	if id == "" && r.URL.Path == FilesPath {
+		s = a.signer(r) // the address of a file has no other name of its sandbox than its signature
+	} else {
+		s = a.sandbox(id)
+	}
+	if s == nil {
+		errGone.write(w, id)
+		return
+	}
+	if err := a.admit(r, s, port); err != nil {
+		faultOf(err).write(w, id)
+		return
+	}
+	switch port {
+	case envdPort, codePort:
+		_, pattern := a.inside.Handler(r)
+		if pattern == "" || isCode(pattern) != (port == codePort) {
+			errNoRoute.write(w, id)
+			return
+		}
+		a.inside.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sandboxKey{}, s)))
+	default:
+		a.servePort(w, r, s, port)
+	}
+}
+
+// sandboxKey is the context key of the sandbox of a request.
+type sandboxKey struct{}
+
+// sandboxOf returns the sandbox of a request.
+func sandboxOf(ctx context.Context) *sandbox {
+	s, _ := ctx.Value(sandboxKey{}).(*sandbox)
+	return s
+}
+
+// target returns which sandbox and port a request is for: as the name of the host says, or else the
+// headers.
+func (a *API) target(r *http.Request) (id string, port int, err error) {
+	if id, port, ok := a.hostTarget(r.Host); ok {
+		return id, port, nil
+	}
+	port = envdPort
+	if text := r.Header.Get(portHeader); text != "" {
+		port, err = strconv.Atoi(text)
+		if err != nil || port < 1 || port > 65535 {
+			return "", 0, invalid("a port is a number from 1 to 65535")
+		}
+	}
+	return r.Header.Get(idHeader), port, nil
+}
+
+// hostTarget reads a host such as 3000-iabc.example.com.
+func (a *API) hostTarget(host string) (id string, port int, ok bool) {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	label, domain, _ := strings.Cut(strings.ToLower(host), ".")
+	number, id, found := strings.Cut(label, "-")
+	if a.cfg.Domain == "" || !found || domain != a.cfg.Domain {
+		return "", 0, false
+	}
+	port, err := strconv.Atoi(number)
+	return id, port, err == nil && port > 0 && port < 65536
+}
+
+// Hosts reports whether a request is for a sandbox by the name of its host.
+func (a *API) Hosts(r *http.Request) bool {
+	_, _, ok := a.hostTarget(r.Host)
+	return ok
+}
+
+// admit checks the right of a request to do something in a sandbox.
+func (a *API) admit(r *http.Request, s *sandbox, port int) error {
+	envd, traffic := r.Header.Get(tokenHeader), r.Header.Get(trafficHeader)
+	switch {
+	case same(envd, s.token), port != envdPort && same(traffic, s.traffic):
+		return nil
+	case port == envdPort && r.URL.Path == "/health":
+		return nil // it says no more than that the sandbox lives
+	case port == envdPort && r.URL.Path == FilesPath && envd == "":
+		return s.checkSignature(r, time.Now())
+	}
+	return errToken
+}
+
+// same compares two secrets in a time that does not depend on what they have in common.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return b != "" && subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// principal returns on whose behalf a request to a sandbox is made.
+func (a *API) principal(ctx context.Context, s *sandbox, act haft.Action) (haft.Principal, error) {
+	return a.cfg.Recheck(ctx, s.owner, act)
+}
+
+// isCode reports whether a route is one of the port for code.
+func isCode(pattern string) bool {
+	return strings.Contains(pattern, "/execute") || strings.Contains(pattern, "/contexts")
+}

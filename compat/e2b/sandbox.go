@@ -1,0 +1,177 @@
+package e2b
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"haft"
+)
+
+// A sandbox is a session of its owner, which is named by the id of the sandbox.
+type sandbox struct {
+	id, template   string
+	token, traffic string // the rights to do everything, and to use ports
+	owner          haft.Principal
+	metadata, env  map[string]string
+	started        time.Time
+	ctx            context.Context // ends with the sandbox
+	cancel         context.CancelFunc
+
+	mu        sync.Mutex
+	ends      time.Time
+	processes map[*process]bool
+	contexts  map[string]*codeContext
+	watchers  map[string]*watcher
+}
+
+// newSandbox returns a sandbox that has no session yet.
+func (a *API) newSandbox(p haft.Principal, in *newSandbox) *sandbox {
+	s := &sandbox{
+		id: "i" + strings.ToLower(rand.Text())[:20], template: in.Template, token: rand.Text(), traffic: rand.Text(),
+		owner: p, metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
+		contexts: map[string]*codeContext{}, watchers: map[string]*watcher{},
+	}
+	s.ctx, s.cancel = context.WithCancel(a.ctx)
+	return s
+}
+
+// sandbox returns the sandbox of this id, or nil if its time is over.
+func (a *API) sandbox(id string) *sandbox {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s := a.sandboxes[id]
+	if s == nil || !s.endsAt().After(time.Now()) {
+		return nil
+	}
+	return s
+}
+
+// endsAt returns when the sandbox ends.
+func (s *sandbox) endsAt() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ends
+}
+
+// setEnd notes when the sandbox ends.
+func (s *sandbox) setEnd(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ends = at
+}
+
+// owned reports whether the sandbox is p's own, as the session is.
+func (s *sandbox) owned(p haft.Principal) bool {
+	return p.Owner() != "" && p.Org == s.owner.Org && p.Owner() == s.owner.Owner() && p.Agent == s.owner.Agent
+}
+
+// own returns a sandbox of p that lives.
+func (a *API) own(ctx context.Context, p haft.Principal, id string) (*sandbox, error) {
+	s := a.sandbox(id)
+	if s == nil || !s.owned(p) {
+		return nil, missing("there is no such sandbox")
+	}
+	alive, err := a.alive(ctx, p, s)
+	if err != nil {
+		return nil, err
+	}
+	if !alive {
+		return nil, missing("there is no such sandbox")
+	}
+	return s, nil
+}
+
+// alive reports whether the session of a sandbox lives. A sandbox whose session has ended is dropped.
+func (a *API) alive(ctx context.Context, p haft.Principal, s *sandbox) (bool, error) {
+	live, err := a.live(ctx, p)
+	return live[s], err
+}
+
+// live returns the sandboxes of p whose sessions live, and drops the others of p.
+func (a *API) live(ctx context.Context, p haft.Principal) (map[*sandbox]bool, error) {
+	a.mu.Lock()
+	known := maps.Clone(a.sandboxes) // one that is made meanwhile may not be among the sessions
+	a.mu.Unlock()
+	list, err := a.cfg.Sessions.Sessions(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	sessions := map[string]haft.Session{}
+	for _, one := range list {
+		sessions[one.Name] = one
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	live := map[*sandbox]bool{}
+	for id, s := range known {
+		one, lives := sessions[id]
+		switch {
+		case !s.owned(p):
+		case lives && one.Expires.After(time.Now()):
+			s.setEnd(one.Expires)
+			live[s] = true
+		default:
+			delete(a.sandboxes, id)
+			s.cancel()
+		}
+	}
+	return live, nil
+}
+
+// drop forgets a sandbox.
+func (a *API) drop(s *sandbox) {
+	s.cancel()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.sandboxes, s.id)
+}
+
+// add keeps a sandbox whose session is there.
+func (a *API) add(s *sandbox) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sandboxes[s.id] = s
+}
+
+// signer returns the sandbox whose token has signed the address of a file, or nil.
+func (a *API) signer(r *http.Request) *sandbox {
+	a.mu.Lock()
+	list := maps.Clone(a.sandboxes)
+	a.mu.Unlock()
+	for _, s := range list {
+		if s.checkSignature(r, time.Now()) == nil && s.endsAt().After(time.Now()) {
+			return s
+		}
+	}
+	return nil
+}
+
+// checkSignature checks the signature of the address of a file.
+func (s *sandbox) checkSignature(r *http.Request, now time.Time) error {
+	q := r.URL.Query()
+	operation := "read"
+	if r.Method == http.MethodPost {
+		operation = "write"
+	}
+	signed := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + s.token
+	expiry := q.Get("signature_expiration")
+	if expiry != "" {
+		signed += ":" + expiry
+	}
+	sum := sha256.Sum256([]byte(signed))
+	if !same(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:])) {
+		return errToken
+	}
+	if at, err := strconv.ParseInt(expiry, 10, 64); expiry != "" && (err != nil || now.Unix() >= at) {
+		return errToken
+	}
+	return nil
+}
