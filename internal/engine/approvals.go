@@ -177,6 +177,9 @@ func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval
 	ex.release()
 	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason,
 		"edited": next.Edited}
+	if p.User == a.Requester.User {
+		decided["self"] = true // the same person has asked
+	}
 	if !answer.Approve {
 		message := "a person refused the call"
 		if answer.Reason != "" {
