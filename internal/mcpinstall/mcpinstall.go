@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 
 	"haft"
 	"haft/internal/terminal"
@@ -20,9 +19,8 @@ type Request struct {
 	Command string
 	// Project is the directory of the project.
 	Project string
-	// Data, Server, KeyFile and Agent become flags of haft mcp, and Flags are further ones.
-	Data, Server, KeyFile, Agent string
-	Flags                        []string
+	// Flags are those of haft mcp.
+	Flags []string
 	// DryRun only shows what would be done, and Yes does not ask.
 	DryRun, Yes bool
 }
@@ -73,30 +71,14 @@ func plan(c Client, at Place, name string, e Entry, remove bool) (*Plan, error) 
 	return Install(c, at, name, e)
 }
 
-// entry returns how the client starts Haft. Paths are absolute, because clients start programs in
-// directories of their own and without the environment of a shell.
+// entry returns how the client starts Haft: by an absolute path, because clients do not have the
+// environment of a shell.
 func (r Request) entry() (e Entry, err error) {
 	if e.Command = r.Command; e.Command == "" {
 		if e.Command, err = os.Executable(); err != nil {
 			return e, fmt.Errorf("find the program: %w", err)
 		}
 	}
-	e.Args = []string{"mcp"}
-	for _, f := range []struct {
-		name, value string
-		path        bool
-	}{{"--data", r.Data, true}, {"--server", r.Server, false}, {"--key-file", r.KeyFile, true},
-		{"--agent", r.Agent, false}} {
-		if f.value == "" {
-			continue
-		}
-		if f.path {
-			if f.value, err = filepath.Abs(f.value); err != nil {
-				return e, fmt.Errorf("find the file of %s: %w", f.name, err)
-			}
-		}
-		e.Args = append(e.Args, f.name, f.value)
-	}
-	e.Args = slices.Concat(e.Args, r.Flags)
+	e.Args = append([]string{"mcp"}, r.Flags...)
 	return e, nil
 }

@@ -165,10 +165,12 @@ func TestInstall_refuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "is a link"},
-		"a directory":    {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json/x", "") }, "not a file"},
-		"a broken file":  {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", "{\n\"a\": s3cret}") }, "line 2"},
-		"another's name": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", `{"servers": {"haft": {"command": "x"}}}`) }, "--name"},
-		"a large file":   {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", strings.Repeat(" ", maxConfig+1)) }, "more than"},
+		"a directory":   {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json/x", "") }, "not a file"},
+		"a broken file": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", "{\n\"a\": s3cret}") }, "line 2"},
+		"another's name": {func(t *testing.T, dir string) {
+			write(t, dir, ".vscode/mcp.json", `{"servers": {"haft": {"command": "x"}}}`)
+		}, "--name"},
+		"a large file": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", strings.Repeat(" ", maxConfig+1)) }, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -204,7 +206,7 @@ func TestWrite_refuses_a_file_that_has_changed(t *testing.T) {
 
 // Nothing is written before a person has agreed.
 func TestRun_asks(t *testing.T) {
-	r := Request{Name: "haft", Project: t.TempDir(), Data: "data", Server: "http://x", Flags: []string{"--lazy", "1"}}
+	r := Request{Name: "haft", Project: t.TempDir(), Flags: []string{"--data", "/d", "--lazy", "1"}}
 	file := filepath.Join(r.Project, ".mcp.json")
 	var out strings.Builder
 	if err := r.Run("claude-code", false, strings.NewReader("n\n"), &out); haft.CodeOf(err) != haft.CodeDenied {
@@ -222,8 +224,7 @@ func TestRun_asks(t *testing.T) {
 		t.Fatal(err)
 	}
 	text, err := os.ReadFile(file)
-	data, _ := filepath.Abs("data")
-	for _, want := range []string{data, `"http://x"`, `"--lazy"`} {
+	for _, want := range []string{`"/d"`, `"--lazy"`} {
 		if err != nil || !strings.Contains(string(text), want) || !strings.Contains(out.String(), want) {
 			t.Errorf("%s is missing in %s, or was not shown: %v", want, text, err)
 		}
