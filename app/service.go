@@ -175,7 +175,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.Registry = registry.New(s.Store, registry.Config{
 		Unavailable: s.unavailable(tools, &hooked),
 		Derive:      s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
-		SelfReview: func(p haft.Principal) bool { return cfg.SelfReview || s.Engine != nil && s.Engine.MayAcceptOwn(p) },
+		SelfReview: s.mayAcceptOwn(cfg.SelfReview),
 		Builtin:    tools.Tools(),
 		HasProgram: script.HasSystemProgram,
 	})

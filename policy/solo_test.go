@@ -16,22 +16,25 @@ func TestPolicy_solo(t *testing.T) {
 	org := must(t, "version: 1\nsolo: {org: acme, user: ann}\n"+rules)
 	plain := must(t, "version: 1\n"+rules)
 	approver := []string{haft.RoleApprover}
+	ann := haft.Principal{Org: "local", User: "ann", Roles: approver}
+	acme, admin, agent := ann, ann, ann
+	acme.Org, admin.Roles, agent.Agent = "acme", []string{"admin"}, "x"
 	for name, tt := range map[string]struct {
 		p    *policy.Policy
 		who  haft.Principal // who answers what the same user has asked for
 		want bool
 	}{
-		"the one":                     {server, haft.Principal{Org: "local", User: "ann", Roles: approver}, true},
-		"with rules of an org":        {policy.Compose(server, plain), haft.Principal{Org: "local", User: "ann", Roles: approver}, true},
+		"the one":                     {server, ann, true},
+		"with rules of an org":        {policy.Compose(server, plain), ann, true},
 		"another person":              {server, haft.Principal{Org: "local", User: "bob", Roles: approver}, false},
-		"the same name elsewhere":     {server, haft.Principal{Org: "acme", User: "ann", Roles: approver}, false},
-		"without the role":            {server, haft.Principal{Org: "local", User: "ann", Roles: []string{"admin"}}, false},
-		"an agent of the one":         {server, haft.Principal{Org: "local", User: "ann", Agent: "x", Roles: approver}, false},
+		"the same name elsewhere":     {server, acme, false},
+		"without the role":            {server, admin, false},
+		"an agent of the one":         {server, agent, false},
 		"nobody":                      {server, haft.Principal{Org: "local", Roles: approver}, false},
-		"an organisation says so":     {policy.Compose(plain, org), haft.Principal{Org: "acme", User: "ann", Roles: approver}, false},
-		"an organisation says it all": {policy.Compose(nil, org), haft.Principal{Org: "acme", User: "ann", Roles: approver}, false},
-		"nobody is named":             {plain, haft.Principal{Org: "local", User: "ann", Roles: approver}, false},
-		"no policy":                   {nil, haft.Principal{Org: "local", User: "ann", Roles: approver}, false},
+		"an organisation says so":     {policy.Compose(plain, org), acme, false},
+		"an organisation says it all": {policy.Compose(nil, org), acme, false},
+		"nobody is named":             {plain, ann, false},
+		"no policy":                   {nil, ann, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			asks := tt.who
@@ -45,8 +48,8 @@ func TestPolicy_solo(t *testing.T) {
 			}
 		})
 	}
-	for _, bad := range []string{"ann", "{user: ann}", "{org: local}", `{org: local, user: "*"}`, `{org: "*", user: ann}`,
-		"[ann]", "{org: local, user: ann, roles: [x]}"} {
+	for _, bad := range []string{"ann", "{user: ann}", "{org: local}", `{org: local, user: "*"}`,
+		`{org: "*", user: ann}`, "[ann]", "{org: local, user: ann, roles: [x]}"} {
 		if _, err := policy.Compile([]byte("version: 1\nsolo: " + bad + "\n")); err == nil ||
 			!strings.Contains(err.Error(), "line 2") {
 			t.Errorf("solo: %s is read: %v", bad, err)

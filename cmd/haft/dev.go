@@ -25,7 +25,8 @@ func devCommand(p *cli.Profile) cli.Command {
 	var remove bool
 	return cli.Command{
 		Alone: true,
-		Use:   "dev [DIR]", Short: "Register the tools of a directory when they are saved, show them and call them again",
+		Use:   "dev [DIR]",
+		Short: "Register the tools of a directory when they are saved, show them and call them again",
 		Long: `dev watches a directory (this one if none is named): it registers a file when it is
 saved, and shows its schema, what model vendors think of it, and mistakes as
 FILE:LINE:COLUMN. Meanwhile it answers HTTP and MCP like haft serve. At the prompt you
@@ -53,8 +54,8 @@ unless you say --remove. Without input it goes on until it is stopped.`,
 			}
 			s.during = func(ctx context.Context, sys *app.Server, at net.Addr) error {
 				fmt.Fprintf(p.Out, "MCP at http://%s/mcp\n", at)
-				return devloop.Run(ctx, devloop.Config{System: &backend.Local{Service: sys.Service}, Principal: p.Principal(),
-					Dir: filepath.Clean(dir), Remove: remove, In: p.In, Out: p.Out})
+				return devloop.Run(ctx, devloop.Config{System: &backend.Local{Service: sys.Service},
+					Principal: p.Principal(), Dir: filepath.Clean(dir), Remove: remove, In: p.In, Out: p.Out})
 			}
 			defer tuneForServer()()
 			return s.run(ctx, p)
@@ -103,8 +104,8 @@ approve. On a terminal init asks; --solo=false does not ask.`,
 				if err := project.SetSolo(ctx, s, s.Who, app.DefaultPolicy()); err != nil {
 					return err
 				}
-				fmt.Fprintf(p.Out, "%s of %s may answer their own requests; the audit log says so each time\n", s.Who.User,
-					s.Who.Org)
+				fmt.Fprintf(p.Out, "%s of %s may answer their own requests; the audit log says so each time\n",
+					s.Who.User, s.Who.Org)
 				return nil
 			})
 		},

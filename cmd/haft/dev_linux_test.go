@@ -11,8 +11,8 @@ import (
 	"haft/sandbox/sandboxtest"
 )
 
-// Somebody works in a real terminal: what is saved is shown above the line that is being typed, which stays; Ctrl-C stops
-// a call and then leaves, and the terminal is as it was.
+// Somebody works in a real terminal: what is saved is shown above the line that is being typed, which stays; Ctrl-C
+// stops a call and then leaves, and the terminal is as it was.
 func TestDev_in_a_terminal(t *testing.T) {
 	if _, err := exec.LookPath("tmux"); err != nil {
 		sandboxtest.Require(t, "tmux", "there is no tmux: run scripts/setup test")

@@ -128,8 +128,8 @@ func (p *Profile) WhereFlags() ([]string, error) {
 	case p.Remote():
 		data = ""
 	case p.Database != "":
-		return nil, exit.Misuse(errors.New("the URL of a database is not written into a configuration: start haft serve " +
-			"with it and name the server with --server and --key-file"))
+		return nil, exit.Misuse(errors.New("the URL of a database is not written into a configuration: start haft " +
+			"serve with it and name the server with --server and --key-file"))
 	default:
 		key = ""
 	}

@@ -58,7 +58,8 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &loop{Config: cfg, in: in, out: in.out, paint: in.paint, tools: map[string]string{}, own: map[haft.CallID]bool{}}
+	l := &loop{Config: cfg, in: in, out: in.out, paint: in.paint, tools: map[string]string{},
+		own: map[haft.CallID]bool{}}
 	saves, watched := make(chan save), make(chan error, 1)
 	go func() {
 		watched <- registry.Watch(ctx, cfg.Dir, func(changed []registry.Found, gone []string) {

@@ -90,7 +90,8 @@ func (l *loop) arguments(ctx context.Context, tool, rest string) ([]byte, error)
 	pairs := toolfile.Arguments(words)
 	args, err := pairs.AddTo([]byte("{}"))
 	if err != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "an argument is NAME=VALUE; help lists what you can type"}
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: "an argument is NAME=VALUE; help lists what you can type"}
 	}
 	t, err := l.System.Tool(ctx, l.Principal, tool)
 	if haft.CodeOf(err) == haft.CodeNotFound {

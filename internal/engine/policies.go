@@ -59,10 +59,3 @@ func (e *Engine) Review(t haft.Tool, findings []haft.Finding) policy.ReviewVerdi
 	}
 	return rules.Review(t, findings)
 }
-
-// MayAcceptOwn reports whether the policy lets a person accept a version that the same person has
-// registered. Where the policy cannot be had, it does not.
-func (e *Engine) MayAcceptOwn(p haft.Principal) bool {
-	rules, err := e.orgs.Policy(e.calls.ctx, p.Org)
-	return err == nil && rules.MayAcceptOwn(p)
-}

@@ -172,7 +172,8 @@ func Find(list []Entry, name string) (Entry, error) {
 // redirect, and asks over https except on this machine.
 func Fetch(ctx context.Context, client *http.Client, registry, text string) ([]Entry, error) {
 	base, err := url.Parse(registry)
-	if err != nil || base.Host == "" || base.User != nil || base.Scheme != "https" && !(base.Scheme == "http" && local(base)) {
+	if err != nil || base.Host == "" || base.User != nil ||
+		base.Scheme != "https" && (base.Scheme != "http" || !local(base)) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of a registry is an https URL"}
 	}
 	at := base.JoinPath("v0.1", "servers")

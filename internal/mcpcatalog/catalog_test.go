@@ -47,7 +47,8 @@ func TestInstall(t *testing.T) {
 	}{
 		"npm": {"io.example/files", Choice{Values: map[string]string{"dir": "/data"}}, haft.MCPServer{
 			Command: []string{"npx", "-y", "@example/files@1.2.0", "/data", "--mode", "ro"},
-			Env:     map[string]string{"LEVEL": "info", "API-KEY": "{{ MY_SRV_API_KEY }}"}}, []string{"MY_SRV_API_KEY"}, nil},
+			Env:     map[string]string{"LEVEL": "info", "API-KEY": "{{ MY_SRV_API_KEY }}"}},
+			[]string{"MY_SRV_API_KEY"}, nil},
 		"values of the person": {"io.example/files",
 			Choice{Values: map[string]string{"dir": "/d", "mode": "rw", "API-KEY": "{{ MINE }}", "OPTIONAL": "x"}},
 			haft.MCPServer{Command: []string{"npx", "-y", "@example/files@1.2.0", "/d", "--mode", "rw"},
@@ -138,8 +139,8 @@ func TestInstall_refuses_what_an_author_may_not(t *testing.T) {
 
 func TestSearch(t *testing.T) {
 	list := entries(t)
-	for text, want := range map[string]string{"PAGES wiki": "io.example/wiki", "read": "io.example/files", "nothing": "",
-		"example": "io.example/box io.example/files io.example/old io.example/wiki"} {
+	for text, want := range map[string]string{"PAGES wiki": "io.example/wiki", "read": "io.example/files",
+		"nothing": "", "example": "io.example/box io.example/files io.example/old io.example/wiki"} {
 		var got []string
 		for _, e := range Search(list, text) {
 			got = append(got, e.Name)
@@ -155,7 +156,8 @@ func TestSearch(t *testing.T) {
 
 func TestParse_refuses(t *testing.T) {
 	for _, text := range []string{"", "[", "1", `{"mcpServers": {}}`, `{"servers": 1}`,
-		`{"servers": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}", strings.Repeat(" ", MaxCatalogue+1)} {
+		`{"servers": ` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}",
+		strings.Repeat(" ", MaxCatalogue+1)} {
 		if _, err := Parse([]byte(text)); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%.30q is read: %v", text, err)
 		}
@@ -186,7 +188,8 @@ func TestFetch(t *testing.T) {
 	for url, code := range map[string]haft.Code{"http://registry.example": haft.CodeInvalid, "x": haft.CodeInvalid,
 		"https://user:pw@registry.example": haft.CodeInvalid, "file:///etc/passwd": haft.CodeInvalid,
 		srv.URL: haft.CodeUnavailable} {
-		if _, err := Fetch(t.Context(), client, url, "x"); haft.CodeOf(err) != code || strings.Contains(err.Error(), "pw@") {
+		_, err := Fetch(t.Context(), client, url, "x")
+		if haft.CodeOf(err) != code || strings.Contains(err.Error(), "pw@") {
 			t.Errorf("Fetch of %s = %v", url, err)
 		}
 	}

@@ -108,7 +108,8 @@ func Uninstall(c Client, at Place, name string, e Entry) (*Plan, error) {
 	if err != nil {
 		return nil, p.wrong(err)
 	}
-	p.Text = p.Path + ": remove the server " + name + "\n" + p.Path + backupSuffix + ": keep a copy of the file as it was"
+	p.Text = p.Path + ": remove the server " + name + "\n" + p.Path + backupSuffix +
+		": keep a copy of the file as it was"
 	return p, nil
 }
 

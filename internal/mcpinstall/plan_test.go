@@ -165,12 +165,16 @@ func TestInstall_refuses(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "is a link"},
-		"a directory":   {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json/x", "") }, "not a file"},
-		"a broken file": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", "{\n\"a\": s3cret}") }, "line 2"},
+		"a directory": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json/x", "") }, "not a file"},
+		"a broken file": {func(t *testing.T, dir string) {
+			write(t, dir, ".vscode/mcp.json", "{\n\"a\": s3cret}")
+		}, "line 2"},
 		"another's name": {func(t *testing.T, dir string) {
 			write(t, dir, ".vscode/mcp.json", `{"servers": {"haft": {"command": "x"}}}`)
 		}, "--name"},
-		"a large file": {func(t *testing.T, dir string) { write(t, dir, ".vscode/mcp.json", strings.Repeat(" ", maxConfig+1)) }, "more than"},
+		"a large file": {func(t *testing.T, dir string) {
+			write(t, dir, ".vscode/mcp.json", strings.Repeat(" ", maxConfig+1))
+		}, "more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -63,7 +63,7 @@ type Config struct {
 	// [DefaultJudge].
 	Judge func(t haft.Tool, findings []haft.Finding) Verdict
 	// SelfReview reports whether the author of a version may accept it. Nil means never.
-	SelfReview func(author haft.Principal) bool
+	SelfReview func(ctx context.Context, author haft.Principal) bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
 	// Unavailable says why a caller cannot use a built-in tool now, or "". Nil means that all can be used.
@@ -118,7 +118,7 @@ type Registry struct {
 // is a mistake of the programmer.
 func New(s *store.Store, cfg Config) *Registry {
 	if cfg.SelfReview == nil {
-		cfg.SelfReview = func(haft.Principal) bool { return false }
+		cfg.SelfReview = func(context.Context, haft.Principal) bool { return false }
 	}
 	if cfg.Judge == nil {
 		cfg.Judge = DefaultJudge

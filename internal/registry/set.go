@@ -110,7 +110,7 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	}
 	by := person(p)
 	self = s.Review.Approve && (by == "" || by == v.Author || v.Author == "")
-	if self && !r.cfg.SelfReview(p) {
+	if self && !r.cfg.SelfReview(ctx, p) {
 		return nil, false, &haft.Error{Code: haft.CodeDenied,
 			Message: "a version is not accepted by the one who registered it: somebody else has to, " +
 				"unless the policy of the server names that person in solo"}
