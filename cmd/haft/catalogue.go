@@ -34,7 +34,7 @@ func (c *catalogueFlags) where() []cli.Flag {
 	c.registry = os.Getenv("HAFT_MCP_REGISTRY")
 	return []cli.Flag{
 		{&c.file, "catalogue", "the `FILE` of a catalogue: a server.json, a list of them, or an answer of a registry"},
-		{&c.registry, "registry", 
+		{&c.registry, "registry",
 			"the `URL` of a registry that speaks the API of the official one ($HAFT_MCP_REGISTRY)"},
 	}
 }
