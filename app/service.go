@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"haft"
@@ -104,6 +105,9 @@ type ServiceConfig struct {
 //go:embed default_policy.yaml
 var defaultPolicy []byte
 
+// DefaultPolicy returns the document of a server that has none.
+func DefaultPolicy() []byte { return slices.Clone(defaultPolicy) }
+
 // A Service is an engine with all its parts. Close it.
 type Service struct {
 	*engine.Engine
@@ -171,7 +175,8 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	s.Registry = registry.New(s.Store, registry.Config{
 		Unavailable: s.unavailable(tools, &hooked),
 		Derive:      s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
-		SelfReview: cfg.SelfReview, Builtin: tools.Tools(),
+		SelfReview: s.mayAcceptOwn(cfg.SelfReview),
+		Builtin:    tools.Tools(),
 		HasProgram: script.HasSystemProgram,
 	})
 	ec, err := s.engineConfig(cfg)

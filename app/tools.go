@@ -38,6 +38,18 @@ func (s *Service) judge(t haft.Tool, findings []haft.Finding) registry.Verdict {
 	return registry.Verdict(s.Engine.Review(t, findings).Action)
 }
 
+// mayAcceptOwn returns what reports whether a person may accept a version that the same person has
+// registered: everybody may, or the policy says so. Where the policy cannot be had, it does not.
+func (s *Service) mayAcceptOwn(everybody bool) func(context.Context, haft.Principal) bool {
+	return func(ctx context.Context, p haft.Principal) bool {
+		if everybody || s.Engine == nil {
+			return everybody
+		}
+		rules, err := s.Engine.Rules(ctx, p.Org)
+		return err == nil && rules.MayAcceptOwn(p)
+	}
+}
+
 // sourceTool returns the tool that runs source without storing it.
 func (s *Service) sourceTool() toolsource.SourceTool {
 	return toolsource.SourceTool{

@@ -41,6 +41,7 @@ type layer struct {
 	severities []severity
 	review     *review // nil if the document does not say
 	mcp        []mcpRule
+	solo       *soloUser // nil if the document does not say
 }
 
 // ref names a rule in decisions.
@@ -143,6 +144,7 @@ func (c *compiler) root(n ast.Node) {
 		"review":   c.review,
 		"packages": c.packages,
 		"mcp":      func(n ast.Node) { c.list(n, "mcp", c.mcp) },
+		"solo":     c.solo,
 	})
 	if !versioned {
 		c.fail(n, "a policy begins with version: 1")

@@ -155,6 +155,11 @@ func (p *Policy) gather(req *Request, all bool) *decision {
 		a.Rule, a.Reason = "haft/tool", "the tool requires approval"
 		d.Asks = append(d.Asks, a)
 	}
+	if p.isSolo(req.Principal.Org, req.Principal.User) {
+		for i := range d.Asks {
+			d.Asks[i].Self = true
+		}
+	}
 	return d
 }
 

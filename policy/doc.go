@@ -49,6 +49,7 @@
 //	    - {rule: "js-*", action: ignore, tools: ["tag:trusted"]}
 //	mcp:                          # of the server's document: MCP servers that are commands
 //	  - {orgs: [local], commands: [npx, uvx], mounts: [/srv/shared]}
+//	solo: {org: local, user: ann} # of the server's document: ann works alone and may answer her own requests
 //
 // # Guarantees
 //

@@ -92,6 +92,7 @@ func commands() map[string]func(*cli.Profile) cli.Command {
 		"mcp": mcpCommand, "env": envCommand, "chat": chatCommand,
 		"logs": logsCommand, "events": eventsCommand, "top": topCommand, "config": configCommand,
 		"version": versionCommand, "man": manCommand,
+		"dev": devCommand, "init": initCommand,
 	}
 }
 
@@ -106,7 +107,9 @@ shell script: it gives the model a correct schema, and gives you an execution th
 is checked, confined, limited and fast.
 
 ` + exit.Help,
-		Example: `  haft schema weather.py                    the schema that a model sees
+		Example: `  haft init tools                           write a small project to begin with
+  haft dev tools                            register files when they are saved, and call them
+  haft schema weather.py                    the schema that a model sees
   haft run weather.py --arg city=Oslo       run it in the sandbox
   haft tool add weather.py                  keep it, with its versions
   haft call forecast --arg city=Oslo        call it: checked, limited, recorded

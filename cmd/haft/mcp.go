@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 
 	"haft"
 	"haft/internal/cli"
+	"haft/internal/mcpinstall"
 	"haft/server/mcpserver"
 )
 
@@ -24,7 +26,8 @@ find_tools and call_tool. What is wrong is said on stderr.`,
 		Example: `  haft mcp                                   all tools that are kept here
   haft mcp --agent support                   what the agent may call
   haft mcp --server https://haft.example.com the tools of a server
-  haft mcp --tokens                          what listing them costs, and end`,
+  haft mcp --tokens                          what listing them costs, and end
+  haft mcp install cursor                    add it to the configuration of Cursor`,
 		Flags: []cli.Flag{
 			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
 			{&lazy, "lazy",
@@ -42,7 +45,45 @@ find_tools and call_tool. What is wrong is said on stderr.`,
 			}
 			return serveMCP(ctx, s, caller, lazy)
 		},
+		Subs: []cli.Command{installCommand(false), installCommand(true)},
 	}
+}
+
+// installCommand writes Haft into the configuration of a client, or removes it there.
+func installCommand(remove bool) cli.Command {
+	r := mcpinstall.Request{Name: "haft", Project: "."}
+	c := cli.Command{
+		Use: "install CLIENT [-- FLAG…]", Short: "Add Haft to the configuration of an MCP client: " +
+			"claude, claude-code, cursor, vscode, windsurf or zed",
+		Long: `install adds haft mcp, with the flags behind --, to the configuration of a client. It shows
+what it writes and asks first, keeps a copy beside the file, and leaves comments and
+the entries of others as they are. claude-code and vscode have a file in the project.
+It does not follow links.`,
+		Example: `  haft mcp install cursor --dry-run
+  haft mcp install claude-code --agent support
+  haft mcp install vscode --project ~/src/shop -- --tag read
+  haft mcp uninstall cursor`,
+		Flags: []cli.Flag{
+			{&r.Name, "name", "what the client calls the server"},
+			{&r.Project, "project", "the `DIR` of the project, for claude-code and vscode"},
+			{&r.Command, "command", "the `PROGRAM` that the client starts; this one if empty"},
+			{&r.DryRun, "dry-run", "only show what would be written"},
+			{&r.Yes, "yes", "write without asking"},
+		},
+	}
+	if remove {
+		c.Use, c.Long, c.Example = "uninstall CLIENT", "", "  haft mcp uninstall cursor"
+		c.Short = "Remove Haft from the configuration of an MCP client: what was there before is there again"
+	}
+	c.Plain = func(_ context.Context, p *cli.Profile, args []string) error {
+		flags, err := p.WhereFlags()
+		if err != nil {
+			return err
+		}
+		r.Flags = slices.Concat(flags, args[1:])
+		return r.Run(args[0], remove, p.In, p.Out)
+	}
+	return c
 }
 
 // mcpCaller returns who calls tools over MCP: the principal of the session, whose person may

@@ -26,6 +26,7 @@ import (
 func mcpServerCommand(*cli.Profile) cli.Command {
 	var (
 		f      mcpFlags
+		entry  catalogueFlags
 		accept bool
 		only   []string
 	)
@@ -35,14 +36,19 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 		Example: `  haft mcp-server add time -- uvx mcp-server-time
   haft mcp-server add files --mount ./docs -- npx -y @modelcontextprotocol/server-filesystem "$PWD/docs"
   haft mcp-server add wiki --url https://mcp.example.com/mcp --header 'Authorization=Bearer {{ WIKI_TOKEN }}'
+  haft mcp-server search files --catalogue servers.json
+  haft mcp-server add files --from io.example/files --catalogue servers.json --set dir=/docs --mount ./docs:/docs
   haft mcp-server login wiki               agree in a browser, where the server wants that
   haft call time__get_current_time --arg timezone=Europe/Oslo`,
 		Missing: "see which there are with: haft mcp-server list",
 		Subs: []cli.Command{
 			{Use: "add NAME [-- COMMAND…]", Short: "Add a server and its tools, which are then called NAME__TOOL",
-				Flags: f.flags(),
+				Flags: append(f.flags(), entry.which()...),
 				Run: func(ctx context.Context, s *cli.Session, args []string) error {
-					server, err := f.read(args[0], args[1:])
+					server, err := f.read(args[0], args[1:], entry.from != "")
+					if err == nil && entry.from != "" {
+						server, err = entry.complete(ctx, s, server)
+					}
 					if err != nil {
 						return err
 					}
@@ -52,6 +58,7 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 					}
 					return s.Print(change, func() { printServerChange(s, change) })
 				}},
+			searchCommand(),
 			{Use: "list", Short: "List servers", Run: cli.ListAll(cli.System.MCPServerList, cli.Listing[haft.MCPServer]{
 				"NAME,TRANSPORT,WHERE,TOOLS,STATE,LISTED", func(m haft.MCPServer) []any {
 					return []any{cli.Shaded(m.Name, bold), m.Transport, where(m), m.State.Tools, serverState(m),
@@ -113,12 +120,19 @@ func (f *mcpFlags) flags() []cli.Flag {
 	}
 }
 
-// read makes a server of the flags and a command.
-func (f *mcpFlags) read(name string, command []string) (s haft.MCPServer, err error) {
+// read makes a server of the flags and a command, or one to be completed from a catalogue.
+func (f *mcpFlags) read(name string, command []string, catalogued bool) (s haft.MCPServer, err error) {
 	s = f.server
 	s.Name, s.Command = name, command
-	if (s.URL == "") == (len(command) == 0) {
-		return s, exit.Misuse(errors.New("a server is a command after --, or an address with --url"))
+	ways := 0
+	for _, way := range []bool{s.URL != "", len(command) > 0, catalogued} {
+		if way {
+			ways++
+		}
+	}
+	if ways != 1 {
+		return s, exit.Misuse(errors.New("a server is a command after --, an address with --url, or an entry of a " +
+			"catalogue with --from"))
 	}
 	if s.Headers, err = toolfile.Pairs("--header", f.headers); err != nil {
 		return s, err

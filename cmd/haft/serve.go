@@ -42,6 +42,8 @@ type serveFlags struct {
 	oidc             oidcFlags
 	tls              *daemon.Certificate // nil without TLS
 	models           string
+	// during works beside the server and ends it; nil means that only a signal does.
+	during func(ctx context.Context, sys *app.Server, at net.Addr) error
 }
 
 // serveCommand answers requests over HTTP.
@@ -241,16 +243,28 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	go func() { served <- sys.HTTP.Serve(ln) }()
 	s.greet(ctx, p, sys, ln.Addr())
 	s.notifyManager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
+	worked := make(chan error, 1)
+	go func() {
+		if s.during == nil {
+			worked <- nil
+			return
+		}
+		defer leave()
+		worked <- s.during(ctx, sys, ln.Addr())
+	}()
 	for {
 		select {
 		case <-hangup:
 			s.reload(cfg.Logger, sys)
 			continue
 		case err = <-served:
+			leave()
 		case <-ctx.Done():
 			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served)
 		}
-		return errors.Join(err, sys.Close())
+		return errors.Join(err, <-worked, sys.Close())
 	}
 }
 

@@ -53,10 +53,13 @@ var alone = map[string]string{
 	"chat_models":               "the models are those of the server",
 	"chat_real":                 "the models are those of the server",
 	"crash":                     "it kills the process that runs the call, which is then the server of the test",
+	"dev":                       "it starts servers of its own",
 	"doctor":                    "it is about this machine",
+	"init":                      "it works on a data directory",
 	"key": "it begins without any key, which no server does, and moves files of the data " +
 		"directory",
 	"languages":       "it is about files and not about kept tools",
+	"mcp_install":     "it is about files of this machine",
 	"requirements":    "environments are on the machine that runs the tools",
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",

@@ -373,7 +373,7 @@ func (a *adder) summary() (code int, text string) {
 // open only while something is registered, so that other commands can work in
 // between.
 func (a *adder) watch(ctx context.Context, p *cli.Profile, dir string) error {
-	return registry.Watch(ctx, dir, func(found []registry.Found) {
+	return registry.Watch(ctx, dir, func(found []registry.Found, _ []string) {
 		err := p.Do(ctx, func(ctx context.Context, s *cli.Session) error {
 			a.done = nil
 			a.addFound(ctx, s, dir, found)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -111,6 +112,52 @@ func (p *Profile) Dir() (string, error) {
 // the command line wins over the environment.
 func (p *Profile) Remote() bool {
 	return p.server != "" && (p.Given("server") || !p.Given("data") && !p.Given("database"))
+}
+
+// WhereFlags returns the flags with which another program works where this command does, and as whom.
+// Paths are absolute. Secrets are never in them: what only a secret reaches is an error.
+func (p *Profile) WhereFlags() ([]string, error) {
+	data := p.Data
+	if data == "" {
+		data = os.Getenv("HAFT_DATA")
+	}
+	key := p.keyFile
+	switch {
+	case p.Remote() && key == "":
+		return nil, exit.Misuse(errors.New("a key is not written into a configuration: name its file with --key-file"))
+	case p.Remote():
+		data = ""
+	case p.Database != "":
+		return nil, exit.Misuse(errors.New("the URL of a database is not written into a configuration: start haft " +
+			"serve with it and name the server with --server and --key-file"))
+	default:
+		key = ""
+	}
+	var flags []string
+	for _, f := range []struct {
+		name, value string
+		path        bool
+	}{{"--data", data, true}, {"--key-file", key, true}, {"--user", p.User, false}, {"--agent", p.Acting, false}} {
+		if f.value == "" {
+			continue
+		}
+		if abs, err := filepath.Abs(f.value); f.path {
+			if f.value = abs; err != nil {
+				return nil, fmt.Errorf("find the file of %s: %w", f.name, err)
+			}
+		}
+		flags = append(flags, f.name, f.value)
+	}
+	if p.Remote() {
+		flags = append(flags, "--server", p.server)
+	}
+	if p.Org != "local" {
+		flags = append(flags, "--org", p.Org)
+	}
+	for _, role := range p.Roles {
+		flags = append(flags, "--role", role)
+	}
+	return flags, nil
 }
 
 // A System is in this process or a server.

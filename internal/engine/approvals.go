@@ -176,7 +176,7 @@ func (ap *approvals) answer(ctx context.Context, ex *execution, a *haft.Approval
 	ctx = context.WithoutCancel(ctx) // once it is decided the rest happens
 	ex.release()
 	decided := map[string]any{"approval_id": a.ID, "state": next.State, "by": p.User, "reason": answer.Reason,
-		"edited": next.Edited}
+		"edited": next.Edited, "self": p.User == a.Requester.User} // whether the same person has asked
 	if !answer.Approve {
 		message := "a person refused the call"
 		if answer.Reason != "" {

@@ -166,7 +166,9 @@ func watch(t *testing.T, dir string) (reports <-chan []string, stop func() error
 	ctx, cancel := context.WithCancel(t.Context())
 	news, done := make(chan []string, 100), make(chan error, 1)
 	go func() {
-		done <- registry.Watch(ctx, dir, func(f []registry.Found) { news <- seen(f) })
+		done <- registry.Watch(ctx, dir, func(f []registry.Found, gone []string) {
+			news <- append(seen(f), gone...)
+		})
 	}()
 	return news, func() error {
 		cancel()
@@ -208,6 +210,12 @@ func TestWatch(t *testing.T) {
 	want(`new/c.py python name= source="3"`)
 	put(t, dir, "new/c.py", "4") // which is watched too
 	want(`new/c.py python name= source="4"`)
+	if err := os.Remove(filepath.Join(dir, "b.py")); err != nil {
+		t.Fatal(err)
+	}
+	want("b.py")
+	put(t, dir, "b.py", "2") // it is back
+	want(`b.py python name= source="2"`)
 	if err := stop(); err != nil {
 		t.Errorf("Watch = %v when its context ends", err)
 	}

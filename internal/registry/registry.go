@@ -62,8 +62,8 @@ type Config struct {
 	// Judge decides what findings in a version of a tool mean. Nil means
 	// [DefaultJudge].
 	Judge func(t haft.Tool, findings []haft.Finding) Verdict
-	// SelfReview allows the author of a version to accept it.
-	SelfReview bool
+	// SelfReview reports whether the author of a version may accept it. Nil means never.
+	SelfReview func(ctx context.Context, author haft.Principal) bool
 	// Builtin are the tools of this binary. They are there in every organisation.
 	Builtin []haft.Tool
 	// Unavailable says why a caller cannot use a built-in tool now, or "". Nil means that all can be used.
@@ -117,6 +117,9 @@ type Registry struct {
 // New makes a registry over a store. It panics if a built-in tool is invalid: that
 // is a mistake of the programmer.
 func New(s *store.Store, cfg Config) *Registry {
+	if cfg.SelfReview == nil {
+		cfg.SelfReview = func(context.Context, haft.Principal) bool { return false }
+	}
 	if cfg.Judge == nil {
 		cfg.Judge = DefaultJudge
 	}

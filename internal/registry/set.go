@@ -24,20 +24,13 @@ func (r *Registry) own(ctx context.Context, p haft.Principal, ref string) (*haft
 	return t, nil
 }
 
-// Set changes the state of a tool outside of its versions. An answer to a review is about
-// the version that s names, or else the newest one that waits.
+// Set changes the state of a tool outside of its versions, or answers a review as [Registry.Answer] does.
 func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (*haft.Tool, error) {
-	var c checker
-	if s.Category != nil {
-		c.label("/category", *s.Category, true)
+	if s.Review != nil {
+		t, _, err := r.Answer(ctx, p, ref, s)
+		return t, err
 	}
-	if s.Tags != nil {
-		c.tags("/tags", *s.Tags)
-	}
-	if s.Review != nil && (s.Disabled != nil || s.Category != nil || s.Tags != nil) {
-		c.fail("/review", "a review is answered by itself")
-	}
-	if err := c.err("the tool cannot be changed"); err != nil {
+	if err := checkState(s); err != nil {
 		return nil, err
 	}
 	defer r.writes.lock(p.Org)()
@@ -46,9 +39,6 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 		return nil, err
 	}
 	defer r.cache.forget(p.Org, t.ID, t.Name)
-	if s.Review != nil {
-		return r.answer(ctx, p, t, s)
-	}
 	if s.Version != nil {
 		v, err := r.store.Tools.Version(ctx, p.Org, t.ID, *s.Version)
 		if err != nil {
@@ -79,20 +69,54 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 	return set, nil
 }
 
+// checkState checks a change of the state of a tool.
+func checkState(s haft.ToolState) error {
+	var c checker
+	if s.Category != nil {
+		c.label("/category", *s.Category, true)
+	}
+	if s.Tags != nil {
+		c.tags("/tags", *s.Tags)
+	}
+	if s.Review != nil && (s.Disabled != nil || s.Category != nil || s.Tags != nil) {
+		c.fail("/review", "a review is answered by itself")
+	}
+	return c.err("the tool cannot be changed")
+}
+
+// Answer answers a review, of the version that s names or else of the newest one that waits. It also
+// reports whether the person who accepted the version is the one who registered it.
+func (r *Registry) Answer(ctx context.Context, p haft.Principal, ref string, s haft.ToolState) (_ *haft.Tool, self bool,
+	err error) {
+	if err := checkState(s); err != nil {
+		return nil, false, err
+	}
+	defer r.writes.lock(p.Org)()
+	t, err := r.own(ctx, p, ref)
+	if err != nil {
+		return nil, false, err
+	}
+	defer r.cache.forget(p.Org, t.ID, t.Name)
+	return r.answer(ctx, p, t, s)
+}
+
 // answer accepts or refuses a version that waits. One that is accepted becomes
 // current unless a newer one is. Precondition: writes is held.
-func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s haft.ToolState) (*haft.Tool, error) {
+func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s haft.ToolState) (_ *haft.Tool,
+	self bool, err error) {
 	v, err := r.waiting(ctx, t, s.Version)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	by := person(p)
-	if !r.cfg.SelfReview && s.Review.Approve && (by == "" || by == v.Author || v.Author == "") {
-		return nil, &haft.Error{Code: haft.CodeDenied,
-			Message: "a version is not accepted by the one who registered it: somebody else has to"}
+	self = s.Review.Approve && (by == "" || by == v.Author || v.Author == "")
+	if self && !r.cfg.SelfReview(ctx, p) {
+		return nil, false, &haft.Error{Code: haft.CodeDenied,
+			Message: "a version is not accepted by the one who registered it: somebody else has to, " +
+				"unless the policy of the server names that person in solo"}
 	}
 	if len(s.Review.Reason) > MaxDescription {
-		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
+		return nil, false, &haft.Error{Code: haft.CodeInvalid, Message: "the reason is too long"}
 	}
 	review := v.Review
 	review.By, review.Reason, review.At, review.State = by, s.Review.Reason, now(), haft.ReviewRefused
@@ -102,9 +126,9 @@ func (r *Registry) answer(ctx context.Context, p haft.Principal, t *haft.Tool, s
 	set, err := r.store.Tools.SetReview(ctx, p.Org, t.ID, s.If, v.Number, review,
 		s.Review.Approve && v.Number > t.Version.Number)
 	if err != nil {
-		return nil, fmt.Errorf("answer the review: %w", err)
+		return nil, false, fmt.Errorf("answer the review: %w", err)
 	}
-	return set, nil
+	return set, self, nil
 }
 
 // waiting returns the version of that number, or the newest that waits.

@@ -1,6 +1,7 @@
 package registry_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -136,7 +137,8 @@ func TestReview_of_an_old_version(t *testing.T) {
 }
 
 func TestReview_by_oneself(t *testing.T) {
-	r := registry.New(open(t), registry.Config{Derive: derive, Review: scan, SelfReview: true})
+	r := registry.New(open(t), registry.Config{Derive: derive, Review: scan,
+		SelfReview: func(_ context.Context, p haft.Principal) bool { return p.User == ann.User }})
 	mustPut(t, r, ann, risky(1))
 	if got := set(t, r, ann, "f", haft.ToolState{Review: &haft.Answer{Approve: true}}); got.Version.Number != 1 {
 		t.Errorf("accepted: %+v", got)

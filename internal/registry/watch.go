@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"reflect"
+	"slices"
 	"time"
 
 	"haft"
@@ -13,13 +14,12 @@ import (
 const pollEvery = 250 * time.Millisecond
 
 // Watch reads a directory of tools, gives report all that it found, and from then on the
-// files that are new or changed, until ctx ends. It is meant for development: it does not
-// report files that are removed. It returns nil when ctx ends, and never calls report after
-// that.
+// files that are new or changed, and the paths of those that are gone, until ctx ends. It is
+// meant for development. It returns nil when ctx ends, and never calls report after that.
 //
 // Editors write a file in several steps, so a change is reported when two reads in a row
 // agree on it.
-func Watch(ctx context.Context, dir string, report func([]Found)) error {
+func Watch(ctx context.Context, dir string, report func(changed []Found, gone []string)) error {
 	reported, last := map[string]Found{}, map[string]Found{}
 	for first := true; ; first = false {
 		start := time.Now()
@@ -36,10 +36,11 @@ func Watch(ctx context.Context, dir string, report func([]Found)) error {
 				changed = append(changed, f)
 			}
 		}
+		gone := missing(reported, now, last)
 		last = now
 		took := time.Since(start)
-		if len(changed) > 0 && ctx.Err() == nil {
-			report(changed)
+		if (first || len(changed)+len(gone) > 0) && ctx.Err() == nil {
+			report(changed, gone)
 		}
 		select {
 		case <-ctx.Done():
@@ -47,6 +48,23 @@ func Watch(ctx context.Context, dir string, report func([]Found)) error {
 		case <-time.After(max(pollEvery, 10*took)):
 		}
 	}
+}
+
+// missing takes the files that neither of two reads has from those that were reported, and returns
+// their paths in order.
+func missing(reported, now, last map[string]Found) []string {
+	var gone []string
+	for path := range reported {
+		_, here := now[path]
+		if _, before := last[path]; !here && !before {
+			gone = append(gone, path)
+		}
+	}
+	for _, path := range gone {
+		delete(reported, path)
+	}
+	slices.Sort(gone)
+	return gone
 }
 
 // sameFile reports whether f is as it is in files.

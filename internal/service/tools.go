@@ -37,11 +37,22 @@ func (m *ToolManager) SetTool(ctx context.Context, p haft.Principal, ref string,
 	if err := m.authority.May(p, haft.ToolsWrite); err != nil {
 		return nil, err
 	}
-	t, err := m.registry.Set(ctx, p, ref, s)
+	if s.Review == nil {
+		t, err := m.registry.Set(ctx, p, ref, s)
+		if err != nil {
+			return nil, err
+		}
+		return t, m.log(ctx, p, "tool.set", map[string]any{"tool": t.Name, "id": t.ID, "change": s})
+	}
+	t, self, err := m.registry.Answer(ctx, p, ref, s)
 	if err != nil {
 		return nil, err
 	}
-	return t, m.log(ctx, p, "tool.set", map[string]any{"tool": t.Name, "id": t.ID, "change": s})
+	body := map[string]any{"tool": t.Name, "id": t.ID, "change": s}
+	if self {
+		body["self"] = true // the same person has registered the version
+	}
+	return t, m.log(ctx, p, "tool.set", body)
 }
 
 // RemoveTool implements [haft.Toolbox].

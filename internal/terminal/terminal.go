@@ -170,3 +170,25 @@ func StatusColour(s haft.Status) Colour {
 	}
 	return Red
 }
+
+// maxAnswer bounds how long an answer to a question is.
+const maxAnswer = 256
+
+// Confirm asks a person a question and reports whether the answer is yes. It reads one line and
+// nothing of what comes behind it. An input that has ended is no.
+func Confirm(in io.Reader, out io.Writer, question string) bool {
+	fmt.Fprint(out, question+" [y/N] ")
+	var line []byte
+	for b := make([]byte, 1); len(line) < maxAnswer; {
+		n, err := in.Read(b)
+		if n > 0 && b[0] == '\n' || err != nil {
+			break
+		}
+		line = append(line, b[:n]...)
+	}
+	if !Is(in) {
+		fmt.Fprintln(out)
+	}
+	answer := strings.ToLower(strings.TrimSpace(string(line)))
+	return answer == "y" || answer == "yes"
+}
