@@ -92,10 +92,11 @@ var imports = map[string][]string{
 	"internal/layer/layertest":  {},
 	"internal/supply": {"executor", "executor/script", "internal/egress", "internal/layer",
 		"internal/requirement", "sandbox"},
-	"internal/modelapi":   {"internal/jsontree", "schema"},
-	"internal/model":      {"internal/bounds", "internal/modelapi", "schema"},
-	"internal/daemon":     {},
-	"internal/agentstate": {"executor", "internal/lettaid"},
+	"internal/modelapi":    {"internal/jsontree", "schema"},
+	"internal/model":       {"internal/bounds", "internal/modelapi", "schema"},
+	"internal/daemon":      {},
+	"internal/localsocket": {},
+	"internal/agentstate":  {"executor", "internal/lettaid"},
 	"internal/agents": {"executor/builtin", "internal/agenttool", "internal/authority", "internal/callenv",
 		"internal/conversation", "internal/filetool", "internal/memory", "internal/memorystore", "internal/modelfile",
 		"internal/secret", "internal/store", "internal/workspace"},
@@ -174,7 +175,7 @@ var imports = map[string][]string{
 	"cmd/haft":            {"...", "internal/pause"},
 	"internal/soak":       {}, // a harness and a checker that know nothing but the API
 	"deploy":              {}, // files for operators, and their tests
-	"internal/access": {"internal/auth", "internal/authority", "internal/datadir", "server",
+	"internal/access": {"internal/auth", "internal/authority", "internal/datadir", "internal/localsocket", "server",
 		"server/mcpserver"},
 	"internal/pdftext":        {},
 	"internal/egress/route":   {"internal/callenv", "internal/secret", "policy"},
@@ -206,7 +207,7 @@ var only = []struct {
 }{
 	{"golang.org/x/sys/unix", "system calls live in few packages, where each error is looked at",
 		[]string{"sandbox/hostpath", "sandbox/internal/collect", "sandbox/local", "sandbox/process",
-			"sandbox/sandboxtest", "internal/workspace"}},
+			"sandbox/sandboxtest", "internal/workspace", "internal/localsocket"}},
 	{"os/exec", "processes are started by sandboxes and by nobody else",
 		[]string{"sandbox/local", "sandbox/process", "internal/bench", "internal/store/storetest",
 			"scripts/mutate"}},
