@@ -55,6 +55,9 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
+// ErrInUse is in the error of [Open] if another process uses the directory.
+var ErrInUse = errors.New("the lock is taken")
+
 // poll is how often a lock is asked for that another process has.
 const poll = 25 * time.Millisecond
 
@@ -69,7 +72,7 @@ func flock(ctx context.Context, f, named *os.File, until time.Time) error {
 			return &haft.Error{Code: haft.CodeUnavailable,
 				Message: "the data directory cannot be locked; put it on a file system of this machine", Err: err}
 		case !time.Now().Before(until):
-			return &haft.Error{Code: haft.CodeConflict,
+			return &haft.Error{Code: haft.CodeConflict, Err: ErrInUse,
 				Message: "another haft" + pidOf(named) + " is using this directory: stop it, or use another directory"}
 		}
 		timer := time.NewTimer(min(poll, time.Until(until)))
