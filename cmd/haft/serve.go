@@ -18,10 +18,12 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/backend"
 	"haft/internal/cli"
 	"haft/internal/daemon"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
+	"haft/internal/localsocket"
 	"haft/internal/modelfile"
 	"haft/internal/supply"
 	"haft/internal/terminal"
@@ -228,6 +230,11 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	if err != nil {
 		return exit.Misuse(fmt.Errorf("listen: %w", err))
 	}
+	if cfg.Database == "" {
+		if err := backend.AskToYield(ctx, cfg.Data, version); err != nil {
+			cfg.Logger.Warn("the process that has the data directory was not asked to leave it", "err", err)
+		}
+	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
 		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with "+
@@ -238,6 +245,7 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
+	local := s.serveLocal(p, cfg, sys)
 	s.greet(ctx, p, sys, ln.Addr())
 	s.notifyManager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
 	for {
@@ -247,10 +255,25 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 			continue
 		case err = <-served:
 		case <-ctx.Done():
-			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served)
+			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served, <-local)
 		}
 		return errors.Join(err, sys.Close())
 	}
+}
+
+// serveLocal answers commands that find the server by its data directory. What it returns has the error when that ends.
+func (s *serveFlags) serveLocal(p *cli.Profile, cfg app.ServerConfig, sys *app.Server) <-chan error {
+	done := make(chan error, 1)
+	ln, err := localsocket.Listen(cfg.Data, localsocket.Welcome{Command: "serve", Version: version,
+		Reduced: cfg.AllowReduced, Agents: cfg.Agents.Models != nil}, nil)
+	if err != nil { // such as of a second server with this directory, which share a Postgres
+		cfg.Logger.Warn("commands do not find this server by its data directory", "err", err)
+		done <- nil
+		return done
+	}
+	fmt.Fprintf(p.Out, "commands of this user find it by %s\n", ln.Path())
+	go func() { done <- sys.HTTP.Serve(ln) }()
+	return done
 }
 
 // notifyManager sends the state of the server to the service manager, as sd_notify(3) does, if

@@ -75,7 +75,7 @@ type Config struct {
 	// NoFirstKey makes no key: callers come by the socket in the data directory.
 	NoFirstKey bool
 	Manage     Manage
-	Logger *slog.Logger
+	Logger     *slog.Logger
 }
 
 // Open returns the authenticator of a server. If there are no API keys, it makes one for an

@@ -19,6 +19,7 @@ const maxHandshakes = 64
 // A Listener accepts clients of the socket of a data directory.
 type Listener struct {
 	welcome Welcome
+	yield   func() // nil means that the server stays
 	path    string
 	unix    *net.UnixListener
 	lock    *os.File
@@ -36,11 +37,13 @@ type Conn struct {
 // LocalAddr implements [net.Conn], for [PeerOf].
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// Listen makes the socket of a data directory; a welcome is what clients are answered. The error is
+// Listen makes the socket of a data directory; a welcome is what clients are answered. The function yield is called when
+// a client wants the directory for itself, maybe more than once; nil means that it does not get it. The error is
 // [haft.CodeConflict] if another process listens there. What a process left that was killed is replaced.
-func Listen(dir string, w Welcome) (_ *Listener, err error) {
-	l := &Listener{welcome: w, path: filepath.Join(dir, Name), known: make(chan *Conn), done: make(chan struct{})}
-	l.welcome.Protocol, l.welcome.PID, l.welcome.Refused = protocol, os.Getpid(), nil
+func Listen(dir string, w Welcome, yield func()) (_ *Listener, err error) {
+	l := &Listener{welcome: w, yield: yield, path: filepath.Join(dir, Name), known: make(chan *Conn),
+		done: make(chan struct{})}
+	l.welcome.Protocol, l.welcome.PID, l.welcome.Refused, l.welcome.Yields = protocol, os.Getpid(), nil, yield != nil
 	if l.lock, err = lockFile(filepath.Join(dir, lockName)); err != nil {
 		return nil, err
 	}
@@ -120,38 +123,42 @@ func (l *Listener) meet(conn *net.UnixConn) {
 		case <-met:
 		}
 	}()
-	principal, err := l.identify(conn)
-	if err != nil {
+	hello, err := l.identify(conn)
+	if err != nil || hello.Yield && l.yield != nil {
 		w := l.welcome
-		w.Refused = &Refusal{Code: haft.CodeOf(err), Message: haft.MessageOf(err)}
+		if err != nil {
+			w.Refused = &Refusal{Code: haft.CodeOf(err), Message: haft.MessageOf(err)}
+		}
 		_ = send(conn, w) // it may have left
 		_ = conn.Close()
+		if err == nil {
+			go l.yield() // it closes this listener
+		}
 		return
 	}
 	select {
-	case l.known <- &Conn{conn, &address{l.unix.Addr(), principal}}:
+	case l.known <- &Conn{conn, &address{l.unix.Addr(), hello.Principal}}:
 	case <-l.done:
 		_ = conn.Close() // without a welcome, so that the client goes elsewhere
 	}
 }
 
-// identify returns on whose behalf a client works that may work on the server.
-func (l *Listener) identify(conn *net.UnixConn) (p haft.Principal, err error) {
+// identify returns the line of a client that may work on the server.
+func (l *Listener) identify(conn *net.UnixConn) (h Hello, err error) {
 	if err := admit(conn); err != nil {
-		return p, &haft.Error{Code: haft.CodeDenied, Err: err, Message: l.welcome.String() +
+		return h, &haft.Error{Code: haft.CodeDenied, Err: err, Message: l.welcome.String() +
 			" has the data directory, and serves only its own user outside of sandboxes: " + err.Error() +
 			"; use its address with --server and a key with --key-file"}
 	}
-	var h Hello
 	if err := errors.Join(conn.SetDeadline(time.Now().Add(patience)), receive(conn, &h)); err != nil {
-		return p, &haft.Error{Code: haft.CodeInvalid, Message: "the first line is not one of a Haft client", Err: err}
+		return h, &haft.Error{Code: haft.CodeInvalid, Message: "the first line is not one of a Haft client", Err: err}
 	}
 	if h.Protocol != protocol { // the client sees ours, and explains it
-		return p, &haft.Error{Code: haft.CodeInvalid, Message: "the client is of another version"}
+		return h, &haft.Error{Code: haft.CodeInvalid, Message: "the client is of another version"}
 	}
 	// Nothing else of it counts: no credential, and no scope.
-	p = haft.Principal{Org: h.Principal.Org, User: h.Principal.User, Roles: h.Principal.Roles}
-	return p, errors.Join(p.Check(), conn.SetDeadline(time.Time{}))
+	h.Principal = haft.Principal{Org: h.Principal.Org, User: h.Principal.User, Roles: h.Principal.Roles}
+	return h, errors.Join(h.Principal.Check(), conn.SetDeadline(time.Time{}))
 }
 
 // Accept implements [net.Listener]. The client is welcomed only here: one that no server accepts gets nothing.

@@ -59,6 +59,8 @@ type Hello struct {
 	Version string `json:"version"`
 	// Principal is on whose behalf requests are sent. Its organisation, user and roles count.
 	Principal haft.Principal `json:"principal"`
+	// Yield asks a server that yields to end and leave the directory to the client. The connection is then closed.
+	Yield bool `json:"yield,omitempty"`
 }
 
 // A Welcome is what a server answers.
@@ -71,6 +73,8 @@ type Welcome struct {
 	// Reduced says that tools run there without namespaces, and Agents that agents do.
 	Reduced bool `json:"reduced,omitempty"`
 	Agents  bool `json:"agents,omitempty"`
+	// Yields says that the server leaves the directory to a client that asks for it.
+	Yields bool `json:"yields,omitempty"`
 	// Refused is why the client is not served.
 	Refused *Refusal `json:"refused,omitempty"`
 }

@@ -24,7 +24,7 @@ func olga() haft.Principal {
 // listen serves a directory: every request is answered with the principal.
 func listen(t *testing.T, dir string) *Listener {
 	t.Helper()
-	l, err := Listen(dir, Welcome{Version: "v1", Command: "serve", Reduced: true})
+	l, err := Listen(dir, Welcome{Version: "v1", Command: "serve", Reduced: true}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +147,7 @@ func TestListener_garbage(t *testing.T) {
 // A server that is leaving, or was killed, has not served: the client goes elsewhere.
 func TestDial_leaving(t *testing.T) {
 	dir := t.TempDir()
-	l, err := Listen(dir, Welcome{}) // which accepts nobody
+	l, err := Listen(dir, Welcome{}, nil) // which accepts nobody
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ func TestDial_versions(t *testing.T) {
 func TestListen(t *testing.T) {
 	dir := t.TempDir()
 	first := listen(t, dir)
-	if _, err := Listen(dir, Welcome{}); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := Listen(dir, Welcome{}, nil); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("a second listener: %v", err)
 	}
 	if err := first.Close(); err != nil {
@@ -219,7 +219,7 @@ func TestListen(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, Name), []byte("mine"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Listen(dir, Welcome{}); haft.CodeOf(err) != haft.CodeConflict {
+	if _, err := Listen(dir, Welcome{}, nil); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("Listen where a file is: %v", err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, Name)); err != nil || string(text) != "mine" {
@@ -227,6 +227,36 @@ func TestListen(t *testing.T) {
 	}
 	if _, _, err := Dial(t.Context(), dir, Hello{}); !errors.Is(err, ErrNotServed) {
 		t.Errorf("Dial where a file is: %v", err)
+	}
+}
+
+// A server that yields is asked to, and one that does not goes on.
+func TestDial_yield(t *testing.T) {
+	for name, yields := range map[string]bool{"yields": true, "stays": false} {
+		dir, asked := t.TempDir(), make(chan struct{})
+		var yield func()
+		if yields {
+			yield = func() { close(asked) }
+		}
+		l, err := Listen(dir, Welcome{}, yield)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			if conn, err := l.Accept(); err == nil {
+				_ = conn.Close()
+			}
+		}()
+		_, w, err := Dial(t.Context(), dir, Hello{Principal: olga(), Yield: true})
+		if err != nil || w.Yields != yields {
+			t.Errorf("%s: %+v, %v", name, w, err)
+		}
+		if yields {
+			<-asked
+		}
+		if err := l.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -44,7 +44,7 @@ func intrusion(dir, mode string) string {
 		}
 		return "served"
 	case "server":
-		l, err := Listen(dir, Welcome{})
+		l, err := Listen(dir, Welcome{}, nil)
 		if err != nil {
 			return err.Error()
 		}
