@@ -245,8 +245,9 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
-	local := s.serveLocal(p, cfg, sys)
+	local, where := s.serveLocal(cfg, sys)
 	s.greet(ctx, p, sys, ln.Addr())
+	fmt.Fprint(p.Out, where)
 	s.notifyManager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
 	for {
 		select {
@@ -261,19 +262,19 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	}
 }
 
-// serveLocal answers commands that find the server by its data directory. What it returns has the error when that ends.
-func (s *serveFlags) serveLocal(p *cli.Profile, cfg app.ServerConfig, sys *app.Server) <-chan error {
-	done := make(chan error, 1)
+// serveLocal answers commands that find the server by its data directory. It returns a channel that has the error when
+// that ends, and a line for the operator.
+func (s *serveFlags) serveLocal(cfg app.ServerConfig, sys *app.Server) (done chan error, line string) {
+	done = make(chan error, 1)
 	ln, err := localsocket.Listen(cfg.Data, localsocket.Welcome{Command: "serve", Version: version,
 		Reduced: cfg.AllowReduced, Agents: cfg.Agents.Models != nil}, nil)
 	if err != nil { // such as of a second server with this directory, which share a Postgres
 		cfg.Logger.Warn("commands do not find this server by its data directory", "err", err)
 		done <- nil
-		return done
+		return done, ""
 	}
-	fmt.Fprintf(p.Out, "commands of this user find it by %s\n", ln.Path())
 	go func() { done <- sys.HTTP.Serve(ln) }()
-	return done
+	return done, "commands of this user find it by " + ln.Path() + "\n"
 }
 
 // notifyManager sends the state of the server to the service manager, as sd_notify(3) does, if

@@ -90,7 +90,9 @@ func (s *served) stop(ctx context.Context) error {
 	if web := <-s.web; web != nil {
 		errs = append(errs, web.Shutdown(ctx))
 	}
-	errs = append(errs, <-s.done)
+	if err := <-s.done; !errors.Is(err, net.ErrClosed) { // we have closed it
+		errs = append(errs, err)
+	}
 	if s.owned {
 		errs = append(errs, s.svc.Drain(ctx), s.svc.Close())
 	}
