@@ -12,7 +12,10 @@ import (
 )
 
 // InUse reports whether a service could not be opened because another process has the data directory.
-func InUse(err error) bool { return errors.Is(err, sqlite.ErrInUse) }
+func InUse(err error) bool {
+	_, yes := errors.AsType[*sqlite.InUse](err)
+	return yes
+}
 
 // LocalServer makes the HTTP server of a service for clients of the socket in its data directory. It makes no API keys.
 // Shut it down before the service is closed.

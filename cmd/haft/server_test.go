@@ -80,6 +80,7 @@ var alone = map[string]string{
 	"serve_reload":    "it starts servers of its own",
 	"serve_stop":      "it starts servers of its own",
 	"serve_tls":       "it starts servers of its own",
+	"socket":          "it starts servers of its own",
 	"store_trouble":   "it spoils the files of the store",
 	"store_two":       "it is about two processes on one directory",
 	"webhook":         "it starts servers of its own",
