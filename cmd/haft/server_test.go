@@ -23,6 +23,7 @@ import (
 	"haft/app"
 	"haft/internal/auth"
 	"haft/internal/cli"
+	"haft/internal/localsocket"
 	"haft/internal/modelfile"
 	"haft/internal/modeltest"
 )
@@ -102,7 +103,7 @@ func TestScript_server(t *testing.T) {
 	}
 	testscript.Run(t, params(t, p, func(e *testscript.Env) {
 		at, stop, err := startServer(t.Context(), filepath.Join(e.WorkDir, "data"),
-			e.Values[modelKey{}].(*modeltest.Server))
+			e.Values[modelKey{}].(*modeltest.Server), false)
 		if err != nil {
 			t.Errorf("start a server: %v", err)
 			return
@@ -112,9 +113,40 @@ func TestScript_server(t *testing.T) {
 	}))
 }
 
+// TestScript_socket runs scripts beside a server that commands find by the data directory: the same commands, output and
+// exit codes, and nobody needs a key. HAFT_TEST_ALL runs all scripts that can run on a server.
+func TestScript_socket(t *testing.T) {
+	names := []string{"approvals", "batch", "chain", "events", "policy", "secret", "tool_lifecycle", "workspace", "mcp"}
+	if os.Getenv("HAFT_TEST_ALL") != "" {
+		names = []string{"*"}
+	}
+	p := testscript.Params{}
+	for _, name := range names {
+		files, err := filepath.Glob("testdata/script/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if alone[strings.TrimSuffix(filepath.Base(file), ".txtar")] == "" {
+				p.Files = append(p.Files, file)
+			}
+		}
+	}
+	testscript.Run(t, params(t, p, func(e *testscript.Env) {
+		data := filepath.Join(e.WorkDir, "data")
+		_, stop, err := startServer(t.Context(), data, e.Values[modelKey{}].(*modeltest.Server), true)
+		if err != nil {
+			t.Errorf("start a server: %v", err)
+			return
+		}
+		e.Defer(stop)
+	}))
+}
+
 // startServer starts a server as haft serve does, but for an API that hands out
 // keys.
-func startServer(ctx context.Context, data string, model *modeltest.Server) (at string, stop func(), err error) {
+func startServer(ctx context.Context, data string, model *modeltest.Server, local bool) (at string, stop func(),
+	err error) {
 	issuer := &keyIssuer{}
 	cfg := app.ServerConfig{}
 	if cfg.Agents.Models, err = modelfile.Parse("models.toml", modelsFile(model)); err != nil {
@@ -131,6 +163,10 @@ func startServer(ctx context.Context, data string, model *modeltest.Server) (at 
 	issuer.sys = sys
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err == nil && local {
+		_ = ln.Close() // nobody was served
+		ln, err = localsocket.Listen(data, localsocket.Welcome{Command: "serve", Reduced: true, Agents: true}, nil)
+	}
 	if err != nil {
 		return "", nil, errors.Join(err, sys.Close())
 	}
