@@ -42,8 +42,8 @@ type Config struct {
 	Retry haft.Backoff
 	// Patience is how long a watch tries to reconnect to a server; 0 means a minute.
 	Patience time.Duration
-	// Dial connects to the server instead, for each request anew, and a request whose connection it does not make was not
-	// sent. Nil means that URL says where the server is.
+	// Dial connects to the server instead, for each request anew. A request whose connection it does not make was
+	// not sent. Nil means that URL says where the server is.
 	Dial func(ctx context.Context) (net.Conn, error)
 	// Name is that of the program, for the log of the server.
 	Name string

@@ -29,7 +29,7 @@ var _ server.Rechecker = Authenticator{}
 
 // Authenticate implements [server.Authenticator].
 func (d Authenticator) Authenticate(r *http.Request, source netip.Addr) (server.Identity, error) {
-	// A client of the socket in the data directory could open the store itself. A key that it sends counts all the same.
+	// A client of the socket in the data directory could open the store itself. A key that it sends counts.
 	if p, ok := localsocket.PeerOf(r.Context()); ok && len(r.Header.Values("Authorization")) == 0 {
 		return d.identity(auth.Trusted(p)), nil
 	}

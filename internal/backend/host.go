@@ -148,7 +148,8 @@ func (h *Host) remote(w localsocket.Welcome) (System, error) {
 // errLater says that the directory is for another process now.
 var errLater = errors.New("the data directory is left to another process")
 
-// dial connects to the process that serves the directory. If there is none, this process opens the system and serves it.
+// dial connects to the process that serves the directory. If there is none, this process opens the system and serves
+// it.
 func (h *Host) dial(ctx context.Context) (net.Conn, error) {
 	until := time.Now().Add(h.Wait)
 	for {

@@ -37,8 +37,8 @@ type Conn struct {
 // LocalAddr implements [net.Conn], for [PeerOf].
 func (c *Conn) LocalAddr() net.Addr { return c.local }
 
-// Listen makes the socket of a data directory; a welcome is what clients are answered. The function yield is called when
-// a client wants the directory for itself, maybe more than once; nil means that it does not get it. The error is
+// Listen makes the socket of a data directory; a welcome is what clients are answered. The function yield is called
+// when a client wants the directory for itself, maybe more than once; nil means that it does not get it. The error is
 // [haft.CodeConflict] if another process listens there. What a process left that was killed is replaced.
 func Listen(dir string, w Welcome, yield func()) (_ *Listener, err error) {
 	l := &Listener{welcome: w, yield: yield, path: filepath.Join(dir, Name), known: make(chan *Conn),

@@ -1,7 +1,8 @@
 // Package localsocket connects the processes of one user that work on one data directory: the process that has the
 // directory listens on a socket in it, and others send their requests there.
 //
-// A connection begins with one line of JSON from the client ([Hello]) and one from the server ([Welcome]). HTTP follows.
+// A connection begins with one line of JSON from the client ([Hello]) and one from the server ([Welcome]). HTTP
+// follows.
 //
 //	client                               server
 //	  │── connect ───────────────────────►│ who is it? uid, namespaces and filters of the kernel

@@ -84,8 +84,9 @@ for p in ('/run/docker.sock', '/var/run/docker.sock', '/run/containerd/container
 			Check: refused(append([]string{"ECONNREFUSED"}, deniedFile...), "planted", "root"),
 		}, {
 			Name: "socket_of_the_engine_is_not_reached", Group: Networking, Needs: controls(haft.ControlSeccomp),
-			Story: "The engine serves its user on a socket in its directory. No way leads there in any mode, also for a " +
-				"program with the same user: by path, through processes, opened, linked, by datagram or without a file.",
+			Story: "The engine serves its user on a socket in its directory. No way leads there in any mode, " +
+				"also for a program with the same user: by path, through processes, opened, linked, by datagram " +
+				"or without a file.",
 			Program: py(`import socket
 def at(p):
     def go():
