@@ -42,6 +42,9 @@ type Config struct {
 	Retry haft.Backoff
 	// Patience is how long a watch tries to reconnect to a server; 0 means a minute.
 	Patience time.Duration
+	// Dial connects to the server instead, for each request anew. A request whose connection it does not make was
+	// not sent. Nil means that URL says where the server is.
+	Dial func(ctx context.Context) (net.Conn, error)
 	// Name is that of the program, for the log of the server.
 	Name string
 }
@@ -118,6 +121,16 @@ func New(cfg Config) (*Client, error) {
 		DialContext:         (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: 10 * time.Second, IdleConnTimeout: 90 * time.Second, MaxIdleConnsPerHost: 64,
 		MaxResponseHeaderBytes: 64 << 10,
+	}
+	if cfg.Dial != nil {
+		rt.Proxy, rt.DisableKeepAlives = nil, true
+		rt.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			conn, err := cfg.Dial(ctx)
+			if err != nil {
+				return nil, &dialError{err}
+			}
+			return conn, nil
+		}
 	}
 	t := &transport{
 		cfg: cfg, base: base, key: func() string { return key },

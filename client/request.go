@@ -256,10 +256,22 @@ func (t *transport) once(ctx context.Context, q query, at, agent string, body []
 	return nil, t.refused(ctx, q, res)
 }
 
+// A dialError says that [Config.Dial] failed.
+type dialError struct{ error }
+
+// Unwrap returns why.
+func (e *dialError) Unwrap() error { return e.error }
+
 // noAnswer is the error of a request without an answer.
 func (t *transport) noAnswer(ctx context.Context, q query, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("ask the server: %w", context.Cause(ctx))
+	}
+	if failed, ok := errors.AsType[*dialError](err); ok {
+		if e, ok := errors.AsType[*haft.Error](failed.error); ok {
+			return e
+		}
+		return &haft.Error{Code: haft.CodeUnavailable, Message: "the server cannot be reached", Err: failed.error}
 	}
 	// What went wrong is for the person who runs the client: it names addresses.
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" {

@@ -69,6 +69,12 @@ func (h hosts) isOurs(host string) bool {
 	return err == nil && a.IsLoopback()
 }
 
+// fromSocket reports whether a request came by a Unix socket, which no name of a host leads to.
+func fromSocket(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	return ok && at.Network() == "unix"
+}
+
 // allowsOrigin reports whether a page of that origin may send r. Programs send no Origin.
 func (h hosts) allowsOrigin(r *http.Request) bool {
 	for _, o := range r.Header.Values("Origin") {
@@ -135,7 +141,7 @@ func (s *Server) guard(next *http.ServeMux) http.Handler {
 		}()
 		byHost := s.cfg.ByHost != nil && s.cfg.ByHost.Hosts(r)
 		switch {
-		case !byHost && !s.hosts.isOurs(r.Host):
+		case !byHost && !s.hosts.isOurs(r.Host) && !fromSocket(r):
 			s.reportRefusal(r, WhyHost, haft.Principal{}, errUnknownHost)
 			errUnknownHost.write(w, id)
 		case !s.hosts.allowsOrigin(r):

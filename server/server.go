@@ -296,11 +296,12 @@ func (s *Server) Handler() http.Handler { return s.handler }
 // OpenAPI returns the document of the API, as JSON.
 func (s *Server) OpenAPI() []byte { return s.openapi }
 
-// Serve answers the connections of ln until Shutdown, and then returns nil.
+// Serve answers the connections of ln until Shutdown, and then returns nil. It may serve several listeners. Connections
+// of a Unix socket have no TLS.
 func (s *Server) Serve(ln net.Listener) error {
 	ln = s.listen(ln)
 	var err error
-	if s.cfg.TLS != nil {
+	if s.cfg.TLS != nil && ln.Addr().Network() != "unix" {
 		err = s.http.ServeTLS(ln, "", "")
 	} else {
 		err = s.http.Serve(ln)

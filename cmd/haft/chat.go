@@ -10,7 +10,7 @@ import (
 // chatCommand talks to an agent.
 func chatCommand(p *cli.Profile) cli.Command {
 	t := &backend.Talk{}
-	p.Talks = true
+	p.Talks, p.Lasting = true, true
 	return cli.Command{
 		Use: "chat [AGENT]", Short: "Talk to an agent, which answers with a model and with its tools",
 		Long: `chat talks to an agent: assistant if none is named, which is made the first time. The model

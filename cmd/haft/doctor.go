@@ -62,6 +62,9 @@ func printCheckup(w io.Writer, c doctor.Checkup) {
 			fmt.Fprintf(w, "      %s\n", paint(w, dim, "how to get it: "+doctor.Remedy(g.Control)))
 		}
 	}
+	if c.Served != nil {
+		fmt.Fprintf(w, "\n%s has the data directory %s: commands work on it\n", c.Served, c.Data)
+	}
 	fmt.Fprintln(w)
 	for _, r := range c.Runtimes {
 		if r.Missing != "" {

@@ -13,7 +13,8 @@ import (
 )
 
 // mcpCommand is Haft as an MCP server on stdio.
-func mcpCommand(*cli.Profile) cli.Command {
+func mcpCommand(p *cli.Profile) cli.Command {
+	p.Lasting = true
 	var tags []string
 	var lazy int
 	var tokens bool

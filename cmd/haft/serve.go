@@ -18,10 +18,12 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/backend"
 	"haft/internal/cli"
 	"haft/internal/daemon"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
+	"haft/internal/localsocket"
 	"haft/internal/modelfile"
 	"haft/internal/supply"
 	"haft/internal/terminal"
@@ -231,6 +233,11 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	if err != nil {
 		return exit.Misuse(fmt.Errorf("listen: %w", err))
 	}
+	if cfg.Database == "" {
+		if err := backend.AskToYield(ctx, cfg.Data, version); err != nil {
+			cfg.Logger.Warn("the process that has the data directory was not asked to leave it", "err", err)
+		}
+	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
 		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with "+
@@ -241,7 +248,9 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	served := make(chan error, 1)
 	go func() { served <- sys.HTTP.Serve(ln) }()
+	local, where := s.serveLocal(cfg, sys)
 	s.greet(ctx, p, sys, ln.Addr())
+	fmt.Fprint(p.Out, where)
 	s.notifyManager(ctx, cfg.Logger, "READY=1\nSTATUS=listening on "+ln.Addr().String())
 	ctx, leave := context.WithCancel(ctx)
 	defer leave()
@@ -262,10 +271,25 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 		case err = <-served:
 			leave()
 		case <-ctx.Done():
-			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served)
+			err = errors.Join(s.stop(ctx, cfg.Logger, sys, again), <-served, <-local)
 		}
 		return errors.Join(err, <-worked, sys.Close())
 	}
+}
+
+// serveLocal answers commands that find the server by its data directory. It returns a channel that has the error when
+// that ends, and a line for the operator.
+func (s *serveFlags) serveLocal(cfg app.ServerConfig, sys *app.Server) (done chan error, line string) {
+	done = make(chan error, 1)
+	ln, err := localsocket.Listen(cfg.Data, localsocket.Welcome{Command: "serve", Version: version,
+		Reduced: cfg.AllowReduced, Agents: cfg.Agents.Models != nil}, nil)
+	if err != nil { // such as of a second server with this directory, which share a Postgres
+		cfg.Logger.Warn("commands do not find this server by its data directory", "err", err)
+		done <- nil
+		return done, ""
+	}
+	go func() { done <- sys.HTTP.Serve(ln) }()
+	return done, "commands of this user find it by " + ln.Path() + "\n"
 }
 
 // notifyManager sends the state of the server to the service manager, as sd_notify(3) does, if

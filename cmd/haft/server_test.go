@@ -23,6 +23,7 @@ import (
 	"haft/app"
 	"haft/internal/auth"
 	"haft/internal/cli"
+	"haft/internal/localsocket"
 	"haft/internal/modelfile"
 	"haft/internal/modeltest"
 )
@@ -83,6 +84,7 @@ var alone = map[string]string{
 	"serve_reload":    "it starts servers of its own",
 	"serve_stop":      "it starts servers of its own",
 	"serve_tls":       "it starts servers of its own",
+	"socket":          "it starts servers of its own",
 	"store_trouble":   "it spoils the files of the store",
 	"store_two":       "it is about two processes on one directory",
 	"webhook":         "it starts servers of its own",
@@ -104,7 +106,7 @@ func TestScript_server(t *testing.T) {
 	}
 	testscript.Run(t, params(t, p, func(e *testscript.Env) {
 		at, stop, err := startServer(t.Context(), filepath.Join(e.WorkDir, "data"),
-			e.Values[modelKey{}].(*modeltest.Server))
+			e.Values[modelKey{}].(*modeltest.Server), false)
 		if err != nil {
 			t.Errorf("start a server: %v", err)
 			return
@@ -114,9 +116,41 @@ func TestScript_server(t *testing.T) {
 	}))
 }
 
+// TestScript_socket runs scripts beside a server that commands find by the data directory: the same commands, output
+// and exit codes, and nobody needs a key. HAFT_TEST_ALL runs all scripts that can run on a server.
+func TestScript_socket(t *testing.T) {
+	names := []string{"approvals", "batch", "chain", "events", "policy", "secret_set", "tool_lifecycle", "workspace"}
+	if os.Getenv("HAFT_TEST_ALL") != "" {
+		names = []string{"*"}
+	}
+	p := testscript.Params{}
+	for _, name := range names {
+		files, err := filepath.Glob("testdata/script/" + name + ".txtar")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			name := strings.TrimSuffix(filepath.Base(file), ".txtar")
+			if alone[name] == "" && name != "agent" { // an agent that is not there is another error on a server
+				p.Files = append(p.Files, file)
+			}
+		}
+	}
+	testscript.Run(t, params(t, p, func(e *testscript.Env) {
+		data := filepath.Join(e.WorkDir, "data")
+		_, stop, err := startServer(t.Context(), data, e.Values[modelKey{}].(*modeltest.Server), true)
+		if err != nil {
+			t.Errorf("start a server: %v", err)
+			return
+		}
+		e.Defer(stop)
+	}))
+}
+
 // startServer starts a server as haft serve does, but for an API that hands out
 // keys.
-func startServer(ctx context.Context, data string, model *modeltest.Server) (at string, stop func(), err error) {
+func startServer(ctx context.Context, data string, model *modeltest.Server, local bool) (at string, stop func(),
+	err error) {
 	issuer := &keyIssuer{}
 	cfg := app.ServerConfig{}
 	if cfg.Agents.Models, err = modelfile.Parse("models.toml", modelsFile(model)); err != nil {
@@ -133,6 +167,10 @@ func startServer(ctx context.Context, data string, model *modeltest.Server) (at 
 	issuer.sys = sys
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	if err == nil && local {
+		_ = ln.Close() // nobody was served
+		ln, err = localsocket.Listen(data, localsocket.Welcome{Command: "serve", Reduced: true, Agents: true}, nil)
+	}
 	if err != nil {
 		return "", nil, errors.Join(err, sys.Close())
 	}

@@ -71,9 +71,11 @@ type Config struct {
 	auth.Config
 	Dir *datadir.Dir
 	// Org is the organisation of the first administrator; "" means [DefaultOrg].
-	Org    string
-	Manage Manage
-	Logger *slog.Logger
+	Org string
+	// NoFirstKey makes no key: callers come by the socket in the data directory.
+	NoFirstKey bool
+	Manage     Manage
+	Logger     *slog.Logger
 }
 
 // Open returns the authenticator of a server. If there are no API keys, it makes one for an
@@ -90,7 +92,7 @@ func Open(ctx context.Context, cfg Config) (*Auth, error) {
 		return nil, err
 	}
 	some, err := cfg.Dir.Store.Keys.HasKeys(ctx)
-	if err == nil && !some {
+	if err == nil && !some && !cfg.NoFirstKey {
 		err = a.firstKey(ctx, cfg)
 	}
 	if err != nil {

@@ -90,6 +90,8 @@ type Identity struct {
 	// [CheckBody] with Digest.
 	Signed bool
 	Digest string
+	// Terminal says that the caller is the operator at a terminal, who needs no credential and acts as every agent.
+	Terminal bool
 	// Expires is when the credential does, or zero. What goes on for longer than
 	// a request ends then.
 	Expires time.Time
@@ -105,7 +107,7 @@ type Identity struct {
 // Trusted returns the identity of a principal that needs no credential, because the caller is
 // the operator. It has the permissions of the principal only.
 func Trusted(p haft.Principal) Identity {
-	id := Identity{Principal: p}
+	id := Identity{Principal: p, Terminal: true}
 	if p.Scope != nil || p.Actions != nil {
 		id.scope = append([]string{}, p.Scope...)
 		for _, a := range p.Actions {

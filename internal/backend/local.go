@@ -17,7 +17,8 @@ import (
 // acknowledged, so they have to end before the command may.
 type Local struct {
 	*app.Service
-	owed []haft.Call // each with its id and organisation
+	owed  []haft.Call                 // each with its id and organisation
+	leave func(context.Context) error // stops to serve others; may be nil
 }
 
 var _ System = (*Local)(nil)
@@ -59,11 +60,15 @@ func (l *Local) End(ctx context.Context) error {
 			}
 		}
 	}
+	var left error
+	if l.leave != nil {
+		left = l.leave(ctx)
+	}
 	drained := l.Drain(ctx)
 	if ctx.Err() != nil {
 		drained = nil // the user does not want to wait
 	}
-	return errors.Join(drained, l.Close())
+	return errors.Join(left, drained, l.Close())
 }
 
 // EventsOf implements [Follower].

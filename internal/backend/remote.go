@@ -12,6 +12,7 @@ import (
 	"haft/client"
 	"haft/internal/audit"
 	"haft/internal/auth"
+	"haft/internal/localsocket"
 	"haft/internal/secret"
 	"haft/policy"
 )
@@ -23,18 +24,29 @@ type Remote struct {
 	haft.Webhooks
 	haft.Retainer
 	haft.Eraser
+	// Served is the process that was found in the data directory. It is zero for a server that is named by its address,
+	// and for this process.
+	Served localsocket.Welcome
+	leave  func(context.Context) error // may be nil
 }
 
 var _ System = (*Remote)(nil)
 
 // NewRemote returns the system of the server that c sends requests to.
-func NewRemote(c *client.Client) *Remote { return &Remote{c, c.MCPServers, c.Webhooks, c.Data, c.Data} }
+func NewRemote(c *client.Client) *Remote {
+	return &Remote{Client: c, MCPServers: c.MCPServers, Webhooks: c.Webhooks, Retainer: c.Data, Eraser: c.Data}
+}
 
 // ErrCancelled is the error of a call whose caller no longer waits.
 var ErrCancelled = errors.New("the server was told to cancel the call")
 
 // End implements [Follower]. The server goes on with what it has acknowledged.
-func (r *Remote) End(context.Context) error { return r.Close() }
+func (r *Remote) End(ctx context.Context) error {
+	if r.leave == nil {
+		return r.Close()
+	}
+	return errors.Join(r.Close(), r.leave(ctx))
+}
 
 // Owe implements [Follower].
 func (r *Remote) Owe(string, haft.CallID) {}

@@ -55,6 +55,7 @@ type Work = func(ctx context.Context, s *Session, args []string) error
 
 // Build makes the command and the commands below it, with the flags of a profile.
 func (c Command) Build(p *Profile) *cobra.Command {
+	p.command, _, _ = strings.Cut(c.Use, " ")
 	cmd := c.buildTree(p, c.Alone)
 	if !c.Alone {
 		Declare(cmd.PersistentFlags(), p.Flags(), profileEnv...)

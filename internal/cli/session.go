@@ -17,7 +17,6 @@ import (
 	"haft/app"
 	"haft/client"
 	"haft/internal/backend"
-	"haft/internal/checkpoint"
 	"haft/internal/doctor"
 	"haft/internal/exit"
 	"haft/internal/modelfile"
@@ -49,12 +48,15 @@ type Profile struct {
 	// Talks says that the command runs agents, with the models of a file or of the environment.
 	Talks  bool
 	Models string
+	// Lasting says that the command runs until somebody ends it.
+	Lasting bool
+	command string // the first word of the command
 	// Given reports whether a flag is on the command line.
 	Given func(flag string) bool
 }
 
-// DefaultLockWait is how long a command waits for another one that has the directory.
-const DefaultLockWait = 3 * time.Second
+// DefaultLockWait is how long a command waits for another one that has the directory and does not serve it.
+const DefaultLockWait = 10 * time.Second
 
 // Flags are those of every command on kept state.
 func (p *Profile) Flags() []Flag {
@@ -206,15 +208,11 @@ func (p *Profile) open(ctx context.Context) (*Session, error) {
 		}
 	}
 	cfg.Engine.Brief = !p.Talks
-	svc, err := app.OpenService(ctx, cfg)
-	if p.Evidence && checkpoint.Mismatched(err) {
-		Report(p.Err, err)
-		svc, err = app.OpenEvidence(ctx, cfg)
-	}
+	sys, err := p.find(ctx, cfg)
 	if err != nil {
 		return nil, exit.Advise(err, "look at the data directory ("+dir+"), or name another with --data DIR")
 	}
-	s := &Session{System: &backend.Local{Service: svc}, Profile: p, Who: p.Principal()}
+	s := &Session{System: sys, Profile: p, Who: p.Principal()}
 	s.Who.Agent = s.AgentID(ctx, s.Who.Agent)
 	return s, nil
 }
@@ -324,6 +322,9 @@ func sameSet(a, b []string) bool {
 func (s *Session) Local(otherwise string) (*backend.Local, error) {
 	if l, ok := s.System.(*backend.Local); ok {
 		return l, nil
+	}
+	if r, ok := s.System.(*backend.Remote); ok && r.Served.PID != 0 {
+		otherwise = "this needs the files of the data directory, which " + r.Served.String() + " has: stop that first"
 	}
 	return nil, exit.Misuse(errors.New(otherwise))
 }

@@ -11,6 +11,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/localsocket"
 )
 
 // ReducedVar is the variable that allows the reduced mode for every command.
@@ -51,6 +52,9 @@ type Checkup struct {
 	Isolation haft.Isolation `json:"isolation"`
 	Mode      Mode           `json:"mode"`
 	Runtimes  []Runtime      `json:"runtimes"`
+	// Data is the data directory, and Served the process that serves it, if one does.
+	Data   string               `json:"data,omitempty"`
+	Served *localsocket.Welcome `json:"served,omitempty"`
 }
 
 // A Runtime is an interpreter, or why there is none.
@@ -80,7 +84,24 @@ func Examine(ctx context.Context, a *app.App, allowed bool) (Checkup, error) {
 		}
 		found.Runtimes = append(found.Runtimes, r)
 	}
+	found.Data, found.Served = findServer(ctx)
 	return found, nil
+}
+
+// findServer returns the data directory and the process that serves it, or nil if none does.
+func findServer(ctx context.Context) (string, *localsocket.Welcome) {
+	dir, err := app.DataDir()
+	if err != nil {
+		return "", nil
+	}
+	conn, w, err := localsocket.Dial(ctx, dir, localsocket.Hello{Principal: haft.Principal{Org: "local"}})
+	if err == nil {
+		_ = conn.Close() // nothing is asked
+	}
+	if w.PID == 0 {
+		return dir, nil
+	}
+	return dir, &w // also one that refuses us
 }
 
 // A hostKind is what Haft runs in.

@@ -97,6 +97,7 @@ func TestConformance_catches_a_liar(t *testing.T) {
 		quotactl_is_denied open_tree_is_denied personality_is_denied netlink_socket_is_denied
 		loopback_of_the_host_is_not_reached address_of_the_host_is_not_reached
 		abstract_sockets_of_the_host_are_not_reached sockets_of_the_host_are_not_reached_by_path
+		socket_of_the_engine_is_not_reached
 		interfaces_of_the_host_are_not_seen
 		egress_is_the_only_address
 		abstract_sockets_of_a_neighbour_are_not_reached ports_of_a_neighbour_are_not_reached

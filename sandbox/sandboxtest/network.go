@@ -83,6 +83,36 @@ attempt('root', at('/proc/1/root' + E['SOCKET']))
 for p in ('/run/docker.sock', '/var/run/docker.sock', '/run/containerd/containerd.sock', '/run/dbus/system_bus_socket', '/run/systemd/private', '/dev/log'): attempt(p, at(p))`),
 			Check: refused(append([]string{"ECONNREFUSED"}, deniedFile...), "planted", "root"),
 		}, {
+			Name: "socket_of_the_engine_is_not_reached", Group: Networking, Needs: controls(haft.ControlSeccomp),
+			Story: "The engine serves its user on a socket in its directory. No way leads there in any mode, " +
+				"also for a program with the same user: by path, through processes, opened, linked, by datagram " +
+				"or without a file.",
+			Program: py(`import socket
+def at(p):
+    def go():
+        s = socket.socket(socket.AF_UNIX); s.connect(p); return s.recv(64)
+    return go
+attempt('path', at(E['SOCKET']))
+for pid in ('1', 'self', str(os.getppid()), E['HOST_PID']):
+    for way in ('root', 'cwd' + '/..' * 9): attempt('proc', at('/proc/' + pid + '/' + way + E['SOCKET']))
+def opened():
+    fd = os.open(E['SOCKET'], os.O_PATH); return at('/proc/self/fd/%d' % fd)()
+def linked():
+    os.symlink(E['SOCKET'], 'link')
+    try: return at('link')()
+    finally: os.unlink('link')
+def moved():
+    os.chdir(os.path.dirname(E['SOCKET'])); return at(os.path.basename(E['SOCKET']))()
+def datagram(kind):
+    def go():
+        a, b = socket.socketpair(socket.AF_UNIX, kind); a.sendto(b'x', E['SOCKET'])
+    return go
+attempt('opened', opened); attempt('linked', linked); attempt('moved', moved)
+attempt('datagram', datagram(socket.SOCK_DGRAM))
+attempt('abstract', at('\0' + E['SOCKET']))`),
+			Check: refused(append([]string{"ECONNREFUSED"}, deniedFile...), "path", "proc", "opened", "linked", "moved",
+				"datagram", "abstract"),
+		}, {
 			Name: "interfaces_of_the_host_are_not_seen", Group: Networking, Needs: off,
 			Story: "There is no interface but perhaps a loopback, and no table that tells of the host's connections.",
 			Program: py(`import socket

@@ -55,6 +55,15 @@ func writeAt(f *os.File, text string) error {
 	return err
 }
 
+// InUse is the error of [Open] if another process uses the directory.
+type InUse struct{ why haft.Error }
+
+// Error implements error.
+func (i *InUse) Error() string { return i.why.Error() }
+
+// Unwrap returns the [haft.Error].
+func (i *InUse) Unwrap() error { return &i.why }
+
 // poll is how often a lock is asked for that another process has.
 const poll = 25 * time.Millisecond
 
@@ -69,8 +78,8 @@ func flock(ctx context.Context, f, named *os.File, until time.Time) error {
 			return &haft.Error{Code: haft.CodeUnavailable,
 				Message: "the data directory cannot be locked; put it on a file system of this machine", Err: err}
 		case !time.Now().Before(until):
-			return &haft.Error{Code: haft.CodeConflict,
-				Message: "another haft" + pidOf(named) + " is using this directory: stop it, or use another directory"}
+			return &InUse{haft.Error{Code: haft.CodeConflict,
+				Message: "another haft" + pidOf(named) + " is using this directory: stop it, or use another directory"}}
 		}
 		timer := time.NewTimer(min(poll, time.Until(until)))
 		select {
