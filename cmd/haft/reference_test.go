@@ -118,7 +118,9 @@ func flagTable(flags *pflag.FlagSet) string {
 		if f.Shorthand != "" {
 			name = "-" + f.Shorthand + ", " + name
 		}
-		if !slices.Contains([]string{"", "0", "0s", "0B", "[]", "false"}, f.DefValue) && f.Value.Type() != "bool" {
+		none := slices.Contains([]string{"", "0", "0s", "[]", "false"}, f.DefValue) ||
+			f.Value.Type() == "size" && (strings.Contains(usage, "if it is not given") || strings.HasSuffix(usage, ")"))
+		if !none && f.Value.Type() != "bool" {
 			usage += " (default " + f.DefValue + ")"
 		}
 		fmt.Fprintf(&b, "| `%s` | %s |\n", strings.ReplaceAll(name, "|", "\\|"), escape(usage))
@@ -195,11 +197,11 @@ func kindTable(t *testing.T) string {
 func eventTable(t *testing.T) string {
 	said := map[haft.EventType]string{
 		haft.EventQueued:    "the call is acknowledged and has not begun",
-		haft.EventExecuting: "a run begins; `data` has the number of the try",
+		haft.EventExecuting: "a run begins; `data` has the digest of the version and the arguments",
 		haft.EventRetry:     "a run has failed and another one follows",
 		haft.EventProgress:  "what the tool says of its progress, or an item that it yields",
 		haft.EventOutput:    "a piece of stdout or stderr",
-		haft.EventCompleted: "the call has ended; `data` has status, failure and usage",
+		haft.EventCompleted: "the call has ended; `data` has the status, the failure, times and usage",
 		haft.EventApproval:  "a person has to agree",
 		haft.EventDecided:   "a person has agreed or refused",
 	}
@@ -262,7 +264,7 @@ func comments(t *testing.T, file string) map[string]string {
 				}
 			}
 		case *ast.Field:
-			if len(n.Names) == 1 {
+			if len(n.Names) == 1 && said[n.Names[0].Name] == "" { // of the first type with that field
 				said[n.Names[0].Name] = strings.TrimSpace(n.Doc.Text() + n.Comment.Text())
 			}
 		}
