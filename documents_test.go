@@ -1,14 +1,18 @@
 package haft_test
 
 import (
+	"cmp"
 	"go/ast"
+	"go/token"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // documents are the pages for people who change Haft.
@@ -33,7 +37,11 @@ var (
 	// A declaration as pages name it: package.Name, without the receiver of a method.
 	namedDecl = regexp.MustCompile(`\b((?:[a-z0-9]+/)*[a-z0-9]+)\.([A-Za-z]\w*)\b`)
 	namedPath = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)+|[A-Za-z0-9_-]+\\.(?:go|md|txt))`")
-	link      = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	// A link to a page of the repository, to a heading, or to both.
+	link    = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]*))?\)`)
+	heading = regexp.MustCompile(`(?m)^#+ +(.*)$`)
+	fenced  = regexp.MustCompile("(?ms)^```.*?^```$")
+	code    = regexp.MustCompile("`[^`\n]*`")
 )
 
 // Every function, type, file and package that a page names exists.
@@ -66,12 +74,122 @@ func TestDocuments_name_what_exists(t *testing.T) {
 				t.Errorf("%s names %s, which does not exist", page, m[1])
 			}
 		}
-		for _, m := range link.FindAllStringSubmatch(text, -1) {
-			if !exists(path.Join(path.Dir(page), m[1])) {
-				t.Errorf("%s links to %s, which does not exist", page, m[1])
+	}
+}
+
+// Every link of every page leads to a file and a heading that exist, and the index of docs links every page of it.
+func TestDocuments_links_lead_somewhere(t *testing.T) {
+	pages := documents(t)
+	for _, pattern := range []string{"*.md", "docs/*.md", "examples/*.md", "examples/*/*.md", "clients/*/*.md"} {
+		names, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range names {
+			text, err := os.ReadFile(name) //nolint:gosec // pages of the repository
+			if err != nil {
+				t.Fatal(err)
+			}
+			pages[name] = string(text)
+		}
+	}
+	linked := map[string]bool{}
+	for page, text := range pages {
+		for _, m := range link.FindAllStringSubmatch(code.ReplaceAllString(fenced.ReplaceAllString(text, ""), ""), -1) {
+			to := page
+			if m[1] != "" {
+				to = path.Join(path.Dir(page), m[1])
+			}
+			if page == "docs/README.md" {
+				linked[to] = true
+			}
+			if _, err := os.Stat(to); err != nil {
+				t.Errorf("%s links to %s, which does not exist", page, to)
+			} else if m[2] != "" && strings.HasSuffix(to, ".md") && !slices.Contains(anchors(pages[to]), m[2]) {
+				t.Errorf("%s links to %s#%s, which is no heading there", page, to, m[2])
 			}
 		}
 	}
+	for page := range pages {
+		if path.Dir(page) == "docs" && page != "docs/README.md" && !linked[page] {
+			t.Errorf("docs/README.md does not link %s", page)
+		}
+	}
+}
+
+// anchors returns what links to the headings of a page end with.
+func anchors(text string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
+		all = append(all, strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ' || r == '-':
+				return '-'
+			case r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, m[1]))
+	}
+	return all
+}
+
+// verb is a place in a format where a value comes, and in a page what stands for it.
+var verb = regexp.MustCompile(`%[-+#0-9.]*[a-z]|…`)
+
+// The messages in the headings of the page about troubles are in the sources, or printed by a command of that page.
+func TestDocuments_messages_exist(t *testing.T) {
+	page, err := os.ReadFile("docs/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts strings.Builder
+	for _, s := range sources(t) {
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if e, ok := n.(ast.Expr); ok && constantText(e) != "" {
+				texts.WriteString(verb.ReplaceAllString(constantText(e), "…") + "\n")
+				return false
+			}
+			return true
+		})
+	}
+	for _, block := range fenced.FindAllString(string(page), -1) {
+		texts.WriteString(block)
+	}
+	messages := 0
+	for _, m := range heading.FindAllStringSubmatch(fenced.ReplaceAllString(string(page), ""), -1) {
+		message, quoted := strings.CutPrefix(m[1], "`")
+		if !quoted {
+			continue
+		}
+		messages++
+		for part := range strings.SplitSeq(strings.TrimSuffix(message, "`"), "…") {
+			if part = strings.TrimSpace(part); len(part) > 3 && !strings.Contains(texts.String(), part) {
+				t.Errorf("docs/troubleshooting.md has %q, which no source has", part)
+			}
+		}
+	}
+	if messages < 15 {
+		t.Errorf("%d messages were found", messages)
+	}
+}
+
+// constantText returns a text that is written in a source, also in several pieces; "" if it is none.
+func constantText(e ast.Expr) string {
+	switch e := e.(type) {
+	case *ast.BasicLit:
+		text, _ := strconv.Unquote(e.Value) //nolint:errcheck // the file was parsed; numbers give nothing
+		return text
+	case *ast.BinaryExpr:
+		if e.Op != token.ADD {
+			return ""
+		}
+		x, y := constantText(e.X), constantText(e.Y)
+		if x == "" && y == "" {
+			return ""
+		}
+		return cmp.Or(x, "…") + cmp.Or(y, "…")
+	}
+	return ""
 }
 
 // exists reports whether a path of the repository does, or a package that pages name without internal.

@@ -69,51 +69,70 @@ var exampleBlock = regexp.MustCompile("(?s)```sh\n(.*?)```\n(?:\n?```text\n(.*?)
 
 // runExample runs the blocks of an example with a model that speaks a format; "" if it needs none.
 func runExample(t *testing.T, dir, format string, env ...string) {
-	text, err := os.ReadFile(filepath.Join(dir, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	work := filepath.Join(t.TempDir(), "example")
 	if err := os.CopyFS(work, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	runPage(t, filepath.Join(dir, "README.md"), work, append(env, modelEnv(t, filepath.Base(dir), format)...)...)
+}
+
+// modelEnv starts the model of an example, which speaks a format, and returns the variables that name it.
+func modelEnv(t *testing.T, example, format string) []string {
+	if format == "" {
+		return nil
+	}
+	m := exampleModel(t, example)
+	t.Cleanup(func() {
+		if m.Left() > 0 && !t.Failed() {
+			t.Errorf("%d steps of the model were not asked for", m.Left())
+		}
+	})
+	if format == "openai" {
+		return []string{"OPENAI_BASE_URL=" + m.URL, "OPENAI_API_KEY=k", "ANTHROPIC_API_KEY="}
+	}
+	models := filepath.Join(t.TempDir(), "models.toml")
+	line := strings.Replace(modelsFile(m), `"openai"`, `"`+format+`"`, 1)
+	if err := os.WriteFile(models, []byte(line), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"HAFT_MODELS=" + models}
+}
+
+// endOfBlock separates the outputs of blocks.
+const endOfBlock = "\x01\n"
+
+// runPage runs the blocks of shell of a page in a directory, all in one shell, and compares what each prints with the
+// block of text after it.
+func runPage(t *testing.T, page, work string, env ...string) {
+	text, err := os.ReadFile(page) //nolint:gosec // pages of the repository
+	if err != nil {
 		t.Fatal(err)
 	}
 	haft, err := haftCommand(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	env = append(env, "PATH="+filepath.Dir(haft)+":"+os.Getenv("PATH"), "XDG_STATE_HOME="+t.TempDir(), "HAFT_DATA=",
-		"HAFT_MODELS=", "HAFT_USER=ann", "HAFT_LOCK_WAIT=60s", "HAFT_ALLOW_REDUCED=1")
-	if format != "" {
-		m := exampleModel(t, filepath.Base(dir))
-		defer func() {
-			if m.Left() > 0 && !t.Failed() {
-				t.Errorf("%d steps of the model were not asked for", m.Left())
-			}
-		}()
-		if format == "openai" {
-			env = append(env, "OPENAI_BASE_URL="+m.URL, "OPENAI_API_KEY=k", "ANTHROPIC_API_KEY=")
-		} else {
-			models := filepath.Join(t.TempDir(), "models.toml")
-			line := strings.Replace(modelsFile(m), `"openai"`, `"`+format+`"`, 1)
-			if err := os.WriteFile(models, []byte(line), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			env = append(env, "HAFT_MODELS="+models)
-		}
-	}
+	env = append([]string{"PATH=" + filepath.Dir(haft) + ":" + os.Getenv("PATH"), "XDG_STATE_HOME=" + t.TempDir(),
+		"XDG_CONFIG_HOME=" + t.TempDir(), "HAFT_DATA=", "HAFT_MODELS=", "HAFT_USER=ann", "HAFT_LOCK_WAIT=60s",
+		"HAFT_ALLOW_REDUCED=1", "HAFT_READY_WAIT=0s"}, env...)
 	blocks := exampleBlock.FindAllStringSubmatch(string(text), -1)
 	if n := strings.Count(string(text), "```sh\n"); n != len(blocks) || n == 0 {
 		t.Fatalf("%d of %d blocks can be read", len(blocks), n)
 	}
+	script := "trap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\n"
 	for _, b := range blocks {
-		c := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", b[1])
-		c.Dir, c.Env = work, append(os.Environ(), env...)
-		out, err := c.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s\n%v:\n%s", b[1], err, out)
-		}
-		if b[2] != "" && !looksLike(b[2], string(out)) {
-			t.Fatalf("%s\nprints\n%s\nand README.md says\n%s", b[1], out, b[2])
+		script += b[1] + "printf '\\001\\n'\n"
+	}
+	c := exec.CommandContext(t.Context(), "bash", "-e", "-o", "pipefail", "-c", script) //nolint:gosec // as above
+	c.Dir, c.Env = work, append(os.Environ(), env...)
+	out, err := c.CombinedOutput()
+	outputs := strings.Split(string(out), endOfBlock)
+	if done := len(outputs) - 1; err != nil {
+		t.Fatalf("%s:\n%s\n%v:\n%s", page, blocks[min(done, len(blocks)-1)][1], err, outputs[done])
+	}
+	for i, b := range blocks {
+		if b[2] != "" && !looksLike(b[2], outputs[i]) {
+			t.Errorf("%s\nprints\n%s\nand %s says\n%s", b[1], outputs[i], page, b[2])
 		}
 	}
 }
