@@ -170,14 +170,14 @@ func report(progress func(string), line string) {
 func (s *Supply) Open(ctx context.Context, locks []Lock, source string,
 	progress func(string)) (list []executor.Layer, release func(), err error) {
 	var done []func()
-	release = func() {
+	free := func() {
 		for _, d := range done {
 			d()
 		}
 	}
 	defer func() {
 		if err != nil {
-			release()
+			free()
 		}
 	}()
 	for _, lock := range locks {
@@ -204,7 +204,7 @@ func (s *Supply) Open(ctx context.Context, locks []Lock, source string,
 		}
 		list = append(list, e)
 	}
-	return list, release, nil
+	return list, free, nil
 }
 
 // Ready reports whether all layers of locks are open already.
