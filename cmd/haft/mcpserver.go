@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/cataloguecmd"
 	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
@@ -26,7 +27,7 @@ import (
 func mcpServerCommand(*cli.Profile) cli.Command {
 	var (
 		f      mcpFlags
-		entry  catalogueFlags
+		entry  cataloguecmd.Flags
 		accept bool
 		only   []string
 	)
@@ -43,11 +44,11 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 		Missing: "see which there are with: haft mcp-server list",
 		Subs: []cli.Command{
 			{Use: "add NAME [-- COMMAND…]", Short: "Add a server and its tools, which are then called NAME__TOOL",
-				Flags: append(f.flags(), entry.which()...),
+				Flags: append(f.flags(), entry.Which()...),
 				Run: func(ctx context.Context, s *cli.Session, args []string) error {
-					server, err := f.read(args[0], args[1:], entry.from != "")
-					if err == nil && entry.from != "" {
-						server, err = entry.complete(ctx, s, server)
+					server, err := f.read(args[0], args[1:], entry.From != "")
+					if err == nil && entry.From != "" {
+						server, err = entry.Complete(ctx, s, server)
 					}
 					if err != nil {
 						return err
@@ -58,7 +59,7 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 					}
 					return s.Print(change, func() { printServerChange(s, change) })
 				}},
-			searchCommand(),
+			cataloguecmd.Search(),
 			{Use: "list", Short: "List servers", Run: cli.ListAll(cli.System.MCPServerList, cli.Listing[haft.MCPServer]{
 				"NAME,TRANSPORT,WHERE,TOOLS,STATE,LISTED", func(m haft.MCPServer) []any {
 					return []any{cli.Shaded(m.Name, bold), m.Transport, where(m), m.State.Tools, serverState(m),

@@ -1,4 +1,5 @@
-package main
+// Package cataloguecmd has the commands and flags that take MCP servers from a catalogue.
+package cataloguecmd
 
 import (
 	"context"
@@ -21,16 +22,17 @@ import (
 	"haft/internal/toolfile"
 )
 
-// catalogueFlags say where MCP servers are described, and which one is added.
-type catalogueFlags struct {
+// Flags say where MCP servers are described, and which one is added.
+type Flags struct {
 	file, registry string
-	from           string
-	choice         mcpcatalog.Choice
-	values         []string
+	// From is the name of the entry to add; empty means none.
+	From   string
+	choice mcpcatalog.Choice
+	values []string
 }
 
 // where are the flags that name the catalogue. One address is a registry of the official format.
-func (c *catalogueFlags) where() []cli.Flag {
+func (c *Flags) where() []cli.Flag {
 	c.registry = os.Getenv("HAFT_MCP_REGISTRY")
 	return []cli.Flag{
 		{&c.file, "catalogue", "the `FILE` of a catalogue: a server.json, a list of them, or an answer of a registry"},
@@ -39,16 +41,16 @@ func (c *catalogueFlags) where() []cli.Flag {
 	}
 }
 
-// which are the flags that choose an entry.
-func (c *catalogueFlags) which() []cli.Flag {
+// Which are the flags that choose an entry.
+func (c *Flags) Which() []cli.Flag {
 	return append(c.where(),
-		cli.Flag{&c.from, "from", "the `NAME` of an entry of the catalogue, instead of a command or URL"},
+		cli.Flag{&c.From, "from", "the `NAME` of an entry of the catalogue, instead of a command or URL"},
 		cli.Flag{&c.choice.Remote, "remote", "take the address of the entry, not its package"},
 		cli.Flag{&c.values, "set", "a value `NAME=VALUE` that the entry asks for; may be given again"})
 }
 
 // entries reads the catalogue, or asks the registry for those with a text in their names.
-func (c *catalogueFlags) entries(ctx context.Context, text string) ([]mcpcatalog.Entry, error) {
+func (c *Flags) entries(ctx context.Context, text string) ([]mcpcatalog.Entry, error) {
 	switch {
 	case c.file != "":
 		raw, err := toolfile.ReadBounded(c.file, mcpcatalog.MaxCatalogue)
@@ -63,9 +65,9 @@ func (c *catalogueFlags) entries(ctx context.Context, text string) ([]mcpcatalog
 		"in $HAFT_MCP_REGISTRY"))
 }
 
-// searchCommand lists entries of a catalogue.
-func searchCommand() cli.Command {
-	var c catalogueFlags
+// Search lists entries of a catalogue.
+func Search() cli.Command {
+	var c Flags
 	return cli.Command{Use: "search TEXT…", Short: "Look for MCP servers in a catalogue", Flags: c.where(),
 		Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
 			text := strings.Join(args, " ")
@@ -77,19 +79,19 @@ func searchCommand() cli.Command {
 			return p.Print(found, func() {
 				cli.PrintTable(p.Out, found, cli.Listing[mcpcatalog.Entry]{
 					"NAME,VERSION,KIND,DESCRIPTION", func(e mcpcatalog.Entry) []any {
-						return []any{cli.Shaded(e.Name, bold), e.Version, e.Kind(), e.Description}
+						return []any{cli.Shaded(e.Name, terminal.Bold), e.Version, e.Kind(), e.Description}
 					}, "the catalogue has no such server"})
 			})
 		}}
 }
 
-// complete makes the server of the flags that of the entry. It asks for secrets that are not set yet.
-func (c *catalogueFlags) complete(ctx context.Context, s *cli.Session, server haft.MCPServer) (haft.MCPServer, error) {
-	list, err := c.entries(ctx, c.from)
+// Complete makes the server of the flags that of the entry. It asks for secrets that are not set yet.
+func (c *Flags) Complete(ctx context.Context, s *cli.Session, server haft.MCPServer) (haft.MCPServer, error) {
+	list, err := c.entries(ctx, c.From)
 	if err != nil {
 		return server, err
 	}
-	e, err := mcpcatalog.Find(list, c.from)
+	e, err := mcpcatalog.Find(list, c.From)
 	if err != nil {
 		return server, err
 	}
