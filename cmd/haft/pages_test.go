@@ -7,8 +7,11 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"haft/internal/cli"
 )
 
 // TestPages does what pages of docs say, each in an empty directory, with a port and a model of its own.
@@ -31,6 +34,49 @@ func TestPages(t *testing.T) {
 		})
 	}
 }
+
+// namedCommand finds a command line of haft, in a line of its own or in a text.
+var namedCommand = regexp.MustCompile("(?m)(?:^(?:\\$ )?|`|&& |\\| )(?:bin/)?haft ([a-z][^`\n|&;<>]*)")
+
+// Every command that a page names exists, with its flags, also where no test runs it.
+func TestPages_name_commands_that_exist(t *testing.T) {
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	root, found := newRoot(cli.Streams{}, ""), 0
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	for _, page := range append(pages, "../../README.md", "../../SECURITY.md", "../../AGENTS.md") {
+		text, err := os.ReadFile(page) //nolint:gosec // a page of the repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range namedCommand.FindAllStringSubmatch(string(text), -1) {
+			found++
+			line, _, _ := strings.Cut(m[1], " #")
+			line, _, _ = strings.Cut(line, " -- ")
+			words := strings.Fields(strings.ReplaceAll(line, ",", " "))
+			cmd, rest, err := root.Find(words)
+			if err != nil || cmd == root || cmd.HasSubCommands() && len(rest) > 0 && plainWord.MatchString(rest[0]) {
+				t.Errorf("%s names haft %s, which is no command", filepath.Base(page), line)
+				continue
+			}
+			for _, word := range words {
+				name, _, _ := strings.Cut(strings.TrimPrefix(strings.Trim(word, "[]().,:"), "--"), "=")
+				if strings.HasPrefix(strings.Trim(word, "["), "--") && name != "help" && cmd.Flag(name) == nil {
+					t.Errorf("%s: haft %s has no flag --%s", filepath.Base(page), line, name)
+				}
+			}
+		}
+	}
+	if found < 200 {
+		t.Errorf("%d commands were found", found)
+	}
+}
+
+// plainWord is the name of a command, and not of a placeholder or a flag.
+var plainWord = regexp.MustCompile(`^[a-z][a-z-]*$`)
 
 // freeAddress returns an address of this machine with a port that was free a moment ago.
 func freeAddress(t *testing.T) string {
