@@ -54,7 +54,7 @@ func (c CredentialsConfig) fromEnv() (CredentialsConfig, error) {
 			*to = -1 // an explicit 0 is not the default
 		}
 	}
-	allow, err := parsePrefixes("HAFT_CREDENTIALS_ALLOW")
+	allow, err := egress.Ranges("HAFT_CREDENTIALS_ALLOW")
 	if err != nil {
 		return c, err
 	}

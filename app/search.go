@@ -54,7 +54,7 @@ func addSearch(set *builtin.Set, cfg SearchConfig, outside egress.Config) (func(
 		cfg.Provider, cfg.URL = os.Getenv("HAFT_SEARCH_PROVIDER"), os.Getenv("HAFT_SEARCH_URL")
 		cfg.Key = secret.New(os.Getenv("HAFT_SEARCH_KEY"))
 		var err error
-		if cfg.Allow, err = parsePrefixes("HAFT_SEARCH_ALLOW"); err != nil {
+		if cfg.Allow, err = egress.Ranges("HAFT_SEARCH_ALLOW"); err != nil {
 			return nil, err
 		}
 	}

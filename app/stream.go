@@ -2,48 +2,15 @@ package app
 
 import (
 	"context"
-	"time"
+	"iter"
 
 	"haft"
 	"haft/internal/event"
 )
 
-// lastEvent is how long to wait for the last event of a call that has its result: the
-// event is written before the result is returned, and only has to be read.
-const lastEvent = 2 * time.Second
-
 // Stream makes a call and passes its events to show in order, as they come. It reports
 // whether all of them were shown.
 func (s *Service) Stream(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
-	if c.ID == "" {
-		c.ID = haft.NewCallID()
-	}
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	done := make(chan bool, 1)
-	go func() {
-		shown := false
-		defer func() { done <- shown }()
-		// No event can be missed: the id is new, so it has no events yet.
-		for ev, err := range s.WatchFor(watching, event.Filter{Org: c.Principal.Org, Call: c.ID}, 0) {
-			if err != nil {
-				return
-			}
-			show(ev)
-			if ev.Type == haft.EventCompleted || ev.Type == haft.EventApproval {
-				shown = true
-				return
-			}
-		}
-	}()
-	res, err := s.Call(ctx, c)
-	if err == nil {
-		select {
-		case shown := <-done:
-			return res, shown, nil
-		case <-time.After(lastEvent):
-		}
-	}
-	cancel()
-	return res, <-done, err
+	watch := func(ctx context.Context, f event.Filter) iter.Seq2[haft.Event, error] { return s.WatchFor(ctx, f, 0) }
+	return event.Stream(ctx, c, s.Call, watch, show)
 }

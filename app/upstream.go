@@ -35,7 +35,7 @@ type UpstreamConfig struct {
 func (c UpstreamConfig) fromEnv() (UpstreamConfig, error) {
 	names := strings.FieldsFunc(os.Getenv("HAFT_MCP_NAMES"), func(r rune) bool { return r == ',' || r == ' ' })
 	c.Names = slices.Concat(c.Names, names)
-	allow, err := parsePrefixes("HAFT_MCP_ALLOW")
+	allow, err := egress.Ranges("HAFT_MCP_ALLOW")
 	c.Allow = slices.Concat(c.Allow, allow)
 	return c, err
 }
