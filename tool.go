@@ -228,6 +228,9 @@ type Output struct {
 	Type OutputType `json:"type,omitempty"`
 	// Validators are expressions over value that must all be true.
 	Validators []string `json:"validators,omitempty"`
+	// Strict fails a call whose value is not of the type that the source says it returns.
+	// Otherwise the value is given back with a notice.
+	Strict bool `json:"strict,omitempty"`
 	// MaxChars cuts the value; 0 means [DefaultMaxChars].
 	MaxChars int `json:"max_chars,omitempty"`
 }

@@ -31,6 +31,7 @@ func (s Settings) Weaker(before Settings) []string {
 	say(s.Fallback != before.Fallback && s.Fallback != "", "fallback: another tool may run in its place")
 	say(before.Output.Type != "" && s.Output.Type != before.Output.Type, "output: its value is read as another type")
 	say(added(before.Output.Validators, s.Output.Validators), "output: its value is held against fewer validators")
+	say(before.Output.Strict && !s.Output.Strict, "output: its value may be of another type than it says")
 	say(more(s.Output.MaxChars, before.Output.MaxChars), "output: more of its value is given back")
 	say(s.Limits.looser(before.Limits), "limits: it may use more")
 	return all

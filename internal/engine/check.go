@@ -14,19 +14,17 @@ import (
 func (rn *runner) check(ctx context.Context, ex *execution) error {
 	began := time.Now()
 	res := ex.res
-	ex.notices = append(ex.notices, res.Notices[:min(len(res.Notices), max(0, maxNotices-len(ex.notices)))]...)
-	res.Notices = nil // those of the call become its notices when it is complete
 	if err := value.Bound(res.Value); err != nil {
 		// Before anything looks into it: each part of a value costs more than the tool
 		// paid for it.
 		*res = haft.Result{Status: haft.StatusLimit, Usage: res.Usage, Sandbox: res.Sandbox, Timeline: res.Timeline,
-			Truncated: res.Truncated,
-			Value:     json.RawMessage("null"), Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
+			Truncated: res.Truncated, Notices: res.Notices,
+			Value: json.RawMessage("null"), Stdout: res.Stdout, Stderr: res.Stderr, Artifacts: res.Artifacts,
 			Error: &haft.Failure{Kind: haft.FailResult, Message: haft.MessageOf(err), Retry: haft.RetryChanged}}
 	}
-	if res.Status == haft.StatusSuccess {
-		ex.tool.Check(ctx, res)
-	}
+	ex.tool.Check(ctx, res)
+	ex.notices = append(ex.notices, res.Notices[:min(len(res.Notices), max(0, maxNotices-len(ex.notices)))]...)
+	res.Notices = nil // those of the call become its notices when it is complete
 	ex.boundContent()
 	ex.timeline.Serialise += haft.Millis(time.Since(began))
 	rn.filters.screen(ctx, ex, res)

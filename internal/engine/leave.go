@@ -140,6 +140,7 @@ func (w *recorder) completeResult(ex *execution, res *haft.Result) {
 	res.Timeline.Approval = t.Approval
 	res.Timeline.Serialise += t.Serialise
 	res.Timeline.Total = haft.Millis(time.Since(ex.began))
+	res.Time = time.Now().UTC()
 	res.Notices = ex.notices
 	if res.Error != nil && res.Error.Severity == "" {
 		res.Error.Severity = w.severity(ex, res.Error.Kind)
@@ -159,14 +160,20 @@ func (w *recorder) severity(ex *execution, kind haft.FailureKind) haft.Severity 
 type endedData struct {
 	Status haft.Status   `json:"status"`
 	Error  *haft.Failure `json:"error,omitempty"`
-	Wall   haft.Millis   `json:"wall_ms"`
-	CPU    *haft.Millis  `json:"cpu_ms"`
-	MaxRSS *int64        `json:"max_rss_bytes"`
-	Queue  haft.Millis   `json:"queue_ms,omitempty"`
-	Total  haft.Millis   `json:"total_ms"`
-	Tries  int           `json:"tries,omitempty"`
-	Cached bool          `json:"cached,omitempty"`
+	// Value is what the caller gets, cut to maxEventValue characters; ValueCut is how many are left out.
+	Value    json.RawMessage `json:"value,omitempty"`
+	ValueCut int64           `json:"value_truncated,omitempty"`
+	Wall     haft.Millis     `json:"wall_ms"`
+	CPU      *haft.Millis    `json:"cpu_ms"`
+	MaxRSS   *int64          `json:"max_rss_bytes"`
+	Queue    haft.Millis     `json:"queue_ms,omitempty"`
+	Total    haft.Millis     `json:"total_ms"`
+	Tries    int             `json:"tries,omitempty"`
+	Cached   bool            `json:"cached,omitempty"`
 }
+
+// maxEventValue is how many characters of a value the last event of a call has.
+const maxEventValue = 4000
 
 // suspend writes down that the call waits for a person.
 func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result) (*haft.Result, error) {

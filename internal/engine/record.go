@@ -15,6 +15,7 @@ import (
 	"haft/internal/pause"
 	"haft/internal/secret"
 	"haft/internal/store"
+	"haft/internal/value"
 )
 
 // A recorder writes what becomes of calls: records, events and the audit, in one transaction.
@@ -99,6 +100,8 @@ func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) 
 	cpu, rss := res.Usage.Measured()
 	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
 		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
+	data.Value, data.ValueCut = value.Cut(res.Value, maxEventValue)
+	data.ValueCut += res.Truncated.Value
 	return func(again bool) error {
 		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: ex.taken,
 			Again: again, Sure: ex.sure, Chosen: ex.chosen()}
