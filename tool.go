@@ -208,7 +208,9 @@ type Settings struct {
 	// Fallback is a tool that is called with the same arguments when this one has
 	// failed for good. Its call is a child with policy and audit of its own.
 	Fallback string `json:"fallback,omitempty"`
-	Output   Output `json:"output,omitzero"`
+	// OnError says what to do after failures; the first that fits counts, and comes before Fallback.
+	OnError []Reaction `json:"on_error,omitempty"`
+	Output  Output     `json:"output,omitzero"`
 	// Letta runs the tool as Letta does: arguments of Python are converted as Python does it, ids of agents
 	// have Letta's form, and the names are there that Letta defines for every tool. It permits nothing.
 	Letta bool `json:"letta,omitempty"`

@@ -50,6 +50,9 @@ func TestSettings_Weaker_knows_every_field(t *testing.T) {
 		if f.Name == "Network" {
 			after.Network = []string{"a.example", "b.example"}
 		}
+		if f.Name == "OnError" {
+			after.OnError = []haft.Reaction{{Disable: true}}
+		}
 		if f.Name == "Programs" {
 			after.Programs = []string{"git"}
 		}

@@ -64,6 +64,8 @@ func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 	for _, s := range haft.Statuses() {
 		switch {
 		case s == haft.StatusRate:
+		case s == haft.StatusDenied:
+			rows = append(rows, row{string(s), result(s, time.Second), 403, ""})
 		case s.Final():
 			rows = append(rows, row{string(s), result(s, 0), 200, ""})
 		default:

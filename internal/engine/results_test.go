@@ -46,7 +46,8 @@ func TestResult_keeps_a_value_that_does_not_fit(t *testing.T) {
 			Env: map[string]string{"API_TOKEN": "canary-4711-very-secret"}})
 		want(t, res, status)
 		value := string(res.Value)
-		if !strings.Contains(value, "seen") || strings.Contains(value, "ZZFILTEREDZZ") || strings.Contains(value, "canary") {
+		if !strings.Contains(value, "seen") || strings.Contains(value, "ZZFILTEREDZZ") ||
+			strings.Contains(value, "canary") {
 			t.Errorf("%s: the value is %s", tool, value)
 		}
 		if res.Time.Before(before) || res.Time.After(time.Now()) {
@@ -55,8 +56,8 @@ func TestResult_keeps_a_value_that_does_not_fit(t *testing.T) {
 		if got := w.completed("o", res.Call); string(got.Value) != value || got.ValueCut != 0 {
 			t.Errorf("%s: the event has %s, and the result %s", tool, got.Value, value)
 		}
-		if noted := len(res.Notices) > 0 && strings.Contains(strings.Join(res.Notices, " "), haft.NoticeOtherType); noted !=
-			(status == haft.StatusSuccess) {
+		noted := strings.Contains(strings.Join(res.Notices, " "), haft.NoticeOtherType)
+		if noted != (status == haft.StatusSuccess) {
 			t.Errorf("%s: notices are %q", tool, res.Notices)
 		}
 	}

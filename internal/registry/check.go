@@ -172,6 +172,12 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/concurrency", "must be between 0 and %d", maxSlots)
 	}
 	c.text(at+"/fallback", s.Fallback, 128)
+	if len(s.OnError) > haft.MaxReactions {
+		c.fail(at+"/on_error", "has %d reactions, %d is the most", len(s.OnError), haft.MaxReactions)
+	}
+	for i, r := range s.OnError[:min(len(s.OnError), haft.MaxReactions)] {
+		c.failIf(fmt.Sprintf("%s/on_error/%d", at, i), r.Check())
+	}
 	c.output(at+"/output", s.Output)
 }
 

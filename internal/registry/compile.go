@@ -34,7 +34,8 @@ type Compiled struct {
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
 	_, isSource := endings()[t.Version.Kind]
-	c := &Compiled{Tool: t, strict: !isSource || t.Version.Settings.Output.Strict, Files: fileparam.Compile(t.Version.Kind, t.Version.Parameters),
+	c := &Compiled{Tool: t, strict: !isSource || t.Version.Settings.Output.Strict,
+		Files:   fileparam.Compile(t.Version.Kind, t.Version.Parameters),
 		perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {

@@ -409,6 +409,7 @@ export interface Called<V = unknown> {
   stderr: string;
   stdout: string;
   timeline: Timeline;
+  timestamp?: string;
   tool: string;
   tries?: number;
   truncated?: Truncated;
@@ -919,6 +920,7 @@ export interface OAuth {
 
 export interface OutputSettings {
   max_chars?: number;
+  strict?: boolean;
   type?: "json" | "text" | "number" | "boolean" | "list";
   validators?: string[] | null;
 }
@@ -973,6 +975,14 @@ export interface Rate {
   per_second?: number;
 }
 
+export interface Reaction {
+  args?: unknown;
+  disable?: boolean;
+  kinds?: string[] | null;
+  types?: string[] | null;
+  value?: unknown;
+}
+
 export interface RedeliverBody {
   /** The id of a dead letter; all if it is left out. */
   letter?: string;
@@ -1017,6 +1027,7 @@ export interface Result<V = unknown> {
   stderr: string;
   stdout: string;
   timeline: Timeline;
+  timestamp?: string;
   tool: string;
   tries?: number;
   truncated?: Truncated;
@@ -1204,6 +1215,7 @@ export interface Settings {
   min_isolation?: Level;
   network?: string[] | null;
   no_artifacts?: boolean;
+  on_error?: Reaction[] | null;
   output?: OutputSettings;
   parallel?: boolean;
   programs?: string[] | null;
