@@ -29,6 +29,8 @@ type Compiled struct {
 	validators    *value.Validators
 	perItem       bool // whether the schema of the value can be checked item by item
 	strict        bool // whether the value has to fit its schema
+	noArgs        bool // whether there are no arguments that could be changed
+	languages     bool // whether the argument language can be javascript
 }
 
 // Compile reads the schemas and validators of a tool's version.
@@ -40,6 +42,16 @@ func Compile(t haft.Tool) (*Compiled, error) {
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
 		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)
+	}
+	var params struct {
+		Properties map[string]struct{ Enum []any }
+		Additional json.RawMessage `json:"additionalProperties"`
+	}
+	if err := json.Unmarshal(t.Version.Parameters, &params); err == nil { // else it is what no one can look into
+		c.noArgs = params.Properties != nil && len(params.Properties) == 0 &&
+			slices.Contains([]string{"", "false"}, string(params.Additional))
+		c.languages = t.Version.Kind == haft.KindBuiltin &&
+			slices.Contains(params.Properties["language"].Enum, any("javascript"))
 	}
 	if len(t.Version.Returns) > 0 {
 		if c.returns, err = compileSchema(t.Version.Returns); err != nil {
@@ -69,6 +81,9 @@ func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *
 			Retry: haft.RetryChanged}
 	}
 	v := c.Tool.Version
+	if c.languages {
+		args = longLanguage(args)
+	}
 	fitted, misfits := c.args.Fit(args, schema.FitOptions{Python: v.Settings.Letta && v.Kind == haft.KindPython})
 	if len(misfits) > 0 {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation,
@@ -82,6 +97,19 @@ func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *
 	return jsontree.Document{Text: raw, Tree: fitted}, nil
 }
 
+// longLanguage replaces the short name of a language, before any rule looks at the arguments.
+func longLanguage(args *schema.Object) *schema.Object {
+	name := map[string]string{"js": "javascript", "ts": "typescript"}[args.String("language")]
+	if name == "" {
+		return args
+	}
+	named := &schema.Object{}
+	for _, key := range args.Keys() {
+		named.Set(key, args.Value(key))
+	}
+	return named.Set("language", name)
+}
+
 // Check compares the value of a result with the output type, the schema and the
 // validators of the tool, and cuts it to the length that a model gets to see. A value
 // that does not fit fails the call, and is kept for whoever has to find out why. If
@@ -92,6 +120,9 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 	if res.Status != haft.StatusSuccess {
 		if res.Error != nil && res.Error.Kind == haft.FailValue { // the executor could not read it
 			res.Value, res.Truncated.Value = value.Cut(res.Value, out.MaxChars)
+		}
+		if res.Error != nil && res.Error.Retry == haft.RetryChanged && c.noArgs {
+			res.Error.Retry = haft.RetryNever
 		}
 		return
 	}

@@ -176,6 +176,56 @@ func TestCompiled_Check_cuts_what_does_not_fit(t *testing.T) {
 	}
 }
 
+// A tool without parameters cannot be called with other arguments, and nobody is asked to.
+func TestCompiled_Check_advises_to_change_arguments_only_if_there_are_some(t *testing.T) {
+	for params, want := range map[string]haft.Retry{
+		`{"type":"object","properties":{}}`:                              haft.RetryNever,
+		`{"type":"object","properties":{},"additionalProperties":false}`: haft.RetryNever,
+		`{"type":"object","properties":{},"additionalProperties":true}`:  haft.RetryChanged,
+		`{"type":"object","properties":{"a":{"type":"string"}}}`:         haft.RetryChanged,
+		`{"type":"object"}`: haft.RetryChanged,
+	} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(params)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := &haft.Result{Status: haft.StatusError,
+			Error: &haft.Failure{Kind: haft.FailException, Retry: haft.RetryChanged}}
+		if c.Check(t.Context(), res); res.Error.Retry != want {
+			t.Errorf("%s: got %s", params, res.Error.Retry)
+		}
+	}
+}
+
+// Short names of languages become long before any rule sees them, for built-in tools only.
+func TestCompiled_FitRead_knows_short_names_of_languages(t *testing.T) {
+	const languages = `{"type":"object","properties":{"language":{"enum":["python","javascript","typescript"]}}}`
+	const countries = `{"type":"object","properties":{"language":{"enum":["de","ts"]}}}`
+	for _, tt := range []struct {
+		kind                haft.Kind
+		params, given, want string // "" is a refusal
+	}{
+		{haft.KindBuiltin, languages, "js", "javascript"},
+		{haft.KindBuiltin, languages, "ts", "typescript"},
+		{haft.KindBuiltin, languages, "python", "python"},
+		{haft.KindBuiltin, languages, "perl", ""},
+		{haft.KindBuiltin, countries, "ts", "ts"},
+		{haft.KindPython, languages, "js", ""},
+	} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: tt.kind,
+			Parameters: json.RawMessage(tt.params)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := (&schema.Object{}).Set("language", tt.given)
+		got, failure := c.FitRead(args, nil)
+		if (failure == nil) != (tt.want != "") || failure == nil && got.Tree.String("language") != tt.want ||
+			args.String("language") != tt.given {
+			t.Errorf("%+v: %s %v", tt, got.Text, failure)
+		}
+	}
+}
+
 func TestCompile_refuses(t *testing.T) {
 	for name, v := range map[string]haft.Version{
 		"no schema":           {},
