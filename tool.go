@@ -48,6 +48,8 @@ type Tool struct {
 	Name     string   `json:"name"`
 	Category string   `json:"category,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
+	// Metadata is what programs keep with it. Nothing is decided by it.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Disabled tools keep their history and refuse calls.
 	Disabled bool `json:"disabled,omitempty"`
 	// Unavailable says why whoever reads the tool cannot use it, such as that a key is missing, and what to do. Models

@@ -141,6 +141,7 @@ export interface Added {
   /** How the files differ from those of the version before. */
   file_changes?: string[] | null;
   id: string;
+  metadata?: { [name: string]: unknown };
   name: string;
   org: string;
   /** How the schema differs from that of the version before. */
@@ -1301,6 +1302,7 @@ export interface Tool {
   created_at: string;
   disabled?: boolean;
   id: string;
+  metadata?: { [name: string]: unknown };
   name: string;
   org: string;
   tags?: string[] | null;
@@ -1340,6 +1342,7 @@ export interface ToolState {
   category?: string;
   disabled?: boolean;
   if_revision?: string;
+  metadata?: { [name: string]: unknown };
   review?: Answer;
   tags?: string[];
   version?: number;

@@ -722,6 +722,8 @@ class Tool:
     name: str
     category: str | None = None
     tags: list[str] = field(default_factory=list)
+    #: What programs keep with it. Nothing is decided by it.
+    metadata: dict[str, Any] = field(default_factory=dict)
     disabled: bool = False
     unavailable: str = ""
     created_at: datetime
