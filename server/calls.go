@@ -185,7 +185,7 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 	if !b.Wait.set || b.Wait.until < 0 {
 		res, err := h.calls.Call(ctx, c)
 		if err != nil {
-			return nil, err
+			return nil, listsTools(err)
 		}
 		return answer(res), nil
 	}
@@ -198,9 +198,19 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 	}
 	rec, err := h.calls.Submit(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, listsTools(err)
 	}
 	return h.await(ctx, p, rec, b.Wait.until)
+}
+
+// listsTools adds to the error of a call whose tool is not there where to look. That a tool is there which the caller
+// may not see is not said.
+func listsTools(err error) error {
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.HasSuffix(haft.MessageOf(err), "no such tool") {
+		return err
+	}
+	return &haft.Error{Code: haft.CodeNotFound, Err: err,
+		Message: haft.MessageOf(err) + "; GET /v1/tools lists the tools that you can call"}
 }
 
 // await waits for a submitted call and answers with its state then. If it waits, the

@@ -100,6 +100,7 @@ func limits() map[string]limit {
 		"ToolRule.tool_name":            {text: haft.MaxToolName},
 		"ToolState.category":            {text: label},
 		"ToolState.if_revision":         {text: 300},
+		"ToolState.metadata":            {members: 100, name: 256},
 		"ToolState.tags":                {items: 32, text: label},
 	}
 }

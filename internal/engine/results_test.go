@@ -82,3 +82,20 @@ filters:
 		}
 	}
 }
+
+// A sandbox that is not there is refused at once, and nothing runs elsewhere instead.
+func TestSandbox_that_is_not_there_is_refused(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "work", nil)
+	for name, says := range map[string]string{"nonsense": "no such sandbox", "e2b": "no client for e2b",
+		"modal": "no client for modal", "gvisor": "not available"} {
+		res := w.do(haft.Call{Tool: "work", Sandbox: name, Principal: user("o", "ann")})
+		want(t, res, haft.StatusValidation)
+		if !strings.Contains(res.Error.Message, says) || !strings.Contains(res.Error.Message, "it has local") {
+			t.Errorf("%s: %s", name, res.Error.Message)
+		}
+	}
+	if n := w.script.count(); n != 0 {
+		t.Errorf("it ran %d times", n)
+	}
+}
