@@ -274,7 +274,8 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 		return nil, err
 	}
 	if b.Tags != nil && !slices.Equal(change.Tool.Tags, *b.Tags) || metadata != nil {
-		set, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags, Metadata: metadata})
+		state := haft.ToolState{Tags: b.Tags, Metadata: metadata}
+		set, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), state)
 		if err != nil {
 			return nil, err
 		}

@@ -51,7 +51,8 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 		return nil
 	}
 	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
-	ex.res.Error.Message, ex.res.Error.Retry = failed.Message+"; "+m.Requirement+" was added: call it again", haft.RetrySame
+	ex.res.Error.Message = failed.Message + "; " + m.Requirement + " was added: call it again"
+	ex.res.Error.Retry = haft.RetrySame
 	if v := ex.tool.Tool.Version; !m.Harmless(v.Kind, v.Source, v.Function, failed.Traceback) &&
 		!next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
