@@ -268,3 +268,32 @@ func TestDocuments_picture_of_packages(t *testing.T) {
 		}
 	}
 }
+
+// Every test that docs/seeds.md names is there.
+func TestDocuments_seeds_name_tests_that_exist(t *testing.T) {
+	page, err := os.ReadFile("docs/seeds.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
+	if len(named) < 10 {
+		t.Errorf("the page names %d tests", len(named))
+	}
+	for _, m := range named {
+		files, err := filepath.Glob(m[1] + "/*_test.go")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := false
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = found || strings.Contains(string(text), "\nfunc "+m[2]+"(t *testing.T)")
+		}
+		if !found {
+			t.Errorf("there is no test %s.%s", m[1], m[2])
+		}
+	}
+}

@@ -1,6 +1,9 @@
 package haft
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"time"
+)
 
 // Status says what became of a call.
 type Status string
@@ -11,7 +14,7 @@ const (
 	StatusError      Status = "error"              // the tool failed
 	StatusTimeout    Status = "timeout"            // it took too long
 	StatusLimit      Status = "limit"              // it used too much; the failure's kind says of what
-	StatusValidation Status = "validation_error"   // the arguments do not fit
+	StatusValidation Status = "validation_error"   // the arguments, or the value, do not fit
 	StatusDenied     Status = "permission_denied"  // a rule forbids it
 	StatusRate       Status = "rate_limited"       // too many calls
 	StatusQueued     Status = "queued"             // it is acknowledged and has not begun
@@ -41,7 +44,7 @@ type Result struct {
 	Tool   string `json:"tool"`
 	Digest string `json:"digest,omitempty"`
 	Status Status `json:"status"`
-	// Value is what the tool gave back. It is always valid JSON, null included.
+	// Value is what the tool gave back, also if it does not fit. It is always valid JSON, null included.
 	Value  json.RawMessage `json:"value"`
 	Error  *Failure        `json:"error,omitempty"`
 	Stdout string          `json:"stdout"`
@@ -53,6 +56,8 @@ type Result struct {
 	Sandbox   Sandbox    `json:"sandbox"`
 	Timeline  Timeline   `json:"timeline"`
 	Truncated Truncated  `json:"truncated,omitzero"`
+	// Time is when the call ended, or came to where it is.
+	Time time.Time `json:"timestamp,omitzero"`
 	// Tries counts the runs; 0 means that none was begun.
 	Tries int `json:"tries,omitempty"`
 	// Cached says that the value is that of an earlier call.
@@ -64,6 +69,9 @@ type Result struct {
 	// Workspace says what the call left in its workspace.
 	Workspace *WorkspaceUse `json:"workspace,omitempty"`
 }
+
+// NoticeOtherType begins the notice that a value does not fit the schema of what the tool returns.
+const NoticeOtherType = "value: it is not of the type that the tool returns"
 
 // A Failure says why there is no value, in words that a model can act on. It
 // never repeats an argument, a secret or a path of the host.

@@ -140,6 +140,8 @@ type ToolState struct {
 	Disabled *bool     `json:"disabled,omitempty"`
 	Category *string   `json:"category,omitempty"`
 	Tags     *[]string `json:"tags,omitempty"`
+	// Metadata replaces all of it.
+	Metadata *map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Version is the number of the version that calls are to run from now on.
 	Version *int `json:"version,omitempty"`
 	// Review accepts or refuses the version that waits for it.

@@ -48,6 +48,8 @@ type Tool struct {
 	Name     string   `json:"name"`
 	Category string   `json:"category,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
+	// Metadata is what programs keep with it. Nothing is decided by it.
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 	// Disabled tools keep their history and refuse calls.
 	Disabled bool `json:"disabled,omitempty"`
 	// Unavailable says why whoever reads the tool cannot use it, such as that a key is missing, and what to do. Models
@@ -208,7 +210,9 @@ type Settings struct {
 	// Fallback is a tool that is called with the same arguments when this one has
 	// failed for good. Its call is a child with policy and audit of its own.
 	Fallback string `json:"fallback,omitempty"`
-	Output   Output `json:"output,omitzero"`
+	// OnError says what to do after failures; the first that fits counts, and comes before Fallback.
+	OnError []Reaction `json:"on_error,omitempty"`
+	Output  Output     `json:"output,omitzero"`
 	// Letta runs the tool as Letta does: arguments of Python are converted as Python does it, ids of agents
 	// have Letta's form, and the names are there that Letta defines for every tool. It permits nothing.
 	Letta bool `json:"letta,omitempty"`
@@ -228,6 +232,9 @@ type Output struct {
 	Type OutputType `json:"type,omitempty"`
 	// Validators are expressions over value that must all be true.
 	Validators []string `json:"validators,omitempty"`
+	// Strict fails a call whose value is not of the type that the source says it returns.
+	// Otherwise the value is given back with a notice.
+	Strict bool `json:"strict,omitempty"`
 	// MaxChars cuts the value; 0 means [DefaultMaxChars].
 	MaxChars int `json:"max_chars,omitempty"`
 }

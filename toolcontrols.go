@@ -2,6 +2,7 @@ package haft
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 )
 
@@ -29,8 +30,11 @@ func (s Settings) Weaker(before Settings) []string {
 	say(s.Cacheable && !before.Cacheable, "cacheable: old values may be given back")
 	say(s.Parallel && !before.Parallel, "parallel: calls of one batch may run beside each other")
 	say(s.Fallback != before.Fallback && s.Fallback != "", "fallback: another tool may run in its place")
+	say(len(s.OnError) > 0 && !reflect.DeepEqual(s.OnError, before.OnError),
+		"on_error: after a failure it may run again, give a fixed value, or be disabled")
 	say(before.Output.Type != "" && s.Output.Type != before.Output.Type, "output: its value is read as another type")
 	say(added(before.Output.Validators, s.Output.Validators), "output: its value is held against fewer validators")
+	say(before.Output.Strict && !s.Output.Strict, "output: its value may be of another type than it says")
 	say(more(s.Output.MaxChars, before.Output.MaxChars), "output: more of its value is given back")
 	say(s.Limits.looser(before.Limits), "limits: it may use more")
 	return all

@@ -13,7 +13,7 @@ func strict() haft.Settings {
 		Network: []string{"a.example"}, Secrets: []string{"TOKEN"}, Sandbox: "local",
 		MinIsolation:     haft.Levels()[len(haft.Levels())-1],
 		RequiresApproval: true, Roles: []string{"chief"}, Rate: haft.Rate{PerSecond: 1, Burst: 1}, Concurrency: 1,
-		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != ''"}, MaxChars: 10},
+		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != ''"}, Strict: true, MaxChars: 10},
 	}
 	l := reflect.ValueOf(&s.Limits).Elem()
 	for i := range l.NumField() {
@@ -49,6 +49,9 @@ func TestSettings_Weaker_knows_every_field(t *testing.T) {
 		}
 		if f.Name == "Network" {
 			after.Network = []string{"a.example", "b.example"}
+		}
+		if f.Name == "OnError" {
+			after.OnError = []haft.Reaction{{Disable: true}}
 		}
 		if f.Name == "Programs" {
 			after.Programs = []string{"git"}

@@ -37,7 +37,8 @@ func TestWire(t *testing.T) {
 			Limits: limits, Network: []string{"api.example.com"}, Secrets: []string{"API_KEY"}, Sandbox: "local",
 			MinIsolation:     haft.LevelNamespaces,
 			RequiresApproval: true, Parallel: true, Idempotent: true, Cacheable: true,
-			Output: haft.Output{Type: haft.OutputJSON, Validators: []string{"value.n > 0"}, MaxChars: 100},
+			Output: haft.Output{Type: haft.OutputJSON, Validators: []string{"value.n > 0"}, Strict: true,
+				MaxChars: 100},
 		},
 		Author: "ann", Created: when,
 	}

@@ -172,6 +172,26 @@ func TestCalls_that_come_too_early_have_a_result(t *testing.T) {
 	}
 }
 
+// So is a call that a rule forbids. It is not made again.
+func TestCalls_that_are_denied_have_a_result(t *testing.T) {
+	kind, asked := "application/json", 0
+	url := answering(t, func(w http.ResponseWriter, _ *http.Request) {
+		asked++
+		w.Header().Set("Content-Type", kind)
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = io.WriteString(w, `{"call_id":"c_1","status":"permission_denied","error":{"kind":"permission_denied"}}`)
+	})
+	c := dial(t, client.Config{URL: url, Retry: quick})
+	call := haft.Call{Tool: "f", IdempotencyKey: "k"}
+	if res, err := c.Call(t.Context(), call); err != nil || res.Status != haft.StatusDenied || asked != 1 {
+		t.Errorf("Call: %+v, %v, asked %d times", res, err, asked)
+	}
+	kind = "application/problem+json"
+	if _, err := c.Call(t.Context(), call); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("Call that may not be made at all: %v", err)
+	}
+}
+
 func TestRequests_are_repeated_only_where_that_does_no_harm(t *testing.T) {
 	for _, c := range []struct {
 		name string

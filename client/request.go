@@ -36,7 +36,7 @@ type query struct {
 	raw    []byte // or as it is, of the type in header
 	header http.Header
 	again  bool // does no harm twice, besides GET
-	result bool // is answered with the result of a call, also with 429
+	result bool // is answered with the result of a call, also with 403 and 429
 }
 
 // An item names an object in a path.
@@ -249,8 +249,9 @@ func (t *transport) once(ctx context.Context, q query, at, agent string, body []
 	if res.StatusCode >= 200 && res.StatusCode < 300 {
 		return res, nil
 	}
-	if q.result && res.StatusCode == http.StatusTooManyRequests && mediaType(res) == "application/json" {
-		return res, nil // the call came too early, which its result says
+	refused := res.StatusCode == http.StatusTooManyRequests || res.StatusCode == http.StatusForbidden
+	if q.result && refused && mediaType(res) == "application/json" {
+		return res, nil // the result of the call says why
 	}
 	defer res.Body.Close()
 	return nil, t.refused(ctx, q, res)

@@ -40,6 +40,7 @@
 //	    action: mask              # refuse, mask or warn
 //	severity:
 //	  - {tools: ["tool:pay_*"], kinds: [timeout], level: critical}
+//	  - {types: [PermissionError], level: critical} # classes of exceptions
 //	review:                       # of sources, before they are kept
 //	  warn: low                   # from which severity on; never is possible
 //	  ask: high

@@ -152,7 +152,7 @@ func TestPolicy_nil_denies(t *testing.T) {
 	if f, err := p.Screen(req, policy.Input).JSON(t.Context(), json.RawMessage(`1`)); err != nil || string(f.Value) != "1" {
 		t.Errorf("Filter = %+v, %v", f, err)
 	}
-	if s := p.Severity(req.Tool, haft.FailTimeout); s != policy.Medium {
+	if s := p.Severity(req.Tool, haft.Failure{Kind: haft.FailTimeout}); s != policy.Medium {
 		t.Errorf("Severity = %s", s)
 	}
 }
@@ -219,7 +219,7 @@ func TestSeverity_every_kind_of_failure_has_one(t *testing.T) {
 	for _, kind := range failureKinds(t) {
 		// A document may name it, so the table knows it.
 		must(t, fmt.Sprintf("version: 1\nseverity: [{kinds: [%s], level: low}]", kind))
-		if s := policy.SeverityOf(kind); policy.Transient(kind) && s.AtLeast(policy.High) {
+		if s := policy.SeverityOf(haft.Failure{Kind: kind}); policy.Transient(kind) && s.AtLeast(policy.High) {
 			t.Errorf("%s passes by itself, and is %s", kind, s)
 		}
 	}
@@ -229,7 +229,7 @@ func TestSeverity_every_kind_of_failure_has_one(t *testing.T) {
 			t.Errorf("%s is retried", kind)
 		}
 	}
-	if !policy.Severity("odd").AtLeast(policy.Critical) || policy.SeverityOf("new") != policy.High {
+	if !policy.Severity("odd").AtLeast(policy.Critical) || policy.SeverityOf(haft.Failure{Kind: "new"}) != policy.High {
 		t.Error("what is unknown is taken lightly")
 	}
 }
@@ -260,7 +260,7 @@ severity:
 		{both, "add", haft.FailException, policy.Low},
 		{both, "pay_x", haft.FailTimeout, policy.Critical},
 	} {
-		if got := tt.p.Severity(haft.Tool{Name: tt.tool}, tt.kind); got != tt.want {
+		if got := tt.p.Severity(haft.Tool{Name: tt.tool}, haft.Failure{Kind: tt.kind}); got != tt.want {
 			t.Errorf("Severity(%s, %s) = %s, want %s", tt.tool, tt.kind, got, tt.want)
 		}
 	}

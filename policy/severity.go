@@ -45,10 +45,18 @@ func defaults(kind haft.FailureKind) (s Severity, transient, known bool) {
 	return High, false, false
 }
 
-// SeverityOf returns how severe a kind of failure is unless a policy says
-// otherwise. A kind that is unknown is high.
-func SeverityOf(kind haft.FailureKind) Severity {
-	s, _, _ := defaults(kind)
+// SeverityOf returns how severe a failure is unless a policy says otherwise: by its
+// kind, and by the class of an exception. A kind that is unknown is high.
+func SeverityOf(f haft.Failure) Severity {
+	switch {
+	case f.OfType([]string{"PermissionError"}):
+		return Critical
+	case f.OfType([]string{"MemoryError"}):
+		return High
+	case f.OfType([]string{"ValueError"}):
+		return Low
+	}
+	s, _, _ := defaults(f.Kind)
 	return s
 }
 
@@ -63,27 +71,41 @@ func Transient(kind haft.FailureKind) bool {
 type severity struct {
 	tools []Permission       // none means all
 	kinds []haft.FailureKind // none means all
+	types []string           // classes of exceptions; none means all failures
 	level Severity
 }
 
 // Severity returns how severe a failure of a tool is. In one document the most
 // severe entry that matches counts. An organisation may override the defaults,
 // but not go below what the server's document says.
-func (p *Policy) Severity(t haft.Tool, kind haft.FailureKind) Severity {
+func (p *Policy) Severity(t haft.Tool, f haft.Failure) Severity {
+	if found := p.stated(t, f); found != "" {
+		return found
+	}
+	return SeverityOf(f)
+}
+
+// Blocks reports whether whoever made a call that failed so cannot use the tool for a
+// while. The class of an exception is the word of the tool: it blocks nobody unless a
+// policy says so.
+func (p *Policy) Blocks(t haft.Tool, f haft.Failure) bool {
+	return p.stated(t, f) == Critical || f.Kind != haft.FailException && p.Severity(t, f) == Critical
+}
+
+// stated returns what the documents say of a failure, or "".
+func (p *Policy) stated(t haft.Tool, f haft.Failure) Severity {
 	var found Severity
 	if p != nil {
 		for _, l := range p.layers {
 			for _, s := range l.severities {
 				if (len(s.tools) == 0 || covered(s.tools, t)) &&
-					(len(s.kinds) == 0 || slices.Contains(s.kinds, kind)) &&
+					(len(s.kinds) == 0 || slices.Contains(s.kinds, f.Kind)) &&
+					(len(s.types) == 0 || f.OfType(s.types)) &&
 					(found == "" || s.level.AtLeast(found)) {
 					found = s.level
 				}
 			}
 		}
-	}
-	if found == "" {
-		return SeverityOf(kind)
 	}
 	return found
 }
@@ -101,6 +123,7 @@ func (c *compiler) severity(n ast.Node) {
 				s.kinds = append(s.kinds, haft.FailureKind(k))
 			}
 		},
+		"types": func(n ast.Node) { s.types = c.texts(n, "types") },
 		"level": func(n ast.Node) { s.level = oneOf(&c.document, n, "level", Severities()) },
 	})
 	if s.level == "" {

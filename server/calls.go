@@ -118,12 +118,12 @@ type callHandlers struct {
 func (a *api) calls() {
 	g := a.group("calls", haft.CallsRead, haft.CallsWrite)
 	h := callHandlers{a.s.service, a.s.service, a.s.service, a.s.streams, a.s.cfg.Engine}
-	other := []int{http.StatusAccepted, http.StatusTooManyRequests}
-	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed or "+
-		"the call was refused: `status` says so. 202 means that it goes on: it is asynchronous, or waits for a "+
-		"person. 429 as application/json has the result of a call that came too early (`rate_limited`), and nothing "+
-		"ran for it unless `tries` says so; as application/problem+json there is no call. 429 and 503 have "+
-		"Retry-After.").
+	other := []int{http.StatusAccepted, http.StatusForbidden, http.StatusTooManyRequests}
+	register(g.op("POST /v1/calls", "call", "Call a tool").about("200 has the result, also if the tool failed: "+
+		"`status` says so. 202 means that it goes on: it is asynchronous, or waits for a "+
+		"person. 403 and 429 as application/json have the result of a call that a rule forbids (`permission_denied`) "+
+		"or that came too early (`rate_limited`), and nothing ran for it unless `tries` says so; as "+
+		"application/problem+json there is no call. 429 and 503 have Retry-After.").
 		answers(0, other...).conflicts(), h.makeCall)
 	register(g.op("GET /v1/calls", "list-calls", "List calls, newest first"), h.listCalls)
 	register(g.op("POST /v1/calls/batch", "batch", "Make several calls, beside each other where their tools allow it"),
@@ -185,7 +185,7 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 	if !b.Wait.set || b.Wait.until < 0 {
 		res, err := h.calls.Call(ctx, c)
 		if err != nil {
-			return nil, err
+			return nil, listsTools(err)
 		}
 		return answer(res), nil
 	}
@@ -198,9 +198,19 @@ func (h callHandlers) makeCall(ctx context.Context, who Identity, in *makeCall) 
 	}
 	rec, err := h.calls.Submit(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, listsTools(err)
 	}
 	return h.await(ctx, p, rec, b.Wait.until)
+}
+
+// listsTools adds to the error of a call whose tool is not there where to look. That a tool is there which the caller
+// may not see is not said.
+func listsTools(err error) error {
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.HasSuffix(haft.MessageOf(err), "no such tool") {
+		return err
+	}
+	return &haft.Error{Code: haft.CodeNotFound, Err: err,
+		Message: haft.MessageOf(err) + "; GET /v1/tools lists the tools that you can call"}
 }
 
 // await waits for a submitted call and answers with its state then. If it waits, the

@@ -72,10 +72,13 @@ func limits() map[string]limit {
 		"OAuth.scope":                   {text: url},
 		"OAuth.token_url":               {text: url},
 		"Output.validators":             {items: 20, text: 2000},
+		"Reaction.kinds":                {items: haft.MaxReactionNames, text: label},
+		"Reaction.types":                {items: haft.MaxReactionNames, text: 200},
 		"Requirements.npm":              {items: 100, text: 300},
 		"Requirements.pip":              {items: 100, text: 300},
 		"RunPlanBody.steps":             {items: haft.MaxSteps},
 		"Settings.fallback":             {text: 128},
+		"Settings.on_error":             {items: haft.MaxReactions},
 		"Settings.network":              {items: 64, text: rule},
 		"Settings.programs":             {items: 16, text: label},
 		"Settings.roles":                {items: 32, text: 128},
@@ -97,6 +100,7 @@ func limits() map[string]limit {
 		"ToolRule.tool_name":            {text: haft.MaxToolName},
 		"ToolState.category":            {text: label},
 		"ToolState.if_revision":         {text: 300},
+		"ToolState.metadata":            {members: 100, name: 256},
 		"ToolState.tags":                {items: 32, text: label},
 	}
 }

@@ -64,6 +64,8 @@ func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 	for _, s := range haft.Statuses() {
 		switch {
 		case s == haft.StatusRate:
+		case s == haft.StatusDenied:
+			rows = append(rows, row{string(s), result(s, time.Second), 403, ""})
 		case s.Final():
 			rows = append(rows, row{string(s), result(s, 0), 200, ""})
 		default:
@@ -112,6 +114,27 @@ func TestCalls_that_come_too_early_say_when_to_come_back(t *testing.T) {
 					t.Errorf("the body is %s, %v", a.body, err)
 				}
 			})
+		}
+	}
+}
+
+// The answer to the call of a tool that is not there says where to look.
+func TestCall_of_an_unknown_tool_says_where_they_are(t *testing.T) {
+	for message, helped := range map[string]bool{"there is no such tool": true, "there is no such file": false} {
+		s, err := server.New(outcome{err: &haft.Error{Code: haft.CodeNotFound, Message: message}}, people{},
+			server.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, body := range []string{`{"tool":"f"}`, `{"tool":"f","wait":false}`} {
+			req := httptest.NewRequest("POST", "http://localhost/v1/calls", strings.NewReader(body))
+			req.Header.Set("Authorization", "Bearer "+user)
+			req.Header.Set("Content-Type", "application/json")
+			rec := httptest.NewRecorder()
+			s.Handler().ServeHTTP(rec, req)
+			if rec.Code != 404 || strings.Contains(rec.Body.String(), "GET /v1/tools") != helped {
+				t.Errorf("%s: %d %s", body, rec.Code, rec.Body)
+			}
 		}
 	}
 }

@@ -71,12 +71,14 @@ var statuses = map[haft.Code]int{
 func StatusOf(code haft.Code) int { return cmp.Or(statuses[code], http.StatusInternalServerError) }
 
 // resultStatus returns the status of an answer with a result, and how long to wait before
-// the same call. It is 200 however the tool ended, except for a rate-limited call: proxies
-// and clients slow down because of 429 and not because of our status.
+// the same call. It is 200 however the tool ended, except for a call that was refused:
+// proxies and clients know 403 and 429, and not our status.
 func resultStatus(res *haft.Result) (status int, wait haft.Millis) {
 	switch {
 	case !res.Status.Final():
 		return http.StatusAccepted, 0
+	case res.Status == haft.StatusDenied:
+		return StatusOf(haft.CodeDenied), 0
 	case res.Status == haft.StatusRate:
 		e := &haft.Error{Code: haft.CodeRateLimited}
 		if res.Error != nil {

@@ -183,7 +183,7 @@ func TestRefuses_bad_requests(t *testing.T) {
 		{"PATCH", "/tools/" + one.ID, `{"json_schema":{"name":"two","parameters":{}}}`, 400},
 		{"PATCH", "/tools/" + one.ID, `{"json_schema":{"name":"one"},"args_json_schema":{"type":"object"}}`, 400},
 		{"PATCH", "/tools/" + one.ID, `{"source_code":"def other(a): pass"}`, 400},
-		{"PATCH", "/tools/" + one.ID, `{"metadata_":{"mine":1}}`, 400},
+		{"PATCH", "/tools/" + one.ID, `{"metadata_":{"mine":"` + strings.Repeat("x", 65<<10) + `"}}`, 400},
 		{"PATCH", "/tools/" + one.ID, `[`, 422},
 		{"GET", "/tools/" + canary, ``, 422},
 		{"GET", "/tools/tool-c5d331a4-dcb5-1bfe-8aa4-0067f4d88454", ``, 422},

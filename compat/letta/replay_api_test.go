@@ -342,7 +342,14 @@ func network(r *replay) {
 func belowTable(r *replay) {
 	tool := r.get("PUT", "/tools/", body{"source_code": "def below():\n    \"\"\"One.\"\"\"\n    return 1"})
 	path := "/tools/" + tool["id"].(string)
-	r.refused("PATCH", path, body{"metadata_": body{"a": 1}}, 400, "use tags")
+	mine := body{"a": 1.0, "b": body{"c": "d"}, "haft": body{"digest": "forged"}}
+	for range 2 { // what the API shows can be sent back
+		mine, _ = r.get("PATCH", path, body{"metadata_": mine})["metadata_"].(body)
+	}
+	own, _ := mine["haft"].(body)
+	if mine["a"] != 1.0 || fmt.Sprint(mine["b"]) != "map[c:d]" || own["digest"] == "forged" {
+		r.t.Errorf("metadata_ is %v", mine)
+	}
 	r.refused("GET", "/tools/?after=tool-00000000-0000-4000-8000-000000000000", nil, 404, "no tool with that id")
 	a := r.hire("Below", body{"tool_ids": []any{tool["id"]}, "tags": []string{"below"}})
 	for _, key := range strings.Fields(`created_by_id last_updated_by_id project_id template_id base_template_id

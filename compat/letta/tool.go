@@ -116,6 +116,11 @@ func (h toolHandlers) toWire(ctx context.Context, p haft.Principal, t haft.Tool)
 		w.CreatedBy, w.UpdatedBy = h.createdBy(ctx, p, t, &by), &by
 	}
 	w.Metadata = ownMetadata(t, state)
+	for name, value := range t.Metadata {
+		if _, own := w.Metadata[name]; !own {
+			w.Metadata[name] = value
+		}
+	}
 	return w
 }
 

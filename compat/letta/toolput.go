@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -260,7 +258,8 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := checkMetadata(b.Metadata, *t); err != nil {
+	metadata, err := sentMetadata(b.Metadata, *t)
+	if err != nil {
 		return nil, err
 	}
 	if t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP {
@@ -274,11 +273,13 @@ func (h toolHandlers) updateTool(ctx context.Context, q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if b.Tags != nil && !slices.Equal(change.Tool.Tags, *b.Tags) {
-		if _, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), haft.ToolState{Tags: b.Tags}); err != nil {
+	if b.Tags != nil && !slices.Equal(change.Tool.Tags, *b.Tags) || metadata != nil {
+		state := haft.ToolState{Tags: b.Tags, Metadata: metadata}
+		set, err := h.tools.SetTool(ctx, q.who.Principal, string(t.ID), state)
+		if err != nil {
 			return nil, err
 		}
-		change.Tool.Tags = *b.Tags
+		change.Tool.Tags, change.Tool.Metadata = set.Tags, set.Metadata
 	}
 	return h.changed(ctx, q, change), nil
 }
@@ -360,31 +361,18 @@ func (h toolHandlers) isOwnDescription(ctx context.Context, v haft.Version) bool
 	return err == nil && sig.Description != v.Description
 }
 
-// checkMetadata refuses metadata that would be lost. Metadata that the API sent itself is
-// accepted.
-func checkMetadata(raw json.RawMessage, t haft.Tool) error {
+// sentMetadata returns the metadata that a body sets, or nil. What the API adds to it when it shows a tool
+// is not kept.
+func sentMetadata(raw json.RawMessage, t haft.Tool) (*map[string]json.RawMessage, error) {
 	if !isSet(raw) {
-		return nil
+		return nil, nil
 	}
-	var m map[string]any
+	var m map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &m); err != nil {
-		return unprocessable("body metadata_: expected an object")
+		return nil, unprocessable("body metadata_: expected an object")
 	}
-	shown, err := json.Marshal(ownMetadata(t, ""))
-	if err != nil {
-		return fmt.Errorf("encode metadata: %w", err)
+	for name := range ownMetadata(t, "") {
+		delete(m, name)
 	}
-	var own map[string]any
-	if err := json.Unmarshal(shown, &own); err != nil {
-		return fmt.Errorf("read metadata: %w", err)
-	}
-	if sent, ok := m["haft"].(map[string]any); ok {
-		delete(sent, "warnings") // of the last write, which may be sent back
-	}
-	for k, v := range m {
-		if !reflect.DeepEqual(own[k], v) {
-			return invalid("metadata_ is not kept here: use tags")
-		}
-	}
-	return nil
+	return &m, nil
 }

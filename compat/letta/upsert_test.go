@@ -20,7 +20,9 @@ func fullSettings() haft.Settings {
 		Idempotent: true, Cacheable: true, CacheFor: 1000, NoArtifacts: true, Letta: true, Roles: []string{"chief"},
 		Retry: haft.Backoff{Strategy: haft.Constant, Tries: 2, Initial: 100, Max: 1000, Stretch: 2},
 		Rate:  haft.Rate{PerSecond: 2, Burst: 3}, Concurrency: 4, Fallback: "other",
-		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != 'x'"}, MaxChars: 77},
+		OnError: []haft.Reaction{{Kinds: []haft.FailureKind{haft.FailTimeout}, Value: json.RawMessage(`1`)}},
+		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != 'x'"}, Strict: true,
+			MaxChars: 77},
 	}
 	l := reflect.ValueOf(&s.Limits).Elem()
 	for i := range l.NumField() {

@@ -151,6 +151,9 @@ func parametersOf[In any](d Def) (*schema.Object, haft.SchemaHealth, error) {
 			list[i] = v
 		}
 		p.Set("enum", list)
+		if v := d.Defaults[name]; v != "" {
+			p.Set("default", v)
+		}
 	}
 	normal, err := schema.Normalize(tree, schema.NormalizeOptions{})
 	if err != nil {

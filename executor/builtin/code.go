@@ -49,7 +49,7 @@ const (
 
 // codeIn are the arguments of run_code.
 type codeIn struct {
-	Language string     `json:"language" jsonschema:"the language of the code"`
+	Language string     `json:"language,omitempty" jsonschema:"the language of the code"`
 	Code     string     `json:"code" jsonschema:"the program. What it prints comes back, and in Python and JavaScript the value of its last expression too. Files that it writes to the directory out are kept for the caller"`
 	Timeout  float64    `json:"timeout_seconds,omitempty" jsonschema:"after how many seconds to stop it, within what the caller is allowed"`
 	Stdin    string     `json:"stdin,omitempty" jsonschema:"what it reads from its standard input"`
@@ -123,7 +123,8 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 			"to go on. There is no network unless " +
 			"the operator allows it. " +
 			"If status is not success, error says what to change.",
-		Enums: map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
+		Enums:    map[string][]string{"language": {"python", "javascript", "typescript", "bash"}},
+		Defaults: map[string]string{"language": "python"},
 		// With a network, code can do anything there: no more is claimed.
 		Annotations: haft.Annotations{Title: "Run code", ReadOnly: &no},
 		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
@@ -247,7 +248,7 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 		args["stdin"] = in.Stdin
 	}
 	switch in.Language {
-	case "python":
+	case "python", "":
 		out.Kind, out.Source = haft.KindPython, pythonDriver
 	case "javascript":
 		out.Kind, out.Source = haft.KindJavaScript, nodeDriver

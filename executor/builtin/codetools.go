@@ -39,6 +39,7 @@ func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 			"What it prints comes back, the value of its last expression too, and the files that it leaves in the " +
 			"directory out.",
 		Enums:       map[string][]string{"language": {"python", "javascript", "typescript"}},
+		Defaults:    map[string]string{"language": "python"},
 		Annotations: haft.Annotations{Title: "Run code that calls tools", ReadOnly: &no},
 		Settings:    haft.Settings{Parallel: true, Output: haft.Output{MaxChars: 2 * haft.DefaultMaxChars}},
 	}, r.tool)

@@ -43,6 +43,8 @@ type Def struct {
 	Settings    haft.Settings
 	// Enums are the values that a property of the arguments may have.
 	Enums map[string][]string
+	// Defaults are the values of those properties where they are not given.
+	Defaults map[string]string
 	// Unavailable says why callers cannot use the tool, and what to do about it, or "". It is asked which variables
 	// they have. Nil means that everybody can.
 	Unavailable func(has func(variable string) bool) string

@@ -192,12 +192,16 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 			r.limits.Stdout), haft.RetryChanged)
 		return
 	}
-	b, err := value.Read(strings.TrimRight(r.stdout.text(false), "\n"), r.req.Output)
+	printed := strings.TrimRight(r.stdout.text(false), "\n")
+	b, err := value.Read(printed, r.req.Output)
 	switch {
 	case errors.Is(err, value.ErrTooLarge):
 		fail(res, haft.FailResult, haft.MessageOf(err), haft.RetryChanged)
 	case err != nil:
 		fail(res, haft.FailValue, haft.MessageOf(err), haft.RetryChanged)
+		if kept, err := value.Read(printed, haft.OutputAny); err == nil && int64(len(kept)) <= r.limits.Result {
+			res.Status, res.Value = haft.StatusValidation, kept
+		}
 	case int64(len(b)) > r.limits.Result:
 		fail(res, haft.FailResult, r.limitText(haft.FailResult), haft.RetryChanged)
 	default:

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/modelapi"
+	"haft/internal/toolrule"
 )
 
 // The bounds of what a model asks for.
@@ -131,6 +132,7 @@ func canonical(args json.RawMessage) []byte {
 // answer is the message that answers a call.
 func answer(c haft.ToolCall, res *haft.Result, most int) haft.Message {
 	text, _ := modelapi.ResultText(res)
-	return haft.Message{Role: haft.RoleTool, Name: c.Tool, Answers: c.ID, Call: c.Call, Status: res.Status,
-		Text: cutText(text, most)}
+	return haft.Message{Role: haft.RoleTool, Name: c.Tool, Answers: c.ID, Call: c.Call,
+		Status: toolrule.StatusOf(res.Status, res),
+		Text:   cutText(text, most)}
 }

@@ -157,7 +157,7 @@ func (au *authorizer) past(ctx context.Context, ex *execution) ([]toolrule.Past,
 		if r.Call.ID == ex.call.ID {
 			continue
 		}
-		past := toolrule.Past{Tool: r.Call.Tool, Status: r.Status}
+		past := toolrule.Past{Tool: r.Call.Tool, Status: toolrule.StatusOf(r.Status, r.Result)}
 		if r.Result != nil {
 			past.Value = r.Result.Value
 		}

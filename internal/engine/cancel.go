@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/followup"
 	"haft/internal/store"
 	"haft/sandbox"
 )
@@ -144,7 +145,7 @@ func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result) e
 	}
 	part := &store.Batch{Records: []haft.Record{rec}, Approvals: asked,
 		Audit: []audit.Entry{w.entry(ex, "call.closed", w.endedBody(ex, res))}}
-	return w.publish(ctx, ex, haft.EventCompleted, endedData{Status: res.Status, Error: res.Error}, part)
+	return w.publish(ctx, ex, haft.EventCompleted, followup.Ended{Status: res.Status, Error: res.Error}, part)
 }
 
 // CancelAll implements [haft.Operator]. Of is a user, an agent or the credential of

@@ -100,7 +100,7 @@ type Config struct {
 	// 0 means 15 minutes.
 	BlockFor time.Duration
 	// Recoveries are asked for another result of a failed call, in order.
-	Recoveries []Recovery
+	Recoveries []haft.Recovery
 	// OnFailure hears of every failure by its severity, for paging a person.
 	OnFailure map[haft.Severity]func(context.Context, haft.Record)
 	// Egress makes the egress routes of sandboxes. Nil means that there are none, and
@@ -153,15 +153,6 @@ type Span interface {
 	Stage(name string, took time.Duration)
 	// End is told what the caller is told. Either may be nil.
 	End(res *haft.Result, err error)
-}
-
-// A Recovery is a way out of failures of some kinds.
-type Recovery struct {
-	// Tool and Kind say of which failures; empty means of all.
-	Tool string
-	Kind haft.FailureKind
-	// Recover returns another result, or nil to leave it.
-	Recover func(ctx context.Context, c haft.Call, failed *haft.Result) *haft.Result
 }
 
 // Parts are what an engine is made of. All are needed.

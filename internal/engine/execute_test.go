@@ -255,7 +255,7 @@ func TestFallback(t *testing.T) {
 }
 
 func TestRecovery_hook(t *testing.T) {
-	w := setup(t, allowAll, engine.Config{Recoveries: []engine.Recovery{{Kind: haft.FailException,
+	w := setup(t, allowAll, engine.Config{Recoveries: []haft.Recovery{{Kind: haft.FailException,
 		Recover: func(_ context.Context, c haft.Call, failed *haft.Result) *haft.Result {
 			return &haft.Result{Call: c.ID, Status: haft.StatusSuccess, Value: json.RawMessage(`"recovered"`)}
 		}}}})

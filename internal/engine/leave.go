@@ -13,7 +13,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/callenv"
 	"haft/internal/chains"
-	"haft/internal/egress/route"
+	"haft/internal/followup"
 	"haft/internal/store"
 	"haft/policy"
 )
@@ -140,32 +140,20 @@ func (w *recorder) completeResult(ex *execution, res *haft.Result) {
 	res.Timeline.Approval = t.Approval
 	res.Timeline.Serialise += t.Serialise
 	res.Timeline.Total = haft.Millis(time.Since(ex.began))
+	res.Time = time.Now().UTC()
 	res.Notices = ex.notices
 	if res.Error != nil && res.Error.Severity == "" {
-		res.Error.Severity = w.severity(ex, res.Error.Kind)
+		res.Error.Severity = ex.severity(*res.Error)
 	}
 	ex.redactResult(res)
 }
 
 // severity says how bad a failure is.
-func (w *recorder) severity(ex *execution, kind haft.FailureKind) haft.Severity {
+func (ex *execution) severity(f haft.Failure) haft.Severity {
 	if ex.rules != nil && ex.tool != nil {
-		return ex.rules.Severity(ex.tool.Tool, kind)
+		return ex.rules.Severity(ex.tool.Tool, f)
 	}
-	return policy.SeverityOf(kind)
-}
-
-// endedData is what the last event of a call says.
-type endedData struct {
-	Status haft.Status   `json:"status"`
-	Error  *haft.Failure `json:"error,omitempty"`
-	Wall   haft.Millis   `json:"wall_ms"`
-	CPU    *haft.Millis  `json:"cpu_ms"`
-	MaxRSS *int64        `json:"max_rss_bytes"`
-	Queue  haft.Millis   `json:"queue_ms,omitempty"`
-	Total  haft.Millis   `json:"total_ms"`
-	Tries  int           `json:"tries,omitempty"`
-	Cached bool          `json:"cached,omitempty"`
+	return policy.SeverityOf(f)
 }
 
 // suspend writes down that the call waits for a person.
@@ -191,49 +179,110 @@ func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result
 	return res, nil
 }
 
-// recoverResult asks the recoveries, then the tool's fallback, for another result.
+// recoverResult asks the recoveries, the reactions of the tool and its fallback for another result, in this order.
 func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
 	if res.Error == nil || res.Status == haft.StatusCancelled {
 		return res
 	}
+	t, f := ex.tool.Tool, *res.Error
+	again := res.Status != haft.StatusUnknown || t.Version.Settings.Idempotent
 	for _, r := range pl.cfg.Recoveries {
-		if r.Tool != "" && r.Tool != ex.tool.Tool.Name || r.Kind != "" && r.Kind != res.Error.Kind {
+		if !r.Of(t.Name, f) {
 			continue
 		}
-		if other := r.Recover(ctx, ex.call, res); other != nil {
-			ex.notices = append(ex.notices, "recovered from "+string(res.Error.Kind))
+		var other *haft.Result
+		if r.Recover != nil {
+			other = r.Recover(ctx, ex.call, res)
+		}
+		if other == nil && r.Repair != nil && again {
+			if args := r.Repair(ctx, ex.call, res); args != nil {
+				other = pl.callAfter(ctx, ex, t.Name, args)
+			}
+		}
+		if other != nil {
+			ex.notices = append(ex.notices, "recovered from "+string(f.Kind))
 			return other
 		}
 	}
-	name := ex.tool.Tool.Version.Settings.Fallback
-	if name == "" || ex.depth >= maxDepth {
-		return res
+	if other := pl.reactTo(ctx, ex, f, again); other != nil {
+		return other
 	}
-	c := haft.Call{Tool: name, Args: ex.call.Args, Principal: ex.call.Principal, Deadline: ex.call.Deadline,
-		Env: ex.call.Env, Files: ex.call.Files, Workspace: ex.call.Workspace,
-		Limits: ex.call.Limits, Parent: ex.call.ID, Turn: ex.call.Turn, Chain: ex.call.Chain, Trace: ex.call.Trace}
+	if name := t.Version.Settings.Fallback; name != "" {
+		if other := pl.callAfter(ctx, ex, name, nil); other != nil {
+			ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s",
+				t.Name, f.Kind, name, other.Call))
+			return other
+		}
+	}
+	return res
+}
+
+// reactTo does what the settings of the tool say of a failure. It returns nil if that gives no other result.
+func (pl *pipeline) reactTo(ctx context.Context, ex *execution, f haft.Failure, again bool) *haft.Result {
+	t := ex.tool.Tool
+	i := slices.IndexFunc(t.Version.Settings.OnError, func(r haft.Reaction) bool { return r.After(f) })
+	if i < 0 {
+		return nil
+	}
+	r, other := t.Version.Settings.OnError[i], (*haft.Result)(nil)
+	switch {
+	case r.Disable:
+		if ex.pinned != "" || ex.tool.Current != nil {
+			return nil // a version that the caller chose says nothing about the current one
+		}
+		ex.notices = append(ex.notices, "on_error: the tool was disabled")
+		if err := pl.authorizer.disable(ctx, ex); err != nil {
+			pl.redaction.logOf(ex).Error("a tool could not be disabled", "call", ex.call.ID, "error", err)
+		}
+		return nil
+	case len(r.Value) > 0:
+		other = ex.blank(haft.StatusSuccess)
+		other.Value = r.Value
+	case again:
+		args, err := followup.Replace(ex.call.Args, r.Args)
+		if err != nil {
+			return nil
+		}
+		other = pl.callAfter(ctx, ex, t.Name, args)
+	}
+	if other != nil {
+		ex.notices = append(ex.notices, fmt.Sprintf("on_error: recovered from %s by reaction %d", f.Kind, i+1))
+	}
+	return other
+}
+
+// callAfter calls a tool after a call has failed. It returns nil if that does not succeed.
+func (pl *pipeline) callAfter(ctx context.Context, ex *execution, tool string, args json.RawMessage) *haft.Result {
+	if ex.depth >= maxDepth {
+		return nil
+	}
+	c := followup.After(ex.call, tool, args)
+	if args != nil {
+		c.Digest = ex.pinned
+	}
 	child, err := pl.entrance.enter(c)
 	if err != nil {
-		return res
+		return nil
 	}
 	child.depth, child.seen = ex.depth+1, ex.seen
 	other, err := pl.runCall(ctx, child)
 	if err != nil || other.Status != haft.StatusSuccess {
-		return res
+		return nil
 	}
-	copied := *other
-	copied.Error = nil
-	// those who see the other call have its own
-	copied.Content, copied.Artifacts = slices.Clone(other.Content), slices.Clone(other.Artifacts)
-	for i := range copied.Artifacts {
-		copied.Artifacts[i].File = "" // this call keeps what passes its own filters
-	}
-	ex.notices = append(ex.notices, fmt.Sprintf("%s failed with %s; its fallback %s answered as call %s",
-		ex.tool.Tool.Name, res.Error.Kind, name, other.Call))
-	return &copied
+	return followup.Adopt(other)
 }
 
-// maxDepth is how far fallbacks of fallbacks go.
+// disable disables the tool of a call, for everybody.
+func (au *authorizer) disable(ctx context.Context, ex *execution) error {
+	p, t, off := ex.call.Principal, ex.tool.Tool, true
+	if _, err := au.registry.Set(ctx, p, string(t.ID), haft.ToolState{Disabled: &off}); err != nil {
+		return err
+	}
+	return au.permissions.Log(ctx, p, p.Org, "tool.set", map[string]any{"tool": t.Name, "id": t.ID, "disabled": true,
+		"call": ex.call.ID, "reason": "on_error"})
+}
+
+// maxDepth is how far calls go that are made after calls have failed.
 const maxDepth = 3
 
 // react does what the severity of a failure demands.
@@ -241,7 +290,7 @@ func (pl *pipeline) react(ctx context.Context, ex *execution, res *haft.Result) 
 	if res.Error == nil {
 		return
 	}
-	if ex.begun && res.Error.Severity == haft.SeverityCritical {
+	if ex.begun && ex.rules.Blocks(ex.tool.Tool, *res.Error) {
 		pl.authorizer.blocks.Add(blockName(ex))
 		pl.redaction.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call",
 			ex.call.ID, "tool",
@@ -268,16 +317,8 @@ func (w *recorder) entry(ex *execution, kind string, body any) audit.Entry {
 
 // startedBody is what the audit says when a call begins.
 func (w *recorder) startedBody(ex *execution) any {
-	b := struct {
-		Effect   policy.Effect   `json:"effect"`
-		Rule     string          `json:"rule,omitempty"`
-		Policy   string          `json:"policy,omitempty"`
-		Approval haft.ApprovalID `json:"approval,omitempty"`
-		Digest   string          `json:"args_digest"`
-		Args     json.RawMessage `json:"args,omitempty"`
-		Parent   haft.CallID     `json:"parent,omitempty"`
-	}{Effect: ex.decision.Effect, Rule: ex.decision.Rule, Policy: ex.rules.Digest(), Digest: ex.rec.ArgsDigest,
-		Parent: ex.call.Parent}
+	b := followup.StartedAudit{Effect: ex.decision.Effect, Rule: ex.decision.Rule, Policy: ex.rules.Digest(),
+		Digest: ex.rec.ArgsDigest, Parent: ex.call.Parent}
 	if ex.approval != nil {
 		b.Approval = ex.approval.ID
 	}
@@ -289,30 +330,10 @@ func (w *recorder) startedBody(ex *execution) any {
 
 // endedBody is what the audit says when a call ends.
 func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
-	b := struct {
-		Status    haft.Status        `json:"status"`
-		Kind      haft.FailureKind   `json:"kind,omitempty"`
-		Rule      string             `json:"rule,omitempty"`
-		Args      string             `json:"args_digest"`
-		Result    string             `json:"result_digest"`
-		Tries     int                `json:"tries,omitempty"`
-		Provider  string             `json:"provider,omitempty"`
-		Isolation haft.Level         `json:"isolation,omitempty"`
-		Wall      haft.Millis        `json:"wall_ms,omitempty"`
-		Total     haft.Millis        `json:"total_ms"`
-		Withdrawn string             `json:"withdrawn,omitempty"` // why its permission is gone
-		Notices   []string           `json:"notices,omitempty"`
-		Contacts  []route.Connection `json:"connections,omitempty"`
-		Connected int                `json:"connections_count,omitempty"`
-	}{
-		Status: res.Status, Rule: ex.decision.Rule, Args: ex.rec.ArgsDigest, Result: ex.rec.ResultDigest,
-		Tries:    res.Tries,
-		Provider: res.Sandbox.Provider, Isolation: res.Sandbox.Isolation.Level, Wall: res.Usage.Wall,
-		Total: res.Timeline.Total, Notices: slices.Clone(res.Notices), Contacts: ex.keptConnections(),
-		Connected: len(ex.connections),
-	}
+	b := followup.NewEndedAudit(res)
+	b.Rule, b.Args, b.Result = ex.decision.Rule, ex.rec.ArgsDigest, ex.rec.ResultDigest
+	b.Contacts, b.Connected = ex.keptConnections(), len(ex.connections)
 	if res.Error != nil {
-		b.Kind = res.Error.Kind
 		if why, ok := strings.CutPrefix(res.Error.Message, withdrawnPrefix); ok {
 			b.Withdrawn = why
 		}

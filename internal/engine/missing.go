@@ -32,6 +32,7 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 	if !ok {
 		return nil
 	}
+	failed := *ex.res.Error
 	ex.res.Error.Message += "; " + m.Advice()
 	ex.res.Error.Retry = haft.RetryNever
 	if !m.Known || ex.rules.Missing(ex.call.Principal.Org) != policy.MissingAdd || ex.approval != nil ||
@@ -50,7 +51,9 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 		return nil
 	}
 	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
-	if v := ex.tool.Tool.Version; !m.AtLoad(v.Kind, v.Source, ex.res.Error.Traceback) &&
+	ex.res.Error.Message = failed.Message + "; " + m.Requirement + " was added: call it again"
+	ex.res.Error.Retry = haft.RetrySame
+	if v := ex.tool.Tool.Version; !m.Harmless(v.Kind, v.Source, v.Function, failed.Traceback) &&
 		!next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}

@@ -166,7 +166,7 @@ func watchAll(t *testing.T, rules string) *everything {
 		Vault:     &memory{values: map[string]map[string]string{"acme/": {"API_TOKEN": stored}}},
 		Egress:    fakeGuard{x.mark},
 		Sealer:    rot{}, OnFailure: hooks,
-		Recoveries: []engine.Recovery{{Tool: "recovered",
+		Recoveries: []haft.Recovery{{Tool: "recovered",
 			Recover: func(context.Context, haft.Call, *haft.Result) *haft.Result {
 				res := &haft.Result{}
 				fill(reflect.ValueOf(res).Elem(), "Result", *x.mark)

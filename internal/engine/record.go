@@ -10,6 +10,7 @@ import (
 	"haft/internal/backlog"
 	"haft/internal/event"
 	"haft/internal/filestore"
+	"haft/internal/followup"
 	"haft/internal/journal"
 	"haft/internal/membership"
 	"haft/internal/pause"
@@ -96,9 +97,7 @@ func (w *recorder) ending(ctx context.Context, ex *execution, res *haft.Result) 
 		}
 	}
 	entry := w.entry(ex, kind, w.endedBody(ex, res))
-	cpu, rss := res.Usage.Measured()
-	data := endedData{Status: res.Status, Wall: res.Usage.Wall, CPU: cpu, MaxRSS: rss,
-		Total: res.Timeline.Total, Queue: res.Timeline.Queue, Tries: res.Tries, Cached: res.Cached, Error: res.Error}
+	data := followup.NewEnded(res)
 	return func(again bool) error {
 		part := &store.Batch{Records: []haft.Record{ex.rec}, Audit: []audit.Entry{entry}, Limits: ex.taken,
 			Again: again, Sure: ex.sure, Chosen: ex.chosen()}

@@ -54,6 +54,9 @@ func (r *Reader) CheckSandbox(name, pointer string) error {
 		names[i] = string(have[i])
 	}
 	message := what + "; it has " + strings.Join(names, ", ")
+	if t := haft.SandboxType(name); t == haft.SandboxE2B || t == haft.SandboxModal {
+		message += ". Haft has no client for " + name + ", and runs nothing there"
+	}
 	return &haft.Error{Code: haft.CodeInvalid, Message: message,
 		Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
 }

@@ -181,3 +181,27 @@ func SizeOf(res *haft.Result) int {
 	}
 	return n
 }
+
+// maxParts bounds how many parts of content are kept.
+const maxParts = 256
+
+// BoundContent cuts the texts of the content of a result as its value is cut, together to left characters; 0 means
+// [haft.DefaultMaxChars]. It reports whether parts were left out because there were too many.
+func BoundContent(res *haft.Result, left int) (omitted bool) {
+	if omitted = len(res.Content) > maxParts; omitted {
+		res.Content = res.Content[:maxParts]
+	}
+	if left <= 0 {
+		left = haft.DefaultMaxChars
+	}
+	for i := range res.Content {
+		text := []rune(res.Content[i].Text)
+		if over := len(text) - left; over > 0 {
+			res.Content[i].Text = string(text[:left])
+			res.Truncated.Value += int64(over)
+			text = text[:left]
+		}
+		left -= len(text)
+	}
+	return omitted
+}

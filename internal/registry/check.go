@@ -15,6 +15,7 @@ import (
 
 	"haft"
 	"haft/internal/egress"
+	"haft/internal/jsontree"
 	"haft/internal/requirement"
 	"haft/internal/value"
 	"haft/schema"
@@ -39,6 +40,8 @@ const (
 	maxChars       = 50_000_000
 	maxCacheFor    = 30 * 24 * time.Hour
 	maxMisfits     = 20
+	maxValues      = 100      // of metadata
+	maxMetadata    = 64 << 10 // bytes
 )
 
 var (
@@ -172,6 +175,12 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/concurrency", "must be between 0 and %d", maxSlots)
 	}
 	c.text(at+"/fallback", s.Fallback, 128)
+	if len(s.OnError) > haft.MaxReactions {
+		c.fail(at+"/on_error", "has %d reactions, %d is the most", len(s.OnError), haft.MaxReactions)
+	}
+	for i, r := range s.OnError[:min(len(s.OnError), haft.MaxReactions)] {
+		c.failIf(fmt.Sprintf("%s/on_error/%d", at, i), r.Check())
+	}
 	c.output(at+"/output", s.Output)
 }
 
@@ -235,6 +244,24 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 // tags checks a list of tags.
 func (c *checker) tags(at string, tags []string) {
 	c.each(at, tags, MaxTags, "tags", func(at, tag string) { c.label(at, tag, false) })
+}
+
+// metadata checks what programs keep with a tool.
+func (c *checker) metadata(at string, m map[string]json.RawMessage) {
+	size := 0
+	for name, value := range m {
+		size += len(name) + len(value)
+	}
+	if len(m) > maxValues || size > maxMetadata {
+		c.fail(at, "has more than %d values or %d bytes", maxValues, maxMetadata)
+		return
+	}
+	for name, value := range m {
+		c.text(at, name, maxMetadata)
+		if _, err := jsontree.Decode(value, jsontree.Limits{Bytes: maxMetadata, Depth: 64}); err != nil {
+			c.fail(at, "has a value that is not JSON in UTF-8, nested at most 64 deep")
+		}
+	}
 }
 
 // label checks a tag or category: a word or a few that policies can name, in

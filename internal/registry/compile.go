@@ -28,15 +28,30 @@ type Compiled struct {
 	args, returns *schema.Compiled
 	validators    *value.Validators
 	perItem       bool // whether the schema of the value can be checked item by item
+	strict        bool // whether the value has to fit its schema
+	noArgs        bool // whether there are no arguments that could be changed
+	languages     bool // whether the argument language can be javascript
 }
 
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
-	c := &Compiled{Tool: t, Files: fileparam.Compile(t.Version.Kind, t.Version.Parameters),
+	_, isSource := endings()[t.Version.Kind]
+	c := &Compiled{Tool: t, strict: !isSource || t.Version.Settings.Output.Strict,
+		Files:   fileparam.Compile(t.Version.Kind, t.Version.Parameters),
 		perItem: len(t.Version.Returns) == 0 || checksItems(t.Version.Returns)}
 	var err error
 	if c.args, err = compileSchema(t.Version.Parameters); err != nil {
 		return nil, fmt.Errorf("compile the schema of the arguments: %w", err)
+	}
+	var params struct {
+		Properties map[string]struct{ Enum []any }
+		Additional json.RawMessage `json:"additionalProperties"`
+	}
+	if err := json.Unmarshal(t.Version.Parameters, &params); err == nil { // else it is what no one can look into
+		c.noArgs = params.Properties != nil && len(params.Properties) == 0 &&
+			slices.Contains([]string{"", "false"}, string(params.Additional))
+		c.languages = t.Version.Kind == haft.KindBuiltin &&
+			slices.Contains(params.Properties["language"].Enum, any("javascript"))
 	}
 	if len(t.Version.Returns) > 0 {
 		if c.returns, err = compileSchema(t.Version.Returns); err != nil {
@@ -66,6 +81,9 @@ func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *
 			Retry: haft.RetryChanged}
 	}
 	v := c.Tool.Version
+	if c.languages {
+		args = longLanguage(args)
+	}
 	fitted, misfits := c.args.Fit(args, schema.FitOptions{Python: v.Settings.Letta && v.Kind == haft.KindPython})
 	if len(misfits) > 0 {
 		return jsontree.Document{}, &haft.Failure{Kind: haft.FailValidation,
@@ -79,26 +97,51 @@ func (c *Compiled) FitRead(args *schema.Object, err error) (jsontree.Document, *
 	return jsontree.Document{Text: raw, Tree: fitted}, nil
 }
 
+// longLanguage replaces the short name of a language, before any rule looks at the arguments.
+func longLanguage(args *schema.Object) *schema.Object {
+	name := map[string]string{"js": "javascript", "ts": "typescript"}[args.String("language")]
+	if name == "" {
+		return args
+	}
+	named := &schema.Object{}
+	for _, key := range args.Keys() {
+		named.Set(key, args.Value(key))
+	}
+	return named.Set("language", name)
+}
+
 // Check compares the value of a result with the output type, the schema and the
-// validators of the tool. A value that does not fit becomes a failure; one that fits
-// is cut to the length that a model gets to see. Results that are no success stay as
-// they are.
+// validators of the tool, and cuts it to the length that a model gets to see. A value
+// that does not fit fails the call, and is kept for whoever has to find out why. If
+// only the return type of a source does not fit, that is a notice, unless the settings
+// are strict: languages allow it. Results that are no success stay as they are.
 func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
+	out := c.Tool.Version.Settings.Output
 	if res.Status != haft.StatusSuccess {
+		if res.Error != nil && res.Error.Kind == haft.FailValue { // the executor could not read it
+			res.Value, res.Truncated.Value = value.Cut(res.Value, out.MaxChars)
+		}
+		if res.Error != nil && res.Error.Retry == haft.RetryChanged && c.noArgs {
+			res.Error.Retry = haft.RetryNever
+		}
 		return
 	}
-	out := c.Tool.Version.Settings.Output
 	read, misfits := readAs(res.Value, out.Type, c.Tool.Version.Kind)
 	if len(misfits) == 0 {
-		misfits = append(value.Misfits(read, c.returns), c.validators.Check(ctx, read)...)
+		misfits = value.Misfits(read, c.returns)
+		if len(misfits) > 0 && !c.strict {
+			res.Notices = append(res.Notices, haft.NoticeOtherType+": "+inWords(misfits))
+			misfits = nil
+		}
+		misfits = append(misfits, c.validators.Check(ctx, read)...)
+	} else {
+		read = res.Value
 	}
 	if len(misfits) > 0 {
-		res.Status = haft.StatusError
+		res.Status = haft.StatusValidation
 		res.Error = &haft.Failure{Kind: haft.FailValue,
 			Message: "the value is not what the tool promises: " + inWords(misfits),
 			Retry:   haft.RetryNever, Misfits: misfits}
-		res.Value = json.RawMessage("null")
-		return
 	}
 	res.Value, res.Truncated.Value = value.Cut(read, out.MaxChars)
 }
@@ -107,16 +150,16 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 // all of them: nothing if that looks at more than each item, or else as much as it would let pass.
 func (c *Compiled) ItemChars() int {
 	out := c.Tool.Version.Settings.Output
-	if !c.perItem || len(out.Validators) > 0 || out.Type != haft.OutputAny && out.Type != haft.OutputJSON &&
+	if c.strict && !c.perItem || len(out.Validators) > 0 || out.Type != haft.OutputAny && out.Type != haft.OutputJSON &&
 		out.Type != haft.OutputList {
 		return 0
 	}
 	return cmp.Or(max(0, out.MaxChars), haft.DefaultMaxChars)
 }
 
-// FitsItem reports whether an item of a generator fits the schema of the value.
+// FitsItem reports whether an item of a generator fits the schema of the value, if it has to.
 func (c *Compiled) FitsItem(item json.RawMessage) bool {
-	return len(value.Misfits(slices.Concat([]byte("["), item, []byte("]")), c.returns)) == 0
+	return !c.strict || len(value.Misfits(slices.Concat([]byte("["), item, []byte("]")), c.returns)) == 0
 }
 
 // checksItems reports whether a schema says of an array nothing but what its items are.
@@ -141,10 +184,14 @@ func readAs(v json.RawMessage, typ haft.OutputType, kind haft.Kind) (json.RawMes
 		return v, nil
 	}
 	text, isText := "", len(v) > 0 && v[0] == '"'
-	if isText && typ != haft.OutputText {
+	if typ == haft.OutputText && !isText {
+		text, isText = string(v), true
+	} else if isText {
 		if err := json.Unmarshal(v, &text); err != nil {
 			return nil, []haft.Misfit{{Message: "is not JSON"}}
 		}
+	}
+	if isText {
 		read, err := value.Read(text, typ)
 		if err != nil {
 			return nil, []haft.Misfit{{Message: haft.MessageOf(err)}}
@@ -155,8 +202,6 @@ func readAs(v json.RawMessage, typ haft.OutputType, kind haft.Kind) (json.RawMes
 	switch typ {
 	case haft.OutputJSON:
 		fits = true
-	case haft.OutputText:
-		fits = isText
 	case haft.OutputNumber:
 		fits = len(v) > 0 && (v[0] == '-' || v[0] >= '0' && v[0] <= '9')
 	case haft.OutputBoolean:

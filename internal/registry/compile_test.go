@@ -2,6 +2,7 @@ package registry_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -85,7 +86,8 @@ func TestCompiled_Check(t *testing.T) {
 	}{
 		{"anything", haft.KindPython, "", haft.Output{}, `{"a":1}`, `{"a":1}`},
 		{"schema fits", haft.KindPython, `{"type":"integer"}`, haft.Output{}, `5`, `5`},
-		{"schema does not fit", haft.KindPython, `{"type":"integer"}`, haft.Output{}, `"x"`, ``},
+		{"schema does not fit", haft.KindPython, `{"type":"integer"}`, haft.Output{Strict: true}, `"x"`, ``},
+		{"schema of a server does not fit", haft.KindMCP, `{"type":"integer"}`, haft.Output{}, `"x"`, ``},
 		{"validator holds", haft.KindPython, "", haft.Output{Validators: []string{"value > 3"}}, `5`, `5`},
 		{"validator does not hold", haft.KindPython, "", haft.Output{Validators: []string{"value > 3"}}, `2`, ``},
 		{"number", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `-2.5`, `-2.5`},
@@ -99,7 +101,10 @@ func TestCompiled_Check(t *testing.T) {
 		{"list in a text", haft.KindPython, "", haft.Output{Type: haft.OutputList}, `"- a\n- b"`, `["a","b"]`},
 		{"list that is none", haft.KindPython, "", haft.Output{Type: haft.OutputList}, `{}`, ``},
 		{"text", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `"5"`, `"5"`},
-		{"text that is none", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `5`, ``},
+		{"text is stripped", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `" 5\n"`, `"5"`},
+		{"text of a number", haft.KindPython, "", haft.Output{Type: haft.OutputText}, `5`, `"5"`},
+		{"number among words", haft.KindPython, "", haft.Output{Type: haft.OutputNumber}, `"42 items"`, `42`},
+		{"words that nobody reads", haft.KindPython, "", haft.Output{}, `"42 items"`, `"42 items"`},
 		{"JSON", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `{"a":1}`, `{"a":1}`},
 		{"JSON in a text", haft.KindPython, "", haft.Output{Type: haft.OutputJSON}, `"{\"a\":1}"`, `{"a":1}`},
 		{"JSON that a script printed is not read twice", haft.KindBash, "", haft.Output{Type: haft.OutputJSON}, `"5"`,
@@ -119,8 +124,8 @@ func TestCompiled_Check(t *testing.T) {
 			c.Check(t.Context(), res)
 			switch {
 			case tt.want == "":
-				if res.Status != haft.StatusError || res.Error == nil || res.Error.Kind != haft.FailValue ||
-					string(res.Value) != "null" {
+				if res.Status != haft.StatusValidation || res.Error == nil || res.Error.Kind != haft.FailValue ||
+					string(res.Value) != tt.value {
 					t.Errorf("Check(%s) = %+v", tt.value, res)
 				}
 			case res.Status != haft.StatusSuccess || string(res.Value) != tt.want:
@@ -137,6 +142,87 @@ func TestCompiled_Check(t *testing.T) {
 	res := &haft.Result{Status: haft.StatusTimeout, Value: json.RawMessage(`null`)}
 	if c.Check(t.Context(), res); res.Status != haft.StatusTimeout || res.Error != nil {
 		t.Errorf("Check of a result that is no success = %+v", res)
+	}
+}
+
+// A function that does not return what its annotation says gives its value all the same, with a warning.
+func TestCompiled_Check_warns_of_another_return_type(t *testing.T) {
+	c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: haft.KindPython, Parameters: json.RawMessage(`{}`),
+		Returns: json.RawMessage(`{"type":"string"}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(`null`)}
+	c.Check(t.Context(), res)
+	if res.Status != haft.StatusSuccess || len(res.Notices) != 1 || !strings.Contains(res.Notices[0], "string") {
+		t.Errorf("got %+v", res)
+	}
+}
+
+// The output of a call that fails is cut like that of others.
+func TestCompiled_Check_cuts_what_does_not_fit(t *testing.T) {
+	c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: haft.KindBash, Parameters: json.RawMessage(`{}`),
+		Settings: haft.Settings{Output: haft.Output{Type: haft.OutputNumber, MaxChars: 3}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, res := range []*haft.Result{
+		{Status: haft.StatusSuccess, Value: json.RawMessage(`"abcdef"`)},
+		{Status: haft.StatusValidation, Value: json.RawMessage(`"abcdef"`), Error: &haft.Failure{Kind: haft.FailValue}},
+	} {
+		if c.Check(t.Context(), res); res.Status != haft.StatusValidation || string(res.Value) != `"abc"` {
+			t.Errorf("got %+v", res)
+		}
+	}
+}
+
+// A tool without parameters cannot be called with other arguments, and nobody is asked to.
+func TestCompiled_Check_advises_to_change_arguments_only_if_there_are_some(t *testing.T) {
+	for params, want := range map[string]haft.Retry{
+		`{"type":"object","properties":{}}`:                              haft.RetryNever,
+		`{"type":"object","properties":{},"additionalProperties":false}`: haft.RetryNever,
+		`{"type":"object","properties":{},"additionalProperties":true}`:  haft.RetryChanged,
+		`{"type":"object","properties":{"a":{"type":"string"}}}`:         haft.RetryChanged,
+		`{"type":"object"}`: haft.RetryChanged,
+	} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(params)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res := &haft.Result{Status: haft.StatusError,
+			Error: &haft.Failure{Kind: haft.FailException, Retry: haft.RetryChanged}}
+		if c.Check(t.Context(), res); res.Error.Retry != want {
+			t.Errorf("%s: got %s", params, res.Error.Retry)
+		}
+	}
+}
+
+// Short names of languages become long before any rule sees them, for built-in tools only.
+func TestCompiled_FitRead_knows_short_names_of_languages(t *testing.T) {
+	const languages = `{"type":"object","properties":{"language":{"enum":["python","javascript","typescript"]}}}`
+	const countries = `{"type":"object","properties":{"language":{"enum":["de","ts"]}}}`
+	for _, tt := range []struct {
+		kind                haft.Kind
+		params, given, want string // "" is a refusal
+	}{
+		{haft.KindBuiltin, languages, "js", "javascript"},
+		{haft.KindBuiltin, languages, "ts", "typescript"},
+		{haft.KindBuiltin, languages, "python", "python"},
+		{haft.KindBuiltin, languages, "perl", ""},
+		{haft.KindBuiltin, countries, "ts", "ts"},
+		{haft.KindPython, languages, "js", ""},
+	} {
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: tt.kind,
+			Parameters: json.RawMessage(tt.params)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		args := (&schema.Object{}).Set("language", tt.given)
+		got, failure := c.FitRead(args, nil)
+		if (failure == nil) != (tt.want != "") || failure == nil && got.Tree.String("language") != tt.want ||
+			args.String("language") != tt.given {
+			t.Errorf("%+v: %s %v", tt, got.Text, failure)
+		}
 	}
 }
 
@@ -181,17 +267,19 @@ func TestCompiled_ItemChars(t *testing.T) {
 	}{
 		"nothing is checked": {"", haft.Output{}, haft.DefaultMaxChars, true},
 		"it is cut":          {"", haft.Output{MaxChars: 10, Type: haft.OutputList}, 10, true},
-		"any array":          {`{"type":"array"}`, haft.Output{}, haft.DefaultMaxChars, true},
-		"texts":              {`{"type":"array","items":{"type":"string"}}`, haft.Output{}, haft.DefaultMaxChars, true},
-		"numbers":            {`{"type":"array","items":{"type":"integer"}}`, haft.Output{}, haft.DefaultMaxChars, false},
-		"a length":           {`{"type":"array","minItems":2}`, haft.Output{}, 0, false},
-		"a union":            {`{"anyOf":[{"type":"array"}]}`, haft.Output{}, 0, true},
-		"no array":           {`{"type":"string"}`, haft.Output{}, 0, false},
-		"two types":          {`{"type":["array","null"]}`, haft.Output{}, 0, true},
+		"any array":          {`{"type":"array"}`, haft.Output{Strict: true}, haft.DefaultMaxChars, true},
+		"texts":              {`{"type":"array","items":{"type":"string"}}`, haft.Output{Strict: true}, haft.DefaultMaxChars, true},
+		"numbers":            {`{"type":"array","items":{"type":"integer"}}`, haft.Output{Strict: true}, haft.DefaultMaxChars, false},
+		"a length":           {`{"type":"array","minItems":2}`, haft.Output{Strict: true}, 0, false},
+		"a union":            {`{"anyOf":[{"type":"array"}]}`, haft.Output{Strict: true}, 0, true},
+		"no array":           {`{"type":"string"}`, haft.Output{Strict: true}, 0, false},
+		"two types":          {`{"type":["array","null"]}`, haft.Output{Strict: true}, 0, true},
 		"a validator":        {"", haft.Output{Validators: []string{"true"}}, 0, true},
 		"a text":             {"", haft.Output{Type: haft.OutputText}, 0, true},
+		"a type that nobody enforces": {`{"type":"string"}`, haft.Output{Type: haft.OutputList}, haft.DefaultMaxChars,
+			true},
 	} {
-		c, err := registry.Compile(haft.Tool{Version: haft.Version{Parameters: json.RawMessage(`{}`),
+		c, err := registry.Compile(haft.Tool{Version: haft.Version{Kind: haft.KindPython, Parameters: json.RawMessage(`{}`),
 			Returns: json.RawMessage(tt.returns), Settings: haft.Settings{Output: tt.out}}})
 		if err != nil {
 			t.Fatal(err)

@@ -58,6 +58,9 @@ func (r *Registry) Set(ctx context.Context, p haft.Principal, ref string, s haft
 		if s.Tags != nil {
 			t.Tags = once(*s.Tags)
 		}
+		if s.Metadata != nil {
+			t.Metadata = *s.Metadata
+		}
 		if s.Version != nil {
 			t.Version.Number = *s.Version
 		}
@@ -78,7 +81,10 @@ func checkState(s haft.ToolState) error {
 	if s.Tags != nil {
 		c.tags("/tags", *s.Tags)
 	}
-	if s.Review != nil && (s.Disabled != nil || s.Category != nil || s.Tags != nil) {
+	if s.Metadata != nil {
+		c.metadata("/metadata", *s.Metadata)
+	}
+	if s.Review != nil && (s.Metadata != nil || s.Disabled != nil || s.Category != nil || s.Tags != nil) {
 		c.fail("/review", "a review is answered by itself")
 	}
 	return c.err("the tool cannot be changed")

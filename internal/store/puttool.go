@@ -99,7 +99,7 @@ func updateTool(ctx context.Context, t *tx, old row, tool haft.Tool, opts PutOpt
 		put.Version = newest
 		return put, true, nil
 	}
-	changed := !equalJSON(labels{old.Category, old.Tags}, labels{tool.Category, tool.Tags})
+	changed := !equalJSON(labels{old.Category, old.Tags, nil}, labels{tool.Category, tool.Tags, nil})
 	if same && !changed {
 		return put, true, nil
 	}

@@ -18,6 +18,8 @@ import (
 type labels struct {
 	Category string   `json:"category,omitempty"`
 	Tags     []string `json:"tags,omitempty"`
+
+	Metadata map[string]json.RawMessage `json:"metadata,omitempty"`
 }
 
 // toolColumns are what scanTool reads, of tools t and versions v.
@@ -46,7 +48,7 @@ func scanTool(r scanner) (t row, err error) {
 	if err := decode(label, &l); err != nil {
 		return t, err
 	}
-	t.Category, t.Tags = l.Category, l.Tags
+	t.Category, t.Tags, t.Metadata = l.Category, l.Tags, l.Metadata
 	t.Disabled, t.Created, t.Updated = disabled != 0, fromMicros(created), fromMicros(updated)
 	if !doc.Valid {
 		return t, nil
@@ -251,7 +253,7 @@ func lockTool(ctx context.Context, t *tx, org string, id haft.ToolID, condition 
 
 // keep writes the row of a tool, and what it can be found by.
 func keepTool(ctx context.Context, t *tx, tool *row, shown haft.Version) error {
-	label, err := encodeText("category and tags", labels{tool.Category, tool.Tags})
+	label, err := encodeText("category and tags", labels{tool.Category, tool.Tags, tool.Metadata})
 	if err != nil {
 		return err
 	}

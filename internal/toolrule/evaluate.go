@@ -23,6 +23,14 @@ type Past struct {
 	Status haft.Status
 }
 
+// StatusOf returns the status of a call as rules see it: a call whose value does not fit has run.
+func StatusOf(status haft.Status, res *haft.Result) haft.Status {
+	if status == haft.StatusValidation && res != nil && res.Error != nil && res.Error.Kind == haft.FailValue {
+		return haft.StatusError
+	}
+	return status
+}
+
 // mayHaveRun reports whether the call ran, runs, will run, or may have run.
 func (p Past) mayHaveRun() bool {
 	switch p.Status {

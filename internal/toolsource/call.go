@@ -124,6 +124,7 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 	res.Timeline.Validate = haft.Millis(validated)
 	t.compiled.Check(ctx, res)
 	res.Timeline.Total = haft.Millis(time.Since(began))
+	res.Time = time.Now().UTC()
 	return res, nil
 }
 
@@ -169,7 +170,7 @@ func refused(id haft.CallID, t *Tool, f *haft.Failure, took time.Duration) *haft
 		Call: id, Tool: t.Derived.Name, Status: haft.StatusValidation, Value: json.RawMessage("null"), Error: f,
 		Sandbox: haft.Sandbox{Provider: "none", Isolation: haft.Isolation{Level: haft.LevelNone,
 			Controls: []haft.Control{}}},
-		Timeline: haft.Timeline{Validate: haft.Millis(took), Total: haft.Millis(took)},
+		Timeline: haft.Timeline{Validate: haft.Millis(took), Total: haft.Millis(took)}, Time: time.Now().UTC(),
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"unicode"
 	"unicode/utf8"
 
 	"haft"
@@ -18,10 +19,11 @@ import (
 // Read reads the text that a tool printed as the type that is expected of it.
 //
 //	""       the text as it is, as a JSON string
-//	text     the same
-//	number   exactly a JSON number; "1,234" is refused, since half the world reads
-//	         it as a fraction
-//	boolean  true, false, yes, no, 1 or 0, in any case
+//	text     the text without white space around it
+//	number   a JSON number, or the only word with digits in the text, with signs
+//	         and a unit around the number: "42 items", "took 3.5ms". "1,234" is
+//	         refused, since half the world reads it as a fraction
+//	boolean  true, false, yes, no, on, off, 1 or 0, in any case
 //	json     the whole text, if it is one JSON value; else the content of the only
 //	         fence (or the only fence marked json); else the only object or array
 //	         within the text, unless something before it begins like JSON and is
@@ -43,8 +45,10 @@ func Read(text string, typ haft.OutputType) (json.RawMessage, error) {
 	}
 	trimmed := strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	switch typ {
-	case haft.OutputAny, haft.OutputText:
+	case haft.OutputAny:
 		return schema.Encode(text)
+	case haft.OutputText:
+		return schema.Encode(trimmed)
 	case haft.OutputNumber:
 		return readNumber(trimmed)
 	case haft.OutputBoolean:
@@ -85,25 +89,41 @@ func wrong(format string, args ...any) error {
 	return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf(format, args...)}
 }
 
-// readNumber reads a number.
+// numberWord is a word that holds one number, with signs before it and a unit behind it.
+var numberWord = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[^\pL\pN]*?(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)\PN*$`)
+})
+
+// readNumber reads a number, or the only number in a text.
 func readNumber(text string) (json.RawMessage, error) {
-	v, err := decode([]byte(text))
-	if err != nil || len(text) > MaxDigits {
-		return nil, wrong("the output should be a number, and nothing else")
+	found := ""
+	for word := range strings.FieldsSeq(text) {
+		if !strings.ContainsFunc(word, unicode.IsNumber) {
+			continue
+		}
+		if found != "" {
+			return nil, wrong("the output should be a number, and holds several")
+		}
+		found = word
 	}
-	n, ok := v.(json.Number)
-	if !ok {
-		return nil, wrong("the output should be a number, and nothing else")
+	if len(found) <= MaxDigits {
+		if m := numberWord().FindStringSubmatch(found); m != nil {
+			if v, err := decode([]byte(m[1])); err == nil {
+				if n, ok := v.(json.Number); ok {
+					return json.RawMessage(n), nil
+				}
+			}
+		}
 	}
-	return json.RawMessage(n), nil
+	return nil, wrong("the output should be a number, or a text with one number in it")
 }
 
 // readBoolean reads a boolean.
 func readBoolean(text string) (json.RawMessage, error) {
 	switch strings.ToLower(text) {
-	case "true", "yes", "1":
+	case "true", "yes", "on", "1":
 		return json.RawMessage("true"), nil
-	case "false", "no", "0":
+	case "false", "no", "off", "0":
 		return json.RawMessage("false"), nil
 	}
 	return nil, wrong("the output should be true or false, and nothing else")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -48,7 +49,11 @@ func (v *view) structure(t haft.Tool, r *haft.Result, out *mcp.CallToolResult) {
 	schema := outputSchema(t.Version.Returns)
 	value := bytes.TrimSpace(r.Value)
 	object := len(value) > 0 && value[0] == '{'
+	otherType := slices.ContainsFunc(r.Notices,
+		func(n string) bool { return strings.HasPrefix(n, haft.NoticeOtherType) })
 	switch {
+	case otherType && schema != nil:
+		out.IsError = true // clients refuse data that does not fit
 	case r.Truncated.Value > 0 && schema != nil:
 		out.IsError = true
 		out.Content = append([]mcp.Content{&mcp.TextContent{Text: "[the value is too long to be given as data; its " +

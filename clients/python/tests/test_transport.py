@@ -308,6 +308,14 @@ class TestRetries:
             with pytest.raises(haft.RateLimitedError):
                 client.whoami()
 
+    def test_of_a_call_that_is_denied_end_with_its_result(self) -> None:
+        script = Script(httpx.Response(403, json={**RESULT, "status": "permission_denied"}))
+        with script.client() as client:
+            assert client.calls.run("t").status == "permission_denied"
+            assert len(script.requests) == 1
+            with pytest.raises(haft.HaftError):
+                client.whoami()
+
     def test_do_not_wait_longer_than_one_likes(self) -> None:
         script = Script(problem(429, "rate_limited", {"retry-after": "3600"}))
         with script.client() as client, pytest.raises(haft.RateLimitedError) as caught:

@@ -141,6 +141,7 @@ export interface Added {
   /** How the files differ from those of the version before. */
   file_changes?: string[] | null;
   id: string;
+  metadata?: { [name: string]: unknown };
   name: string;
   org: string;
   /** How the schema differs from that of the version before. */
@@ -409,6 +410,7 @@ export interface Called<V = unknown> {
   stderr: string;
   stdout: string;
   timeline: Timeline;
+  timestamp?: string;
   tool: string;
   tries?: number;
   truncated?: Truncated;
@@ -919,6 +921,7 @@ export interface OAuth {
 
 export interface OutputSettings {
   max_chars?: number;
+  strict?: boolean;
   type?: "json" | "text" | "number" | "boolean" | "list";
   validators?: string[] | null;
 }
@@ -973,6 +976,14 @@ export interface Rate {
   per_second?: number;
 }
 
+export interface Reaction {
+  args?: unknown;
+  disable?: boolean;
+  kinds?: string[] | null;
+  types?: string[] | null;
+  value?: unknown;
+}
+
 export interface RedeliverBody {
   /** The id of a dead letter; all if it is left out. */
   letter?: string;
@@ -1017,6 +1028,7 @@ export interface Result<V = unknown> {
   stderr: string;
   stdout: string;
   timeline: Timeline;
+  timestamp?: string;
   tool: string;
   tries?: number;
   truncated?: Truncated;
@@ -1204,6 +1216,7 @@ export interface Settings {
   min_isolation?: Level;
   network?: string[] | null;
   no_artifacts?: boolean;
+  on_error?: Reaction[] | null;
   output?: OutputSettings;
   parallel?: boolean;
   programs?: string[] | null;
@@ -1289,6 +1302,7 @@ export interface Tool {
   created_at: string;
   disabled?: boolean;
   id: string;
+  metadata?: { [name: string]: unknown };
   name: string;
   org: string;
   tags?: string[] | null;
@@ -1328,6 +1342,7 @@ export interface ToolState {
   category?: string;
   disabled?: boolean;
   if_revision?: string;
+  metadata?: { [name: string]: unknown };
   review?: Answer;
   tags?: string[];
   version?: number;

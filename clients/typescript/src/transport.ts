@@ -32,7 +32,7 @@ export interface Query extends RequestOptions {
   headers?: { readonly [name: string]: string } | undefined;
   /** It does no harm twice, and so may be sent again. Requests that only look never do. */
   again?: boolean;
-  /** It is answered with the result of a call, also with the status 429. */
+  /** It is answered with the result of a call, also with the statuses 403 and 429. */
   result?: boolean;
   /** The answer takes as long as a tool does. */
   slow?: boolean;
@@ -193,8 +193,9 @@ export class Transport {
         signal: deadline.signal,
         ...(body === undefined ? {} : { body }),
       });
-      // 304 is what a request with If-None-Match asks for.
-      if (!response.ok && response.status !== 304) throw await this.#refusal(query, response);
+      // 304 is what a request with If-None-Match asks for, and 403 may have the result of a call that is denied.
+      const denied = query.result === true && response.status === 403 && mediaType(response.headers) === "application/json";
+      if (!response.ok && response.status !== 304 && !denied) throw await this.#refusal(query, response);
       return { response, stop: () => deadline.stop(), close: () => deadline.close(), late: () => deadline.late };
     } catch (error) {
       deadline.close();

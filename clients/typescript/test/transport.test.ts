@@ -142,6 +142,13 @@ test("requests are tried again only where that does no harm", async (t) => {
     assert.equal(server.asked.length, 4);
     await assert.rejects(client.whoami(), RateLimitedError);
   });
+  await t.test("not a call that is denied, which has a result", async (t) => {
+    const server = await fake(t, (_, response) => reply(response, 403, { call_id: "c", status: "permission_denied" }, { "Content-Type": "application/json" }));
+    const client = server.client();
+    assert.equal((await client.calls.run("add")).status, "permission_denied");
+    assert.equal(server.asked.length, 1);
+    await assert.rejects(client.whoami());
+  });
   await t.test("not for ever", async (t) => {
     const server = await fake(t, (_, response) => reply(response, 503, busy));
     await assert.rejects(server.client().whoami(), UnavailableError);

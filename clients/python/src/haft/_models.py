@@ -346,7 +346,7 @@ class Result:
     #: Of the version that ran.
     digest: str | None = None
     status: Status
-    #: What the tool gave back, as JSON.
+    #: What the tool gave back, as JSON, also if it does not fit.
     value: Any
     #: Why there is no value.
     error: Failure | None = None
@@ -362,6 +362,8 @@ class Result:
     timeline: Timeline
     #: What was cut.
     truncated: Truncated | None = None
+    #: When the call ended, or came to where it is.
+    timestamp: datetime | None = None
     #: How often it was run; 0 means never.
     tries: int | None = None
     #: The value is that of an earlier call.
@@ -563,7 +565,22 @@ class Output:
 
     type: str | None = None
     validators: list[str] = field(default_factory=list)
+    #: Fail a call whose value is not of the type that the source says.
+    strict: bool = False
     max_chars: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaction:
+    """What to do when a run of a tool has failed: call again with other ``args``, give ``value``, or ``disable`` the tool."""
+
+    #: Kinds of failure; empty means all.
+    kinds: list[str] = field(default_factory=list)
+    #: Classes of exceptions; empty means all failures.
+    types: list[str] = field(default_factory=list)
+    args: dict[str, Any] | None = None
+    value: Any = None
+    disable: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -605,6 +622,8 @@ class Settings:
     concurrency: int | None = None
     #: The tool that is called when this one has failed for good.
     fallback: str | None = None
+    #: What to do after failures; the first that fits counts.
+    on_error: list[Reaction] = field(default_factory=list)
     output: Output | None = None
 
 
@@ -703,6 +722,8 @@ class Tool:
     name: str
     category: str | None = None
     tags: list[str] = field(default_factory=list)
+    #: What programs keep with it. Nothing is decided by it.
+    metadata: dict[str, Any] = field(default_factory=dict)
     disabled: bool = False
     unavailable: str = ""
     created_at: datetime

@@ -84,7 +84,7 @@ class Query:
     headers: Mapping[str, str] = field(default_factory=dict)
     #: It does no harm twice, besides those that only look.
     again: bool = False
-    #: It is answered with the result of a call, also with the status 429.
+    #: It is answered with the result of a call, also with the statuses 403 and 429.
     result: bool = False
     #: Seconds without a byte after which it is given up; None means those of the client.
     timeout: float | None = None
@@ -266,9 +266,9 @@ def never_sent(err: Exception) -> bool:
 MAX_PROBLEM = _MAX_PROBLEM
 
 
-def too_early(q: Query, status: int, headers: httpx.Headers) -> bool:
-    """Whether a refusal is the result of a call that came too early, and not a problem."""
-    return q.result and status == 429 and headers.get("content-type", "").split(";")[0].strip() == "application/json"
+def is_result(q: Query, status: int, headers: httpx.Headers) -> bool:
+    """Whether a refusal is the result of a call, which was denied or came too early, and not a problem."""
+    return q.result and status in (403, 429) and headers.get("content-type", "").split(";")[0].strip() == "application/json"
 
 
 def refused(target: Target, status: int, headers: httpx.Headers, raw: bytes) -> HaftError:

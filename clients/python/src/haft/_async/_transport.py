@@ -88,7 +88,7 @@ class AsyncTransport:
             if not response.is_success:
                 raw = await self._problem(response) if plain else b""
                 failure = _request.refused(self.target, response.status_code, response.headers, raw)
-                if _request.too_early(q, response.status_code, response.headers):
+                if _request.is_result(q, response.status_code, response.headers):
                     failure._answer = raw, response.headers
                 raise failure
             if not plain:

@@ -89,7 +89,7 @@ class Transport:
             if not response.is_success:
                 raw = self._problem(response) if plain else b""
                 failure = _request.refused(self.target, response.status_code, response.headers, raw)
-                if _request.too_early(q, response.status_code, response.headers):
+                if _request.is_result(q, response.status_code, response.headers):
                     failure._answer = raw, response.headers
                 raise failure
             if not plain:
