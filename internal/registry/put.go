@@ -271,6 +271,17 @@ func (c *change) checkDocumented(sig *schema.Signature) error {
 	return nil
 }
 
+// checkRetry refuses retries that would never happen. A version from before this was checked stays
+// as it is.
+func checkRetry(s haft.Settings, last *haft.Version) error {
+	if s.Retry.ForTool().Tries <= 1 || s.Idempotent || last != nil && last.Settings.Retry == s.Retry && !last.Settings.Idempotent {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the tool cannot be registered: /settings/retry needs idempotent: " +
+		"a run that failed may have had an effect, so it is repeated only where it may run twice. Set idempotent " +
+		"(--idempotent) if it may, or leave out the retries"}
+}
+
 // keep stores a version and describes the change.
 func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 	defer r.writes.lock(c.by.Org)()
@@ -289,6 +300,9 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 			c.waits = false // it is what runs already
 		}
 		defer r.cache.forget(c.by.Org, before.ID, before.Name)
+	}
+	if err := checkRetry(c.tool.Version.Settings, last); err != nil {
+		return nil, err
 	}
 	if err := r.checkFallback(ctx, c); err != nil {
 		return nil, err

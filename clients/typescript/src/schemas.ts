@@ -970,7 +970,9 @@ export interface QuotaBody {
 
 export interface Rate {
   burst?: number;
+  calls?: number;
   per_second?: number;
+  within_ms?: number;
 }
 
 export interface RedeliverBody {

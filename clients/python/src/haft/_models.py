@@ -551,8 +551,10 @@ class Backoff:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A bucket of burst tokens that fills with per_second."""
+    """Calls in any stretch as long as within_ms; or a bucket of burst tokens that fills with per_second."""
 
+    calls: int | None = None
+    within_ms: int | None = None
     per_second: float | None = None
     burst: int | None = None
 
