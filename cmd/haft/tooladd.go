@@ -133,7 +133,7 @@ func draftFlags(d *haft.Draft) []cli.Flag {
 		{&s.Cacheable, "cacheable", "equal arguments give equal values"},
 		{&s.CacheFor, "cache-for", "how long values are kept (1h)"},
 		{&s.Retry.Tries, "retry", "how often it is tried in all, where a failure may pass; needs --idempotent"},
-		{(*flagvalue.Rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m, N/h or N/d, in any such time"},
+		{(*flagvalue.Rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m, N/h or N/d"},
 		{&s.Concurrency, "concurrency", "how many calls of it may run at once"},
 		{&s.MinIsolation, "min-isolation", "refuse to run it with less: reduced, namespaces, kernel or machine"},
 		{&s.Sandbox, "sandbox", "the sandbox it runs in"},

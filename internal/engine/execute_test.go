@@ -52,10 +52,13 @@ func TestRetry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, allowAll, engine.Config{})
-			tool := *w.tool("o", "work", func(d *haft.Draft) { d.Settings.Retry, d.Settings.Idempotent = c.retry, true })
+			tool := *w.tool("o", "work", func(d *haft.Draft) {
+				d.Settings.Retry, d.Settings.Idempotent = c.retry, true
+			})
 			if !c.idempotent { // as tools were that were registered before this was refused
 				tool.Version.Settings.Idempotent, tool.Version.Digest = false, "sha256:other"
-				if _, _, _, err := w.store.Tools.PutTool(t.Context(), tool, store.PutOptions{Activate: true}); err != nil {
+				_, _, _, err := w.store.Tools.PutTool(t.Context(), tool, store.PutOptions{Activate: true})
+				if err != nil {
 					t.Fatal(err)
 				}
 			}

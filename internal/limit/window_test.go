@@ -48,7 +48,8 @@ func TestTake_window_holds_in_any_stretch(t *testing.T) {
 		ask := window("w", most, time.Minute)
 		var began []time.Time
 		for i := range 5 * most {
-			now := noon.Add(time.Duration(i*i%977) * time.Millisecond).Add(time.Duration(i) * 2 * time.Minute / time.Duration(most))
+			now := noon.Add(time.Duration(i*i%977) * time.Millisecond)
+			now = now.Add(time.Duration(i) * 2 * time.Minute / time.Duration(most))
 			if len(began) > 0 && now.Before(began[len(began)-1]) {
 				now = began[len(began)-1]
 			}
@@ -126,7 +127,8 @@ func TestTake_window_all_or_nothing(t *testing.T) {
 	}
 	for _, bad := range []limit.Window{{Key: "x", Max: 0, Within: time.Minute}, {Key: "x", Max: 1},
 		{Key: "x", Max: 1, Within: 25 * time.Hour}} {
-		if _, err := l.Take(t.Context(), limit.Ask{Windows: []limit.Window{bad}}, noon); haft.CodeOf(err) != haft.CodeInvalid {
+		_, err := l.Take(t.Context(), limit.Ask{Windows: []limit.Window{bad}}, noon)
+		if haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%+v: %v, want invalid", bad, err)
 		}
 	}
