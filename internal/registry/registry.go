@@ -73,6 +73,9 @@ type Config struct {
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
 	// Scan finds known vulnerabilities in the packages of a lock. Nil finds none.
 	Scan func(ctx context.Context, org string, lock haft.Lock) ([]haft.Finding, error)
+	// CanIsolate reports why no sandbox here gives a level of isolation. Nil means that nobody looks
+	// before a call.
+	CanIsolate func(ctx context.Context, level haft.Level) error
 	// HasProgram reports whether the host has a program that tools can name. Nil means that
 	// nobody looks before a call.
 	HasProgram func(name string) bool
