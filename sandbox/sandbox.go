@@ -249,8 +249,8 @@ func (n Need) Check(have haft.Isolation) error {
 func (n Need) advice() string {
 	switch n.Level {
 	case haft.LevelKernel, haft.LevelMachine:
-		return "Haft has no sandbox with a kernel or a machine of its own, and nothing can be installed that adds one; " +
-			"demand namespaces, and run Haft in a virtual machine of its own if that is not enough"
+		return "Haft has no sandbox with a kernel or a machine of its own, and nothing can be installed that adds " +
+			"one; demand namespaces, and run Haft in a virtual machine of its own if that is not enough"
 	case haft.LevelNamespaces:
 		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
 	}

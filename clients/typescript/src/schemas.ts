@@ -1382,6 +1382,9 @@ export interface Usage {
   disk_bytes?: number;
   max_processes?: number;
   max_rss_bytes: number | null;
+  network_ms?: number;
+  received_bytes?: number;
+  sent_bytes?: number;
   stderr_bytes?: number;
   stdout_bytes?: number;
   wall_ms: number;
@@ -1393,6 +1396,8 @@ export interface UsageSum {
   cached: number;
   calls: number;
   cpu_ms: number | null;
+  max_rss_bytes: number | null;
+  network_ms: number;
   output_bytes: number;
   start?: string;
   tool?: string;

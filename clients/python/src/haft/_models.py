@@ -284,6 +284,9 @@ class Usage:
     disk_bytes: int | None = None
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
+    network_ms: float | None = None
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1221,6 +1224,8 @@ class UsageSum:
     cached: int
     wall_ms: float
     cpu_ms: float | None = None
+    max_rss_bytes: int | None = None
+    network_ms: float = 0
     output_bytes: int
 
 

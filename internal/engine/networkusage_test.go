@@ -1,0 +1,45 @@
+package engine_test
+
+import (
+	"context"
+	"net"
+	"testing"
+
+	"haft"
+	"haft/internal/egress/route"
+	"haft/internal/engine"
+	"haft/internal/secret"
+)
+
+// countedGuard makes routes on which two connections are made.
+type countedGuard struct{}
+
+func (countedGuard) Host(entry string) (string, error) { return entry, nil }
+
+func (countedGuard) Open(context.Context, route.Request) (*route.Route, error) {
+	return &route.Route{Session: countedSession{}}, nil
+}
+
+type countedSession struct{}
+
+func (countedSession) Serve(context.Context, net.Conn) {}
+func (countedSession) Refused() bool                   { return false }
+
+func (countedSession) Close() ([]route.Connection, []secret.Named) {
+	return []route.Connection{{To: "a.example:443", Up: 1, Down: 20, Took: 3e6}, {To: "a.example:443", Up: 4, Took: 5e6}}, nil
+}
+
+// The time and the bytes of connections are in the usage of a call, and of its user.
+func TestUsage_has_the_network(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Egress: countedGuard{}})
+	w.tool("o", "work", func(d *haft.Draft) { d.Settings.Network = []string{"a.example"} })
+	res := w.call(user("o", "ann"), "work", "{}")
+	want(t, res, haft.StatusSuccess)
+	if u := res.Usage; u.Network != 8e6 || u.Sent != 5 || u.Received != 20 {
+		t.Errorf("the usage is %+v, want 8ms, 5 bytes sent and 20 received", u)
+	}
+	sums, err := w.store.Calls.Usage(t.Context(), "o", haft.UsageQuery{By: []haft.UsageBy{haft.ByUser}})
+	if err != nil || len(sums) != 1 || sums[0].User != "ann" || sums[0].Network != 8e6 {
+		t.Errorf("the usage by user is %+v, %v", sums, err)
+	}
+}
