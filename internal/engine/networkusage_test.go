@@ -3,9 +3,11 @@ package engine_test
 import (
 	"context"
 	"net"
+	"strings"
 	"testing"
 
 	"haft"
+	"haft/executor"
 	"haft/internal/egress/route"
 	"haft/internal/engine"
 	"haft/internal/secret"
@@ -26,7 +28,23 @@ func (countedSession) Serve(context.Context, net.Conn) {}
 func (countedSession) Refused() bool                   { return false }
 
 func (countedSession) Close() ([]route.Connection, []secret.Named) {
-	return []route.Connection{{To: "a.example:443", Up: 1, Down: 20, Took: 3e6}, {To: "a.example:443", Up: 4, Took: 5e6}}, nil
+	return []route.Connection{{To: "a.example:443", Up: 1, Down: 20, Took: 3e6},
+		{To: "a.example:443", Up: 4, Took: 5e6}}, nil
+}
+
+// Personal data is removed from results where the operator asks for it.
+func TestPersonal(t *testing.T) {
+	for personal, want := range map[bool]bool{true: false, false: true} {
+		w := setup(t, allowAll, engine.Config{Personal: personal})
+		w.tool("o", "work", nil)
+		w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
+			return &haft.Result{Status: haft.StatusSuccess, Value: []byte(`"write to ann@example.com"`)}, nil
+		})
+		res := w.call(user("o", "ann"), "work", "{}")
+		if strings.Contains(string(res.Value), "ann@example.com") != want {
+			t.Errorf("with Personal %v the value is %s", personal, res.Value)
+		}
+	}
 }
 
 // The time and the bytes of connections are in the usage of a call, and of its user.
