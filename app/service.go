@@ -177,7 +177,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		Derive:      s.derive, Lock: s.locker.Lock, Scan: s.locker.Scan, Review: s.App.Review, Judge: s.judge,
 		SelfReview: s.mayAcceptOwn(cfg.SelfReview),
 		Builtin:    tools.Tools(),
-		HasProgram: script.HasSystemProgram, CanIsolate: s.canIsolate,
+		HasProgram: script.HasSystemProgram, CanIsolate: s.App.CanIsolate,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"haft/executor"
 	"haft/internal/registry"
 	"haft/internal/toolsource"
-	"haft/sandbox"
 	"haft/schema"
 )
 
@@ -49,15 +48,6 @@ func (s *Service) mayAcceptOwn(everybody bool) func(context.Context, haft.Princi
 		rules, err := s.Engine.Rules(ctx, p.Org)
 		return err == nil && rules.MayAcceptOwn(p)
 	}
-}
-
-// canIsolate reports why the sandbox does not give a level of isolation.
-func (s *Service) canIsolate(ctx context.Context, level haft.Level) error {
-	have, err := s.App.provider.Isolation(ctx)
-	if err != nil {
-		return err
-	}
-	return sandbox.Need{Level: level}.Check(have)
 }
 
 // sourceTool returns the tool that runs source without storing it.

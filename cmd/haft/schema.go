@@ -62,12 +62,12 @@ func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error
 		if sig, definition, err = toolfile.ReadSchema(ref); err != nil {
 			return schema.InFile(ref, err)
 		}
-		health = schemaHealth(sig.Parameters, definition)
+		health = toolfile.Health(sig.Parameters, definition)
 		if !f.check {
 			sig, err = schema.FromArgsSchema(sig.Name, sig.Description, sig.Parameters)
 		}
 	} else if sig, err = f.derive(ctx, p, ref); err == nil {
-		health = schemaHealth(sig.Parameters, true)
+		health = toolfile.Health(sig.Parameters, true)
 	}
 	if err != nil {
 		return err
@@ -75,29 +75,12 @@ func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error
 	if f.check {
 		return printHealth(p.Out, sig.Name, health)
 	}
-	if _, ok := schema.Strict(sig.Parameters); f.strict && !ok {
-		warnNotStrict(p.Err, schema.Health(sig.Parameters))
-	} else if f.strict && (form == schema.FormGemini || form == schema.FormMCP) {
-		fmt.Fprintf(p.Err, "note: %s has no strict form\n", form)
+	for _, line := range toolfile.NotStrict(sig.Parameters, form) {
+		if f.strict {
+			fmt.Fprintln(p.Err, safe(p.Err, line))
+		}
 	}
 	return printSchema(p.Out, sig, form, f.strict)
-}
-
-// schemaHealth says whether vendors accept the parameters. Those of a tool they are given closed: its
-// source, or what haft schema printed of it, says nothing about other properties.
-func schemaHealth(parameters *schema.Object, tool bool) haft.SchemaHealth {
-	if strict, ok := schema.Strict(parameters); tool && ok {
-		parameters = strict
-	}
-	return schema.Health(parameters)
-}
-
-// warnNotStrict says why there is no strict form of a schema.
-func warnNotStrict(w io.Writer, h haft.SchemaHealth) {
-	fmt.Fprintln(w, "warning: the schema has no strict form, and is printed without one")
-	for _, r := range h.Reasons {
-		fmt.Fprintln(w, "  "+safe(w, r.String()))
-	}
 }
 
 // derive derives the schema of a tool.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"haft"
 	"haft/internal/jsontree"
 	"haft/schema"
 )
@@ -42,4 +43,28 @@ func ReadSchema(name string) (sig *schema.Signature, definition bool, err error)
 		}
 	}
 	return sig, definition, nil
+}
+
+// Health says whether vendors accept parameters. Those of a tool they are given closed: its source, or
+// what haft schema printed of it, says nothing about other properties.
+func Health(parameters *schema.Object, tool bool) haft.SchemaHealth {
+	if strict, ok := schema.Strict(parameters); tool && ok {
+		parameters = strict
+	}
+	return schema.Health(parameters)
+}
+
+// NotStrict says, in lines, why parameters have no strict form; none if they have one.
+func NotStrict(parameters *schema.Object, form schema.Form) []string {
+	if _, ok := schema.Strict(parameters); !ok {
+		lines := []string{"warning: the schema has no strict form, and is printed without one"}
+		for _, r := range schema.Health(parameters).Reasons {
+			lines = append(lines, "  "+r.String())
+		}
+		return lines
+	}
+	if form == schema.FormGemini || form == schema.FormMCP {
+		return []string{"note: " + string(form) + " has no strict form"}
+	}
+	return nil
 }
