@@ -74,8 +74,8 @@ is one tool of several files.
 			{&f.timeout, "timeout", "how long it may take"},
 			{&f.grace, "grace", "how long it has to clean up after SIGTERM, when it is stopped (50ms)"},
 			{&f.memory, "memory", "how much memory it may use, such as 512MiB"},
-			{&f.network, "network", "none, full for every public host, host for the network of this machine, or the `HOSTS`, such as " +
-				"api.example.com,*.example.org:8443"},
+			{&f.network, "network", "none, full for every public host, host for the machine's own network, or the " +
+				"`HOSTS`, such as api.example.com,*.example.org:8443"},
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
 			{&f.programs, "program", programUsage},
 			{&f.sandbox, "sandbox", "auto, local or process"},
