@@ -1,6 +1,7 @@
 package haft
 
 import (
+	"cmp"
 	"math"
 	"time"
 )
@@ -13,10 +14,11 @@ const (
 	Constant    Strategy = "constant"           // always the same
 	Exponential Strategy = "exponential"        // twice as long each time
 	Jitter      Strategy = "exponential_jitter" // anything up to that, so that callers spread out
+	Spread      Strategy = "exponential_spread" // that, and up to a tenth more
 )
 
 // A Backoff says how often to try again, and how long to wait between tries. The
-// zero value never tries again.
+// zero value never tries again. Tools have other defaults: see [Backoff.ForTool].
 type Backoff struct {
 	Strategy Strategy `json:"strategy,omitempty"` // empty means [Jitter]
 	// Tries counts them all, the first included; 0 means 1.
@@ -38,12 +40,25 @@ const (
 	defaultMax     = 30 * time.Second
 )
 
+// ForTool returns b with the defaults of tools where something of it is set: 4 tries, which are 3
+// retries, and waits of [Spread] from 1 s to 60 s.
+func (b Backoff) ForTool() Backoff {
+	if b == (Backoff{}) {
+		return b
+	}
+	b.Tries, b.Strategy = cmp.Or(b.Tries, 4), cmp.Or(b.Strategy, Spread)
+	b.Initial = cmp.Or(b.Initial, Millis(time.Second))
+	b.Max = cmp.Or(b.Max, Millis(time.Minute))
+	return b
+}
+
 // Check reports why b is invalid.
 func (b Backoff) Check() error {
 	var message string
 	switch {
-	case b.Strategy != "" && b.Strategy != Constant && b.Strategy != Exponential && b.Strategy != Jitter:
-		message = "a backoff is constant, exponential or exponential_jitter"
+	case b.Strategy != "" && b.Strategy != Constant && b.Strategy != Exponential && b.Strategy != Jitter &&
+		b.Strategy != Spread:
+		message = "a backoff is constant, exponential, exponential_jitter or exponential_spread"
 	case b.Tries < 0 || b.Tries > MaxTries:
 		message = "the number of tries is between 1 and 10"
 	case b.Initial < 0 || b.Max < 0:
@@ -58,7 +73,7 @@ func (b Backoff) Check() error {
 
 // Wait returns how long to wait after the given try, counted from 1, and whether
 // there is to be another. chance is a random number in [0,1), which only [Jitter]
-// looks at.
+// and [Spread] look at.
 func (b Backoff) Wait(try int, chance float64) (time.Duration, bool) {
 	if try < 1 || try >= b.Tries || b.Check() != nil {
 		return 0, false
@@ -74,9 +89,13 @@ func (b Backoff) Wait(try int, chance float64) (time.Duration, bool) {
 	if b.Strategy != Constant {
 		wait *= math.Pow(2, float64(try-1))
 	}
+	chance = min(max(chance, 0), 1)
+	if b.Strategy == Spread {
+		wait *= 1 + chance/10
+	}
 	wait = min(wait, float64(most))
 	if b.Strategy == Jitter || b.Strategy == "" {
-		wait *= min(max(chance, 0), 1)
+		wait *= chance
 	}
 	return time.Duration(wait), true
 }

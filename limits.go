@@ -132,6 +132,11 @@ type Usage struct {
 	Disk      int64  `json:"disk_bytes,omitempty"`
 	Stdout    int64  `json:"stdout_bytes,omitempty"` // written, kept or not
 	Stderr    int64  `json:"stderr_bytes,omitempty"` // written, kept or not
+	// Network is how long connections through the egress proxy took, all together, and Sent and
+	// Received are their bytes.
+	Network  Millis `json:"network_ms,omitempty"`
+	Sent     int64  `json:"sent_bytes,omitempty"`
+	Received int64  `json:"received_bytes,omitempty"`
 }
 
 // Measured returns the processor time and the memory, each nil if it is unknown.

@@ -200,7 +200,8 @@ type Settings struct {
 	CacheFor Millis `json:"cache_ms,omitempty"`
 	// Roles are those of which a caller must have one; empty leaves it to policy.
 	Roles []string `json:"roles,omitempty"`
-	// Retry says how often a run that failed for a passing reason is repeated.
+	// Retry says how often a run that failed for a passing reason is repeated: see
+	// [Backoff.ForTool]. It needs Idempotent.
 	Retry Backoff `json:"retry,omitzero"`
 	// Rate bounds how often one user may call it, within what policy allows.
 	Rate Rate `json:"rate,omitzero"`
@@ -218,9 +219,13 @@ type Settings struct {
 	Letta bool `json:"letta,omitempty"`
 }
 
-// A Rate is a bucket of Burst tokens that fills with PerSecond. The zero value
+// A Rate bounds how often a tool is called: by a window, by a bucket, or by both. The zero value
 // bounds nothing.
 type Rate struct {
+	// Calls may begin in any stretch of time that is as long as Within, all at once if they come so.
+	Calls  int    `json:"calls,omitempty"`
+	Within Millis `json:"within_ms,omitempty"`
+	// PerSecond is how fast a bucket of Burst tokens fills, of which each call takes one.
 	PerSecond float64 `json:"per_second,omitempty"`
 	// Burst is how many calls may come at once; 0 means PerSecond, at least 1.
 	Burst int `json:"burst,omitempty"`

@@ -17,8 +17,7 @@ func (s Settings) Weaker(before Settings) []string {
 	}
 	say(before.RequiresApproval && !s.RequiresApproval, "requires_approval: no person has to agree any more")
 	say(opened(s.Roles, before.Roles), "roles: callers with other roles may call it, too")
-	say(more(s.Rate.PerSecond, before.Rate.PerSecond) || before.Rate.PerSecond > 0 && s.Rate.Burst > before.Rate.Burst,
-		"rate: it may be called more often")
+	say(s.Rate.looser(before.Rate), "rate: it may be called more often")
 	say(more(s.Concurrency, before.Concurrency), "concurrency: more calls may run at once")
 	say(before.MinIsolation != "" && !s.MinIsolation.AtLeast(before.MinIsolation),
 		"min_isolation: less isolation is enough")
@@ -38,6 +37,13 @@ func (s Settings) Weaker(before Settings) []string {
 	say(more(s.Output.MaxChars, before.Output.MaxChars), "output: more of its value is given back")
 	say(s.Limits.looser(before.Limits), "limits: it may use more")
 	return all
+}
+
+// looser reports whether r permits calls that before does not. A window or a bucket that replaces the
+// other kind counts as looser: which is stricter depends on when the calls come.
+func (r Rate) looser(before Rate) bool {
+	return more(r.PerSecond, before.PerSecond) || before.PerSecond > 0 && r.Burst > before.Burst ||
+		more(r.Calls, before.Calls) || before.Calls > 0 && r.Within < before.Within
 }
 
 // more reports whether a bound was raised or taken away; 0 means that there is none.

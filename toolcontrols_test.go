@@ -3,6 +3,7 @@ package haft_test
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"haft"
 )
@@ -69,6 +70,12 @@ func TestSettings_Weaker_knows_every_field(t *testing.T) {
 			if len(after.Weaker(strict())) != 1 {
 				t.Errorf("limit %s can be changed to %d, and nobody is told", limits.Field(i).Name, n)
 			}
+		}
+	}
+	window := haft.Rate{Calls: 60, Within: haft.Millis(time.Minute)}
+	for _, r := range []haft.Rate{{}, {Calls: 61, Within: window.Within}, {Calls: 60, Within: 1}, {PerSecond: 1}} {
+		if len((haft.Settings{Rate: r}).Weaker(haft.Settings{Rate: window})) != 1 {
+			t.Errorf("60 calls in a minute can become %+v, and nobody is told", r)
 		}
 	}
 	// What is stricter is nothing to tell.

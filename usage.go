@@ -52,15 +52,21 @@ type UsageSum struct {
 	// CPU is that of the calls whose processor time was measured: less than was used if
 	// there were others too, and 0, or null in JSON, if there were only others.
 	CPU Millis `json:"cpu_ms" nullable:"true"`
+	// MaxRSS is the most memory that one of the calls took; 0, or null in JSON, if it was not measured.
+	MaxRSS int64 `json:"max_rss_bytes" nullable:"true"`
+	// Network is how long connections through the egress proxy took, all together.
+	Network Millis `json:"network_ms"`
 	// Output is what was printed and given back, in bytes.
 	Output int64 `json:"output_bytes"`
 }
 
-// MarshalJSON writes null for processor time that nobody has measured.
+// MarshalJSON writes null for processor time and memory that nobody has measured.
 func (s UsageSum) MarshalJSON() ([]byte, error) {
 	type fields UsageSum
+	cpu, rss := Usage{CPU: s.CPU, MaxRSS: s.MaxRSS}.Measured()
 	return json.Marshal(struct {
 		fields
-		CPU *Millis `json:"cpu_ms"`
-	}{fields(s), measured(s.CPU)})
+		CPU    *Millis `json:"cpu_ms"`
+		MaxRSS *int64  `json:"max_rss_bytes"`
+	}{fields(s), cpu, rss})
 }

@@ -61,10 +61,15 @@ func TestUsage_reads_records_of_older_versions(t *testing.T) {
 
 func TestUsageSum_writes_null_for_time_that_nobody_measured(t *testing.T) {
 	for cpu, want := range map[time.Duration]string{
-		0:                `{"calls":1,"by_status":null,"cached":0,"wall_ms":5,"output_bytes":0,"cpu_ms":null}`,
-		time.Millisecond: `{"calls":1,"by_status":null,"cached":0,"wall_ms":5,"output_bytes":0,"cpu_ms":1}`,
+		0: `{"calls":1,"by_status":null,"cached":0,"wall_ms":5,"network_ms":0,"output_bytes":0,` +
+			`"cpu_ms":null,"max_rss_bytes":null}`,
+		time.Millisecond: `{"calls":1,"by_status":null,"cached":0,"wall_ms":5,"network_ms":0,"output_bytes":0,` +
+			`"cpu_ms":1,"max_rss_bytes":9}`,
 	} {
 		sum := haft.UsageSum{Calls: 1, Wall: 5e6, CPU: haft.Millis(cpu)}
+		if cpu > 0 {
+			sum.MaxRSS = 9
+		}
 		got, err := json.Marshal(sum)
 		if err != nil || string(got) != want {
 			t.Errorf("json.Marshal(%+v) = %s, %v, want %s", sum, got, err, want)

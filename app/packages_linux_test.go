@@ -3,6 +3,7 @@ package app_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,7 +20,7 @@ import (
 )
 
 // wheels makes the packages of these tests, and a service that installs them.
-func wheels(t *testing.T, policy string) *app.Service {
+func wheels(t *testing.T, policy string, advisories ...string) *app.Service {
 	t.Helper()
 	open(t, app.Config{}) // skips where there is no sandbox
 	dir := newPlace(t).dir
@@ -38,6 +39,14 @@ func wheels(t *testing.T, policy string) *app.Service {
 	}}}
 	if policy != "" {
 		cfg.Policy = []byte(policy)
+	}
+	for i, text := range advisories {
+		cfg.Packages.Advisories = filepath.Join(dir, "osv")
+		name := filepath.Join(dir, "osv", fmt.Sprintf("%d.json", i))
+		err := os.MkdirAll(filepath.Dir(name), 0o755)
+		if err := errors.Join(err, os.WriteFile(name, []byte(text), 0o600)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	cfg.AllowReduced = true // what a machine gives is what is tried
 	s, err := app.OpenService(t.Context(), cfg)
@@ -76,6 +85,34 @@ func valueOf(t *testing.T, s *app.Service, name string) string {
 		t.Fatalf("%s ended with %s: %+v, notices %v", name, res.Status, res.Error, res.Notices)
 	}
 	return string(res.Value)
+}
+
+// A package with an advisory, here one that another needs, is a finding of the review.
+func TestPackages_advisories(t *testing.T) {
+	osv := func(severity string) string {
+		return `{"id": "X-1", "summary": "It is bad.", "database_specific": {"severity": "` + severity + `"}, "affected": [
+			{"package": {"ecosystem": "PyPI", "name": "hafttiny"},
+			"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "1.1"}]}]}]}`
+	}
+	words := "hafttiny 1.0 has a known vulnerability, fixed in 1.1: It is bad."
+	s := wheels(t, "", osv("HIGH"))
+	c := putTool(t, s, "ten", "import haftuser", "return haftuser.value", "HaftUser")
+	if c.Waiting != 1 || !strings.Contains(strings.Join(c.Warnings, "\n"), words) {
+		t.Errorf("a vulnerable package is kept as %+v", c)
+	}
+	res, err := s.Call(t.Context(), haft.Call{Tool: "ten", Principal: root()})
+	if err == nil && res.Status == haft.StatusSuccess {
+		t.Error("the tool runs before a person has looked")
+	}
+	if c := putTool(t, s, "none", "", "return 1"); c.Waiting != 0 || len(c.Warnings) > 0 {
+		t.Errorf("a tool without packages is kept as %+v", c)
+	}
+	s = wheels(t, "version: 1\nreview: {warn: low, ask: high, refuse: medium}\n", osv("MODERATE"))
+	_, err = s.PutTool(t.Context(), root(), haft.Draft{Needs: haft.Requirements{Pip: []string{"HaftUser"}},
+		Source: "def ten():\n    \"\"\"Do it.\"\"\"\n"})
+	if haft.CodeOf(err) != haft.CodeDenied || !strings.Contains(haft.MessageOf(err), words) {
+		t.Errorf("a policy that refuses: %v", err)
+	}
 }
 
 func TestPackages_fifty_callers_of_a_new_environment(t *testing.T) {

@@ -174,10 +174,10 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	hooked := false // whether variables of calls are fetched
 	s.Registry = registry.New(s.Store, registry.Config{
 		Unavailable: s.unavailable(tools, &hooked),
-		Derive:      s.derive, Lock: s.locker.Lock, Review: s.App.Review, Judge: s.judge,
+		Derive:      s.derive, Lock: s.locker.Lock, Scan: s.locker.Scan, Review: s.App.Review, Judge: s.judge,
 		SelfReview: s.mayAcceptOwn(cfg.SelfReview),
 		Builtin:    tools.Tools(),
-		HasProgram: script.HasSystemProgram,
+		HasProgram: script.HasSystemProgram, CanIsolate: s.App.CanIsolate,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {

@@ -27,7 +27,7 @@
 //	    reason: only temporary files may be deleted
 //	  - id: fair-use
 //	    effect: limit
-//	    rate: {per_second: 5, burst: 10}
+//	    rate: {calls: 60, within: 1m}  # or a bucket: {per_second: 5, burst: 10}
 //	    concurrency: {max: 4}
 //	    quota: {calls: 10000, period: day}
 //	    min_isolation: namespaces
@@ -38,6 +38,11 @@
 //	    on: both                  # input, output or both
 //	    pattern: 'AKIA[0-9A-Z]{16}'
 //	    action: mask              # refuse, mask or warn
+//	  - id: mail
+//	    on: output
+//	    preset: email             # credentials, destructive, email or shell, instead of a pattern
+//	    action: mask
+//	    mask: "[EMAIL]"           # instead of [masked by mail]
 //	severity:
 //	  - {tools: ["tool:pay_*"], kinds: [timeout], level: critical}
 //	  - {types: [PermissionError], level: critical} # classes of exceptions

@@ -49,6 +49,7 @@ type filter struct {
 	tools   []Permission
 	at      []place // none means everywhere
 	pattern *matcher
+	mask    string // instead of what was found; empty means the name of the filter
 }
 
 // A Finding says that a filter found something, and where. It never holds what
@@ -222,6 +223,7 @@ func (s *filterRun) find(f namedFilter, text string, way []string) [][]int {
 type hit struct {
 	from, to int
 	rule     string
+	mask     string
 }
 
 // filterText holds a text against the filters and returns it masked.
@@ -235,7 +237,7 @@ func (s *filterRun) filterText(text string, way []string, where string) string {
 		s.addFinding(Finding{Rule: f.ref, Action: f.action, Pointer: where, Count: len(found), Reason: f.reason})
 		if f.action == Mask {
 			for _, at := range found {
-				hits = append(hits, hit{at[0], at[1], f.ref})
+				hits = append(hits, hit{at[0], at[1], f.ref, f.mask})
 			}
 		}
 	}
@@ -256,7 +258,7 @@ func mask(text string, hits []hit) string {
 	for _, h := range hits {
 		if h.from >= end {
 			b.WriteString(text[end:h.from])
-			b.WriteString("[masked by " + h.rule + "]")
+			b.WriteString(cmp.Or(h.mask, "[masked by "+h.rule+"]"))
 		}
 		end = max(end, h.to)
 	}
@@ -276,20 +278,26 @@ func (s *filterRun) addFinding(f Finding) {
 
 // filter reads one filter.
 func (c *compiler) filter(n ast.Node) {
-	f := filter{line: position(n).Line}
+	f, patterns := filter{line: position(n).Line}, 0
 	fields := map[string]field{
 		"id":      func(n ast.Node) { f.id = c.id(n) },
 		"on":      func(n ast.Node) { f.on = oneOf(&c.document, n, "on", []Direction{Input, Output, both}) },
 		"action":  func(n ast.Node) { f.action = oneOf(&c.document, n, "action", []Action{Refuse, Mask, Warn}) },
 		"reason":  func(n ast.Node) { f.reason = c.text(n, "reason", 300) },
 		"at":      func(n ast.Node) { f.at = c.places(n, "at") },
-		"pattern": func(n ast.Node) { f.pattern = c.pattern(n) },
+		"pattern": func(n ast.Node) { f.pattern = c.pattern(n); patterns++ },
+		"preset":  func(n ast.Node) { f.pattern = c.preset(n); patterns++ },
+		"mask":    func(n ast.Node) { f.mask = c.text(n, "mask", 100) },
 	}
 	c.whoFields(fields, &f.principals, &f.tools)
 	c.object(n, "a filter", fields)
 	switch {
-	case f.id == "" || f.on == "" || f.action == "" || f.pattern == nil:
-		c.fail(n, "a filter needs id, on, action and pattern")
+	case f.id == "" || f.on == "" || f.action == "" || patterns != 1:
+		c.fail(n, "a filter needs id, on, action, and a pattern or a preset")
+	case f.mask != "" && f.action != Mask:
+		c.fail(n, "a filter has a mask only with the action mask")
+	case f.mask != "" && f.pattern != nil && f.pattern.re.MatchString(f.mask):
+		c.fail(n, "the mask is found by the filter itself")
 	case len(c.layer.filters) >= MaxFilters:
 		c.fail(n, "there are more than %d filters", MaxFilters)
 	}
@@ -304,6 +312,11 @@ func (c *compiler) pattern(n ast.Node) *matcher {
 	if c.err != nil {
 		return nil
 	}
+	return c.compilePattern(n, text)
+}
+
+// compilePattern compiles the text of a pattern.
+func (c *compiler) compilePattern(n ast.Node, text string) *matcher {
 	m, err := newMatcher(text)
 	switch {
 	case err != nil:

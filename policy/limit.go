@@ -13,14 +13,16 @@ import (
 	"haft"
 )
 
-// A Rate is a token bucket: so many calls per second, and Burst at once. Calls
-// with equal Key share one bucket. The key is made of who the principal is, so a
+// A Rate is a token bucket, so many calls per second and Burst at once; or a window, Calls in any
+// stretch of time as long as Within. Calls with equal Key share one. The key is made of who the principal is, so a
 // new session or credential does not give a second bucket.
 type Rate struct {
-	Rule      string  `json:"rule"`
-	PerSecond float64 `json:"per_second"`
-	Burst     int     `json:"burst"`
-	Key       string  `json:"key"`
+	Rule      string      `json:"rule"`
+	Calls     int         `json:"calls,omitempty"`
+	Within    haft.Millis `json:"within_ms,omitempty"`
+	PerSecond float64     `json:"per_second"`
+	Burst     int         `json:"burst"`
+	Key       string      `json:"key"`
 }
 
 // A Concurrency bounds how many calls with equal Key run at once.
@@ -129,15 +131,27 @@ func (c *compiler) by(n ast.Node) []dimension {
 func (c *compiler) rate(n ast.Node) *limited[Rate] {
 	r := &limited[Rate]{by: []dimension{byOrg, byUser, byTool}}
 	c.object(n, "rate", map[string]field{
+		"calls":      func(n ast.Node) { r.limit.Calls = int(c.wholeNumber(n, "calls", 1e6)) },
+		"within":     func(n ast.Node) { r.limit.Within = c.within(n) },
 		"per_second": func(n ast.Node) { r.limit.PerSecond = c.number(n, "per_second", 1e-6, 1e6) },
 		"burst":      func(n ast.Node) { r.limit.Burst = int(c.wholeNumber(n, "burst", 1e6)) },
 		"by":         func(n ast.Node) { r.by = c.by(n) },
 	})
-	if r.limit.PerSecond == 0 {
-		c.fail(n, "a rate needs per_second")
+	l := r.limit
+	if (l.Calls > 0) == (l.PerSecond > 0) || (l.Calls > 0) != (l.Within > 0) || l.Burst > 0 && l.PerSecond == 0 {
+		c.fail(n, "a rate needs calls and within, or per_second with a burst if there is one")
 	}
 	r.limit.Burst = cmp.Or(r.limit.Burst, int(math.Ceil(r.limit.PerSecond)))
 	return r
+}
+
+// within reads the length of a window.
+func (c *compiler) within(n ast.Node) haft.Millis {
+	d, err := time.ParseDuration(c.text(n, "within", 20))
+	if c.err == nil && (err != nil || d < time.Second || d > 24*time.Hour) {
+		c.fail(n, "within is a duration between 1s and 24h, such as 1m")
+	}
+	return haft.Millis(d)
 }
 
 // concurrency reads a bound on calls at once. Without by it is counted per

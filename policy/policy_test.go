@@ -280,6 +280,9 @@ func TestBackoff_Wait(t *testing.T) {
 			Max: ms(350)}, 0.5, "100ms 200ms 350ms 350ms"},
 		{"jitter", haft.Backoff{Strategy: haft.Jitter, Tries: 4, Initial: ms(100)}, 0.5, "50ms 100ms 200ms"},
 		{"defaults", haft.Backoff{Tries: 3}, 0.25, "50ms 100ms"},
+		{"defaults of tools", haft.Backoff{Stretch: 1}.ForTool(), 0.5, "1.05s 2.1s 4.2s"},
+		{"tools without retries", haft.Backoff{}.ForTool(), 0.5, ""},
+		{"at most a minute for tools", haft.Backoff{Tries: 8}.ForTool(), 1, "1.1s 2.2s 4.4s 8.8s 17.6s 35.2s 1m0s"},
 		{"chance out of range", haft.Backoff{Tries: 2}, 7, "200ms"},
 		{"nonsense", haft.Backoff{Strategy: "x", Tries: 3}, 0.5, ""},
 	} {

@@ -21,6 +21,12 @@ func (d Decision) String() string {
 		line("ask: %s", a)
 	}
 	for _, r := range d.Rates {
+		if r.Calls > 0 {
+			line("rate: %d in any %v (%s)", r.Calls, r.Within, r.Key)
+		}
+		if r.PerSecond == 0 {
+			continue
+		}
 		line("rate: %v per second, burst %d (%s)", r.PerSecond, r.Burst, r.Key)
 	}
 	for _, c := range d.Concurrency {

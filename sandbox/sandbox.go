@@ -210,7 +210,7 @@ type Network string
 const (
 	NetworkNone   Network = ""       // not even a loopback to the host
 	NetworkEgress Network = "outlet" // one address, behind which is Spec.ServeEgress
-	NetworkFull   Network = "full"   // the host's network, which is no isolation
+	NetworkFull   Network = "full"   // the host's own network, which is no isolation; users call it host
 )
 
 // EgressAddr is the only address that a command with [NetworkEgress] can reach. There is
@@ -234,7 +234,7 @@ type Need struct {
 func (n Need) Check(have haft.Isolation) error {
 	if !have.Level.AtLeast(n.Level) {
 		return &haft.Error{Code: haft.CodeDenied, Message: fmt.Sprintf(
-			"isolation %q is demanded, this sandbox gives %q", n.Level, have.Level)}
+			"isolation %q is demanded, this sandbox gives %q: %s", n.Level, have.Level, n.advice())}
 	}
 	for _, c := range n.Controls {
 		if !have.Has(c) {
@@ -243,6 +243,18 @@ func (n Need) Check(have haft.Isolation) error {
 		}
 	}
 	return nil
+}
+
+// advice says how the demanded level can be had.
+func (n Need) advice() string {
+	switch n.Level {
+	case haft.LevelKernel, haft.LevelMachine:
+		return "Haft has no sandbox with a kernel or a machine of its own, and nothing can be installed that adds " +
+			"one; demand namespaces, and run Haft in a virtual machine of its own if that is not enough"
+	case haft.LevelNamespaces:
+		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
+	}
+	return "use the sandbox local, and haft doctor to see what it lacks here"
 }
 
 // Exit says how a run ended.

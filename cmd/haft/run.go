@@ -16,6 +16,7 @@ import (
 	"haft/internal/backend"
 	"haft/internal/cli"
 	"haft/internal/egress"
+	"haft/internal/egress/route"
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/supply"
@@ -73,8 +74,8 @@ is one tool of several files.
 			{&f.timeout, "timeout", "how long it may take"},
 			{&f.grace, "grace", "how long it has to clean up after SIGTERM, when it is stopped (50ms)"},
 			{&f.memory, "memory", "how much memory it may use, such as 512MiB"},
-			{&f.network, "network", "none, full for the host's network, or the `HOSTS` that it may reach, such as " +
-				"api.example.com,*.example.org:8443"},
+			{&f.network, "network", "none, full for every public host, host for the machine's own network, or the " +
+				"`HOSTS`, such as api.example.com,*.example.org:8443"},
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
 			{&f.programs, "program", programUsage},
 			{&f.sandbox, "sandbox", "auto, local or process"},
@@ -194,13 +195,13 @@ func (f runFlags) request(p *cli.Profile) (r app.Run, err error) {
 	}
 	switch f.network {
 	case "none":
-	case "full":
+	case "host":
 		r.Network = sandbox.NetworkFull
 	default:
 		r.Hosts = strings.Split(f.network, ",")
 		for _, h := range r.Hosts {
-			if _, err := egress.ParseRule(h); err != nil {
-				return r, exit.Misuse(fmt.Errorf("--network is none, full or hosts: %s", haft.MessageOf(err)))
+			if _, err := egress.ParseRule(h); err != nil && h != route.NetworkFull {
+				return r, exit.Misuse(fmt.Errorf("--network is none, full, host or hosts: %s", haft.MessageOf(err)))
 			}
 		}
 	}

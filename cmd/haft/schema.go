@@ -58,26 +58,27 @@ func (f schemaFlags) show(ctx context.Context, p *cli.Profile, ref string) error
 	var sig *schema.Signature
 	var health haft.SchemaHealth
 	if strings.EqualFold(filepath.Ext(ref), ".json") {
-		if sig, err = toolfile.ReadSchema(ref); err != nil {
+		definition := false
+		if sig, definition, err = toolfile.ReadSchema(ref); err != nil {
 			return schema.InFile(ref, err)
 		}
-		health = schema.Health(sig.Parameters)
+		health = toolfile.Health(sig.Parameters, definition)
 		if !f.check {
 			sig, err = schema.FromArgsSchema(sig.Name, sig.Description, sig.Parameters)
 		}
 	} else if sig, err = f.derive(ctx, p, ref); err == nil {
-		// Vendors are given the closed schema: one from code says nothing about other properties.
-		parameters := sig.Parameters
-		if strict, ok := schema.Strict(parameters); ok {
-			parameters = strict
-		}
-		health = schema.Health(parameters)
+		health = toolfile.Health(sig.Parameters, true)
 	}
 	if err != nil {
 		return err
 	}
 	if f.check {
 		return printHealth(p.Out, sig.Name, health)
+	}
+	for _, line := range toolfile.NotStrict(sig.Parameters, form) {
+		if f.strict {
+			fmt.Fprintln(p.Err, safe(p.Err, line))
+		}
 	}
 	return printSchema(p.Out, sig, form, f.strict)
 }

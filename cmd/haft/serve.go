@@ -86,6 +86,7 @@ func (s *serveFlags) flags(p *cli.Profile) []cli.Flag {
 		s.readyWait = 5 * time.Second
 	}
 	c.Auth.RequireUser, c.NoRedoLog = os.Getenv("HAFT_REQUIRE_USER") != "", os.Getenv("HAFT_NO_REDO_LOG") != ""
+	c.Engine.Personal = os.Getenv("HAFT_REDACT_PERSONAL") != ""
 	c.Manage.Retention, c.Packages = haft.DefaultRetention(), supply.FromEnv(os.Getenv)
 	return slices.Concat([]cli.Flag{
 		{&s.addr, "addr", "the `ADDRESS` to listen on; port 0 takes a free one"},
@@ -106,6 +107,8 @@ func (s *serveFlags) flags(p *cli.Profile) []cli.Flag {
 		{&s.wheels, "wheels",
 			"a `DIR` of Python wheels that packages are taken from; may be given again ($HAFT_WHEELS)"},
 		{&c.Packages.Index.Offline, "offline", "ask no package index ($HAFT_OFFLINE)"},
+		{&c.Packages.Advisories, "osv", "a `FILE`, directory or zip of advisories in the OSV format that packages " +
+			"of tools are held against ($HAFT_OSV)"},
 		{&c.Packages.Source, "build-from-source",
 			"also install packages that have to be built, which runs their code in the sandbox"},
 		{&c.Letta.Network, "letta-network", "a `HOST`, or full, for tools of Letta's API; may be given again"},
@@ -121,6 +124,8 @@ func (s *serveFlags) flags(p *cli.Profile) []cli.Flag {
 			"number"},
 		{&c.Agents.Budget.Time, "max-turn-time", "how long one turn of an agent may work; 0 means an hour"},
 		cli.ReducedFlag(&c.AllowReduced),
+		{&c.Engine.Personal, "redact-personal", "remove e-mail addresses, card, bank account and telephone numbers " +
+			"from what tools give back ($HAFT_REDACT_PERSONAL)"},
 		{&c.Auth.RequireUser, "require-user", "refuse API keys that name no user, and issue none ($HAFT_REQUIRE_USER)"},
 		{&s.readyWait, "ready-wait", "how long to answer on after a signal to stop, while /readyz says 503, before " +
 			"the listener closes; 0 on a terminal"},

@@ -132,8 +132,8 @@ func draftFlags(d *haft.Draft) []cli.Flag {
 		{&s.Idempotent, "idempotent", "it may run twice where nobody knows whether the first run happened"},
 		{&s.Cacheable, "cacheable", "equal arguments give equal values"},
 		{&s.CacheFor, "cache-for", "how long values are kept (1h)"},
-		{&s.Retry.Tries, "retry", "how often it is tried in all, where a failure may pass"},
-		{(*flagvalue.Rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m or N/h, with :BURST"},
+		{&s.Retry.Tries, "retry", "how often it is tried in all, where a failure may pass; needs --idempotent"},
+		{(*flagvalue.Rate)(&s.Rate), "rate", "how often one user may call it: `N/s`, N/m, N/h or N/d"},
 		{&s.Concurrency, "concurrency", "how many calls of it may run at once"},
 		{&s.MinIsolation, "min-isolation", "refuse to run it with less: reduced, namespaces, kernel or machine"},
 		{&s.Sandbox, "sandbox", "the sandbox it runs in"},
@@ -409,7 +409,7 @@ func settingsText(s haft.Settings) string {
 	add(s.Idempotent, "idempotent")
 	add(s.Cacheable, "cacheable")
 	add(s.Retry.Tries > 1, "%d tries", s.Retry.Tries)
-	add(s.Rate.PerSecond > 0, "rate %.3g/s", s.Rate.PerSecond)
+	add(s.Rate != (haft.Rate{}), "rate %s", (*flagvalue.Rate)(&s.Rate))
 	add(s.Concurrency > 0, "concurrency %d", s.Concurrency)
 	add(s.MinIsolation != "", "isolation %s", s.MinIsolation)
 	add(s.Sandbox != "", "sandbox %s", s.Sandbox)

@@ -19,7 +19,7 @@ func fullSettings() haft.Settings {
 		MinIsolation: haft.Levels()[1], RequiresApproval: true, Parallel: true,
 		Idempotent: true, Cacheable: true, CacheFor: 1000, NoArtifacts: true, Letta: true, Roles: []string{"chief"},
 		Retry: haft.Backoff{Strategy: haft.Constant, Tries: 2, Initial: 100, Max: 1000, Stretch: 2},
-		Rate:  haft.Rate{PerSecond: 2, Burst: 3}, Concurrency: 4, Fallback: "other",
+		Rate:  haft.Rate{Calls: 5, Within: 60000000, PerSecond: 2, Burst: 3}, Concurrency: 4, Fallback: "other",
 		OnError: []haft.Reaction{{Kinds: []haft.FailureKind{haft.FailTimeout}, Value: json.RawMessage(`1`)}},
 		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != 'x'"}, Strict: true,
 			MaxChars: 77},

@@ -198,7 +198,7 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 		if res != nil {
 			ex.res = res
 		}
-		wait, again := settings.Retry.Wait(try, rand.Float64())
+		wait, again := settings.Retry.ForTool().Wait(try, rand.Float64())
 		if ex.session != nil && ex.session.Refused() || ex.here.Refused() {
 			again = false // a host that is refused is refused again
 		}

@@ -14,6 +14,7 @@ import (
 	"haft/internal/circuit"
 	"haft/internal/engine"
 	"haft/internal/limit"
+	"haft/internal/store"
 	"haft/sandbox"
 )
 
@@ -51,7 +52,16 @@ func TestRetry(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := setup(t, allowAll, engine.Config{})
-			w.tool("o", "work", func(d *haft.Draft) { d.Settings.Retry, d.Settings.Idempotent = c.retry, c.idempotent })
+			tool := *w.tool("o", "work", func(d *haft.Draft) {
+				d.Settings.Retry, d.Settings.Idempotent = c.retry, true
+			})
+			if !c.idempotent { // as tools were that were registered before this was refused
+				tool.Version.Settings.Idempotent, tool.Version.Digest = false, "sha256:other"
+				_, _, _, err := w.store.Tools.PutTool(t.Context(), tool, store.PutOptions{Activate: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 			w.script.set(func(_ context.Context, r executor.Request) (*haft.Result, error) {
 				if c.err != nil {
 					return nil, c.err

@@ -89,6 +89,7 @@ type toolRun struct {
 	session     route.Session // its egress route, while it runs
 	here        *route.Local
 	connections []route.Connection
+	network     haft.Usage     // of the connections
 	held        *outgoing.Held // progress that waits for the filters
 }
 

@@ -142,6 +142,7 @@ func (w *recorder) completeResult(ex *execution, res *haft.Result) {
 	res.Timeline.Total = haft.Millis(time.Since(ex.began))
 	res.Time = time.Now().UTC()
 	res.Notices = ex.notices
+	res.Usage.Network, res.Usage.Sent, res.Usage.Received = ex.network.Network, ex.network.Sent, ex.network.Received
 	if res.Error != nil && res.Error.Severity == "" {
 		res.Error.Severity = ex.severity(*res.Error)
 	}

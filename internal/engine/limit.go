@@ -84,10 +84,7 @@ func limited(err error) error {
 func (l *limiter) ask(ex *execution, now time.Time) limit.Ask {
 	p, t := ex.call.Principal, ex.tool.Tool
 	a := askOf(p.Org, ex.decision, now)
-	if r := t.Version.Settings.Rate; r.PerSecond > 0 {
-		name := limit.Key("tool-rate", p.Org, p.Owner(), string(t.ID))
-		a.Rates = append(a.Rates, limit.Rate{Key: name, PerSecond: r.PerSecond, Burst: limit.Burst(r)})
-	}
+	a.AddRate(limit.Key("tool-rate", p.Org, p.Owner(), string(t.ID)), t.Version.Settings.Rate)
 	for _, c := range ex.decision.Concurrency {
 		a.Slots = append(a.Slots, limit.Slot{Key: c.Key, Max: c.Max})
 	}
@@ -106,7 +103,7 @@ func (l *limiter) ask(ex *execution, now time.Time) limit.Ask {
 func askOf(org string, d policy.Decision, now time.Time) limit.Ask {
 	a := limit.Ask{Tenant: org}
 	for _, r := range d.Rates {
-		a.Rates = append(a.Rates, limit.Rate{Key: r.Key, PerSecond: r.PerSecond, Burst: r.Burst})
+		a.AddRate(r.Key, haft.Rate{Calls: r.Calls, Within: r.Within, PerSecond: r.PerSecond, Burst: r.Burst})
 	}
 	for _, q := range d.Quotas {
 		start, end := q.Period.Window(now)

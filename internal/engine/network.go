@@ -105,7 +105,10 @@ func (n *egressPlanner) closeEgress(ex *execution) {
 		n.env.AddTokens(&ex.env, leased, ex.agent, ex.call.Env)
 	}
 	var noted []string
+	ex.network = haft.Usage{}
 	for _, c := range ex.connections {
+		ex.network.Network, ex.network.Sent = ex.network.Network+c.Took, ex.network.Sent+c.Up
+		ex.network.Received += c.Down
 		if c.Refused != "" && !slices.Contains(noted, c.Refused) && len(noted) < 10 {
 			noted = append(noted, c.Refused)
 			ex.notices = append(ex.notices, "network: "+c.Refused)

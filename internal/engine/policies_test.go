@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"testing"
+	"time"
 
 	"haft"
 	"haft/internal/engine"
@@ -63,7 +64,10 @@ func TestRates_are_those_of_the_owner(t *testing.T) {
 		rules string
 		rate  haft.Rate
 	}{
-		"of the tool": {allowAll, haft.Rate{PerSecond: 0.0001, Burst: 1}},
+		"of the tool":          {allowAll, haft.Rate{PerSecond: 0.0001, Burst: 1}},
+		"a window of the tool": {allowAll, haft.Rate{Calls: 1, Within: haft.Millis(time.Hour)}},
+		"a window of a rule": {allowAll + "rules:\n  - {id: x, effect: limit, " +
+			"rate: {calls: 1, within: 1h, by: [user]}}\n", haft.Rate{}},
 		"of a rule": {allowAll + "rules:\n  - {id: x, effect: limit, rate: {per_second: 0.0001, burst: 1, by: " +
 			"[user]}}\n", haft.Rate{}},
 	} {

@@ -25,8 +25,7 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
 	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
 	s.Limits = lower(s.Limits, now.Limits)
-	s.Rate = haft.Rate{PerSecond: limit.Lowest(s.Rate.PerSecond, now.Rate.PerSecond),
-		Burst: limit.Lowest(limit.Burst(s.Rate), limit.Burst(now.Rate))}
+	s.Rate = limit.LowestRate(s.Rate, now.Rate)
 	s.Concurrency = limit.Lowest(s.Concurrency, now.Concurrency)
 	s.Output.MaxChars = limit.Lowest(s.Output.MaxChars, now.Output.MaxChars)
 	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts

@@ -3,6 +3,7 @@
 package flagvalue
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -164,10 +165,25 @@ func (r *Rate) String() string {
 		return ""
 	}
 	text := strconv.FormatFloat(r.PerSecond, 'g', -1, 64) + "/s"
-	if r.Burst > 0 {
-		text += ":" + strconv.Itoa(r.Burst)
+	if r.Calls > 0 {
+		window := strconv.Itoa(r.Calls) + "/" + rateUnit(r.Within)
+		if r.PerSecond == 0 {
+			return window
+		}
+		text = window + "," + text
+	}
+	if burst := cmp.Or(r.Burst, wholeBurst(r.PerSecond)); burst > 0 {
+		text += ":" + strconv.Itoa(burst)
 	}
 	return text
+}
+
+// wholeBurst is the burst of a bucket that has to be written, because without one the text reads as a window.
+func wholeBurst(perSecond float64) int {
+	if perSecond == math.Trunc(perSecond) {
+		return int(perSecond)
+	}
+	return 0
 }
 
 // Type is what the help calls the value.
@@ -175,24 +191,52 @@ func (r *Rate) Type() string { return "string" }
 
 // Set reads a rate.
 func (r *Rate) Set(text string) error {
+	text, second, both := strings.Cut(text, ",")
 	parsed, err := parseRate(text)
+	if both && err == nil {
+		var bucket haft.Rate
+		if bucket, err = parseRate(second); err == nil && (parsed.Calls == 0 || bucket.PerSecond == 0) {
+			err = errors.New("two rates are a window and a bucket, such as 60/m,1/s:5")
+		}
+		parsed.PerSecond, parsed.Burst = bucket.PerSecond, bucket.Burst
+	}
 	if err == nil {
 		*r = Rate(parsed)
 	}
 	return err
 }
 
-// parseRate reads N/s, N/m or N/h, with :BURST behind it.
+// rateUnits are the times that a rate can be written per.
+func rateUnits() map[string]time.Duration {
+	return map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour}
+}
+
+// rateUnit writes the time of a window: a unit where there is one.
+func rateUnit(within haft.Millis) string {
+	for name, unit := range rateUnits() {
+		if within.D() == unit {
+			return name
+		}
+	}
+	return within.D().String()
+}
+
+// parseRate reads N/s, N/m, N/h or N/d: a window, no more than N calls in any such time. With :BURST
+// behind it, or with a fraction of a call as in 0.5/s, it is a bucket that fills so fast.
 func parseRate(text string) (haft.Rate, error) {
-	wrong := errors.New("a rate is N/s, N/m or N/h, with :BURST behind it where so many may come at once")
+	wrong := errors.New("a rate is N/s, N/m, N/h or N/d, no more than N in any such time; or N/s:BURST, " +
+		"so many at once and then so many in such a time")
 	text, burst, bursts := strings.Cut(text, ":")
 	count, unit, ok := strings.Cut(text, "/")
-	per := map[string]float64{"s": 1, "m": 60, "h": 3600}[unit]
+	per := rateUnits()[unit]
 	n, err := strconv.ParseFloat(count, 64)
 	if !ok || per == 0 || err != nil || !(n > 0 && n < 1e9) {
 		return haft.Rate{}, wrong
 	}
-	r := haft.Rate{PerSecond: n / per}
+	r := haft.Rate{PerSecond: n / per.Seconds()}
+	if n == math.Trunc(n) && !bursts {
+		r = haft.Rate{Calls: int(n), Within: haft.Millis(per)}
+	}
 	if bursts {
 		if r.Burst, err = strconv.Atoi(burst); err != nil || r.Burst < 1 {
 			return haft.Rate{}, wrong

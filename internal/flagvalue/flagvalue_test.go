@@ -39,13 +39,15 @@ func TestMemory(t *testing.T) {
 
 func TestParseRate(t *testing.T) {
 	for text, want := range map[string]haft.Rate{
-		"5/s": {PerSecond: 5}, "30/m": {PerSecond: .5}, "3600/h:7": {PerSecond: 1, Burst: 7}, "0.5/s": {PerSecond: .5},
+		"5/s": {Calls: 5, Within: haft.Millis(time.Second)}, "60/m": {Calls: 60, Within: haft.Millis(time.Minute)},
+		"9/d": {Calls: 9, Within: haft.Millis(24 * time.Hour)}, "3600/h:7": {PerSecond: 1, Burst: 7},
+		"0.5/s": {PerSecond: .5}, "30/m:1": {PerSecond: .5, Burst: 1},
 	} {
 		if got, err := parseRate(text); err != nil || got != want {
 			t.Errorf("parseRate(%q) = %v, %v; want %v", text, got, err, want)
 		}
 	}
-	for _, bad := range []string{"", "5", "5/", "5/d", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x",
+	for _, bad := range []string{"", "5", "5/", "5/w", "/s", "-1/s", "0/s", "NaN/s", "Inf/s", "5/s:", "5/s:0", "5/s:x",
 		"1e300/s"} {
 		if got, err := parseRate(bad); err == nil {
 			t.Errorf("parseRate(%q) = %v, want an error", bad, got)
@@ -55,7 +57,7 @@ func TestParseRate(t *testing.T) {
 
 // A rate that is printed reads as the same rate: drafts get it that way.
 func TestRate_reads_what_it_prints(t *testing.T) {
-	for _, text := range []string{"5/s", "7/m", "1/h:3", "0.1/s"} {
+	for _, text := range []string{"5/s", "7/m", "1/h:3", "0.1/s", "60/d", "5/s:2", "60/m,1/s:5"} {
 		var r, again Rate
 		if err := r.Set(text); err != nil {
 			t.Fatal(err)
@@ -63,6 +65,20 @@ func TestRate_reads_what_it_prints(t *testing.T) {
 		if err := again.Set(r.String()); err != nil || again != r {
 			t.Errorf("%s is printed as %s, which is %v, %v", text, &r, again, err)
 		}
+	}
+}
+
+// A rule that was kept before rates had windows stays the bucket that it is.
+func TestRate_prints_an_old_bucket_as_one(t *testing.T) {
+	var both Rate
+	for _, bad := range []string{"5/s,6/m", "5/s:1,6/m:1", "5/s,", "5/s:1,5/s"} {
+		if err := both.Set(bad); err == nil {
+			t.Errorf("%s is read as %+v", bad, both)
+		}
+	}
+	old, again := Rate{PerSecond: 5}, Rate{}
+	if err := again.Set(old.String()); err != nil || again != (Rate{PerSecond: 5, Burst: 5}) {
+		t.Errorf("it is printed as %s, which is %+v, %v", &old, again, err)
 	}
 }
 

@@ -22,6 +22,7 @@ const (
 	noKind kind = iota
 	rateKind
 	quotaKind
+	windowKind
 )
 
 // An entry is the state of one rate or quota. Times are in microseconds, as in the store, so
@@ -31,7 +32,8 @@ type entry struct {
 	kind   kind
 	fresh  bool // never used: full
 	tokens float64
-	used   int64
+	used   int64 // of a rate: the largest burst that it has had
+	spans  []span
 	at     int64 // of tokens, or the beginning of the window
 	free   int64 // when it may be forgotten
 	index  int   // in the heap
@@ -56,13 +58,17 @@ func (e *entry) refill(r *Rate, now int64) {
 	burst := float64(r.Burst)
 	switch {
 	case e.fresh:
-		e.fresh, e.tokens, e.at = false, burst, now
+		e.fresh, e.tokens, e.used, e.at = false, burst, int64(r.Burst), now
 	case now > e.at:
 		e.tokens += float64(now-e.at) * r.PerSecond / 1e6
 		e.at = now
 	case e.at-now > overtake:
 		e.at = now
 	}
+	if e.used > 0 && int64(r.Burst) > e.used { // 0 in states from before it was kept
+		e.tokens += float64(int64(r.Burst) - e.used)
+	}
+	e.used = max(e.used, int64(r.Burst))
 	e.tokens = min(e.tokens, burst)
 }
 

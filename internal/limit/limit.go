@@ -43,14 +43,16 @@ type Config struct {
 // An Ask is what a call needs.
 type Ask struct {
 	// Tenant is whose turn it is.
-	Tenant string
-	Rates  []Rate
-	Quotas []Quota
-	Slots  []Slot
+	Tenant  string
+	Rates   []Rate
+	Windows []Window
+	Quotas  []Quota
+	Slots   []Slot
 }
 
 // A Rate is a token bucket: it gains PerSecond and holds at most Burst. A call
-// takes one. Keys of rates and of quotas must differ.
+// takes one. Keys of rates and of quotas must differ. If Burst is raised, the bucket gains
+// the difference once: going back and forth between two bursts gains nothing.
 type Rate struct {
 	Key       string
 	PerSecond float64
@@ -80,10 +82,11 @@ type State struct {
 	Key string
 	// Tokens are in the bucket of a rate.
 	Tokens float64
-	// Used counts the calls in the window of a quota.
+	// Used counts the calls in the window of a quota, or in a part of a [Window]. It is the
+	// largest burst that a rate has had.
 	Used int64
-	// At is when there were so many tokens, or when the window began, in whole
-	// microseconds.
+	// At is when there were so many tokens, when the window of a quota began, or when the last
+	// call of the part of a window did, in whole microseconds.
 	At time.Time
 }
 
@@ -120,6 +123,11 @@ func (a Ask) check() error {
 			return invalid("a rate needs more than 0 calls per second and a burst of at least 1")
 		}
 	}
+	for _, w := range a.Windows {
+		if w.Max < 1 || w.Within < time.Millisecond || w.Within > MaxWithin {
+			return invalid("a window needs at least 1 call in a time between 1 ms and 24 h")
+		}
+	}
 	for _, q := range a.Quotas {
 		if !q.Start.Before(q.End) {
 			return invalid("the window of a quota ends after it begins")
@@ -142,12 +150,4 @@ func Key(parts ...string) string {
 		b = strconv.AppendQuote(b, p)
 	}
 	return string(b)
-}
-
-// Burst is how many calls a tool's rate lets come at once; 0 if it bounds nothing.
-func Burst(r haft.Rate) int {
-	if r.Burst == 0 && r.PerSecond > 0 {
-		return max(1, int(math.Ceil(r.PerSecond)))
-	}
-	return r.Burst
 }

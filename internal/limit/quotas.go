@@ -46,7 +46,7 @@ type load struct {
 // never will be. If the states cannot be loaded, or there are more keys in use
 // than the limiter may remember, it is a [haft.CodeUnavailable].
 func (l *Limiter) Take(ctx context.Context, ask Ask, now time.Time) ([]State, error) {
-	if len(ask.Rates)+len(ask.Quotas) == 0 {
+	if len(ask.Rates)+len(ask.Windows)+len(ask.Quotas) == 0 {
 		return nil, nil
 	}
 	if err := ask.check(); err != nil {
@@ -129,7 +129,7 @@ func (b *quotas) run(ctx context.Context, ours *load, keys []string, at int64) {
 		close(ours.done)
 	}()
 	b.mu.Unlock()
-	states, ours.err = b.load(ctx, keys)
+	states, ours.err = b.load(ctx, stored(keys))
 }
 
 func (b *quotas) await(ctx context.Context, theirs *load) error {
@@ -161,6 +161,7 @@ func (b *quotas) keep(keys []string, states []State, at int64) error {
 				e.tokens = 0
 			}
 		}
+		e.restore(found)
 		if err := b.add(e, at); err != nil {
 			return err
 		}
@@ -205,6 +206,7 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 		taken = append(taken, before{e, e.tokens, e.used})
 		short.note(&short.rates, e.spend(&ask.Rates[i], at))
 	}
+	windows, undo := b.begin(ask.Windows, at, &short)
 	for i := range ask.Quotas {
 		e := b.entries[ask.Quotas[i].Key]
 		e.turn(&ask.Quotas[i], at)
@@ -216,6 +218,11 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 		for i := len(taken) - 1; i >= 0; i-- { // a key may be there twice
 			taken[i].e.tokens, taken[i].e.used = taken[i].tokens, taken[i].used
 		}
+		undo()
+	}
+	for i := range ask.Windows {
+		e := b.entries[ask.Windows[i].Key+windowMark]
+		b.release(e, e.idle(&ask.Windows[i]), at)
 	}
 	for i := range ask.Rates {
 		e := taken[i].e
@@ -235,7 +242,28 @@ func (b *quotas) take(ask Ask, at int64) ([]State, error) {
 			states = append(states, e.state())
 		}
 	}
-	return states, nil
+	return append(states, windows...), nil
+}
+
+// begin counts a call in each of the windows. It returns the states of what it changed, and how to
+// take it back.
+func (b *quotas) begin(windows []Window, at int64, short *shortage) (states []State, undo func()) {
+	var back []func()
+	for i := range windows {
+		e := b.entries[windows[i].Key+windowMark]
+		e.rewind(at)
+		before := slices.Clone(e.spans)
+		n, wait := e.begin(&windows[i], at)
+		short.note(&short.rates, wait)
+		states = append(states, State{Key: spanKey(e.key, n), Used: e.spans[n].calls,
+			At: time.UnixMicro(e.spans[n].last).UTC()})
+		back = append(back, func() { e.spans = before })
+	}
+	return states, func() {
+		for _, f := range slices.Backward(back) { // a key may be there twice
+			f()
+		}
+	}
 }
 
 // sorted reports whether each key is that of a rate or that of a quota.
@@ -253,6 +281,11 @@ func (a *Ask) keys() iter.Seq2[string, kind] {
 	return func(yield func(string, kind) bool) {
 		for i := range a.Rates {
 			if !yield(a.Rates[i].Key, rateKind) {
+				return
+			}
+		}
+		for i := range a.Windows {
+			if !yield(a.Windows[i].Key+windowMark, windowKind) {
 				return
 			}
 		}

@@ -177,7 +177,7 @@ func TestTake_returns_what_to_keep(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []limit.State{
-		{Key: "r", Tokens: 3, At: noon.Add(time.Microsecond)},
+		{Key: "r", Tokens: 3, Used: 5, At: noon.Add(time.Microsecond)},
 		{Key: "q", Used: 1, At: noon.Truncate(24 * time.Hour)},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -170,6 +170,8 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/rate", "must be between 0 and %d", int(maxRate))
 	case r.Burst > 0 && r.PerSecond == 0:
 		c.fail(at+"/rate", "a burst needs per_second too")
+	case r.Calls < 0 || r.Calls > maxRate || (r.Calls > 0) != (r.Within > 0) || r.Within > haft.Millis(24*time.Hour):
+		c.fail(at+"/rate", "needs calls and within_ms together: up to %d calls in up to 24 h", int(maxRate))
 	}
 	if s.Concurrency < 0 || s.Concurrency > maxSlots {
 		c.fail(at+"/concurrency", "must be between 0 and %d", maxSlots)

@@ -33,6 +33,11 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if err := checkDraft(d); err != nil {
 		return nil, err
 	}
+	if level := d.Settings.MinIsolation; level != "" && r.cfg.CanIsolate != nil {
+		if err := r.cfg.CanIsolate(ctx, level); err != nil {
+			return nil, err
+		}
+	}
 	if d.Files = plainFiles(d.Files); len(d.Settings.Programs) > 0 && r.cfg.HasProgram != nil {
 		for i, name := range d.Settings.Programs {
 			if !r.cfg.HasProgram(name) {

@@ -50,6 +50,14 @@ func (r *Registry) lock(ctx context.Context, c *change) error {
 	}
 	var err error
 	c.draft.Needs, c.lock, err = r.cfg.Lock(ctx, c.by.Org, c.draft)
+	if err != nil || r.cfg.Scan == nil || c.lock == (haft.Lock{}) {
+		return err
+	}
+	found, err := r.cfg.Scan(ctx, c.by.Org, c.lock)
+	c.findings = append(c.findings, found...)
+	slices.SortStableFunc(c.findings, func(a, b haft.Finding) int { // the worst first
+		return slices.Index(haft.Severities(), b.Severity) - slices.Index(haft.Severities(), a.Severity)
+	})
 	return err
 }
 
@@ -271,6 +279,18 @@ func (c *change) checkDocumented(sig *schema.Signature) error {
 	return nil
 }
 
+// checkRetry refuses retries that would never happen. A version from before this was checked stays
+// as it is.
+func checkRetry(s haft.Settings, last *haft.Version) error {
+	as := last != nil && last.Settings.Retry == s.Retry && !last.Settings.Idempotent
+	if s.Retry.ForTool().Tries <= 1 || s.Idempotent || as {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: "the tool cannot be registered: /settings/retry needs " +
+		"idempotent: a run that failed may have had an effect, so it is repeated only where it may run twice. " +
+		"Set idempotent (--idempotent) if it may, or leave out the retries"}
+}
+
 // keep stores a version and describes the change.
 func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 	defer r.writes.lock(c.by.Org)()
@@ -289,6 +309,9 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 			c.waits = false // it is what runs already
 		}
 		defer r.cache.forget(c.by.Org, before.ID, before.Name)
+	}
+	if err := checkRetry(c.tool.Version.Settings, last); err != nil {
+		return nil, err
 	}
 	if err := r.checkFallback(ctx, c); err != nil {
 		return nil, err

@@ -71,6 +71,11 @@ type Config struct {
 	// Lock finds the exact packages that a draft and its source name. It returns all
 	// of those requirements, and the lock. Nil locks nothing.
 	Lock func(ctx context.Context, org string, d haft.Draft) (haft.Requirements, haft.Lock, error)
+	// Scan finds known vulnerabilities in the packages of a lock. Nil finds none.
+	Scan func(ctx context.Context, org string, lock haft.Lock) ([]haft.Finding, error)
+	// CanIsolate reports why no sandbox here gives a level of isolation. Nil means that nobody looks
+	// before a call.
+	CanIsolate func(ctx context.Context, level haft.Level) error
 	// HasProgram reports whether the host has a program that tools can name. Nil means that
 	// nobody looks before a call.
 	HasProgram func(name string) bool

@@ -225,8 +225,8 @@ func (t *tx) eraseLogins(ctx context.Context, org, user string, kinds []string) 
 // the given groups.
 func (t *tx) eraseUsage(ctx context.Context, tool, groups, where string, args ...any) error {
 	_, err := t.exec(ctx,
-		"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output) SELECT org, "+
-			"hour, "+tool+", '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), SUM(output) FROM "+
+		insertUsage.head+" SELECT org, hour, "+tool+", '', '', status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), "+
+			"SUM(output), SUM(network), MAX(rss) FROM "+
 			"usage_hours WHERE "+where+" GROUP BY "+groups+insertUsage.tail, args...)
 	if err != nil {
 		return err

@@ -137,7 +137,7 @@ const MaxColumn = maxColumn
 
 // Recode reads a rowset, and returns it encoded again, and merged with itself.
 func Recode(raw []byte) (again []byte, merged int, err error) {
-	r, err := rowset.Read(raw, loggedColumns())
+	r, err := rowset.Read(raw, rowset.Version, loggedColumns())
 	if err != nil {
 		return nil, 0, err
 	}

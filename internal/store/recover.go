@@ -51,7 +51,7 @@ func (f *front) recover(ctx context.Context) error {
 	}
 	sets := make([]*rowset.Set, len(list))
 	for i, r := range list {
-		if sets[i], err = rowset.Read(r.Payload, loggedColumns()); err != nil {
+		if sets[i], err = rowset.Read(r.Payload, int(r.Version), loggedColumns()); err != nil {
 			return fmt.Errorf("record %d of the log: %w", r.Number, err)
 		}
 		sets[i].Number = r.Number
@@ -168,7 +168,7 @@ func left(root *os.Root, m logMarks) ([]redo.Record, error) {
 		return nil, err
 	}
 	for _, r := range c.Records {
-		if r.Version != rowset.Version {
+		if !rowset.Readable(int(r.Version)) {
 			return nil, &haft.Error{Code: haft.CodeConflict, Message: fmt.Sprintf(
 				"another version of haft stopped without an end, and left %d commits in %s of the data directory: "+
 					"start and stop that version once", len(c.Records), LogName)}

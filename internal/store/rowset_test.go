@@ -10,6 +10,7 @@ import (
 	"haft"
 	"haft/internal/limit"
 	"haft/internal/store"
+	"haft/internal/store/rowset"
 )
 
 // rows is a batch as it goes into the log.
@@ -73,9 +74,31 @@ func TestRowset_columns(t *testing.T) {
 		"INSERT INTO events (cursor, org, call, usr, agent, tool, seq, type, at, rest, data)",
 		"INSERT INTO audit (org, seq, at, doc, body, prev, hash)",
 		"INSERT INTO limits (name, tokens, used, at)",
-		"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)",
+		"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output, " +
+			"network, rss)",
 	}
-	if version != 1 || !slices.Equal(columns, want) {
+	if version != 2 || !slices.Equal(columns, want) {
 		t.Errorf("version %d has the columns %q, want %q", version, columns, want)
+	}
+}
+
+// Rows of the version before are read with columns of 0: a process that was killed may have left them.
+func TestRowset_reads_the_version_before(t *testing.T) {
+	row := []any{"o", int64(1), "t", "u", "a", "success", int64(1), int64(0), int64(7), int64(8), int64(9)}
+	raw, err := (&rowset.Set{Usage: append(slices.Clone(row), row...)}).AppendTo(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cols := rowset.Columns{14, 11, 7, 4, 13}
+	set, err := rowset.Read(raw, 1, cols)
+	want := append(slices.Clone(row), int64(0), int64(0))
+	if err != nil || !slices.Equal(set.Usage, append(slices.Clone(want), want...)) {
+		t.Errorf("read %v, %v", set, err)
+	}
+	if _, err := rowset.Read(raw, rowset.Version, cols); err == nil {
+		t.Error("rows of the version before are read as rows of this one")
+	}
+	if rowset.Readable(0) || rowset.Readable(3) || !rowset.Readable(1) || !rowset.Readable(2) {
+		t.Error("the versions 1 and 2 can be read, and no other")
 	}
 }

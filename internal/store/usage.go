@@ -17,9 +17,10 @@ import (
 // To sum it up out of the calls would mean to read all of them: a month of an
 // organisation may have millions, and has a few thousand of these rows.
 var insertUsage = &insert{
-	"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output)", 11,
+	"INSERT INTO usage_hours (org, hour, tool, usr, agent, status, calls, cached, wall, cpu, output, network, rss)", 13,
 	` ON CONFLICT (org, hour, tool, usr, agent, status) DO UPDATE SET calls = usage_hours.calls + excluded.calls, cached = usage_hours.cached + excluded.cached,
-	wall = usage_hours.wall + excluded.wall, cpu = usage_hours.cpu + excluded.cpu, output = usage_hours.output + excluded.output`,
+	wall = usage_hours.wall + excluded.wall, cpu = usage_hours.cpu + excluded.cpu, output = usage_hours.output + excluded.output,
+	network = usage_hours.network + excluded.network, rss = CASE WHEN excluded.rss > usage_hours.rss THEN excluded.rss ELSE usage_hours.rss END`,
 }
 
 // hourMicros is an hour as times are kept.
@@ -39,7 +40,7 @@ func usageRows(records []haft.Record) []any {
 			tool = column(toolOf(r))
 		}
 		at := micros(cmp.Or(r.Ended, r.Created))
-		var cached, wall, cpu, output int64
+		var cached, wall, cpu, output, network, memory int64
 		if res := r.Result; res != nil {
 			wall = time.Duration(res.Usage.Wall).Microseconds()
 			if measured, _ := res.Usage.Measured(); measured != nil {
@@ -47,9 +48,10 @@ func usageRows(records []haft.Record) []any {
 			}
 			output = res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
 			cached = number(res.Cached)
+			network, memory = res.Usage.Network.D().Microseconds(), res.Usage.MaxRSS
 		}
 		rows = append(rows, column(p.Org), at-at%hourMicros, tool, column(p.Owner()), column(p.Agent),
-			string(r.Status), int64(1), cached, wall, cpu, output)
+			string(r.Status), int64(1), cached, wall, cpu, output, network, memory)
 	}
 	return rowset.SumUsage(rows, loggedColumns())
 }
@@ -81,10 +83,10 @@ func (s Calls) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft
 	by := func(b haft.UsageBy) bool { return slices.Contains(q.By, b) }
 	err := each(ctx, s.db, func(r scanner) error {
 		var k sumKey
-		var hour, calls, cached, wall, cpu, output int64
+		var hour, calls, cached, wall, cpu, output, network, memory int64
 		var status haft.Status
 		if err := r.Scan(&hour, &k.tool, &k.user, &k.agent, &status, &calls, &cached, &wall, &cpu,
-			&output); err != nil {
+			&output, &network, &memory); err != nil {
 			return err
 		}
 		if strings.HasPrefix(k.user, haft.OwnerMark) {
@@ -108,6 +110,7 @@ func (s Calls) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft
 		sum.Wall += haft.Millis(time.Duration(wall) * time.Microsecond)
 		sum.CPU += haft.Millis(time.Duration(cpu) * time.Microsecond)
 		sum.Output += output
+		sum.Network, sum.MaxRSS = sum.Network+haft.Millis(network*1000), max(sum.MaxRSS, memory)
 		return nil
 	}, usageQuery(column(org), q))
 	if err != nil {
@@ -157,7 +160,7 @@ func usageQuery(org string, q haft.UsageQuery) query {
 	pick("usr", "''", haft.ByUser)
 	pick("agent", "''", haft.ByAgent)
 	text := build("SELECT "+strings.Join(picked, ", ")+", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), "+
-		"SUM(output) FROM usage_hours WHERE org = ? AND hour >= ? AND hour < ?",
+		"SUM(output), SUM(network), MAX(rss) FROM usage_hours WHERE org = ? AND hour >= ? AND hour < ?",
 		org, micros(q.From)-micros(q.From)%hourMicros, micros(q.Until))
 	for _, c := range []struct{ name, value string }{{"tool", q.Tool}, {"usr", q.User}, {"agent", q.Agent}} {
 		if c.value != "" {

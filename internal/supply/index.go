@@ -27,6 +27,7 @@ var systemRoots = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/c
 // HAFT_PIP_EXTRA_INDEX_URL, HAFT_NPM_REGISTRY, HAFT_WHEELS (directories, separated as in
 // PATH), HAFT_INDEX_CA, HAFT_INDEX_PROXY, HAFT_INDEX_HOSTS (more hosts that serve files),
 // HAFT_OFFLINE and HAFT_INSTALLER. For unset ones, the variables of pip and npm are used.
+// HAFT_OSV says where advisories are.
 func FromEnv(env func(string) string) Config {
 	first := func(names ...string) string {
 		for _, n := range names {
@@ -36,7 +37,7 @@ func FromEnv(env func(string) string) Config {
 		}
 		return ""
 	}
-	c := Config{Installer: env("HAFT_INSTALLER"), Hosts: fields(env("HAFT_INDEX_HOSTS"))}
+	c := Config{Installer: env("HAFT_INSTALLER"), Advisories: env("HAFT_OSV"), Hosts: fields(env("HAFT_INDEX_HOSTS"))}
 	c.Index = layer.Index{
 		URL:      first("HAFT_PIP_INDEX_URL", "PIP_INDEX_URL", "UV_DEFAULT_INDEX"),
 		Extra:    fields(first("HAFT_PIP_EXTRA_INDEX_URL", "PIP_EXTRA_INDEX_URL")),

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/advisory"
 	"haft/internal/requirement"
 )
 
@@ -191,6 +192,26 @@ func (l *Locker) texts(ctx context.Context, org string, lock haft.Lock) ([]Lock,
 		list = append(list, Lock{Kind: e.Kind, Text: []byte(text)})
 	}
 	return list, nil
+}
+
+// Scan returns the advisories about the packages of a lock.
+func (l *Locker) Scan(ctx context.Context, org string, lock haft.Lock) ([]haft.Finding, error) {
+	if !l.Supply.advisories.Configured() {
+		return nil, nil
+	}
+	locks, err := l.texts(ctx, org, lock)
+	if err != nil {
+		return nil, err
+	}
+	var all []advisory.Package
+	for _, lock := range locks {
+		list, err := advisory.Packages(lock.Kind, lock.Text)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, list...)
+	}
+	return l.Supply.advisories.Scan(all)
 }
 
 // Open implements [engine.Packages].

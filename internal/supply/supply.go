@@ -13,6 +13,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/internal/advisory"
 	"haft/internal/layer"
 	"haft/internal/requirement"
 	"haft/sandbox"
@@ -42,6 +43,8 @@ type Config struct {
 	Need sandbox.Need
 	// Path is the search path for installers, in the form of $PATH.
 	Path string
+	// Advisories is a file, a directory or a zip archive of known vulnerabilities in the OSV format.
+	Advisories string
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }
@@ -69,6 +72,8 @@ type Supply struct {
 	provider sandbox.Provider
 	find     Finder
 
+	advisories *advisory.Scanner
+
 	opening sync.Mutex
 	layers  *layer.Store // nil before its first use
 	closed  bool
@@ -86,7 +91,8 @@ func New(provider sandbox.Provider, find Finder, cfg Config) *Supply {
 	if cfg.MaxBytes <= 0 {
 		cfg.MaxBytes = defaultMaxBytes
 	}
-	return &Supply{cfg: cfg, provider: provider, find: find, tools: map[string]*tool{}, kept: map[string]*kept{}}
+	return &Supply{cfg: cfg, provider: provider, find: find, advisories: advisory.New(cfg.Advisories),
+		tools: map[string]*tool{}, kept: map[string]*kept{}}
 }
 
 // Store returns the layers, opened if need be.

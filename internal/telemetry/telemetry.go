@@ -62,6 +62,7 @@ type Telemetry struct {
 	seconds  *prometheus.HistogramVec
 	stages   *prometheus.HistogramVec
 	cpu, rss *prometheus.CounterVec
+	network  *prometheus.CounterVec
 	turned   *prometheus.CounterVec
 }
 
@@ -128,10 +129,13 @@ func (t *Telemetry) register(cfg Config) {
 	t.rss = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_memory_peak_bytes_total",
 		Help: "Sum of the peak memory of the runs whose memory is known, by organisation and tool."},
 		[]string{"org", "tool"})
+	t.network = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_network_seconds_total",
+		Help: "How long connections of runs through the egress proxy took, by organisation and tool."},
+		[]string{"org", "tool"})
 	t.turned = prometheus.NewCounterVec(prometheus.CounterOpts{Name: "haft_requests_refused_total",
 		Help: "Requests that were turned away before anything was done, by why and, of credentials, the reason."},
 		[]string{"why", "reason"})
-	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.turned,
+	t.registry.MustRegister(t.calls, t.refused, t.seconds, t.stages, t.cpu, t.rss, t.network, t.turned,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if cfg.Stats != nil {
 		t.registerStats(cfg.Stats)
@@ -243,6 +247,9 @@ func (t *Telemetry) used(org, tool string, u haft.Usage) {
 	}
 	if rss != nil {
 		t.rss.WithLabelValues(org, tool).Add(float64(*rss))
+	}
+	if u.Network > 0 {
+		t.network.WithLabelValues(org, tool).Add(u.Network.D().Seconds())
 	}
 }
 

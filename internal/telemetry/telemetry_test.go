@@ -43,7 +43,8 @@ func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
 		t.Fatal(err)
 	}
 	call := haft.Call{ID: "c", Tool: "weather", Principal: haft.Principal{Org: "acme"}}
-	one(x, call, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{CPU: haft.Millis(2 * time.Second)}}, nil)
+	one(x, call, &haft.Result{Status: haft.StatusSuccess, Usage: haft.Usage{CPU: haft.Millis(2 * time.Second),
+		Network: haft.Millis(3 * time.Second)}}, nil)
 	one(x, call, &haft.Result{Status: haft.StatusDenied,
 		Error: &haft.Failure{Kind: haft.FailDenied, Severity: haft.SeverityHigh}}, nil)
 	one(x, call, nil, errors.New("no"))
@@ -64,6 +65,7 @@ func TestMetrics_by_tool_tenant_and_outcome(t *testing.T) {
 		`haft_call_seconds_count{tool="weather"} 3`,
 		`haft_stage_seconds_count{stage="resolve"} 4`,
 		`haft_cpu_seconds_total{org="acme",tool="weather"} 2`,
+		`haft_network_seconds_total{org="acme",tool="weather"} 3`,
 		`haft_calls_running 3`,
 	} {
 		if !strings.Contains(got, want) {

@@ -63,6 +63,15 @@ func (run Run) beside(message string) string {
 	return ""
 }
 
+// CanIsolate reports why the sandbox does not give a level of isolation.
+func (r *Runner) CanIsolate(ctx context.Context, level haft.Level) error {
+	have, err := r.Provider.Isolation(ctx)
+	if err != nil {
+		return err
+	}
+	return sandbox.Need{Level: level}.Check(have)
+}
+
 // Expect starts a sandbox for a call of that kind that follows soon, while the source is
 // still being read.
 func (r *Runner) Expect(ctx context.Context, kind haft.Kind, run Run) {

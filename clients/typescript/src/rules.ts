@@ -46,7 +46,7 @@ export interface Decision {
   considered?: { rule: string; effect: string; line?: number; matched: boolean; why: string }[];
   /** Who has to agree. */
   asks?: { rule: string; reason?: string; roles?: string[]; users?: string[]; self?: boolean; expires_ms?: number }[];
-  rates?: { rule: string; per_second: number; burst: number; key: string }[];
+  rates?: { rule: string; calls?: number; within_ms?: number; per_second: number; burst: number; key: string }[];
   concurrency?: { rule: string; max: number; key: string }[];
   quotas?: { rule: string; calls: number; period: string; key: string }[];
   networks?: { rule: string; hosts: string[] }[];

@@ -973,7 +973,9 @@ export interface QuotaBody {
 
 export interface Rate {
   burst?: number;
+  calls?: number;
   per_second?: number;
+  within_ms?: number;
 }
 
 export interface Reaction {
@@ -1395,6 +1397,9 @@ export interface Usage {
   disk_bytes?: number;
   max_processes?: number;
   max_rss_bytes: number | null;
+  network_ms?: number;
+  received_bytes?: number;
+  sent_bytes?: number;
   stderr_bytes?: number;
   stdout_bytes?: number;
   wall_ms: number;
@@ -1406,6 +1411,8 @@ export interface UsageSum {
   cached: number;
   calls: number;
   cpu_ms: number | null;
+  max_rss_bytes: number | null;
+  network_ms: number;
   output_bytes: number;
   start?: string;
   tool?: string;

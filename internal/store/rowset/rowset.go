@@ -13,7 +13,16 @@ import (
 // Version is counted up when the columns of a table below change: rows that
 // an earlier version left in its log are added by the inserts of this one. A test
 // of package store holds the columns.
-const Version = 1
+const Version = 2
+
+// first is the version before usage had the time of networks and the memory. Its rows can still be read.
+const (
+	first      = 1
+	firstUsage = 11 // columns
+)
+
+// Readable reports whether rows of a version can be read.
+func Readable(version int) bool { return version == first || version == Version }
 
 // A Set is rows as they go into tables, in the order of the columns of the
 // inserts. Nothing has to be asked or decided any more to add them.
@@ -40,9 +49,12 @@ func (r *Set) AppendTo(b []byte) (_ []byte, err error) {
 	return b, nil
 }
 
-// Read is the inverse of AppendTo.
-func Read(b []byte, cols Columns) (_ *Set, err error) {
-	r := &Set{}
+// Read is the inverse of AppendTo, of this version or an earlier one that is [Readable].
+func Read(b []byte, version int, cols Columns) (_ *Set, err error) {
+	r, usage := &Set{}, cols[4]
+	if version == first {
+		cols[4] = firstUsage
+	}
 	for i, rows := range r.Tables() {
 		if *rows, b, err = redo.ReadValues(b); err != nil {
 			return nil, err
@@ -54,7 +66,23 @@ func Read(b []byte, cols Columns) (_ *Set, err error) {
 	if len(b) > 0 {
 		return nil, redo.ErrValues
 	}
+	r.Usage = widen(r.Usage, cols[4], usage)
 	return r, nil
+}
+
+// widen adds columns of 0 to rows.
+func widen(rows []any, from, to int) []any {
+	if from == to {
+		return rows
+	}
+	var all []any
+	for row := range slices.Chunk(rows, from) {
+		all = append(all, row...)
+		for range to - from {
+			all = append(all, int64(0))
+		}
+	}
+	return all
 }
 
 // Merge makes one set of several that follow each other. A call that began and
@@ -170,15 +198,17 @@ func Whole(v any) int64 {
 	return n
 }
 
-// usageKeys is how many columns of usage say what is counted. The others are sums.
+// usageKeys is how many columns of usage say what is counted. The others are sums, but for the last,
+// which is the most memory.
 const usageKeys = 6
 
 // addCounts adds usage up.
 func addCounts(old, row []any) []any {
-	sum := slices.Clone(old)
-	for i := usageKeys; i < len(sum); i++ {
+	sum, last := slices.Clone(old), len(old)-1
+	for i := usageKeys; i < last; i++ {
 		sum[i] = Whole(old[i]) + Whole(row[i])
 	}
+	sum[last] = max(Whole(old[last]), Whole(row[last]))
 	return sum
 }
 

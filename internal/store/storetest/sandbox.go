@@ -303,7 +303,7 @@ func usage(t testing.TB, s *store.Store) {
 		r.ToolID, r.Ended = "tool_1", at.Add(time.Duration(i%2)*24*time.Hour)
 		r.Result = &haft.Result{Tool: "add", Value: json.RawMessage(`"12"`),
 			Usage: haft.Usage{Wall: haft.Millis(time.Second), CPU: haft.Millis(time.Millisecond), Stdout: 3,
-				Stderr: 3},
+				Stderr: 3, MaxRSS: int64(i % 7), Network: haft.Millis(2 * time.Millisecond)},
 			Cached: i%4 == 0}
 		if i%10 == 0 {
 			r.Status = haft.StatusTimeout
@@ -333,14 +333,16 @@ func usage(t testing.TB, s *store.Store) {
 	}
 	all := haft.UsageSum{Calls: 100, ByStatus: map[haft.Status]int64{haft.StatusSuccess: 90, haft.StatusTimeout: 10},
 		Cached: 25,
-		Wall:   haft.Millis(100 * time.Second), CPU: haft.Millis(99 * time.Millisecond), Output: 1000}
+		Wall:   haft.Millis(100 * time.Second), CPU: haft.Millis(99 * time.Millisecond), Output: 1000,
+		MaxRSS: 6, Network: haft.Millis(200 * time.Millisecond)}
 	if got := ask(haft.UsageQuery{}); !cmp.Equal(got, []haft.UsageSum{all}) {
 		t.Errorf("Usage: %s", cmp.Diff([]haft.UsageSum{all}, got))
 	}
 	day := at.Truncate(24 * time.Hour)
 	var days []time.Time
 	for _, sum := range ask(haft.UsageQuery{By: []haft.UsageBy{haft.ByDay, haft.ByUser, haft.ByAgent}}) {
-		if days = append(days, sum.Start); sum.Calls != 50 || sum.User != "ann" || sum.Agent != "x" || sum.Tool != "" {
+		if days = append(days, sum.Start); sum.Calls != 50 || sum.User != "ann" || sum.Agent != "x" || sum.Tool != "" ||
+			sum.MaxRSS != 6 {
 			t.Errorf("Usage by day: %+v", sum)
 		}
 	}

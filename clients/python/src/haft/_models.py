@@ -284,6 +284,9 @@ class Usage:
     disk_bytes: int | None = None
     stdout_bytes: int | None = None
     stderr_bytes: int | None = None
+    network_ms: float | None = None
+    sent_bytes: int | None = None
+    received_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -553,8 +556,10 @@ class Backoff:
 
 @dataclass(frozen=True, kw_only=True)
 class Rate:
-    """A bucket of burst tokens that fills with per_second."""
+    """Calls in any stretch as long as within_ms; or a bucket of burst tokens that fills with per_second."""
 
+    calls: int | None = None
+    within_ms: int | None = None
     per_second: float | None = None
     burst: int | None = None
 
@@ -1240,6 +1245,8 @@ class UsageSum:
     cached: int
     wall_ms: float
     cpu_ms: float | None = None
+    max_rss_bytes: int | None = None
+    network_ms: float = 0
     output_bytes: int
 
 
