@@ -106,10 +106,9 @@ func (s Calls) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft
 		}
 		sum.Calls += calls
 		sum.ByStatus[status] += calls
-		sum.Cached += cached
 		sum.Wall += haft.Millis(time.Duration(wall) * time.Microsecond)
 		sum.CPU += haft.Millis(time.Duration(cpu) * time.Microsecond)
-		sum.Output += output
+		sum.Cached, sum.Output = sum.Cached+cached, sum.Output+output
 		sum.Network, sum.MaxRSS = sum.Network+haft.Millis(network*1000), max(sum.MaxRSS, memory)
 		return nil
 	}, usageQuery(column(org), q))
