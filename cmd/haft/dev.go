@@ -54,7 +54,8 @@ unless you say --remove. Without input it goes on until it is stopped.`,
 			}
 			s.during = func(ctx context.Context, sys *app.Server, at net.Addr) error {
 				fmt.Fprintf(p.Out, "MCP at http://%s/mcp\n", at)
-				return devloop.Run(ctx, devloop.Config{System: &backend.Local{Service: sys.Service},
+				split := toolfile.Splitter{Tools: sys.App.Tools, Function: toolfile.FunctionOf(sys, p.Principal())}
+				return devloop.Run(ctx, devloop.Config{System: &backend.Local{Service: sys.Service}, Split: split.Split,
 					Principal: p.Principal(), Dir: filepath.Clean(dir), Remove: remove, In: p.In, Out: p.Out})
 			}
 			defer tuneForServer()()

@@ -231,12 +231,7 @@ func (a *adder) addFound(ctx context.Context, s *cli.Session, dir string, found 
 func (a *adder) addFile(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
 	reader := &toolfile.Reader{Config: app.Config{AllowReduced: s.Reduced}}
 	defer reader.Close() // nothing is lost
-	split := toolfile.Splitter{Tools: reader.Tools, Function: func(ctx context.Context, name string) string {
-		if t, err := s.Tool(ctx, s.Who, name); err == nil {
-			return t.Version.Function
-		}
-		return ""
-	}}
+	split := toolfile.Splitter{Tools: reader.Tools, Function: toolfile.FunctionOf(s, s.Who)}
 	if local, ok := s.System.(*backend.Local); ok {
 		split.Tools = local.App.Tools
 	}

@@ -18,6 +18,8 @@ type Config struct {
 	System    backend.System
 	Principal haft.Principal
 	Dir       string
+	// Split finds the tools of one source: a draft for each.
+	Split func(ctx context.Context, file string, d haft.Draft) ([]haft.Draft, error)
 	// Remove removes tools whose files are deleted; else they stay.
 	Remove bool
 	// In has the commands of the person, and Out shows everything.
@@ -40,8 +42,8 @@ type loop struct {
 	in    *input
 	out   io.Writer
 	paint func(code int, text string) string
-	tools map[string]string // which tool a file is, by path
-	last  string            // the last command that was a call
+	tools map[string][]string // which tools a file has, by path
+	last  string              // the last command that was a call
 	own   map[haft.CallID]bool
 	// pending is the request that the last call waits for.
 	pending haft.ApprovalID
@@ -58,7 +60,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	l := &loop{Config: cfg, in: in, out: in.out, paint: in.paint, tools: map[string]string{},
+	l := &loop{Config: cfg, in: in, out: in.out, paint: in.paint, tools: map[string][]string{},
 		own: map[haft.CallID]bool{}}
 	saves, watched := make(chan save), make(chan error, 1)
 	go func() {

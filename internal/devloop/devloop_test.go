@@ -165,7 +165,7 @@ func start(t *testing.T, f *fake, dir string, remove bool) *console {
 	c := &console{t: t, keys: keys, done: make(chan error, 1), grew: make(chan struct{}, 1)}
 	go func() {
 		c.done <- Run(t.Context(), Config{System: f, Principal: haft.Principal{Org: "local", User: "ann"}, Dir: dir,
-			Remove: remove, In: in, Out: c})
+			Split: byLine, Remove: remove, In: in, Out: c})
 	}()
 	return c
 }
@@ -317,5 +317,35 @@ func TestSplitWords(t *testing.T) {
 		if got, err := splitWords(line); err == nil {
 			t.Errorf("%s is %q", line, got)
 		}
+	}
+}
+
+// byLine makes a tool of each line of a source.
+func byLine(_ context.Context, _ string, d haft.Draft) (drafts []haft.Draft, _ error) {
+	for line := range strings.Lines(d.Source) {
+		d.Source = line
+		drafts = append(drafts, d)
+	}
+	return drafts, nil
+}
+
+// Every tool of a file is registered, and one that is no longer in it is named.
+func TestRun_registers_all_tools_of_a_file(t *testing.T) {
+	dir, f := t.TempDir(), &fake{events: make(chan haft.Event)}
+	put(t, dir, "a.py", "def one\ndef two\n")
+	c := start(t, f, dir, true)
+	c.shows("one version 1")
+	c.shows("two version 2")
+	c.shows("watching")
+	put(t, dir, "a.py", "def one\n")
+	c.shows("removed the tool two")
+	put(t, dir, "a.py", "def one\nbroken\n")
+	c.shows("a.py:3:5")
+	if err := os.Remove(filepath.Join(dir, "a.py")); err != nil {
+		t.Fatal(err)
+	}
+	c.shows("removed the tool one")
+	if diff := cmp.Diff([]string{"two", "one"}, f.removed); diff != "" {
+		t.Errorf("removed (-want +got):\n%s", diff)
 	}
 }

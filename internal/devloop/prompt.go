@@ -87,11 +87,19 @@ func (l *loop) arguments(ctx context.Context, tool, rest string) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
+	for _, word := range words {
+		if strings.Index(word, "=") < 1 {
+			return nil, &haft.Error{Code: haft.CodeInvalid,
+				Message: "an argument is NAME=VALUE; help lists what you can type"}
+		}
+	}
 	pairs := toolfile.Arguments(words)
+	if err := pairs.Resolve(); err != nil {
+		return nil, err
+	}
 	args, err := pairs.AddTo([]byte("{}"))
 	if err != nil {
-		return nil, &haft.Error{Code: haft.CodeInvalid,
-			Message: "an argument is NAME=VALUE; help lists what you can type"}
+		return nil, err
 	}
 	t, err := l.System.Tool(ctx, l.Principal, tool)
 	if haft.CodeOf(err) == haft.CodeNotFound {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"haft"
@@ -29,23 +30,39 @@ func (l *loop) register(ctx context.Context, s save) {
 	}
 }
 
-// put registers one file.
+// put registers the tools of one file.
 func (l *loop) put(ctx context.Context, f registry.Found, file string, err error) {
-	var c *haft.Change
+	drafts := []haft.Draft{f.Draft}
 	if err == nil {
-		c, err = l.System.PutTool(ctx, l.Principal, f.Draft)
+		drafts, err = l.Split(ctx, file, f.Draft)
 	}
-	if err != nil {
+	var names []string
+	for _, d := range drafts {
+		var c *haft.Change
+		if err == nil {
+			c, err = l.System.PutTool(ctx, l.Principal, d)
+		}
+		if err == nil {
+			names = append(names, c.Tool.Name)
+			l.showChange(file, c)
+			continue
+		}
 		for _, line := range faults(file, err) {
 			l.printf("%s %s\n", l.paint(red, "failed"), line)
 		}
-		if name := l.tools[f.Path]; name != "" {
-			l.printf("  %s stays as it was\n", name)
+		for _, name := range l.tools[f.Path] {
+			if !slices.Contains(names, name) {
+				l.printf("  %s stays as it was\n", name)
+				names = append(names, name)
+			}
 		}
-		return
+		break
 	}
-	l.tools[f.Path] = c.Tool.Name
-	l.showChange(file, c)
+	before := l.tools[f.Path]
+	l.tools[f.Path] = names
+	for _, name := range before {
+		l.noteTool(ctx, name, terminal.Escape(file))
+	}
 }
 
 // showChange shows what was registered: the schema, its health and what to think of.
@@ -81,17 +98,27 @@ func (l *loop) showChange(file string, c *haft.Change) {
 	}
 }
 
-// noteGone says that a file is gone. Its tool stays callable unless tools are to be removed, or until the
-// person says so: an editor or a change of branch may only have moved the file.
+// noteGone says that a file is gone, and what becomes of its tools.
 func (l *loop) noteGone(ctx context.Context, path string) {
-	name, file := l.tools[path], terminal.Escape(filepath.Join(l.Dir, filepath.FromSlash(path)))
+	names, file := l.tools[path], terminal.Escape(filepath.Join(l.Dir, filepath.FromSlash(path)))
 	delete(l.tools, path)
-	switch {
-	case name == "":
+	if len(names) == 0 {
 		l.printf("%s %s\n", l.paint(yellow, "gone"), file)
-		return
+	}
+	for _, name := range names {
+		if l.has(name) {
+			l.printf("%s %s: another file has the tool %s\n", l.paint(yellow, "gone"), file, name)
+		} else {
+			l.noteTool(ctx, name, file)
+		}
+	}
+}
+
+// noteTool says that a tool is no longer in the file that had it. It stays callable unless tools are to be
+// removed, or until the person says so: an editor or a change of branch may only have moved it.
+func (l *loop) noteTool(ctx context.Context, name, file string) {
+	switch {
 	case l.has(name):
-		l.printf("%s %s: another file has the tool %s\n", l.paint(yellow, "gone"), file, name)
 		return
 	case !l.Remove:
 		l.printf("%s %s: the tool stays; remove it with: remove %s\n", l.paint(yellow, "gone"), file, name)
@@ -106,8 +133,8 @@ func (l *loop) noteGone(ctx context.Context, path string) {
 
 // has reports whether a file has the tool of a name.
 func (l *loop) has(name string) bool {
-	for _, n := range l.tools {
-		if n == name {
+	for _, names := range l.tools {
+		if slices.Contains(names, name) {
 			return true
 		}
 	}

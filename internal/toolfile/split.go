@@ -18,6 +18,16 @@ type Splitter struct {
 	Function func(ctx context.Context, name string) string
 }
 
+// FunctionOf is the field of [Splitter] for the tools of a system.
+func FunctionOf(tools haft.ToolReader, p haft.Principal) func(ctx context.Context, name string) string {
+	return func(ctx context.Context, name string) string {
+		if t, err := tools.Tool(ctx, p, name); err == nil {
+			return t.Version.Function
+		}
+		return ""
+	}
+}
+
 // A Reader reads the tools of sources on this machine. It opens what it needs for that when it is
 // first needed.
 type Reader struct {
