@@ -120,7 +120,7 @@ func printNewKey(s *cli.Session, k auth.Key, text string) error {
 // facts and a line on standard error.
 func printSecret(s *cli.Session, document any, text, line string, facts ...any) error {
 	if s.JSON {
-		return s.Print(document, nil)
+		return s.PrintDocument(document)
 	}
 	cli.PrintFacts(s.Err, facts...)
 	fmt.Fprintln(s.Err, line)

@@ -133,6 +133,19 @@ func (c Command) declareFormat(cmd *cobra.Command, p *Profile) {
 	}
 }
 
+// completeWait is how long a shell waits for another process that has the data directory.
+const completeWait = 500 * time.Millisecond
+
+// kept reports whether there is a system, so that a shell which completes a name makes none.
+func (p *Profile) kept() bool {
+	dir, err := p.Dir()
+	if err != nil || p.Remote() || p.Database != "" {
+		return err == nil
+	}
+	_, err = os.Stat(dir)
+	return err == nil
+}
+
 // completeNames lets a shell complete the first argument. What goes wrong completes nothing.
 func (c Command) completeNames(cmd *cobra.Command, p *Profile) {
 	if c.Names == nil || !strings.Contains(c.Use, " NAME") && !strings.Contains(c.Use, "TOOL") {
@@ -140,9 +153,10 @@ func (c Command) completeNames(cmd *cobra.Command, p *Profile) {
 	}
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, start string) (found []string,
 		_ cobra.ShellCompDirective) {
-		if len(args) > 0 || c.prepare(cmd, p, false) != nil {
+		if len(args) > 0 || c.prepare(cmd, p, false) != nil || !p.kept() {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
+		p.LockWait = completeWait
 		_ = p.Do(cmd.Context(), func(ctx context.Context, s *Session) error {
 			names, err := c.Names(ctx, s)
 			for _, name := range names {

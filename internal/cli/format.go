@@ -10,6 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"haft/internal/exit"
+	"haft/internal/terminal"
 )
 
 // The forms in which a command prints what it found.
@@ -47,10 +48,16 @@ func (p *Profile) Print(document any, text func()) error {
 	case !p.JSON:
 		text()
 		return nil
-	case p.as == formatYAML:
-		return printYAML(p.Out, document)
 	case p.as == formatName:
 		return printNames(p.Out, document)
+	}
+	return p.PrintDocument(document)
+}
+
+// PrintDocument prints a document whole, also where only names are asked for: it has what is shown once.
+func (p *Profile) PrintDocument(document any) error {
+	if p.as == formatYAML {
+		return printYAML(p.Out, document)
 	}
 	return PrintJSON(p.Out, document)
 }
@@ -101,6 +108,9 @@ func printNames(w io.Writer, v any) error {
 		name := nameOf(item)
 		if name == "" {
 			return exit.Misuse(errors.New("what this command prints has no names: use --print json"))
+		}
+		if name != terminal.OneLine(name, len(name)+1) {
+			return exit.Misuse(errors.New("a name has control characters or blanks in it: use --print json"))
 		}
 		fmt.Fprintln(w, name)
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"os"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -10,8 +11,9 @@ import (
 )
 
 // setFromConfig sets flags from the profile of the user's configuration, where neither the command
-// line nor the environment has them. They do not count as given. A server in it does not count if the
-// command line or the environment says where the data is.
+// line nor the environment has them. They do not count as given. Where to work is one setting of several
+// flags: if the command line or the environment has one of them, none of the profile's counts, so that
+// the key of one server is never sent to another.
 func (p *Profile) setFromConfig(f *pflag.FlagSet) error {
 	config, err := userconfig.Load(userconfig.Path(os.Getenv))
 	if err != nil {
@@ -21,17 +23,21 @@ func (p *Profile) setFromConfig(f *pflag.FlagSet) error {
 	if err != nil {
 		return exit.Misuse(err)
 	}
-	elsewhere := f.Changed("data") || f.Changed("database") || os.Getenv("HAFT_DATA") != "" ||
-		os.Getenv("HAFT_DATABASE") != ""
+	place := []string{"data", "database", "server", "key-file"}
+	elsewhere := os.Getenv("HAFT_KEY") != "" && !f.Changed("profile") || slices.ContainsFunc(place,
+		func(name string) bool {
+			return f.Changed(name) || os.Getenv(variable(name)) != ""
+		})
 	for name, value := range settings {
 		fl := f.Lookup(name)
-		if fl == nil || fl.Changed || os.Getenv(variable(name)) != "" || name == "server" && elsewhere ||
+		if fl == nil || fl.Changed || os.Getenv(variable(name)) != "" || elsewhere && slices.Contains(place, name) ||
 			name == "print" && p.JSON {
 			continue
 		}
 		if err := fl.Value.Set(value); err != nil {
 			return exit.Misuse(err)
 		}
+		p.ownKey = p.ownKey || name == "key-file"
 	}
 	return nil
 }

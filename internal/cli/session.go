@@ -40,6 +40,8 @@ type Profile struct {
 	Reduced, JSON   bool
 	// as is the form in which results are printed, and named the profile of the configuration.
 	as, named string
+	// ownKey says that the key file is that of the profile, with its server.
+	ownKey bool
 	// AsIf says that the command is about a principal and not done as that principal.
 	AsIf bool
 	// Evidence says that the command reads the audit log only. It works also where the system
@@ -156,8 +158,10 @@ func (p *Profile) WhereFlags() ([]string, error) {
 	if p.Org != "local" {
 		flags = append(flags, "--org", p.Org)
 	}
-	for _, role := range p.Roles {
-		flags = append(flags, "--role", role)
+	if len(p.Roles) > 0 || os.Getenv("HAFT_ROLES") != "" {
+		for _, role := range p.Principal().Roles {
+			flags = append(flags, "--role", role)
+		}
 	}
 	return flags, nil
 }
@@ -262,7 +266,7 @@ func (p *Profile) dial(ctx context.Context) (*Session, error) {
 // others on the machine can read.
 func (p *Profile) key() (string, error) {
 	text := os.Getenv("HAFT_KEY")
-	if p.keyFile != "" && (p.Given("key-file") || text == "") {
+	if p.keyFile != "" && (p.Given("key-file") || p.ownKey || text == "") {
 		raw, err := toolfile.ReadBounded(p.keyFile, 64<<10)
 		if err != nil {
 			return "", exit.Misuse(fmt.Errorf("read the key: %w", err))

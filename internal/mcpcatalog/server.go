@@ -206,14 +206,21 @@ func (i *Install) fillAll(e Entry, list []Input) (map[string]string, error) {
 
 // value returns the value of an input, if it has one.
 func (i *Install) value(e Entry, in Input, name string) (value string, ok bool, err error) {
-	if value, ok = i.fill(in, name); strings.Contains(value, "{{") || strings.Contains(value, "}}") {
-		return "", false, e.refused("it refers to variables of yours with {{ }}")
-	}
+	value, ok = i.fill(in, name)
+	allowed := 0
 	for n, text := range i.marked {
+		allowed += strings.Count(value, mark(n)) * brackets(text)
 		value = strings.ReplaceAll(value, mark(n), text)
+	}
+	// An author could also write brackets that meet where a value of the person is empty.
+	if brackets(value) > allowed {
+		return "", false, e.refused("it refers to variables of yours with {{ }}")
 	}
 	return value, ok, nil
 }
+
+// brackets counts the brackets of references in a text.
+func brackets(text string) int { return strings.Count(text, "{{") + strings.Count(text, "}}") }
 
 // mark is the text that stands for a marked one.
 func mark(n int) string { return fmt.Sprintf("\x00%d\x00", n) }
@@ -257,11 +264,14 @@ func (i *Install) expand(in Input) string {
 	})
 }
 
-// reference notes that a secret is needed, and returns the mark of the reference to it. The name of the
-// secret begins with that of the server: an author cannot choose one that the organisation has for
-// something else.
+// reference notes that a secret is needed, and returns the mark of the reference to it. The secret is called
+// MCP_SERVER__NAME: an author cannot choose one that the organisation has for something else, or for another
+// server.
 func (i *Install) reference(in Input, name string) string {
-	in.Name = strings.ToUpper(strings.Trim(notInNames().ReplaceAllString(i.Server.Name+"_"+name, "_"), "_"))
+	part := func(text string) string {
+		return strings.ToUpper(strings.Trim(notInNames().ReplaceAllString(text, "_"), "_"))
+	}
+	in.Name = "MCP_" + part(i.Server.Name) + "__" + part(name)
 	if !slices.ContainsFunc(i.Secrets, func(s Input) bool { return s.Name == in.Name }) {
 		i.Secrets = append(i.Secrets, in)
 	}
@@ -280,6 +290,9 @@ func (i *Install) Text() string {
 	}
 	if names := slices.Sorted(maps.Keys(s.Headers)); len(names) > 0 {
 		lines = append(lines, "headers  "+strings.Join(names, ", "))
+	}
+	for _, in := range i.Secrets {
+		lines = append(lines, "secret  "+in.Name)
 	}
 	if len(s.Command) > 0 {
 		network := strings.Join(s.Network, ", ")

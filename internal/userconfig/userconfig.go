@@ -63,6 +63,9 @@ func Load(path string) (Config, error) {
 	if err != nil {
 		return none, fmt.Errorf("read the configuration: %w", err)
 	}
+	if err := ownerOnly(info); err != nil {
+		return none, fmt.Errorf("%s: %w", path, err)
+	}
 	if info.Mode().Perm()&0o022 != 0 {
 		return none, fmt.Errorf("others can write to %s, and a server in it gets your arguments: chmod go-w %s",
 			path, path)
