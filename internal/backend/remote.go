@@ -13,6 +13,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/auth"
 	"haft/internal/localsocket"
+	"haft/internal/pause"
 	"haft/internal/secret"
 	"haft/policy"
 )
@@ -28,6 +29,7 @@ type Remote struct {
 	// and for this process.
 	Served localsocket.Welcome
 	leave  func(context.Context) error // may be nil
+	owed   []haft.Call                 // each with its id and organisation
 }
 
 var _ System = (*Remote)(nil)
@@ -40,16 +42,35 @@ func NewRemote(c *client.Client) *Remote {
 // ErrCancelled is the error of a call whose caller no longer waits.
 var ErrCancelled = errors.New("the server was told to cancel the call")
 
-// End implements [Follower]. The server goes on with what it has acknowledged.
+// End implements [Follower]. A server goes on with what it has acknowledged. Another command that has the data
+// directory may end before, so that what it has acknowledged is waited for.
 func (r *Remote) End(ctx context.Context) error {
+	for _, c := range r.owed {
+		for !r.settled(ctx, c) {
+			if pause.For(ctx, 20*time.Millisecond) != nil {
+				break // the user does not want to wait
+			}
+		}
+	}
 	if r.leave == nil {
 		return r.Close()
 	}
 	return errors.Join(r.Close(), r.leave(ctx))
 }
 
+// settled reports whether a call has ended or waits for a person. A call that cannot be read is left to the next
+// command.
+func (r *Remote) settled(ctx context.Context, c haft.Call) bool {
+	rec, err := r.Record(ctx, c.Principal, c.ID)
+	return err != nil || rec.Status.Final() || rec.Status == haft.StatusPending
+}
+
 // Owe implements [Follower].
-func (r *Remote) Owe(string, haft.CallID) {}
+func (r *Remote) Owe(org string, id haft.CallID) {
+	if r.leave != nil && r.Served.Command != "serve" {
+		r.owed = append(r.owed, haft.Call{ID: id, Principal: haft.Principal{Org: org}})
+	}
+}
 
 // Call implements [haft.Caller]. The server cancels a call that nobody waits for.
 func (r *Remote) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {

@@ -61,7 +61,13 @@ func (s *served) run(ctx context.Context, version string) {
 	first := make(chan net.Conn, 1)
 	first <- conn
 	s.web <- web
-	s.done <- web.Serve(&resumed{s.ln, first})
+	err = web.Serve(&resumed{s.ln, first})
+	select {
+	case conn := <-first: // it was shut down before it began
+		err = errors.Join(err, conn.Close())
+	default:
+	}
+	s.done <- err
 }
 
 // A resumed is a listener whose first connection was accepted before.

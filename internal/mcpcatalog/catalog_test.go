@@ -19,7 +19,8 @@ const page = `{"servers": [
     "runtimeArguments": [{"type": "positional", "value": "-y"}],
     "packageArguments": [{"type": "positional", "valueHint": "dir", "isRequired": true},
       {"type": "named", "name": "--mode", "value": "{mode}", "variables": {"mode": {"default": "ro"}}}],
-    "environmentVariables": [{"name": "LEVEL", "default": "info"}, {"name": "API-KEY", "isSecret": true, "isRequired": true},
+    "environmentVariables": [{"name": "LEVEL", "default": "info"}, {"name": "API-KEY", "isSecret": true,
+	"isRequired": true},
       {"name": "OPTIONAL"}]}]}, "_meta": {"x": 1}},
  {"server": {"name": "io.example/wiki", "title": "Wiki", "description": "Search pages", "version": "2", "remotes": [
    {"type": "streamable-http", "url": "https://{tenant}.example.com/mcp", "variables": {"tenant": {"isRequired": true}},
@@ -55,11 +56,13 @@ func TestInstall(t *testing.T) {
 				Env: map[string]string{"LEVEL": "info", "API-KEY": "{{ MINE }}", "OPTIONAL": "x"}}, nil, nil},
 		"something is missing": {"io.example/files", Choice{}, haft.MCPServer{
 			Command: []string{"npx", "-y", "@example/files@1.2.0", "--mode", "ro"},
-			Env:     map[string]string{"LEVEL": "info", "API-KEY": "{{ MCP_MY_SRV__API_KEY }}"}}, []string{"MCP_MY_SRV__API_KEY"},
+			Env:     map[string]string{"LEVEL": "info", "API-KEY": "{{ MCP_MY_SRV__API_KEY }}"}},
+			[]string{"MCP_MY_SRV__API_KEY"},
 			[]string{"dir"}},
 		"an address": {"io.example/wiki", Choice{Values: map[string]string{"tenant": "acme"}}, haft.MCPServer{
 			Transport: haft.MCPHTTP, URL: "https://acme.example.com/mcp",
-			Headers: map[string]string{"Authorization": "Bearer {{ MCP_MY_SRV__TOKEN }}"}}, []string{"MCP_MY_SRV__TOKEN"}, nil},
+			Headers: map[string]string{"Authorization": "Bearer {{ MCP_MY_SRV__TOKEN }}"}},
+			[]string{"MCP_MY_SRV__TOKEN"}, nil},
 		"pypi": {"io.example/old", Choice{}, haft.MCPServer{Command: []string{"uvx", "old-server@0.1"},
 			Env: map[string]string{}}, nil, nil},
 	} {
@@ -109,8 +112,10 @@ func TestInstall_refuses_what_an_author_may_not(t *testing.T) {
 		"a version with a space": npm(`"identifier": "good", "version": "1 --evil"`),
 		"another index":          npm(`"identifier": "good", "registryBaseUrl": "https://evil.example"`),
 		"another program":        npm(`"identifier": "good", "runtimeHint": "bash"`),
-		"arguments of npx":       npm(`"identifier": "good", "runtimeArguments": [{"type": "named", "name": "--package", "value": "evil"}]`),
-		"a secret argument":      npm(`"identifier": "good", "packageArguments": [{"type": "positional", "valueHint": "k", "isSecret": true}]`),
+		"arguments of " +
+			"npx": npm(`"identifier": "good", "runtimeArguments": [{"type": "named", "name": "--package", "value": "evil"}]`),
+		"a secret " +
+			"argument": npm(`"identifier": "good", "packageArguments": [{"type": "positional", "valueHint": "k", "isSecret": true}]`),
 		"a secret in parts": npm(`"identifier": "good", "packageArguments": [{"type": "positional", "value": "{k}",
 			"variables": {"k": {"isSecret": true}}}]`),
 		"not stdio": npm(`"identifier": "good", "transport": {"type": "sse"}`),
@@ -118,12 +123,14 @@ func TestInstall_refuses_what_an_author_may_not(t *testing.T) {
 			[{"name": "X", "value": "{{ AWS_KEY }}"}]}]}`,
 		"a reference in parts": `{"remotes": [{"type": "sse", "url": "https://evil.example", "headers": [{"name": "X",
 			"value": "{a}{b}", "variables": {"a": {"default": "{"}, "b": {"default": "{ AWS_KEY }}"}}}]}]}`,
-		"a reference in a default": npm(`"identifier": "good", "environmentVariables": [{"name": "X", "default": "{{ K }}"}]`),
+		"a reference in a " +
+			"default": npm(`"identifier": "good", "environmentVariables": [{"name": "X", "default": "{{ K }}"}]`),
 		"a forged mark": npm(`"identifier": "good", "environmentVariables": [{"name": "X", "default": "\u00000\u0000"},
 			{"name": "Y", "isSecret": true}]`),
 		"an address without TLS": `{"remotes": [{"type": "sse", "url": "http://evil.example"}]}`,
-		"a secret in an address": `{"remotes": [{"type": "sse", "url": "https://x.example/{k}", "variables": {"k": {"isSecret": true}}}]}`,
-		"another transport":      `{"remotes": [{"type": "ftp", "url": "https://x.example"}]}`,
+		"a secret in an " +
+			"address": `{"remotes": [{"type": "sse", "url": "https://x.example/{k}", "variables": {"k": {"isSecret": true}}}]}`,
+		"another transport": `{"remotes": [{"type": "ftp", "url": "https://x.example"}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			var e Entry
