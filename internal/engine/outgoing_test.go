@@ -238,7 +238,8 @@ func (x *everything) leaks(t *testing.T, mark string) {
 		return err
 	}))
 	for where, text := range places {
-		if text == "" && where != "log" && where != "failures" {
+		// The redo log is empty when its rows have just been moved to the database.
+		if text == "" && where != "log" && where != "failures" && where != "file redo.log" {
 			t.Errorf("nothing was collected from %s", where)
 		}
 		for rest := text; ; {

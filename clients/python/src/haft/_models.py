@@ -559,7 +559,7 @@ class Rate:
     """Calls in any stretch as long as within_ms; or a bucket of burst tokens that fills with per_second."""
 
     calls: int | None = None
-    within_ms: int | None = None
+    within_ms: float | None = None
     per_second: float | None = None
     burst: int | None = None
 
@@ -583,7 +583,7 @@ class Reaction:
     kinds: list[str] = field(default_factory=list)
     #: Classes of exceptions; empty means all failures.
     types: list[str] = field(default_factory=list)
-    args: dict[str, Any] | None = None
+    args: Any = None
     value: Any = None
     disable: bool = False
 
