@@ -48,7 +48,7 @@ func (r Reaction) Check() error {
 	case ways != 1:
 		return wrong("needs exactly one of args, value and disable")
 	case len(args) > MaxReactionBytes || len(value) > MaxReactionBytes:
-		return wrong("has more than %d bytes of args or value", MaxReactionBytes)
+		return wrong("takes %d bytes of args and as many of value, and not that much", MaxReactionBytes)
 	case len(args) > 0 && (args[0] != '{' || !json.Valid(args)):
 		return wrong("args must be an object; an empty one calls the tool again as it was")
 	case len(value) > 0 && !json.Valid(value):

@@ -350,6 +350,7 @@ haft mcp-server import
 haft mcp-server refresh
 haft mcp-server remove
 haft policy explain
+haft init
 haft policy set
 haft policy show
 haft secret list
@@ -400,6 +401,7 @@ MCP logging/setLevel
 MCP ping
 MCP resources/templates/list
 haft mcp
+haft dev
 haft serve
 `,
 	"local": `
@@ -411,6 +413,9 @@ haft config set
 haft config show
 haft config use
 haft doctor
+haft mcp install
+haft mcp uninstall
+haft mcp-server search
 haft version
 haft env build
 haft env gc

@@ -131,7 +131,7 @@ func mcpMethods(t *testing.T) []string {
 // waysIn lists every entry point.
 func waysIn(t *testing.T, s *app.Server) []string {
 	t.Helper()
-	list := append(mcpMethods(t), "WebSocket /v1/events")
+	list := append(mcpMethods(t), "WebSocket /v1/events", "haft mcp") // which has commands below it
 	for _, r := range s.HTTP.Routes() {
 		list = append(list, r.Method+" "+r.Path)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"time"
 
 	"haft/internal/backend"
 	"haft/internal/cli"
@@ -9,7 +10,7 @@ import (
 
 // chatCommand talks to an agent.
 func chatCommand(p *cli.Profile) cli.Command {
-	t := &backend.Talk{}
+	t := &backend.Talk{Since: time.Now()}
 	p.Talks, p.Lasting = true, true
 	return cli.Command{
 		Use: "chat [AGENT]", Short: "Talk to an agent, which answers with a model and with its tools",

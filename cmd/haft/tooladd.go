@@ -42,12 +42,16 @@ type failed struct {
 func asFailed(err error) *failed {
 	f := &failed{Code: haft.CodeOf(err), Message: err.Error()}
 	_, source := errors.AsType[*schema.SourceError](err)
+	_, syntax := errors.AsType[*schema.SyntaxError](err)
 	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
 	if (source || ambiguous) && f.Code == haft.CodeInternal {
 		f.Code = haft.CodeInvalid
 	}
 	if e, ok := errors.AsType[*haft.Error](err); ok {
 		f.Misfits = e.Misfits
+		if source || syntax {
+			f.Message = e.Message // which has the faults, as its cause has
+		}
 	}
 	return f
 }
@@ -299,7 +303,7 @@ func (r added) outcome() (word string, shade colour) {
 
 // message is the error without the name of the file, which some errors begin with.
 func (r added) message() string {
-	text := r.err.Error()
+	text := r.Error.Message
 	if name, rest, ok := strings.Cut(text, ": "); ok && strings.HasSuffix("/"+r.File, "/"+name) {
 		return rest
 	}

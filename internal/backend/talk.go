@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"haft"
 	"haft/internal/chat"
@@ -74,6 +75,7 @@ type Talk struct {
 	Agent, Model string
 	Resume, JSON bool
 	Budget       haft.Budget
+	Since        time.Time // when the process began
 	In           io.Reader
 	Out, Err     io.Writer
 }
@@ -95,7 +97,7 @@ func (t *Talk) Run(ctx context.Context, s System, p haft.Principal) error {
 	return chat.Run(ctx, chat.Config{Conversations: talks, Approvals: s, Memory: MemoryOf(s), Agents: s, Principal: as,
 		Approver: person, Agent: a.Name, Model: t.Model, Budget: t.Budget, In: t.In, Out: t.Out, Notes: t.Err,
 		TTY: terminal.Is(t.In) && terminal.Is(t.Out), Width: func() int { return terminal.Width(t.Out) },
-		Colour: os.Getenv("NO_COLOR") == "", JSON: t.JSON, Resume: t.Resume})
+		Colour: os.Getenv("NO_COLOR") == "", JSON: t.JSON, Resume: t.Resume, Since: t.Since})
 }
 
 // answered reports why no model answers the assistant.

@@ -19,6 +19,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"haft"
@@ -72,6 +73,9 @@ type Config struct {
 	// Resume shows the last messages, and follows the turn that is under way. Such a turn is followed also if Resume
 	// is not set.
 	Resume bool
+	// Since is when the process began: a turn that has ended since then went on by that, and is shown like one that is
+	// under way.
+	Since time.Time
 	// Interrupts are signals that stop the turn, and the conversation if there is none. A terminal in raw mode sends
 	// no signals for Ctrl-C: Run notices the key itself.
 	Interrupts <-chan os.Signal
@@ -245,6 +249,9 @@ func (s *session) resume(ctx context.Context) error {
 	}
 	v := &turnView{}
 	for i := len(list) - 1; i >= 0; i-- {
+		if turn != nil && turn.Final() && list[i].Created.After(s.Since) {
+			break // it is shown as if it came now
+		}
 		if i < recentShown && !s.JSON {
 			s.view.message(list[i])
 		}
@@ -253,7 +260,9 @@ func (s *session) resume(ctx context.Context) error {
 	if turn == nil {
 		return nil
 	}
-	s.view.note("a turn is under way: Ctrl-C cancels it")
+	if !turn.Final() {
+		s.view.note("a turn is under way: Ctrl-C cancels it")
+	}
 	v.id = turn.ID
 	return s.handle(ctx, s.follow(ctx, v))
 }
@@ -264,7 +273,7 @@ const (
 	recentShown    = 6
 )
 
-// recent returns the last messages, newest first, and the turn of theirs that has not ended. Each sender has one turn
+// recent returns the last messages, newest first, and the turn of theirs that has not ended before this began. Each sender has one turn
 // of an agent at a time, so that it is among them.
 func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.Turn, err error) {
 	list, err = s.Conversations.Messages(ctx, s.Principal, s.Agent, haft.MessageFilter{Newest: true,
@@ -282,7 +291,7 @@ func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.T
 		if err != nil {
 			return nil, nil, err
 		}
-		if who := t.Principal.Owner(); !t.Final() && (who == "" || who == s.Principal.Owner()) {
+		if who := t.Principal.Owner(); (!t.Final() || !s.Since.IsZero() && t.Ended.After(s.Since)) && (who == "" || who == s.Principal.Owner()) {
 			return list, t, nil
 		}
 	}

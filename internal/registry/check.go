@@ -255,7 +255,7 @@ func (c *checker) metadata(at string, m map[string]json.RawMessage) {
 		size += len(name) + len(value)
 	}
 	if len(m) > maxValues || size > maxMetadata {
-		c.fail(at, "has more than %d values or %d bytes", maxValues, maxMetadata)
+		c.fail(at, "takes %d values with %d bytes in all, and not that much", maxValues, maxMetadata)
 		return
 	}
 	for name, value := range m {

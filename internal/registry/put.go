@@ -454,12 +454,11 @@ func invalid(what string, err error) error {
 		return &haft.Error{Code: e.Code, Message: what + ": " + e.Message, Misfits: e.Misfits, RetryAfter: e.RetryAfter,
 			Err: err}
 	}
-	// The message has everything that these errors say: to wrap them would say it twice.
 	if faults := sourceFaults(err); len(faults) > 0 {
-		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + strings.Join(faults, "; ")}
+		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + strings.Join(faults, "; "), Err: err}
 	}
 	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
-		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error()}
+		return &haft.Error{Code: haft.CodeInvalid, Message: what + ": " + e.Error(), Err: err}
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
