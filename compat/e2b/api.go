@@ -160,10 +160,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		errGone.write(w, id)
 		return
 	}
-	if err := a.admit(r, s, port); err != nil {
+	holder, err := a.admit(r, s, port)
+	if err != nil {
 		faultOf(err).write(w, id)
 		return
 	}
+	r = r.WithContext(context.WithValue(r.Context(), accessKey{}, access{s, holder}))
 	switch port {
 	case envdPort, codePort:
 		_, pattern := a.inside.Handler(r)
@@ -171,20 +173,29 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			errNoRoute.write(w, id)
 			return
 		}
-		a.inside.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sandboxKey{}, s)))
+		a.inside.ServeHTTP(w, r)
 	default:
 		a.servePort(w, r, s, port)
 	}
 }
 
-// sandboxKey is the context key of the sandbox of a request.
-type sandboxKey struct{}
+// An access is the sandbox of a request, and with whose credential the request is made.
+type access struct {
+	sandbox *sandbox
+	holder  haft.Principal
+}
+
+// accessKey is the context key of the access of a request.
+type accessKey struct{}
+
+// accessOf returns the access of a request.
+func accessOf(ctx context.Context) access {
+	got, _ := ctx.Value(accessKey{}).(access)
+	return got
+}
 
 // sandboxOf returns the sandbox of a request.
-func sandboxOf(ctx context.Context) *sandbox {
-	s, _ := ctx.Value(sandboxKey{}).(*sandbox)
-	return s
-}
+func sandboxOf(ctx context.Context) *sandbox { return accessOf(ctx).sandbox }
 
 // target returns which sandbox and port a request is for: as the name of the host says, or else the
 // headers.
@@ -222,18 +233,23 @@ func (a *API) Hosts(r *http.Request) bool {
 	return ok
 }
 
-// admit checks the right of a request to do something in a sandbox.
-func (a *API) admit(r *http.Request, s *sandbox, port int) error {
+// admit checks the right of a request to do something in a sandbox, and returns whose right it is.
+func (a *API) admit(r *http.Request, s *sandbox, port int) (haft.Principal, error) {
 	envd, traffic := r.Header.Get(tokenHeader), r.Header.Get(trafficHeader)
+	g, found := s.granted(func(g grant) bool {
+		return same(envd, g.token) || forTraffic(r, port) && same(traffic, g.traffic)
+	})
 	switch {
-	case same(envd, s.token), forTraffic(r, port) && same(traffic, s.traffic):
-		return nil
+	case found:
+		return g.holder, nil
 	case port == envdPort && r.URL.Path == "/health":
-		return nil // it says no more than that the sandbox lives
+		return s.owner, nil // it says no more than that the sandbox lives
 	case port == envdPort && r.URL.Path == FilesPath && envd == "":
-		return s.checkSignature(r, time.Now())
+		if g, found = s.signed(r, time.Now()); found {
+			return g.holder, nil
+		}
 	}
-	return errToken
+	return haft.Principal{}, errToken
 }
 
 // forTraffic reports whether the token for ports is enough for a request. It runs no code: clients send
@@ -250,8 +266,8 @@ func same(a, b string) bool {
 }
 
 // principal returns on whose behalf a request to a sandbox is made.
-func (a *API) principal(ctx context.Context, s *sandbox, act haft.Action) (haft.Principal, error) {
-	return a.cfg.Recheck(ctx, s.owner, act)
+func (a *API) principal(ctx context.Context, act haft.Action) (haft.Principal, error) {
+	return a.cfg.Recheck(ctx, accessOf(ctx).holder, act)
 }
 
 // isCode reports whether a route is one of the port for code.

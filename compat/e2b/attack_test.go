@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -85,6 +86,50 @@ func TestSandbox_needs_its_token(t *testing.T) {
 	w.withdrawn = true
 	if rec := w.in(s.ID, "POST", list, "{}", tokenHeader, s.Token); rec.Code != 401 {
 		t.Errorf("a credential that was withdrawn: %d", rec.Code)
+	}
+}
+
+// A key that may do less never gets the tokens of another key of its user, and its own do no more than it may.
+func TestConnect_gives_each_key_its_own_tokens(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice/broad")
+	connect := func(key string) (out sandboxAnswer) {
+		rec := w.ask(key, "POST", "/sandboxes/"+s.ID+"/connect", `{}`)
+		if err := json.Unmarshal(rec.Body.Bytes(), &out); err != nil || rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", key, rec.Code, rec.Body, err)
+		}
+		return out
+	}
+	if again := connect("acme/alice/broad"); again.Token != s.Token || again.Traffic != s.Traffic {
+		t.Errorf("the same key gets %+v, not %+v", again, s)
+	}
+	narrow := connect("acme/alice/narrow")
+	if narrow.Token == s.Token || narrow.Traffic == s.Traffic || narrow.Token == "" || narrow.Traffic == "" {
+		t.Fatalf("another key gets %+v beside %+v", narrow, s)
+	}
+	for token, want := range map[string]int{s.Token: 200, narrow.Token: 401} {
+		if rec := w.in(s.ID, "POST", "/filesystem.Filesystem/Remove", `{"path":"x"}`, tokenHeader, token); rec.Code != want {
+			t.Errorf("%d, want %d", rec.Code, want)
+		}
+	}
+	if rec := w.in(s.ID, "POST", "/process.Process/List", "{}", tokenHeader, narrow.Token); rec.Code != 200 {
+		t.Errorf("what the key may do: %d", rec.Code)
+	}
+	w.files["/work/a"] = "text"
+	if rec := w.in("", "GET", sign(narrow.Token, "a", "read", "", ""), ""); rec.Code != 200 {
+		t.Errorf("a file it signs: %d", rec.Code)
+	}
+	if rec := w.in("", "POST", sign(narrow.Token, "a", "write", "", ""), ""); rec.Code != 401 {
+		t.Errorf("a file it signs to write: %d", rec.Code)
+	}
+	if rec := w.in(s.ID, "GET", "/", "", trafficHeader, narrow.Traffic, portHeader, "3000"); rec.Code != 401 {
+		t.Errorf("a port: %d", rec.Code)
+	}
+	for i := range maxGrants + 1 {
+		rec := w.ask(fmt.Sprintf("acme/alice/k%d", i), "POST", "/sandboxes/"+s.ID+"/connect", `{}`)
+		if want := map[bool]int{true: 200, false: 429}[i < maxGrants-2]; rec.Code != want {
+			t.Errorf("key %d: %d, want %d", i, rec.Code, want)
+		}
 	}
 }
 

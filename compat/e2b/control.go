@@ -189,8 +189,12 @@ func (a controlHandlers) createSandbox(w http.ResponseWriter, r *http.Request, p
 		s.cancel()
 		return err
 	}
+	g, err := s.grantTo(p)
+	if err != nil {
+		return err
+	}
 	a.add(s)
-	writeJSON(w, http.StatusCreated, a.answer(s))
+	writeJSON(w, http.StatusCreated, a.answer(s, g))
 	return nil
 }
 
@@ -257,9 +261,9 @@ func (a *API) domain() *string {
 	return &a.cfg.Domain
 }
 
-func (a controlHandlers) answer(s *sandbox) sandboxAnswer {
-	return sandboxAnswer{ID: s.id, Template: s.template, Client: "haft", Version: envdVersion, Token: s.token,
-		Traffic: s.traffic, Domain: a.domain()}
+func (a controlHandlers) answer(s *sandbox, g grant) sandboxAnswer {
+	return sandboxAnswer{ID: s.id, Template: s.template, Client: "haft", Version: envdVersion, Token: g.token,
+		Traffic: g.traffic, Domain: a.domain()}
 }
 
 func (a controlHandlers) info(s *sandbox) sandboxInfo {
@@ -412,7 +416,11 @@ func (a controlHandlers) connect(w http.ResponseWriter, r *http.Request, p haft.
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, a.answer(s))
+		g, err := s.grantTo(p)
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, a.answer(s, g))
 		return nil
 	})
 }

@@ -30,7 +30,7 @@ func (a *API) onFiles(act haft.Action,
 		err := checkUser(r.URL.Query().Get("username"))
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
+			if p, err = a.principal(r.Context(), act); err == nil {
 				err = a.goneOr(r.Context(), p, s, do(w, r, p, s))
 			}
 		}

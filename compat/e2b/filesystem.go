@@ -212,7 +212,7 @@ func (a fileHandlers) remove(ctx context.Context, p haft.Principal, s *sandbox, 
 // health answers whether the sandbox lives.
 func (a fileHandlers) health(w http.ResponseWriter, r *http.Request) {
 	s := sandboxOf(r.Context())
-	p, err := a.principal(r.Context(), s, haft.CallsRead)
+	p, err := a.principal(r.Context(), haft.CallsRead)
 	alive := false
 	if err == nil {
 		alive, err = a.alive(r.Context(), p, s)

@@ -10,7 +10,7 @@ import (
 
 // servePort forwards a request to what listens on a port of a sandbox.
 func (a *API) servePort(w http.ResponseWriter, r *http.Request, s *sandbox, port int) {
-	p, err := a.principal(r.Context(), s, haft.CallsWrite)
+	p, err := a.principal(r.Context(), haft.CallsWrite)
 	if err != nil {
 		faultOf(err).write(w, s.id)
 		return

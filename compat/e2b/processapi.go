@@ -189,7 +189,7 @@ func (a processHandlers) streamInput(w http.ResponseWriter, r *http.Request) {
 		faultOf(err).write(w, s.id)
 		return
 	}
-	p, err := a.principal(r.Context(), s, haft.CallsWrite)
+	p, err := a.principal(r.Context(), haft.CallsWrite)
 	if err == nil {
 		err = a.readInput(w, r, p, s)
 	}

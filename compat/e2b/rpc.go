@@ -88,7 +88,7 @@ func unary[In any](a *API, name string, act haft.Action,
 		}
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
+			if p, err = a.principal(r.Context(), act); err == nil {
 				out, err = do(r.Context(), p, s, in)
 				err = a.goneOr(r.Context(), p, s, err)
 			}
@@ -235,7 +235,7 @@ func streaming[In any](a *API, name string, act haft.Action,
 		}
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
+			if p, err = a.principal(r.Context(), act); err == nil {
 				ctx, cancel := a.until(r, s)
 				err = do(ctx, p, s, in, r, out)
 				cancel()

@@ -5,8 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,26 +19,66 @@ import (
 
 // A sandbox is a session of its owner, which is named by the id of the sandbox.
 type sandbox struct {
-	id, template   string
-	token, traffic string // the rights to do everything, and to use ports
-	owner          haft.Principal
-	metadata, env  map[string]string
-	started        time.Time
-	ctx            context.Context // ends with the sandbox
-	cancel         context.CancelFunc
+	id, template  string
+	owner         haft.Principal
+	metadata, env map[string]string
+	started       time.Time
+	ctx           context.Context // ends with the sandbox
+	cancel        context.CancelFunc
 
 	mu        sync.Mutex
+	grants    []grant // one for each credential that made the sandbox, or connected to it
 	ends      time.Time
 	processes map[*process]bool
 	contexts  map[string]*codeContext
 	watchers  map[string]*watcher
 }
 
+// A grant is what a credential of the owner got for a sandbox: the rights to do everything, and to use
+// ports, as far as the credential reaches.
+type grant struct {
+	token, traffic string
+	holder         haft.Principal
+}
+
+// maxGrants bounds the credentials that are connected to a sandbox.
+const maxGrants = 64
+
+// grantTo returns the grant of a credential. One key never gets the tokens of another, which may be
+// good for more.
+func (s *sandbox) grantTo(p haft.Principal) (grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.grants {
+		if g.holder.Credential == p.Credential {
+			return g, nil
+		}
+	}
+	if len(s.grants) >= maxGrants {
+		return grant{}, &haft.Error{Code: haft.CodeRateLimited,
+			Message: fmt.Sprintf("a sandbox is used with at most %d keys", maxGrants)}
+	}
+	g := grant{rand.Text(), rand.Text(), p}
+	s.grants = append(s.grants, g)
+	return g, nil
+}
+
+// granted returns the first grant that a request matches.
+func (s *sandbox) granted(match func(grant) bool) (grant, bool) {
+	s.mu.Lock()
+	list := s.grants
+	s.mu.Unlock()
+	if i := slices.IndexFunc(list, match); i >= 0 {
+		return list[i], true
+	}
+	return grant{}, false
+}
+
 // newSandbox returns a sandbox that has no session yet.
 func (a *API) newSandbox(p haft.Principal, in *newSandbox) *sandbox {
 	s := &sandbox{
-		id: "i" + strings.ToLower(rand.Text())[:20], template: in.Template, token: rand.Text(), traffic: rand.Text(),
-		owner: p, metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
+		id: "i" + strings.ToLower(rand.Text())[:20], template: in.Template, owner: p,
+		metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
 		contexts: map[string]*codeContext{}, watchers: map[string]*watcher{},
 	}
 	s.ctx, s.cancel = context.WithCancel(a.ctx)
@@ -147,21 +189,26 @@ func (a *API) signer(r *http.Request) *sandbox {
 	list := maps.Clone(a.sandboxes)
 	a.mu.Unlock()
 	for _, s := range list {
-		if s.checkSignature(r, time.Now()) == nil && s.endsAt().After(time.Now()) {
+		if _, signed := s.signed(r, time.Now()); signed && s.endsAt().After(time.Now()) {
 			return s
 		}
 	}
 	return nil
 }
 
+// signed returns the grant that has signed the address of a file.
+func (s *sandbox) signed(r *http.Request, now time.Time) (grant, bool) {
+	return s.granted(func(g grant) bool { return g.checkSignature(r, now) == nil })
+}
+
 // checkSignature checks the signature of the address of a file.
-func (s *sandbox) checkSignature(r *http.Request, now time.Time) error {
+func (g grant) checkSignature(r *http.Request, now time.Time) error {
 	q := r.URL.Query()
 	operation := "read"
 	if r.Method == http.MethodPost {
 		operation = "write"
 	}
-	signed := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + s.token
+	signed := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + g.token
 	expiry := q.Get("signature_expiration")
 	if expiry != "" {
 		signed += ":" + expiry

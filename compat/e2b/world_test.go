@@ -34,7 +34,7 @@ type world struct {
 	res      haft.Result
 }
 
-// newWorld makes a world whose keys are ORG/USER.
+// newWorld makes a world whose keys are ORG/USER, or ORG/USER/CREDENTIAL.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, sessions: map[string]haft.Session{}, files: map[string]string{},
@@ -45,11 +45,12 @@ func newWorld(t *testing.T) *world {
 			if !ok {
 				return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "no"}
 			}
-			return server.Identity{Principal: haft.Principal{Org: org, User: user, Roles: []string{haft.RoleAdmin}},
+			user, credential, _ := strings.Cut(user, "/")
+			return server.Identity{Principal: haft.Principal{Org: org, User: user, Credential: credential, Roles: []string{haft.RoleAdmin}},
 				Rules: authority.Rules{}}, nil
 		},
-		Recheck: func(_ context.Context, p haft.Principal, _ haft.Action) (haft.Principal, error) {
-			if w.withdrawn {
+		Recheck: func(_ context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
+			if w.withdrawn || p.Credential == "narrow" && a == haft.CallsWrite {
 				return p, &haft.Error{Code: haft.CodeUnauthenticated, Message: "withdrawn"}
 			}
 			return p, nil
