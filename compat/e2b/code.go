@@ -83,7 +83,7 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 	for k, v := range all {
 		pairs = append(pairs, k+"="+v)
 	}
-	args := map[string]any{"session": s.id, "language": c.Language, "code": code, "env": pairs, "forms": true}
+	args := map[string]any{"session": s.session, "language": c.Language, "code": code, "env": pairs, "forms": true}
 	if c.ID != c.Language {
 		args["context"] = c.ID
 	} else if c.Language == "typescript" {
@@ -359,7 +359,7 @@ func (a codeHandlers) stopContext(r *http.Request, p haft.Principal, s *sandbox)
 	if err != nil {
 		return c, err
 	}
-	err = a.cfg.Sessions.RestartContext(r.Context(), p, s.id, c.ID)
+	err = a.cfg.Sessions.RestartContext(r.Context(), p, s.session, c.ID)
 	if haft.CodeOf(err) == haft.CodeNotFound { // it has ended by itself, or the sandbox has
 		if err = a.goneOr(r.Context(), p, s, err); haft.CodeOf(err) == haft.CodeNotFound {
 			err = nil

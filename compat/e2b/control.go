@@ -216,6 +216,7 @@ func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) 
 		_ = a.cfg.Sessions.EndSession(context.WithoutCancel(ctx), s.owner, s.id) // nobody knows of it
 		return err
 	}
+	s.session = info.ID
 	s.setEnd(info.Expires)
 	return nil
 }
@@ -343,17 +344,17 @@ func (a controlHandlers) endSandbox(w http.ResponseWriter, r *http.Request, p ha
 	if err != nil {
 		return err
 	}
-	if err := a.cfg.Sessions.EndSession(r.Context(), p, s.id); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+	a.drop(s) // first: nothing is begun in it while it ends
+	if err := a.cfg.Sessions.EndSession(r.Context(), p, s.session); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return err
 	}
-	a.drop(s)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // extend sets how long a sandbox lives from now on.
 func (a controlHandlers) extend(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
-	info, err := a.cfg.Sessions.ExtendSession(ctx, p, s.id, ttl, 0)
+	info, err := a.cfg.Sessions.ExtendSession(ctx, p, s.session, ttl, 0)
 	if err != nil {
 		return err
 	}

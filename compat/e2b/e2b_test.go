@@ -73,6 +73,35 @@ func TestSandbox_ends_with_its_session(t *testing.T) {
 	}
 }
 
+// A sandbox whose session has ended is not made anew by what comes with its token.
+func TestSandbox_is_not_revived(t *testing.T) {
+	for name, c := range map[string]struct{ path, body, kind, port string }{
+		"a command": {"/process.Process/Start", start(`{"process":{"cmd":"x"}}`), "application/connect+json", "49983"},
+		"code":      {"/execute", `{"code":"1"}`, "application/json", "49999"},
+		"a context": {"/contexts", `{}`, "application/json", "49999"},
+	} {
+		w := newWorld(t)
+		s := w.create("acme/alice")
+		w.mu.Lock()
+		delete(w.sessions, s.ID)
+		w.mu.Unlock()
+		rec := w.in(s.ID, "POST", c.path, c.body, tokenHeader, s.Token, portHeader, c.port, "Content-Type", c.kind)
+		if !strings.Contains(rec.Body.String(), errGone.message) || len(w.sessions) != 0 {
+			t.Errorf("%s: %d %s, and %d sessions", name, rec.Code, rec.Body, len(w.sessions))
+		}
+	}
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.ending = func() {
+		if w.api.sandbox(s.ID) != nil {
+			t.Error("it is used while it ends")
+		}
+	}
+	if rec := w.ask("acme/alice", "DELETE", "/sandboxes/"+s.ID, ""); rec.Code != 204 || len(w.sessions) != 0 {
+		t.Errorf("%d, and %d sessions", rec.Code, len(w.sessions))
+	}
+}
+
 func TestEnding(t *testing.T) {
 	for value, want := range map[string]string{
 		`{"exit_code":0}`: "0 true exit status 0 ",

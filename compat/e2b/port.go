@@ -17,7 +17,7 @@ func (a *API) servePort(w http.ResponseWriter, r *http.Request, s *sandbox, port
 	}
 	ctx, cancel := a.until(r, s)
 	defer cancel()
-	conn, err := a.cfg.Ports.DialPort(ctx, p, s.id, port)
+	conn, err := a.cfg.Ports.DialPort(ctx, p, s.session, port)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		if err = a.goneOr(ctx, p, s, err); err != errGone { //nolint:errorlint // it is not wrapped
 			err = &fault{status: http.StatusBadGateway, message: "The sandbox is running but port is not open"}

@@ -78,7 +78,7 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 			env[k] = v
 		}
 	}
-	args := map[string]any{"session": s.id, "argv": append([]string{p.config.Cmd}, p.config.Args...), "cwd": cwd,
+	args := map[string]any{"session": s.session, "argv": append([]string{p.config.Cmd}, p.config.Args...), "cwd": cwd,
 		"env": env}
 	if in.PTY != nil {
 		args["tty"] = true

@@ -113,7 +113,9 @@ func checkType(r *http.Request, want string) error {
 
 // goneOr returns why an operation failed: that the sandbox has ended, if it has.
 func (a *API) goneOr(ctx context.Context, p haft.Principal, s *sandbox, err error) error {
-	if code := haft.CodeOf(err); code != haft.CodeNotFound && code != haft.CodeUnavailable {
+	switch haft.CodeOf(err) {
+	case haft.CodeNotFound, haft.CodeUnavailable, haft.CodeInvalid: // a call in an ended session is invalid
+	default:
 		return err
 	}
 	if alive, listed := a.alive(ctx, p, s); listed == nil && !alive {

@@ -20,6 +20,7 @@ import (
 // A sandbox is a session of its owner, which is named by the id of the sandbox.
 type sandbox struct {
 	id, template  string
+	session       string // the id of the session: its name would make another when it has ended
 	owner         haft.Principal
 	metadata, env map[string]string
 	started       time.Time
@@ -148,13 +149,13 @@ func (a *API) live(ctx context.Context, p haft.Principal) (map[*sandbox]bool, er
 	}
 	sessions := map[string]haft.Session{}
 	for _, one := range list {
-		sessions[one.Name] = one
+		sessions[one.ID] = one
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	live := map[*sandbox]bool{}
 	for id, s := range known {
-		one, lives := sessions[id]
+		one, lives := sessions[s.session]
 		switch {
 		case !s.owned(p):
 		case lives && one.Expires.After(time.Now()):

@@ -22,6 +22,8 @@ import (
 type world struct {
 	t   *testing.T
 	api *API
+	// ending is called when a session ends, unless it is nil.
+	ending func()
 	// withdrawn says that the credentials of sandboxes are good no more.
 	withdrawn bool
 
@@ -67,11 +69,15 @@ func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*ha
 	if err := json.Unmarshal(c.Args, &args); err != nil {
 		w.t.Error(err)
 	}
-	if _, ok := w.sessions[args.Session]; !ok {
-		w.sessions[args.Session] = haft.Session{Org: c.Principal.Org, Owner: c.Principal.User, Name: args.Session,
+	res := w.res
+	name, byID := strings.CutPrefix(args.Session, "sess_")
+	switch _, lives := w.sessions[name]; {
+	case !lives && byID:
+		res.Status, res.Error = haft.StatusError, &haft.Failure{Message: "the session is gone"}
+	case !lives:
+		w.sessions[args.Session] = haft.Session{ID: "sess_" + args.Session, Org: c.Principal.Org, Owner: c.Principal.User, Name: args.Session,
 			Expires: time.Now().Add(time.Hour)}
 	}
-	res := w.res
 	res.Value = json.RawMessage(w.value)
 	w.mu.Unlock()
 	if res.Status == "" {
@@ -97,9 +103,12 @@ func (w *world) Sessions(_ context.Context, p haft.Principal) ([]haft.Session, e
 }
 
 func (w *world) EndSession(_ context.Context, _ haft.Principal, id string) error {
+	if w.ending != nil {
+		w.ending()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.sessions, id)
+	delete(w.sessions, strings.TrimPrefix(id, "sess_"))
 	return nil
 }
 
@@ -111,6 +120,7 @@ func (w *world) ExtendSession(_ context.Context, _ haft.Principal, id string,
 	ttl, _ haft.Millis) (*haft.Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	id = strings.TrimPrefix(id, "sess_")
 	s := w.sessions[id]
 	s.Expires = time.Now().Add(ttl.D())
 	w.sessions[id] = s
