@@ -268,14 +268,14 @@ func columns(raw json.RawMessage) map[string][]json.RawMessage {
 	if json.Unmarshal(raw, &table) != nil {
 		return out
 	}
-	for i, name := range table.Columns {
-		list := []json.RawMessage{}
-		for _, row := range table.Data {
-			if i < len(row) {
-				list = append(list, row[i])
-			}
+	lists := make([][]json.RawMessage, len(table.Columns))
+	for _, row := range table.Data { // each cell once: the sandbox says how many columns and rows there are
+		for i, cell := range row[:min(len(row), len(lists))] {
+			lists[i] = append(lists[i], cell)
 		}
-		out[fmt.Sprint(name)] = list
+	}
+	for i, name := range table.Columns {
+		out[fmt.Sprint(name)] = append([]json.RawMessage{}, lists[i]...)
 	}
 	return out
 }

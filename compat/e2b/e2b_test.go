@@ -197,6 +197,25 @@ func FuzzPlainPython(f *testing.F) {
 	})
 }
 
+func TestColumns(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"columns":["a","b"],"data":[[1,2],[3]]}`: `{"a":[1,3],"b":[2]}`,
+		`{"columns":["a",7],"data":[]}`:            `{"7":[],"a":[]}`,
+		`{"columns":["a"],"data":[[1,2,3],[]]}`:    `{"a":[1]}`,
+		`{"columns":[],"data":[[1]]}`:              `{}`,
+		`[]`:                                       `{}`,
+	} {
+		if got, err := json.Marshal(columns(json.RawMessage(in))); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", in, got, err, want)
+		}
+	}
+	// A million columns and a million rows without cells would be 10^12 steps if each row were looked at for each column.
+	many := func(one string) string { return "[" + strings.Repeat(one+",", 1_000_000) + one + "]" }
+	if got := columns(json.RawMessage(`{"columns":` + many("0") + `,"data":` + many("[]") + `}`)); len(got) != 1 {
+		t.Errorf("%d columns", len(got))
+	}
+}
+
 func TestExecute_sends_lines(t *testing.T) {
 	w := newWorld(t)
 	s := w.create("acme/alice")
