@@ -15,7 +15,7 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 	recheck := s.recheck(*cfg)
 	api := e2b.New(e2b.Config{
 		Call: s.Stream, Sessions: s.API.Sessions, Files: s.API.Sessions, Worker: s.API.Sessions, Ports: s.API.Sessions,
-		Domain: cfg.E2BDomain,
+		Cancel: s.Cancel, Domain: cfg.E2BDomain,
 		Identify: func(w http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			_, actor, err := s.HTTP.Identify(w, r, "")
 			return actor, err

@@ -44,6 +44,8 @@ type Config struct {
 	// Call makes a call, and passes its events to show in order. It reports whether all of them
 	// were shown.
 	Call func(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error)
+	// Cancel ends a call that waits for a person.
+	Cancel func(ctx context.Context, p haft.Principal, id haft.CallID) error
 	// Sessions, Files, Worker and Ports are the sessions of the server.
 	Sessions haft.Sessions
 	Files    haft.SessionFiles

@@ -228,7 +228,14 @@ func (a *API) call(ctx context.Context, p haft.Principal, tool string, id haft.C
 	if err != nil {
 		return nil, false, fmt.Errorf("encode the arguments of a call: %w", err)
 	}
-	return a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits}, show)
+	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits}, show)
+	if err == nil && res.Status == haft.StatusPending {
+		// The client is answered that it is refused: nobody may agree to it later.
+		if err := a.cfg.Cancel(context.WithoutCancel(ctx), p, id); err != nil {
+			return nil, false, fmt.Errorf("cancel a call that waits for a person: %w", err)
+		}
+	}
+	return res, shown, err
 }
 
 // refusedCall says why a call was not made.
@@ -244,7 +251,8 @@ func refusedCall(res *haft.Result) error {
 	case haft.StatusTimeout:
 		return errDeadline
 	case haft.StatusPending:
-		return &haft.Error{Code: haft.CodeDenied, Message: "a person has to agree to call " + string(res.Call)}
+		return &haft.Error{Code: haft.CodeDenied, Message: "a person would have to agree to the call, " +
+			"which was cancelled: clients of this API cannot wait"}
 	case haft.StatusCancelled:
 		code = haft.CodeUnavailable
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,24 @@ func TestCreate_refuses(t *testing.T) {
 		w.res.Status = status
 		if rec := w.ask("acme/alice", "POST", "/sandboxes", `{"templateID":"base"}`); rec.Code != want {
 			t.Errorf("%s: %d, want %d", status, rec.Code, want)
+		}
+	}
+}
+
+// A call that waits for a person is refused, and so cancelled: it must not run when somebody agrees later.
+func TestPending_is_cancelled(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.res.Status = haft.StatusPending
+	for _, c := range []struct{ path, body, kind, port string }{
+		{"/process.Process/Start", start(`{"process":{"cmd":"x"}}`), "application/connect+json", "49983"},
+		{"/execute", `{"code":"1"}`, "application/json", "49999"},
+		{"/contexts", `{}`, "application/json", "49999"},
+	} {
+		rec := w.in(s.ID, "POST", c.path, c.body, tokenHeader, s.Token, portHeader, c.port, "Content-Type", c.kind)
+		last := w.calls[len(w.calls)-1].ID
+		if !strings.Contains(rec.Body.String(), "cannot wait") || !slices.Contains(w.cancelled, last) {
+			t.Errorf("%s: %d %s, cancelled %v, not %s", c.path, rec.Code, rec.Body, w.cancelled, last)
 		}
 	}
 }

@@ -27,13 +27,14 @@ type world struct {
 	// withdrawn says that the credentials of sandboxes are good no more.
 	withdrawn bool
 
-	mu       sync.Mutex
-	sessions map[string]haft.Session
-	files    map[string]string
-	calls    []haft.Call
-	inputs   []haft.CommandInput
-	value    string
-	res      haft.Result
+	mu        sync.Mutex
+	sessions  map[string]haft.Session
+	files     map[string]string
+	calls     []haft.Call
+	cancelled []haft.CallID
+	inputs    []haft.CommandInput
+	value     string
+	res       haft.Result
 }
 
 // newWorld makes a world whose keys are ORG/USER, or ORG/USER/CREDENTIAL.
@@ -41,14 +42,16 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, sessions: map[string]haft.Session{}, files: map[string]string{},
 		value: `{"status":"success","exit_code":0}`}
-	w.api = New(Config{Call: w.call, Sessions: w, Files: w, Worker: w, Ports: w, Domain: "sandboxes.example",
+	w.api = New(Config{Call: w.call, Cancel: w.cancel, Sessions: w, Files: w, Worker: w, Ports: w,
+		Domain: "sandboxes.example",
 		Identify: func(_ http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			org, user, ok := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), "/")
 			if !ok {
 				return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "no"}
 			}
 			user, credential, _ := strings.Cut(user, "/")
-			return server.Identity{Principal: haft.Principal{Org: org, User: user, Credential: credential, Roles: []string{haft.RoleAdmin}},
+			return server.Identity{Principal: haft.Principal{Org: org, User: user, Credential: credential,
+				Roles: []string{haft.RoleAdmin}},
 				Rules: authority.Rules{}}, nil
 		},
 		Recheck: func(_ context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
@@ -75,8 +78,8 @@ func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*ha
 	case !lives && byID:
 		res.Status, res.Error = haft.StatusError, &haft.Failure{Message: "the session is gone"}
 	case !lives:
-		w.sessions[args.Session] = haft.Session{ID: "sess_" + args.Session, Org: c.Principal.Org, Owner: c.Principal.User, Name: args.Session,
-			Expires: time.Now().Add(time.Hour)}
+		w.sessions[args.Session] = haft.Session{ID: "sess_" + args.Session, Org: c.Principal.Org,
+			Owner: c.Principal.User, Name: args.Session, Expires: time.Now().Add(time.Hour)}
 	}
 	res.Value = json.RawMessage(w.value)
 	w.mu.Unlock()
@@ -88,6 +91,14 @@ func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*ha
 		show(haft.Event{Type: haft.EventOutput, Data: json.RawMessage(`{"stream":"stdout","text":"out"}`)})
 	}
 	return &res, true, nil
+}
+
+// cancel is [Config.Cancel].
+func (w *world) cancel(_ context.Context, _ haft.Principal, id haft.CallID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancelled = append(w.cancelled, id)
+	return nil
 }
 
 func (w *world) Sessions(_ context.Context, p haft.Principal) ([]haft.Session, error) {
