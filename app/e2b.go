@@ -20,6 +20,7 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 			_, actor, err := s.HTTP.Identify(w, r, "")
 			return actor, err
 		},
+		Busy: server.Busy, Refused: func(r *http.Request, err error) { s.HTTP.Refuse(r, err) },
 		Recheck: func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
 			now, _, err := recheck(ctx, p)
 			if err == nil {

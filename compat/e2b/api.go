@@ -54,6 +54,10 @@ type Config struct {
 	// Identify authenticates a request to the control API, whose key is in the header
 	// Authorization.
 	Identify func(w http.ResponseWriter, r *http.Request) (server.Identity, error)
+	// Busy returns why a request without a key is not served now. Refused reports a request that was
+	// refused because of its token.
+	Busy    func(r *http.Request) error
+	Refused func(r *http.Request, err error)
 	// Recheck returns the principal of a sandbox as its credential is good now, if it still is
 	// good for the action.
 	Recheck func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error)
@@ -120,11 +124,12 @@ func (a *API) Mount(cfg *server.Config) {
 
 // identify authenticates a request to the control API.
 func (a *API) identify(w http.ResponseWriter, r *http.Request, act haft.Action) (haft.Principal, error) {
-	r = r.Clone(r.Context())
+	asked := r.Clone(r.Context())
 	if key := r.Header.Get("X-Api-Key"); key != "" {
-		r.Header.Set("Authorization", "Bearer "+plainKey(key))
+		asked.Header.Set("Authorization", "Bearer "+plainKey(key))
 	}
-	who, err := a.cfg.Identify(w, r)
+	who, err := a.cfg.Identify(w, asked)
+	r.Body = asked.Body // that of a signed request is checked while it is read
 	if err != nil {
 		return haft.Principal{}, err
 	}
@@ -148,6 +153,11 @@ func plainKey(key string) string {
 // ServeHTTP serves a request to a sandbox.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, port, err := a.target(r)
+	if err == nil {
+		if err = a.cfg.Busy(r); err != nil { // a token is nobody's key: not that of an operator either
+			a.cfg.Refused(r, err)
+		}
+	}
 	if err != nil {
 		faultOf(err).write(w, "")
 		return

@@ -13,9 +13,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"haft"
+	"haft/server"
 )
 
 // A sandbox of somebody else is not there, whoever asks and for what.
@@ -86,6 +88,35 @@ func TestSandbox_needs_its_token(t *testing.T) {
 	w.withdrawn = true
 	if rec := w.in(s.ID, "POST", list, "{}", tokenHeader, s.Token); rec.Code != 401 {
 		t.Errorf("a credential that was withdrawn: %d", rec.Code)
+	}
+}
+
+// Tokens are not served on the connections that are kept for operators.
+func TestSandbox_is_not_served_on_the_reserve(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.busy = &haft.Error{Code: haft.CodeUnavailable, Message: "busy"}
+	for _, path := range []string{"/health", FilesPath, "/process.Process/List"} {
+		if rec := w.in(s.ID, "POST", path, "{}", tokenHeader, s.Token, "Authorization", "Basic dXNlcjo="); rec.Code != 503 {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
+	}
+	if len(w.refused) != 3 {
+		t.Errorf("%d refusals were reported", len(w.refused))
+	}
+}
+
+// A body that is not what was signed is refused: the handler reads it through the check.
+func TestControl_checks_signed_bodies(t *testing.T) {
+	w := newWorld(t)
+	identify := w.api.cfg.Identify
+	w.api.cfg.Identify = func(out http.ResponseWriter, r *http.Request) (server.Identity, error) {
+		r.Body = io.NopCloser(iotest.ErrReader(&haft.Error{Code: haft.CodeUnauthenticated, Message: "not signed"}))
+		return identify(out, r)
+	}
+	rec := w.ask("acme/alice", "POST", "/sandboxes", `{"templateID":"base"}`)
+	if rec.Code != 401 || len(w.calls) != 0 {
+		t.Errorf("%d %s, %d calls", rec.Code, rec.Body, len(w.calls))
 	}
 }
 

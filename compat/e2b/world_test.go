@@ -24,6 +24,8 @@ type world struct {
 	api *API
 	// ending is called when a session ends, unless it is nil.
 	ending func()
+	// busy is why requests with tokens are not served.
+	busy error
 	// withdrawn says that the credentials of sandboxes are good no more.
 	withdrawn bool
 
@@ -32,6 +34,7 @@ type world struct {
 	files     map[string]string
 	calls     []haft.Call
 	cancelled []haft.CallID
+	refused   []error
 	inputs    []haft.CommandInput
 	value     string
 	res       haft.Result
@@ -53,6 +56,12 @@ func newWorld(t *testing.T) *world {
 			return server.Identity{Principal: haft.Principal{Org: org, User: user, Credential: credential,
 				Roles: []string{haft.RoleAdmin}},
 				Rules: authority.Rules{}}, nil
+		},
+		Busy: func(*http.Request) error { return w.busy },
+		Refused: func(_ *http.Request, err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.refused = append(w.refused, err)
 		},
 		Recheck: func(_ context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
 			if w.withdrawn || p.Credential == "narrow" && a == haft.CallsWrite {
