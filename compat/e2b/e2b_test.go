@@ -3,10 +3,12 @@ package e2b
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"haft"
@@ -118,6 +120,51 @@ func TestSandbox_is_not_revived(t *testing.T) {
 	}
 	if rec := w.ask("acme/alice", "DELETE", "/sandboxes/"+s.ID, ""); rec.Code != 204 || len(w.sessions) != 0 {
 		t.Errorf("%d, and %d sessions", rec.Code, len(w.sessions))
+	}
+}
+
+// Output that all clients have is not kept, and one that does not read cannot make the server keep all.
+func TestProcess_keeps_what_readers_lack(t *testing.T) {
+	var held atomic.Int64
+	p := newProcess(startRequest{}, &held)
+	print := func(text string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.print("stdout", text)
+	}
+	print("nobody reads")
+	first := p.addReader()
+	print("one")
+	second := p.addReader()
+	print("three")
+	got, _, _, err := p.next(first, 0)
+	if err != nil || fmt.Sprintf("%s", got) != "[map[stdout:one] map[stdout:three]]" || held.Load() != 8 {
+		t.Errorf("%s %v, %d bytes are held", got, err, held.Load())
+	}
+	if got, _, _, err = p.next(first, 2); err != nil || len(got) != 0 || held.Load() != 5 {
+		t.Errorf("%s %v, %d bytes are held for the second", got, err, held.Load())
+	}
+	if got, _, _, err = p.next(second, 0); err != nil || fmt.Sprintf("%s", got) != "[map[stdout:three]]" {
+		t.Errorf("%s %v", got, err)
+	}
+	got = nil // what the first gets from here on
+	large := strings.Repeat("x", maxHeld/2)
+	for range 4 {
+		print(large)
+		if got, _, _, err = p.next(first, len(got)); err != nil {
+			t.Fatalf("who reads is behind: %v", err)
+		}
+		if held.Load() > maxHeld {
+			t.Errorf("%d bytes are held", held.Load())
+		}
+	}
+	if _, _, _, err := p.next(second, 1); !errors.Is(err, errBehind) {
+		t.Errorf("who does not read: %v", err)
+	}
+	p.removeReader(first)
+	p.removeReader(second)
+	if len(p.output) != 0 || held.Load() != 0 {
+		t.Errorf("%d chunks, %d bytes are held for nobody", len(p.output), held.Load())
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -26,6 +27,8 @@ type sandbox struct {
 	started       time.Time
 	ctx           context.Context // ends with the sandbox
 	cancel        context.CancelFunc
+
+	held atomic.Int64 // bytes of output of its commands that clients have not been sent yet
 
 	mu        sync.Mutex
 	grants    []grant // one for each credential that made the sandbox, or connected to it
