@@ -169,11 +169,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s = a.sandbox(id)
 	}
 	if s == nil {
+		a.cfg.Refused(r, errGone)
 		errGone.write(w, id)
 		return
 	}
 	holder, err := a.admit(r, s, port)
 	if err != nil {
+		a.cfg.Refused(r, err)
 		faultOf(err).write(w, id)
 		return
 	}
@@ -257,8 +259,10 @@ func (a *API) admit(r *http.Request, s *sandbox, port int) (haft.Principal, erro
 	case port == envdPort && r.URL.Path == "/health":
 		return s.owner, nil // it says no more than that the sandbox lives
 	case port == envdPort && r.URL.Path == FilesPath && envd == "":
-		if g, found = s.signed(r, time.Now()); found {
-			return g.holder, nil
+		if sig, ok := readSignature(r); ok {
+			if g, found = s.signed(sig, time.Now()); found {
+				return g.holder, nil
+			}
 		}
 	}
 	return haft.Principal{}, errToken

@@ -205,6 +205,7 @@ func TestFiles_by_signature(t *testing.T) {
 		"an empty one":      {FilesPath + "?path=a&signature=", 401},
 		"for an other user": {sign(s.Token, "a", "read", "mallory", later), 401},
 	} {
+		w.refused = nil
 		if rec := w.in(s.ID, "GET", c.address, ""); rec.Code != c.want {
 			t.Errorf("%s: %d, want %d: %s", name, rec.Code, c.want, rec.Body)
 		}
@@ -216,6 +217,43 @@ func TestFiles_by_signature(t *testing.T) {
 		if rec := w.in("", "GET", c.address, ""); rec.Code != want {
 			t.Errorf("%s, without a name: %d, want %d", name, rec.Code, want)
 		}
+		if n := len(w.refused); (n == 2) != (want == 502) {
+			t.Errorf("%s: %d refusals were reported", name, n)
+		}
+	}
+}
+
+// What cannot be a signature is held against no token.
+func TestSignature_bounds(t *testing.T) {
+	long := strings.Repeat("x", 30_000)
+	for name, c := range map[string]struct {
+		address string
+		want    bool
+	}{
+		"signed":          {sign("t", "a", "read", "", ""), true},
+		"a long path":     {sign("t", long, "read", "", ""), false},
+		"a long name":     {sign("t", "a", "read", long, ""), false},
+		"a long end":      {sign("t", "a", "read", "", long), false},
+		"a short one":     {FilesPath + "?path=a&signature=v1_abc", false},
+		"another version": {strings.Replace(sign("t", "a", "read", "", ""), "v1_", "v2_", 1), false},
+	} {
+		if _, ok := readSignature(httptest.NewRequest("GET", c.address, nil)); ok != c.want {
+			t.Errorf("%s: %t", name, ok)
+		}
+	}
+}
+
+// A sandbox is forgotten at its end, though nobody asks for it.
+func TestSandbox_is_dropped_at_its_end(t *testing.T) {
+	w := newWorld(t)
+	id := w.create("acme/alice").ID
+	s := w.api.sandbox(id)
+	s.setEnd(time.Now())
+	<-s.ctx.Done()
+	for known := true; known; {
+		w.api.mu.Lock()
+		_, known = w.api.sandboxes[id]
+		w.api.mu.Unlock()
 	}
 }
 

@@ -27,6 +27,7 @@ type sandbox struct {
 	started       time.Time
 	ctx           context.Context // ends with the sandbox
 	cancel        context.CancelFunc
+	timer         *time.Timer // drops the sandbox at its end
 
 	held atomic.Int64 // bytes of output of its commands that clients have not been sent yet
 
@@ -85,7 +86,14 @@ func (a *API) newSandbox(p haft.Principal, in *newSandbox) *sandbox {
 		metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
 		contexts: map[string]*codeContext{}, watchers: map[string]*watcher{},
 	}
-	s.ctx, s.cancel = context.WithCancel(a.ctx)
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(a.ctx)
+	s.timer = time.AfterFunc(maxIdle.D(), func() {
+		if !s.endsAt().After(time.Now()) { // it may have been set while the timer ran out
+			a.drop(s)
+		}
+	})
+	s.cancel = func() { s.timer.Stop(); cancel() }
 	return s
 }
 
@@ -112,6 +120,7 @@ func (s *sandbox) setEnd(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = at
+	s.timer.Reset(time.Until(at))
 }
 
 // owned reports whether the sandbox is p's own, as the session is.
@@ -189,40 +198,55 @@ func (a *API) add(s *sandbox) {
 
 // signer returns the sandbox whose token has signed the address of a file, or nil.
 func (a *API) signer(r *http.Request) *sandbox {
+	sig, ok := readSignature(r)
+	if !ok {
+		return nil
+	}
 	a.mu.Lock()
 	list := maps.Clone(a.sandboxes)
 	a.mu.Unlock()
 	for _, s := range list {
-		if _, signed := s.signed(r, time.Now()); signed && s.endsAt().After(time.Now()) {
+		if _, signed := s.signed(sig, time.Now()); signed && s.endsAt().After(time.Now()) {
 			return s
 		}
 	}
 	return nil
 }
 
-// signed returns the grant that has signed the address of a file.
-func (s *sandbox) signed(r *http.Request, now time.Time) (grant, bool) {
-	return s.granted(func(g grant) bool { return g.checkSignature(r, now) == nil })
+// A signature is that of the address of a file, and what is signed beside the token.
+type signature struct{ path, operation, user, expiry, text string }
+
+// maxField bounds the name of a user, and an expiry, in the address of a file.
+const maxField = 64
+
+// readSignature reads the signature of the address of a file, and reports whether it can be one: many
+// tokens are held against it.
+func readSignature(r *http.Request) (signature, bool) {
+	q := r.URL.Query()
+	sig := signature{path: q.Get("path"), operation: "read", user: q.Get("username"),
+		expiry: q.Get("signature_expiration"), text: q.Get("signature")}
+	if r.Method == http.MethodPost {
+		sig.operation = "write"
+	}
+	digest, marked := strings.CutPrefix(sig.text, "v1_")
+	return sig, marked && len(digest) == base64.RawStdEncoding.EncodedLen(sha256.Size) && len(sig.path) <= maxPath &&
+		len(sig.user) <= maxField && len(sig.expiry) <= maxField
 }
 
-// checkSignature checks the signature of the address of a file.
-func (g grant) checkSignature(r *http.Request, now time.Time) error {
-	q := r.URL.Query()
-	operation := "read"
-	if r.Method == http.MethodPost {
-		operation = "write"
+// signed returns the grant that has signed the address of a file.
+func (s *sandbox) signed(sig signature, now time.Time) (grant, bool) {
+	if at, err := strconv.ParseInt(sig.expiry, 10, 64); sig.expiry != "" && (err != nil || now.Unix() >= at) {
+		return grant{}, false
 	}
-	signed := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + g.token
-	expiry := q.Get("signature_expiration")
-	if expiry != "" {
-		signed += ":" + expiry
+	return s.granted(sig.isBy)
+}
+
+// isBy reports whether a grant has made the signature.
+func (sig signature) isBy(g grant) bool {
+	text := sig.path + ":" + sig.operation + ":" + sig.user + ":" + g.token
+	if sig.expiry != "" {
+		text += ":" + sig.expiry
 	}
-	sum := sha256.Sum256([]byte(signed))
-	if !same(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:])) {
-		return errToken
-	}
-	if at, err := strconv.ParseInt(expiry, 10, 64); expiry != "" && (err != nil || now.Unix() >= at) {
-		return errToken
-	}
-	return nil
+	sum := sha256.Sum256([]byte(text))
+	return same(sig.text, "v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
 }
