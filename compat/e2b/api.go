@@ -86,6 +86,8 @@ type API struct {
 	ctx   context.Context // ends with the API
 	close context.CancelFunc
 
+	recheckEvery time.Duration // how often the key of an open stream is looked up
+
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 }
@@ -93,7 +95,8 @@ type API struct {
 // New makes an API.
 func New(cfg Config) *API {
 	cfg.Limits = cfg.Limits.Or(defaultLimits())
-	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{}}
+	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
+		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()
 	processHandlers{a}.routes()

@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
@@ -85,7 +86,7 @@ func TestSandbox_needs_its_token(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", name, rec.Code, c.want, rec.Body)
 		}
 	}
-	w.withdrawn = true
+	w.withdrawn.Store(true)
 	if rec := w.in(s.ID, "POST", list, "{}", tokenHeader, s.Token); rec.Code != 401 {
 		t.Errorf("a credential that was withdrawn: %d", rec.Code)
 	}
@@ -97,7 +98,8 @@ func TestSandbox_is_not_served_on_the_reserve(t *testing.T) {
 	s := w.create("acme/alice")
 	w.busy = &haft.Error{Code: haft.CodeUnavailable, Message: "busy"}
 	for _, path := range []string{"/health", FilesPath, "/process.Process/List"} {
-		if rec := w.in(s.ID, "POST", path, "{}", tokenHeader, s.Token, "Authorization", "Basic dXNlcjo="); rec.Code != 503 {
+		rec := w.in(s.ID, "POST", path, "{}", tokenHeader, s.Token, "Authorization", "Basic dXNlcjo=")
+		if rec.Code != 503 {
 			t.Errorf("%s: %d", path, rec.Code)
 		}
 	}
@@ -120,6 +122,23 @@ func TestControl_checks_signed_bodies(t *testing.T) {
 	}
 }
 
+// What is open ends when its key is withdrawn.
+func TestStream_ends_with_its_key(t *testing.T) {
+	w := newWorld(t)
+	w.api.recheckEvery = time.Millisecond
+	s := w.api.sandbox(w.create("acme/alice").ID)
+	ctx, cancel := w.api.until(httptest.NewRequest("GET", "/", nil), s, haft.CallsRead)
+	defer cancel()
+	if ctx.Err() != nil {
+		t.Fatal("it has ended before")
+	}
+	w.withdrawn.Store(true)
+	<-ctx.Done()
+	if err := context.Cause(ctx); haft.CodeOf(err) != haft.CodeUnauthenticated {
+		t.Error(err)
+	}
+}
+
 // A key that may do less never gets the tokens of another key of its user, and its own do no more than it may.
 func TestConnect_gives_each_key_its_own_tokens(t *testing.T) {
 	w := newWorld(t)
@@ -139,7 +158,8 @@ func TestConnect_gives_each_key_its_own_tokens(t *testing.T) {
 		t.Fatalf("another key gets %+v beside %+v", narrow, s)
 	}
 	for token, want := range map[string]int{s.Token: 200, narrow.Token: 401} {
-		if rec := w.in(s.ID, "POST", "/filesystem.Filesystem/Remove", `{"path":"x"}`, tokenHeader, token); rec.Code != want {
+		rec := w.in(s.ID, "POST", "/filesystem.Filesystem/Remove", `{"path":"x"}`, tokenHeader, token)
+		if rec.Code != want {
 			t.Errorf("%d, want %d", rec.Code, want)
 		}
 	}

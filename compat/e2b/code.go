@@ -107,7 +107,7 @@ func (a codeHandlers) execute(w http.ResponseWriter, r *http.Request, p haft.Pri
 	}
 	s.know(c)
 	out := &lines{w: w}
-	ctx, cancel := a.until(r, s)
+	ctx, cancel := a.until(r, s, haft.CallsWrite)
 	defer cancel()
 	var beat sync.WaitGroup
 	defer beat.Wait()

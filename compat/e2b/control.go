@@ -228,7 +228,8 @@ func (a *API) call(ctx context.Context, p haft.Principal, tool string, id haft.C
 	if err != nil {
 		return nil, false, fmt.Errorf("encode the arguments of a call: %w", err)
 	}
-	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits}, show)
+	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits},
+		show)
 	if err == nil && res.Status == haft.StatusPending {
 		// The client is answered that it is refused: nobody may agree to it later.
 		if err := a.cfg.Cancel(context.WithoutCancel(ctx), p, id); err != nil {
@@ -353,7 +354,8 @@ func (a controlHandlers) endSandbox(w http.ResponseWriter, r *http.Request, p ha
 		return err
 	}
 	a.drop(s) // first: nothing is begun in it while it ends
-	if err := a.cfg.Sessions.EndSession(r.Context(), p, s.session); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+	err = a.cfg.Sessions.EndSession(r.Context(), p, s.session)
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)

@@ -275,7 +275,7 @@ func TestColumns(t *testing.T) {
 			t.Errorf("%s: %s %v, want %s", in, got, err, want)
 		}
 	}
-	// A million columns and a million rows without cells would be 10^12 steps if each row were looked at for each column.
+	// A million columns and rows without cells would be 10^12 steps if each row were looked at for each column.
 	many := func(one string) string { return "[" + strings.Repeat(one+",", 1_000_000) + one + "]" }
 	if got := columns(json.RawMessage(`{"columns":` + many("0") + `,"data":` + many("[]") + `}`)); len(got) != 1 {
 		t.Errorf("%d columns", len(got))

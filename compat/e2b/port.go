@@ -15,7 +15,7 @@ func (a *API) servePort(w http.ResponseWriter, r *http.Request, s *sandbox, port
 		faultOf(err).write(w, s.id)
 		return
 	}
-	ctx, cancel := a.until(r, s)
+	ctx, cancel := a.until(r, s, haft.CallsWrite)
 	defer cancel()
 	conn, err := a.cfg.Ports.DialPort(ctx, p, s.session, port)
 	if haft.CodeOf(err) == haft.CodeNotFound {

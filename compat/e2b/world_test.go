@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,7 +28,7 @@ type world struct {
 	// busy is why requests with tokens are not served.
 	busy error
 	// withdrawn says that the credentials of sandboxes are good no more.
-	withdrawn bool
+	withdrawn atomic.Bool
 
 	mu        sync.Mutex
 	sessions  map[string]haft.Session
@@ -64,7 +65,7 @@ func newWorld(t *testing.T) *world {
 			w.refused = append(w.refused, err)
 		},
 		Recheck: func(_ context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
-			if w.withdrawn || p.Credential == "narrow" && a == haft.CallsWrite {
+			if w.withdrawn.Load() || p.Credential == "narrow" && a == haft.CallsWrite {
 				return p, &haft.Error{Code: haft.CodeUnauthenticated, Message: "withdrawn"}
 			}
 			return p, nil
