@@ -15,11 +15,12 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 	recheck := s.recheck(*cfg)
 	api := e2b.New(e2b.Config{
 		Call: s.Stream, Sessions: s.API.Sessions, Files: s.API.Sessions, Worker: s.API.Sessions, Ports: s.API.Sessions,
-		Domain: cfg.E2BDomain,
+		Cancel: s.Cancel, Domain: cfg.E2BDomain,
 		Identify: func(w http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			_, actor, err := s.HTTP.Identify(w, r, "")
 			return actor, err
 		},
+		Busy: server.Busy, Refused: func(r *http.Request, err error) { s.HTTP.Refuse(r, err) },
 		Recheck: func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
 			now, _, err := recheck(ctx, p)
 			if err == nil {

@@ -105,7 +105,17 @@ func TestConnections_silent_ones_block_nobody(t *testing.T) {
 
 // TestConnections_in_use_leave_a_reserve: tenants have every connection in use.
 func TestConnections_in_use_leave_a_reserve(t *testing.T) {
-	_, address := bounded(t, func(c *server.Config) { c.Streams, c.OrgStreams = 1000, 1000 })
+	_, address := bounded(t, func(c *server.Config) {
+		c.Streams, c.OrgStreams = 1000, 1000
+		c.Mounts = map[string]http.Handler{"/other": http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if server.Busy(r) != nil {
+				w.WriteHeader(http.StatusTeapot)
+			}
+		})}
+	})
+	if status, _ := asked(t, dialFrom(t, "127.0.3.1", address), "token", "/other", ""); status != 200 {
+		t.Errorf("another right, before: %d", status)
+	}
 	for i := range 40 {
 		conn := dialFrom(t, fmt.Sprintf("127.0.1.%d", 1+i), address)
 		if status, _ := asked(t, conn, "acme/ann/user", "/v1/events", ""); status != 200 {
@@ -131,6 +141,9 @@ func TestConnections_in_use_leave_a_reserve(t *testing.T) {
 	}
 	if status, h := ask("", "/openapi.json"); status != 503 || h.Get("Retry-After") == "" {
 		t.Errorf("a stranger: %d %v", status, h)
+	}
+	if status, _ := ask("token", "/other"); status != http.StatusTeapot {
+		t.Errorf("another right: %d", status)
 	}
 	if status, _ := ask("", "/healthz"); status != 200 {
 		t.Errorf("a probe: %d", status)

@@ -39,3 +39,17 @@ func (s *Server) Identify(w http.ResponseWriter, r *http.Request,
 	}
 	return credential, actor, nil
 }
+
+// Refuse reports a refused request to one of [Config.Mounts] that has another right than a credential.
+func (s *Server) Refuse(r *http.Request, err error) {
+	s.reportRefusal(r, whyOf(err), haft.Principal{}, err)
+}
+
+// Busy returns why a request to one of [Config.Mounts] is not served that has another right than a
+// credential: it came on the reserve, which is for operators.
+func Busy(r *http.Request) error {
+	if l := openRequestOf(r.Context()); l != nil && l.reserved {
+		return errBusy
+	}
+	return nil
+}

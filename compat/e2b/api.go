@@ -44,6 +44,8 @@ type Config struct {
 	// Call makes a call, and passes its events to show in order. It reports whether all of them
 	// were shown.
 	Call func(ctx context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error)
+	// Cancel ends a call that waits for a person.
+	Cancel func(ctx context.Context, p haft.Principal, id haft.CallID) error
 	// Sessions, Files, Worker and Ports are the sessions of the server.
 	Sessions haft.Sessions
 	Files    haft.SessionFiles
@@ -52,6 +54,10 @@ type Config struct {
 	// Identify authenticates a request to the control API, whose key is in the header
 	// Authorization.
 	Identify func(w http.ResponseWriter, r *http.Request) (server.Identity, error)
+	// Busy returns why a request without a key is not served now. Refused reports a request that was
+	// refused because of its token.
+	Busy    func(r *http.Request) error
+	Refused func(r *http.Request, err error)
 	// Recheck returns the principal of a sandbox as its credential is good now, if it still is
 	// good for the action.
 	Recheck func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error)
@@ -80,6 +86,8 @@ type API struct {
 	ctx   context.Context // ends with the API
 	close context.CancelFunc
 
+	recheckEvery time.Duration // how often the key of an open stream is looked up
+
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
 }
@@ -87,7 +95,8 @@ type API struct {
 // New makes an API.
 func New(cfg Config) *API {
 	cfg.Limits = cfg.Limits.Or(defaultLimits())
-	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{}}
+	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
+		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()
 	processHandlers{a}.routes()
@@ -118,11 +127,12 @@ func (a *API) Mount(cfg *server.Config) {
 
 // identify authenticates a request to the control API.
 func (a *API) identify(w http.ResponseWriter, r *http.Request, act haft.Action) (haft.Principal, error) {
-	r = r.Clone(r.Context())
+	asked := r.Clone(r.Context())
 	if key := r.Header.Get("X-Api-Key"); key != "" {
-		r.Header.Set("Authorization", "Bearer "+plainKey(key))
+		asked.Header.Set("Authorization", "Bearer "+plainKey(key))
 	}
-	who, err := a.cfg.Identify(w, r)
+	who, err := a.cfg.Identify(w, asked)
+	r.Body = asked.Body // that of a signed request is checked while it is read
 	if err != nil {
 		return haft.Principal{}, err
 	}
@@ -146,6 +156,11 @@ func plainKey(key string) string {
 // ServeHTTP serves a request to a sandbox.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id, port, err := a.target(r)
+	if err == nil {
+		if err = a.cfg.Busy(r); err != nil { // a token is nobody's key: not that of an operator either
+			a.cfg.Refused(r, err)
+		}
+	}
 	if err != nil {
 		faultOf(err).write(w, "")
 		return
@@ -157,13 +172,17 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s = a.sandbox(id)
 	}
 	if s == nil {
+		a.cfg.Refused(r, errGone)
 		errGone.write(w, id)
 		return
 	}
-	if err := a.admit(r, s, port); err != nil {
+	holder, err := a.admit(r, s, port)
+	if err != nil {
+		a.cfg.Refused(r, err)
 		faultOf(err).write(w, id)
 		return
 	}
+	r = r.WithContext(context.WithValue(r.Context(), accessKey{}, access{s, holder}))
 	switch port {
 	case envdPort, codePort:
 		_, pattern := a.inside.Handler(r)
@@ -171,20 +190,29 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			errNoRoute.write(w, id)
 			return
 		}
-		a.inside.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), sandboxKey{}, s)))
+		a.inside.ServeHTTP(w, r)
 	default:
 		a.servePort(w, r, s, port)
 	}
 }
 
-// sandboxKey is the context key of the sandbox of a request.
-type sandboxKey struct{}
+// An access is the sandbox of a request, and with whose credential the request is made.
+type access struct {
+	sandbox *sandbox
+	holder  haft.Principal
+}
+
+// accessKey is the context key of the access of a request.
+type accessKey struct{}
+
+// accessOf returns the access of a request.
+func accessOf(ctx context.Context) access {
+	got, _ := ctx.Value(accessKey{}).(access)
+	return got
+}
 
 // sandboxOf returns the sandbox of a request.
-func sandboxOf(ctx context.Context) *sandbox {
-	s, _ := ctx.Value(sandboxKey{}).(*sandbox)
-	return s
-}
+func sandboxOf(ctx context.Context) *sandbox { return accessOf(ctx).sandbox }
 
 // target returns which sandbox and port a request is for: as the name of the host says, or else the
 // headers.
@@ -222,18 +250,32 @@ func (a *API) Hosts(r *http.Request) bool {
 	return ok
 }
 
-// admit checks the right of a request to do something in a sandbox.
-func (a *API) admit(r *http.Request, s *sandbox, port int) error {
+// admit checks the right of a request to do something in a sandbox, and returns whose right it is.
+func (a *API) admit(r *http.Request, s *sandbox, port int) (haft.Principal, error) {
 	envd, traffic := r.Header.Get(tokenHeader), r.Header.Get(trafficHeader)
+	g, found := s.granted(func(g grant) bool {
+		return same(envd, g.token) || forTraffic(r, port) && same(traffic, g.traffic)
+	})
 	switch {
-	case same(envd, s.token), port != envdPort && same(traffic, s.traffic):
-		return nil
+	case found:
+		return g.holder, nil
 	case port == envdPort && r.URL.Path == "/health":
-		return nil // it says no more than that the sandbox lives
+		return s.owner, nil // it says no more than that the sandbox lives
 	case port == envdPort && r.URL.Path == FilesPath && envd == "":
-		return s.checkSignature(r, time.Now())
+		if sig, ok := readSignature(r); ok {
+			if g, found = s.signed(sig, time.Now()); found {
+				return g.holder, nil
+			}
+		}
 	}
-	return errToken
+	return haft.Principal{}, errToken
+}
+
+// forTraffic reports whether the token for ports is enough for a request. It runs no code: clients send
+// only this token to make, list, restart and end contexts, and both to run code.
+func forTraffic(r *http.Request, port int) bool {
+	path := r.URL.Path
+	return port != envdPort && (port != codePort || path == "/contexts" || strings.HasPrefix(path, "/contexts/"))
 }
 
 // same compares two secrets in a time that does not depend on what they have in common.
@@ -243,8 +285,8 @@ func same(a, b string) bool {
 }
 
 // principal returns on whose behalf a request to a sandbox is made.
-func (a *API) principal(ctx context.Context, s *sandbox, act haft.Action) (haft.Principal, error) {
-	return a.cfg.Recheck(ctx, s.owner, act)
+func (a *API) principal(ctx context.Context, act haft.Action) (haft.Principal, error) {
+	return a.cfg.Recheck(ctx, accessOf(ctx).holder, act)
 }
 
 // isCode reports whether a route is one of the port for code.

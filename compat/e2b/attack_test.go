@@ -2,9 +2,11 @@ package e2b
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,9 +14,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"haft"
+	"haft/server"
 )
 
 // A sandbox of somebody else is not there, whoever asks and for what.
@@ -61,6 +65,9 @@ func TestSandbox_needs_its_token(t *testing.T) {
 		"the key":               {s.ID, list, []string{tokenHeader, "acme/alice", "X-Api-Key", "acme/alice"}, 401},
 		"the token of ports":    {s.ID, list, []string{trafficHeader, s.Traffic}, 401},
 		"ports for code":        {s.ID, "/contexts", []string{trafficHeader, s.Traffic, portHeader, "49999"}, 200},
+		"ports to run code":     {s.ID, "/execute", []string{trafficHeader, s.Traffic, portHeader, "49999"}, 401},
+		"a token to run code":   {s.ID, "/execute", []string{tokenHeader, s.Token, portHeader, "49999"}, 200},
+		"ports, but not clean":  {s.ID, "//execute", []string{trafficHeader, s.Traffic, portHeader, "49999"}, 401},
 		"code without a token":  {s.ID, "/contexts", []string{portHeader, "49999"}, 401},
 		"code at the other":     {s.ID, "/contexts", []string{tokenHeader, s.Token}, 404},
 		"another port":          {s.ID, "/", []string{trafficHeader, s.Traffic, portHeader, "3000"}, 502},
@@ -79,9 +86,101 @@ func TestSandbox_needs_its_token(t *testing.T) {
 			t.Errorf("%s: %d, want %d: %s", name, rec.Code, c.want, rec.Body)
 		}
 	}
-	w.withdrawn = true
+	w.withdrawn.Store(true)
 	if rec := w.in(s.ID, "POST", list, "{}", tokenHeader, s.Token); rec.Code != 401 {
 		t.Errorf("a credential that was withdrawn: %d", rec.Code)
+	}
+}
+
+// Tokens are not served on the connections that are kept for operators.
+func TestSandbox_is_not_served_on_the_reserve(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.busy = &haft.Error{Code: haft.CodeUnavailable, Message: "busy"}
+	for _, path := range []string{"/health", FilesPath, "/process.Process/List"} {
+		rec := w.in(s.ID, "POST", path, "{}", tokenHeader, s.Token, "Authorization", "Basic dXNlcjo=")
+		if rec.Code != 503 {
+			t.Errorf("%s: %d", path, rec.Code)
+		}
+	}
+	if len(w.refused) != 3 {
+		t.Errorf("%d refusals were reported", len(w.refused))
+	}
+}
+
+// A body that is not what was signed is refused: the handler reads it through the check.
+func TestControl_checks_signed_bodies(t *testing.T) {
+	w := newWorld(t)
+	identify := w.api.cfg.Identify
+	w.api.cfg.Identify = func(out http.ResponseWriter, r *http.Request) (server.Identity, error) {
+		r.Body = io.NopCloser(iotest.ErrReader(&haft.Error{Code: haft.CodeUnauthenticated, Message: "not signed"}))
+		return identify(out, r)
+	}
+	rec := w.ask("acme/alice", "POST", "/sandboxes", `{"templateID":"base"}`)
+	if rec.Code != 401 || len(w.calls) != 0 {
+		t.Errorf("%d %s, %d calls", rec.Code, rec.Body, len(w.calls))
+	}
+}
+
+// What is open ends when its key is withdrawn.
+func TestStream_ends_with_its_key(t *testing.T) {
+	w := newWorld(t)
+	w.api.recheckEvery = time.Millisecond
+	s := w.api.sandbox(w.create("acme/alice").ID)
+	ctx, cancel := w.api.until(httptest.NewRequest("GET", "/", nil), s, haft.CallsRead)
+	defer cancel()
+	if ctx.Err() != nil {
+		t.Fatal("it has ended before")
+	}
+	w.withdrawn.Store(true)
+	<-ctx.Done()
+	if err := context.Cause(ctx); haft.CodeOf(err) != haft.CodeUnauthenticated {
+		t.Error(err)
+	}
+}
+
+// A key that may do less never gets the tokens of another key of its user, and its own do no more than it may.
+func TestConnect_gives_each_key_its_own_tokens(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice/broad")
+	connect := func(key string) (out sandboxAnswer) {
+		rec := w.ask(key, "POST", "/sandboxes/"+s.ID+"/connect", `{}`)
+		if err := json.Unmarshal(rec.Body.Bytes(), &out); err != nil || rec.Code != http.StatusOK {
+			t.Fatalf("%s: %d %s %v", key, rec.Code, rec.Body, err)
+		}
+		return out
+	}
+	if again := connect("acme/alice/broad"); again.Token != s.Token || again.Traffic != s.Traffic {
+		t.Errorf("the same key gets %+v, not %+v", again, s)
+	}
+	narrow := connect("acme/alice/narrow")
+	if narrow.Token == s.Token || narrow.Traffic == s.Traffic || narrow.Token == "" || narrow.Traffic == "" {
+		t.Fatalf("another key gets %+v beside %+v", narrow, s)
+	}
+	for token, want := range map[string]int{s.Token: 200, narrow.Token: 401} {
+		rec := w.in(s.ID, "POST", "/filesystem.Filesystem/Remove", `{"path":"x"}`, tokenHeader, token)
+		if rec.Code != want {
+			t.Errorf("%d, want %d", rec.Code, want)
+		}
+	}
+	if rec := w.in(s.ID, "POST", "/process.Process/List", "{}", tokenHeader, narrow.Token); rec.Code != 200 {
+		t.Errorf("what the key may do: %d", rec.Code)
+	}
+	w.files["/work/a"] = "text"
+	if rec := w.in("", "GET", sign(narrow.Token, "a", "read", "", ""), ""); rec.Code != 200 {
+		t.Errorf("a file it signs: %d", rec.Code)
+	}
+	if rec := w.in("", "POST", sign(narrow.Token, "a", "write", "", ""), ""); rec.Code != 401 {
+		t.Errorf("a file it signs to write: %d", rec.Code)
+	}
+	if rec := w.in(s.ID, "GET", "/", "", trafficHeader, narrow.Traffic, portHeader, "3000"); rec.Code != 401 {
+		t.Errorf("a port: %d", rec.Code)
+	}
+	for i := range maxGrants + 1 {
+		rec := w.ask(fmt.Sprintf("acme/alice/k%d", i), "POST", "/sandboxes/"+s.ID+"/connect", `{}`)
+		if want := map[bool]int{true: 200, false: 429}[i < maxGrants-2]; rec.Code != want {
+			t.Errorf("key %d: %d, want %d", i, rec.Code, want)
+		}
 	}
 }
 
@@ -126,6 +225,7 @@ func TestFiles_by_signature(t *testing.T) {
 		"an empty one":      {FilesPath + "?path=a&signature=", 401},
 		"for an other user": {sign(s.Token, "a", "read", "mallory", later), 401},
 	} {
+		w.refused = nil
 		if rec := w.in(s.ID, "GET", c.address, ""); rec.Code != c.want {
 			t.Errorf("%s: %d, want %d: %s", name, rec.Code, c.want, rec.Body)
 		}
@@ -137,6 +237,43 @@ func TestFiles_by_signature(t *testing.T) {
 		if rec := w.in("", "GET", c.address, ""); rec.Code != want {
 			t.Errorf("%s, without a name: %d, want %d", name, rec.Code, want)
 		}
+		if n := len(w.refused); (n == 2) != (want == 502) {
+			t.Errorf("%s: %d refusals were reported", name, n)
+		}
+	}
+}
+
+// What cannot be a signature is held against no token.
+func TestSignature_bounds(t *testing.T) {
+	long := strings.Repeat("x", 30_000)
+	for name, c := range map[string]struct {
+		address string
+		want    bool
+	}{
+		"signed":          {sign("t", "a", "read", "", ""), true},
+		"a long path":     {sign("t", long, "read", "", ""), false},
+		"a long name":     {sign("t", "a", "read", long, ""), false},
+		"a long end":      {sign("t", "a", "read", "", long), false},
+		"a short one":     {FilesPath + "?path=a&signature=v1_abc", false},
+		"another version": {strings.Replace(sign("t", "a", "read", "", ""), "v1_", "v2_", 1), false},
+	} {
+		if _, ok := readSignature(httptest.NewRequest("GET", c.address, nil)); ok != c.want {
+			t.Errorf("%s: %t", name, ok)
+		}
+	}
+}
+
+// A sandbox is forgotten at its end, though nobody asks for it.
+func TestSandbox_is_dropped_at_its_end(t *testing.T) {
+	w := newWorld(t)
+	id := w.create("acme/alice").ID
+	s := w.api.sandbox(id)
+	s.setEnd(time.Now())
+	<-s.ctx.Done()
+	for known := true; known; {
+		w.api.mu.Lock()
+		_, known = w.api.sandboxes[id]
+		w.api.mu.Unlock()
 	}
 }
 

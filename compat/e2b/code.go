@@ -83,7 +83,7 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 	for k, v := range all {
 		pairs = append(pairs, k+"="+v)
 	}
-	args := map[string]any{"session": s.id, "language": c.Language, "code": code, "env": pairs, "forms": true}
+	args := map[string]any{"session": s.session, "language": c.Language, "code": code, "env": pairs, "forms": true}
 	if c.ID != c.Language {
 		args["context"] = c.ID
 	} else if c.Language == "typescript" {
@@ -107,7 +107,7 @@ func (a codeHandlers) execute(w http.ResponseWriter, r *http.Request, p haft.Pri
 	}
 	s.know(c)
 	out := &lines{w: w}
-	ctx, cancel := a.until(r, s)
+	ctx, cancel := a.until(r, s, haft.CallsWrite)
 	defer cancel()
 	var beat sync.WaitGroup
 	defer beat.Wait()
@@ -268,14 +268,14 @@ func columns(raw json.RawMessage) map[string][]json.RawMessage {
 	if json.Unmarshal(raw, &table) != nil {
 		return out
 	}
-	for i, name := range table.Columns {
-		list := []json.RawMessage{}
-		for _, row := range table.Data {
-			if i < len(row) {
-				list = append(list, row[i])
-			}
+	lists := make([][]json.RawMessage, len(table.Columns))
+	for _, row := range table.Data { // each cell once: the sandbox says how many columns and rows there are
+		for i, cell := range row[:min(len(row), len(lists))] {
+			lists[i] = append(lists[i], cell)
 		}
-		out[fmt.Sprint(name)] = list
+	}
+	for i, name := range table.Columns {
+		out[fmt.Sprint(name)] = append([]json.RawMessage{}, lists[i]...)
 	}
 	return out
 }
@@ -359,7 +359,7 @@ func (a codeHandlers) stopContext(r *http.Request, p haft.Principal, s *sandbox)
 	if err != nil {
 		return c, err
 	}
-	err = a.cfg.Sessions.RestartContext(r.Context(), p, s.id, c.ID)
+	err = a.cfg.Sessions.RestartContext(r.Context(), p, s.session, c.ID)
 	if haft.CodeOf(err) == haft.CodeNotFound { // it has ended by itself, or the sandbox has
 		if err = a.goneOr(r.Context(), p, s, err); haft.CodeOf(err) == haft.CodeNotFound {
 			err = nil

@@ -189,8 +189,12 @@ func (a controlHandlers) createSandbox(w http.ResponseWriter, r *http.Request, p
 		s.cancel()
 		return err
 	}
+	g, err := s.grantTo(p)
+	if err != nil {
+		return err
+	}
 	a.add(s)
-	writeJSON(w, http.StatusCreated, a.answer(s))
+	writeJSON(w, http.StatusCreated, a.answer(s, g))
 	return nil
 }
 
@@ -212,6 +216,7 @@ func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) 
 		_ = a.cfg.Sessions.EndSession(context.WithoutCancel(ctx), s.owner, s.id) // nobody knows of it
 		return err
 	}
+	s.session = info.ID
 	s.setEnd(info.Expires)
 	return nil
 }
@@ -223,7 +228,15 @@ func (a *API) call(ctx context.Context, p haft.Principal, tool string, id haft.C
 	if err != nil {
 		return nil, false, fmt.Errorf("encode the arguments of a call: %w", err)
 	}
-	return a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits}, show)
+	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits},
+		show)
+	if err == nil && res.Status == haft.StatusPending {
+		// The client is answered that it is refused: nobody may agree to it later.
+		if err := a.cfg.Cancel(context.WithoutCancel(ctx), p, id); err != nil {
+			return nil, false, fmt.Errorf("cancel a call that waits for a person: %w", err)
+		}
+	}
+	return res, shown, err
 }
 
 // refusedCall says why a call was not made.
@@ -239,7 +252,8 @@ func refusedCall(res *haft.Result) error {
 	case haft.StatusTimeout:
 		return errDeadline
 	case haft.StatusPending:
-		return &haft.Error{Code: haft.CodeDenied, Message: "a person has to agree to call " + string(res.Call)}
+		return &haft.Error{Code: haft.CodeDenied, Message: "a person would have to agree to the call, " +
+			"which was cancelled: clients of this API cannot wait"}
 	case haft.StatusCancelled:
 		code = haft.CodeUnavailable
 	}
@@ -257,9 +271,9 @@ func (a *API) domain() *string {
 	return &a.cfg.Domain
 }
 
-func (a controlHandlers) answer(s *sandbox) sandboxAnswer {
-	return sandboxAnswer{ID: s.id, Template: s.template, Client: "haft", Version: envdVersion, Token: s.token,
-		Traffic: s.traffic, Domain: a.domain()}
+func (a controlHandlers) answer(s *sandbox, g grant) sandboxAnswer {
+	return sandboxAnswer{ID: s.id, Template: s.template, Client: "haft", Version: envdVersion, Token: g.token,
+		Traffic: g.traffic, Domain: a.domain()}
 }
 
 func (a controlHandlers) info(s *sandbox) sandboxInfo {
@@ -339,17 +353,18 @@ func (a controlHandlers) endSandbox(w http.ResponseWriter, r *http.Request, p ha
 	if err != nil {
 		return err
 	}
-	if err := a.cfg.Sessions.EndSession(r.Context(), p, s.id); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+	a.drop(s) // first: nothing is begun in it while it ends
+	err = a.cfg.Sessions.EndSession(r.Context(), p, s.session)
+	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return err
 	}
-	a.drop(s)
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }
 
 // extend sets how long a sandbox lives from now on.
 func (a controlHandlers) extend(ctx context.Context, p haft.Principal, s *sandbox, ttl haft.Millis) error {
-	info, err := a.cfg.Sessions.ExtendSession(ctx, p, s.id, ttl, 0)
+	info, err := a.cfg.Sessions.ExtendSession(ctx, p, s.session, ttl, 0)
 	if err != nil {
 		return err
 	}
@@ -412,7 +427,11 @@ func (a controlHandlers) connect(w http.ResponseWriter, r *http.Request, p haft.
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, a.answer(s))
+		g, err := s.grantTo(p)
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, a.answer(s, g))
 		return nil
 	})
 }

@@ -3,9 +3,12 @@ package e2b
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"haft"
@@ -51,6 +54,24 @@ func TestCreate_refuses(t *testing.T) {
 	}
 }
 
+// A call that waits for a person is refused, and so cancelled: it must not run when somebody agrees later.
+func TestPending_is_cancelled(t *testing.T) {
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.res.Status = haft.StatusPending
+	for _, c := range []struct{ path, body, kind, port string }{
+		{"/process.Process/Start", start(`{"process":{"cmd":"x"}}`), "application/connect+json", "49983"},
+		{"/execute", `{"code":"1"}`, "application/json", "49999"},
+		{"/contexts", `{}`, "application/json", "49999"},
+	} {
+		rec := w.in(s.ID, "POST", c.path, c.body, tokenHeader, s.Token, portHeader, c.port, "Content-Type", c.kind)
+		last := w.calls[len(w.calls)-1].ID
+		if !strings.Contains(rec.Body.String(), "cannot wait") || !slices.Contains(w.cancelled, last) {
+			t.Errorf("%s: %d %s, cancelled %v, not %s", c.path, rec.Code, rec.Body, w.cancelled, last)
+		}
+	}
+}
+
 // A sandbox whose session has ended is not listed, answers 502, and is forgotten.
 func TestSandbox_ends_with_its_session(t *testing.T) {
 	w := newWorld(t)
@@ -70,6 +91,80 @@ func TestSandbox_ends_with_its_session(t *testing.T) {
 	}
 	if w.api.sandbox(s.ID) != nil {
 		t.Error("it is known")
+	}
+}
+
+// A sandbox whose session has ended is not made anew by what comes with its token.
+func TestSandbox_is_not_revived(t *testing.T) {
+	for name, c := range map[string]struct{ path, body, kind, port string }{
+		"a command": {"/process.Process/Start", start(`{"process":{"cmd":"x"}}`), "application/connect+json", "49983"},
+		"code":      {"/execute", `{"code":"1"}`, "application/json", "49999"},
+		"a context": {"/contexts", `{}`, "application/json", "49999"},
+	} {
+		w := newWorld(t)
+		s := w.create("acme/alice")
+		w.mu.Lock()
+		delete(w.sessions, s.ID)
+		w.mu.Unlock()
+		rec := w.in(s.ID, "POST", c.path, c.body, tokenHeader, s.Token, portHeader, c.port, "Content-Type", c.kind)
+		if !strings.Contains(rec.Body.String(), errGone.message) || len(w.sessions) != 0 {
+			t.Errorf("%s: %d %s, and %d sessions", name, rec.Code, rec.Body, len(w.sessions))
+		}
+	}
+	w := newWorld(t)
+	s := w.create("acme/alice")
+	w.ending = func() {
+		if w.api.sandbox(s.ID) != nil {
+			t.Error("it is used while it ends")
+		}
+	}
+	if rec := w.ask("acme/alice", "DELETE", "/sandboxes/"+s.ID, ""); rec.Code != 204 || len(w.sessions) != 0 {
+		t.Errorf("%d, and %d sessions", rec.Code, len(w.sessions))
+	}
+}
+
+// Output that all clients have is not kept, and one that does not read cannot make the server keep all.
+func TestProcess_keeps_what_readers_lack(t *testing.T) {
+	var held atomic.Int64
+	p := newProcess(startRequest{}, &held)
+	print := func(text string) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.print("stdout", text)
+	}
+	print("nobody reads")
+	first := p.addReader()
+	print("one")
+	second := p.addReader()
+	print("three")
+	got, _, _, err := p.next(first, 0)
+	if err != nil || fmt.Sprintf("%s", got) != "[map[stdout:one] map[stdout:three]]" || held.Load() != 8 {
+		t.Errorf("%s %v, %d bytes are held", got, err, held.Load())
+	}
+	if got, _, _, err = p.next(first, 2); err != nil || len(got) != 0 || held.Load() != 5 {
+		t.Errorf("%s %v, %d bytes are held for the second", got, err, held.Load())
+	}
+	if got, _, _, err = p.next(second, 0); err != nil || fmt.Sprintf("%s", got) != "[map[stdout:three]]" {
+		t.Errorf("%s %v", got, err)
+	}
+	got = nil // what the first gets from here on
+	large := strings.Repeat("x", maxHeld/2)
+	for range 4 {
+		print(large)
+		if got, _, _, err = p.next(first, len(got)); err != nil {
+			t.Fatalf("who reads is behind: %v", err)
+		}
+		if held.Load() > maxHeld {
+			t.Errorf("%d bytes are held", held.Load())
+		}
+	}
+	if _, _, _, err := p.next(second, 1); !errors.Is(err, errBehind) {
+		t.Errorf("who does not read: %v", err)
+	}
+	p.removeReader(first)
+	p.removeReader(second)
+	if len(p.output) != 0 || held.Load() != 0 {
+		t.Errorf("%d chunks, %d bytes are held for nobody", len(p.output), held.Load())
 	}
 }
 
@@ -166,6 +261,25 @@ func FuzzPlainPython(f *testing.F) {
 			t.Errorf("%q has other lines: %q", code, got)
 		}
 	})
+}
+
+func TestColumns(t *testing.T) {
+	for in, want := range map[string]string{
+		`{"columns":["a","b"],"data":[[1,2],[3]]}`: `{"a":[1,3],"b":[2]}`,
+		`{"columns":["a",7],"data":[]}`:            `{"7":[],"a":[]}`,
+		`{"columns":["a"],"data":[[1,2,3],[]]}`:    `{"a":[1]}`,
+		`{"columns":[],"data":[[1]]}`:              `{}`,
+		`[]`:                                       `{}`,
+	} {
+		if got, err := json.Marshal(columns(json.RawMessage(in))); err != nil || string(got) != want {
+			t.Errorf("%s: %s %v, want %s", in, got, err, want)
+		}
+	}
+	// A million columns and rows without cells would be 10^12 steps if each row were looked at for each column.
+	many := func(one string) string { return "[" + strings.Repeat(one+",", 1_000_000) + one + "]" }
+	if got := columns(json.RawMessage(`{"columns":` + many("0") + `,"data":` + many("[]") + `}`)); len(got) != 1 {
+		t.Errorf("%d columns", len(got))
+	}
 }
 
 func TestExecute_sends_lines(t *testing.T) {

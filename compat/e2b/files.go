@@ -30,7 +30,7 @@ func (a *API) onFiles(act haft.Action,
 		err := checkUser(r.URL.Query().Get("username"))
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
+			if p, err = a.principal(r.Context(), act); err == nil {
 				err = a.goneOr(r.Context(), p, s, do(w, r, p, s))
 			}
 		}
@@ -46,7 +46,7 @@ func (a fileHandlers) download(w http.ResponseWriter, r *http.Request, p haft.Pr
 	if err != nil {
 		return err
 	}
-	f, err := a.cfg.Files.ReadFile(r.Context(), p, s.id, at)
+	f, err := a.cfg.Files.ReadFile(r.Context(), p, s.session, at)
 	if err != nil {
 		return err
 	}
@@ -165,7 +165,7 @@ func (a fileHandlers) writeFile(r *http.Request, p haft.Principal, s *sandbox, n
 		}
 	}
 	failed := &failedReader{from: content}
-	if err := a.cfg.Files.WriteFile(r.Context(), p, s.id, at, failed); err != nil {
+	if err := a.cfg.Files.WriteFile(r.Context(), p, s.session, at, failed); err != nil {
 		if failed.err != nil {
 			return nil, unread(failed.err)
 		}

@@ -114,7 +114,7 @@ func (a fileHandlers) routes() {
 // describe returns the file at a path of Haft.
 func (a fileHandlers) describe(ctx context.Context, p haft.Principal, s *sandbox,
 	at string) (*haft.SessionFile, error) {
-	dir, err := a.cfg.Files.ListFiles(ctx, p, s.id, at, 0)
+	dir, err := a.cfg.Files.ListFiles(ctx, p, s.session, at, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -145,7 +145,7 @@ func (a fileHandlers) listDir(ctx context.Context, p haft.Principal, s *sandbox,
 	if in.Depth < 0 {
 		return nil, invalid("the depth is at least 1")
 	}
-	dir, err := a.cfg.Files.ListFiles(ctx, p, s.id, at, max(in.Depth, 1))
+	dir, err := a.cfg.Files.ListFiles(ctx, p, s.session, at, max(in.Depth, 1))
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (a fileHandlers) makeDir(ctx context.Context, p haft.Principal, s *sandbox,
 	case haft.CodeOf(err) != haft.CodeNotFound:
 		return nil, err
 	}
-	if err := a.cfg.Files.MakeDir(ctx, p, s.id, at); err != nil {
+	if err := a.cfg.Files.MakeDir(ctx, p, s.session, at); err != nil {
 		return nil, err
 	}
 	return a.stat(ctx, p, s, in.Path)
@@ -194,7 +194,7 @@ func (a fileHandlers) move(ctx context.Context, p haft.Principal, s *sandbox, in
 	if err != nil {
 		return nil, err
 	}
-	if err := a.cfg.Files.MoveFile(ctx, p, s.id, from, to); err != nil {
+	if err := a.cfg.Files.MoveFile(ctx, p, s.session, from, to); err != nil {
 		return nil, err
 	}
 	return a.stat(ctx, p, s, in.Destination)
@@ -205,14 +205,14 @@ func (a fileHandlers) remove(ctx context.Context, p haft.Principal, s *sandbox, 
 	if err != nil {
 		return nil, err
 	}
-	err = a.cfg.Files.RemoveFile(ctx, p, s.id, at)
+	err = a.cfg.Files.RemoveFile(ctx, p, s.session, at)
 	return struct{}{}, err
 }
 
 // health answers whether the sandbox lives.
 func (a fileHandlers) health(w http.ResponseWriter, r *http.Request) {
 	s := sandboxOf(r.Context())
-	p, err := a.principal(r.Context(), s, haft.CallsRead)
+	p, err := a.principal(r.Context(), haft.CallsRead)
 	alive := false
 	if err == nil {
 		alive, err = a.alive(r.Context(), p, s)

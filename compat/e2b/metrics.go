@@ -29,7 +29,7 @@ func (a controlHandlers) metrics(w http.ResponseWriter, r *http.Request, p haft.
 	if err != nil {
 		return err
 	}
-	args := map[string]any{"session": s.id, "argv": []string{"/bin/bash", "-c", measure}}
+	args := map[string]any{"session": s.session, "argv": []string{"/bin/bash", "-c", measure}}
 	res, _, err := a.call(r.Context(), p, "run_command", haft.NewCallID(), args, func(haft.Event) {})
 	if err == nil {
 		err = refusedCall(res)

@@ -10,14 +10,14 @@ import (
 
 // servePort forwards a request to what listens on a port of a sandbox.
 func (a *API) servePort(w http.ResponseWriter, r *http.Request, s *sandbox, port int) {
-	p, err := a.principal(r.Context(), s, haft.CallsWrite)
+	p, err := a.principal(r.Context(), haft.CallsWrite)
 	if err != nil {
 		faultOf(err).write(w, s.id)
 		return
 	}
-	ctx, cancel := a.until(r, s)
+	ctx, cancel := a.until(r, s, haft.CallsWrite)
 	defer cancel()
-	conn, err := a.cfg.Ports.DialPort(ctx, p, s.id, port)
+	conn, err := a.cfg.Ports.DialPort(ctx, p, s.session, port)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		if err = a.goneOr(ctx, p, s, err); err != errGone { //nolint:errorlint // it is not wrapped
 			err = &fault{status: http.StatusBadGateway, message: "The sandbox is running but port is not open"}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -28,10 +29,13 @@ type process struct {
 
 	mu      sync.Mutex
 	pid     int
-	output  []chunk
-	shown   map[string]int // bytes of each stream
-	changed chan struct{}  // closed, and made anew, when there is more
-	end     *ending        // nil while it runs
+	output  []chunk          // what a reader lacks
+	first   int              // how many chunks were before output
+	readers map[*reader]bool // who started the command, and who has connected to it
+	held    *atomic.Int64    // bytes of output, of all commands of the sandbox
+	shown   map[string]int   // bytes of each stream
+	changed chan struct{}    // closed, and made anew, when there is more
+	end     *ending          // nil while it runs
 }
 
 // processConfig is a command as a client says it.
@@ -55,9 +59,60 @@ type ending struct {
 }
 
 // newProcess returns a process that is not started yet.
-func newProcess(in startRequest) *process {
-	return &process{call: haft.NewCallID(), config: in.Process, tag: in.Tag, pty: in.PTY != nil,
-		begun: make(chan struct{}), changed: make(chan struct{}), shown: map[string]int{}}
+func newProcess(in startRequest, held *atomic.Int64) *process {
+	return &process{call: haft.NewCallID(), config: in.Process, tag: in.Tag, pty: in.PTY != nil, held: held,
+		begun: make(chan struct{}), changed: make(chan struct{}), shown: map[string]int{}, readers: map[*reader]bool{}}
+}
+
+// maxHeld bounds the output of all commands of a sandbox that clients have not been sent yet.
+const maxHeld = 64 << 20
+
+// errBehind ends the stream of a client whose output was dropped.
+var errBehind = &haft.Error{Code: haft.CodeRateLimited,
+	Message: "the output of the commands is read more slowly than it is printed: some of it was dropped"}
+
+// A reader is a client that is sent the output of a process.
+type reader struct{ next int } // the chunk that it gets next
+
+// addReader adds a reader of what is printed from now on. Output that all readers have is dropped, so
+// the caller calls removeReader.
+func (p *process) addReader() *reader {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := &reader{p.first + len(p.output)}
+	p.readers[r] = true
+	return r
+}
+
+// removeReader removes a reader.
+func (p *process) removeReader(r *reader) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.readers, r)
+	p.dropSent()
+}
+
+// dropSent drops the output that all readers have. Preconditions: mu is held.
+func (p *process) dropSent() {
+	least := p.first + len(p.output)
+	for r := range p.readers {
+		least = min(least, r.next)
+	}
+	p.drop(least - p.first)
+}
+
+// drop drops the first n chunks of output, if n is positive. Preconditions: mu is held.
+func (p *process) drop(n int) {
+	if n <= 0 {
+		return
+	}
+	for _, c := range p.output[:n] {
+		for _, data := range c {
+			p.held.Add(-int64(len(data)))
+		}
+	}
+	p.output = slices.Clone(p.output[n:]) // a reader may hold the old slice
+	p.first += n
 }
 
 // arguments returns those of the call.
@@ -78,7 +133,7 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 			env[k] = v
 		}
 	}
-	args := map[string]any{"session": s.id, "argv": append([]string{p.config.Cmd}, p.config.Args...), "cwd": cwd,
+	args := map[string]any{"session": s.session, "argv": append([]string{p.config.Cmd}, p.config.Args...), "cwd": cwd,
 		"env": env}
 	if in.PTY != nil {
 		args["tty"] = true
@@ -91,22 +146,23 @@ func (p *process) arguments(s *sandbox, in startRequest, timeout time.Duration) 
 	return args, nil
 }
 
-// start starts a command, which runs on when the client is gone.
+// start starts a command, which runs on when the client is gone. The reader is that of the client.
 func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest,
-	timeout time.Duration) (*process, error) {
-	p := newProcess(in)
+	timeout time.Duration) (*process, *reader, error) {
+	p := newProcess(in, &s.held)
 	args, err := p.arguments(s, in, timeout)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	s.mu.Lock()
 	if len(s.processes) >= maxProcesses {
 		s.mu.Unlock()
-		return nil, &haft.Error{Code: haft.CodeRateLimited,
+		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
 			Message: fmt.Sprintf("a sandbox runs at most %d commands at once", maxProcesses)}
 	}
 	s.processes[p] = true
 	s.mu.Unlock()
+	client := p.addReader()
 	go func() {
 		res, shown, err := a.call(s.ctx, by, "run_command", p.call, args, p.show)
 		p.finish(endingOf(res, err), res, shown)
@@ -116,7 +172,7 @@ func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest,
 			delete(s.processes, p)
 		})
 	}()
-	return p, nil
+	return p, client, nil
 }
 
 // show takes an event of the call.
@@ -146,6 +202,12 @@ func (p *process) print(stream, text string) {
 	if p.pty {
 		stream = "pty"
 	}
+	if len(p.readers) == 0 {
+		return
+	}
+	if p.held.Add(int64(len(text))) > maxHeld {
+		p.drop(len(p.output)) // readers that are behind get errBehind
+	}
 	p.output = append(p.output, chunk{stream: []byte(text)})
 	p.wake()
 }
@@ -174,19 +236,24 @@ func (p *process) finish(end *ending, res *haft.Result, shown bool) {
 	p.wake()
 }
 
-// next returns the output from a place on, how the command ended, if it did, and what is closed when
-// there is more.
-func (p *process) next(from int) ([]chunk, *ending, <-chan struct{}) {
+// next notes that a reader was sent so many chunks more. It returns those that follow, how the command
+// ended, if it did, and what is closed when there is more.
+func (p *process) next(r *reader, sent int) ([]chunk, *ending, <-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.output[from:], p.end, p.changed
+	r.next += sent
+	if r.next < p.first {
+		return nil, nil, nil, errBehind
+	}
+	p.dropSent()
+	return p.output[r.next-p.first:], p.end, p.changed, nil
 }
 
-// place returns the number of the process, and how much it has printed.
-func (p *process) state() (pid, printed int, ended bool) {
+// state returns the number of the process, and whether it has ended.
+func (p *process) state() (pid int, ended bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.pid, len(p.output), p.end != nil
+	return p.pid, p.end != nil
 }
 
 // endingOf says what became of a command.
@@ -249,7 +316,7 @@ func (s *sandbox) find(sel selector, alive bool) (*process, error) {
 	s.mu.Unlock()
 	var found *process
 	for _, p := range all {
-		pid, _, ended := p.state()
+		pid, ended := p.state()
 		if pid == 0 || alive && ended || (sel.Tag == "" && pid != sel.PID) || (sel.Tag != "" && p.tag != sel.Tag) {
 			continue
 		}
@@ -269,7 +336,7 @@ func (s *sandbox) running() []processInfo {
 	defer s.mu.Unlock()
 	list := []processInfo{}
 	for p := range s.processes {
-		if pid, _, ended := p.state(); pid != 0 && !ended {
+		if pid, ended := p.state(); pid != 0 && !ended {
 			list = append(list, processInfo{Config: p.config, PID: pid, Tag: p.tag})
 		}
 	}
@@ -277,19 +344,22 @@ func (s *sandbox) running() []processInfo {
 	return list
 }
 
-// follow sends what a process prints, from a place on, and how it ends.
-func (p *process) follow(ctx context.Context, out *stream, from int, every time.Duration) error {
+// follow sends a reader what a process prints, and how it ends.
+func (p *process) follow(ctx context.Context, out *stream, to *reader, every time.Duration) error {
 	beat := time.NewTimer(every)
 	defer beat.Stop()
-	for {
-		output, end, changed := p.next(from)
+	for sent := 0; ; {
+		output, end, changed, err := p.next(to, sent)
+		if err != nil {
+			return err
+		}
 		for _, c := range output {
 			if err := out.send(0, event{"data": c}); err != nil {
 				return err
 			}
 			beat.Reset(every)
 		}
-		from += len(output)
+		sent = len(output)
 		if end != nil {
 			if end.fault != nil {
 				return end.fault

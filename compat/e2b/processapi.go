@@ -91,18 +91,22 @@ func (a processHandlers) routes() {
 
 func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *sandbox, in startRequest,
 	r *http.Request, out *stream) error {
-	proc, err := a.start(p, s, in, clientTime(r))
+	proc, client, err := a.start(p, s, in, clientTime(r))
 	if err != nil {
 		return err
 	}
+	defer proc.removeReader(client)
 	select {
 	case <-proc.begun:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	pid, _, _ := proc.state()
+	pid, _ := proc.state()
 	if pid == 0 {
-		_, end, _ := proc.next(0)
+		_, end, _, err := proc.next(client, 0)
+		if err != nil {
+			return err
+		}
 		return end.fault
 	}
 	if in.PTY != nil && in.PTY.Size != (size{}) {
@@ -112,7 +116,7 @@ func (a processHandlers) startProcess(ctx context.Context, p haft.Principal, s *
 	if err := out.send(0, event{"start": map[string]int{"pid": pid}}); err != nil {
 		return err
 	}
-	return proc.follow(ctx, out, 0, keepalive(r))
+	return proc.follow(ctx, out, client, keepalive(r))
 }
 
 func (a processHandlers) connectProcess(ctx context.Context, _ haft.Principal, s *sandbox, in processRequest,
@@ -126,11 +130,13 @@ func (a processHandlers) connectProcess(ctx context.Context, _ haft.Principal, s
 		defer cancel()
 		ctx = timed
 	}
-	pid, printed, _ := proc.state()
+	client := proc.addReader()
+	defer proc.removeReader(client)
+	pid, _ := proc.state()
 	if err := out.send(0, event{"start": map[string]int{"pid": pid}}); err != nil {
 		return err
 	}
-	return proc.follow(ctx, out, printed, keepalive(r))
+	return proc.follow(ctx, out, client, keepalive(r))
 }
 
 // maxInput is how much one input of a call has.
@@ -158,7 +164,7 @@ func (a processHandlers) input(ctx context.Context, p haft.Principal, s *sandbox
 		return nil, err
 	}
 	err = a.cfg.Worker.SendInput(ctx, p, proc.call, in)
-	if _, _, ended := proc.state(); ended && haft.CodeOf(err) == haft.CodeConflict {
+	if _, ended := proc.state(); ended && haft.CodeOf(err) == haft.CodeConflict {
 		return nil, missing("the process has ended")
 	}
 	if haft.CodeOf(err) == haft.CodeConflict {
@@ -189,7 +195,7 @@ func (a processHandlers) streamInput(w http.ResponseWriter, r *http.Request) {
 		faultOf(err).write(w, s.id)
 		return
 	}
-	p, err := a.principal(r.Context(), s, haft.CallsWrite)
+	p, err := a.principal(r.Context(), haft.CallsWrite)
 	if err == nil {
 		err = a.readInput(w, r, p, s)
 	}

@@ -88,7 +88,7 @@ func unary[In any](a *API, name string, act haft.Action,
 		}
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
+			if p, err = a.principal(r.Context(), act); err == nil {
 				out, err = do(r.Context(), p, s, in)
 				err = a.goneOr(r.Context(), p, s, err)
 			}
@@ -113,7 +113,9 @@ func checkType(r *http.Request, want string) error {
 
 // goneOr returns why an operation failed: that the sandbox has ended, if it has.
 func (a *API) goneOr(ctx context.Context, p haft.Principal, s *sandbox, err error) error {
-	if code := haft.CodeOf(err); code != haft.CodeNotFound && code != haft.CodeUnavailable {
+	switch haft.CodeOf(err) {
+	case haft.CodeNotFound, haft.CodeUnavailable, haft.CodeInvalid: // a call in an ended session is invalid
+	default:
 		return err
 	}
 	if alive, listed := a.alive(ctx, p, s); listed == nil && !alive {
@@ -235,8 +237,8 @@ func streaming[In any](a *API, name string, act haft.Action,
 		}
 		if err == nil {
 			var p haft.Principal
-			if p, err = a.principal(r.Context(), s, act); err == nil {
-				ctx, cancel := a.until(r, s)
+			if p, err = a.principal(r.Context(), act); err == nil {
+				ctx, cancel := a.until(r, s, act)
 				err = do(ctx, p, s, in, r, out)
 				cancel()
 				err = a.goneOr(r.Context(), p, s, err)
@@ -246,11 +248,27 @@ func streaming[In any](a *API, name string, act haft.Action,
 	})
 }
 
-// until returns a context that ends with the request and with the sandbox.
-func (a *API) until(r *http.Request, s *sandbox) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(r.Context())
-	stop := context.AfterFunc(s.ctx, cancel)
-	return ctx, func() { stop(); cancel() }
+// until returns a context that ends with the request, with the sandbox, and soon after the key of the
+// request is good for the action no more.
+func (a *API) until(r *http.Request, s *sandbox, act haft.Action) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(r.Context())
+	stop := context.AfterFunc(s.ctx, func() { cancel(nil) })
+	go func() {
+		tick := time.NewTicker(a.recheckEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			_, err := a.principal(ctx, act)
+			if c := haft.CodeOf(err); c == haft.CodeUnauthenticated || c == haft.CodeDenied {
+				cancel(err)
+			}
+		}
+	}()
+	return ctx, func() { stop(); cancel(nil) }
 }
 
 // clientTime returns how long the client waits; 0 means that it does not say.

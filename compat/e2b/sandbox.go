@@ -5,11 +5,14 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -17,29 +20,80 @@ import (
 
 // A sandbox is a session of its owner, which is named by the id of the sandbox.
 type sandbox struct {
-	id, template   string
-	token, traffic string // the rights to do everything, and to use ports
-	owner          haft.Principal
-	metadata, env  map[string]string
-	started        time.Time
-	ctx            context.Context // ends with the sandbox
-	cancel         context.CancelFunc
+	id, template  string
+	session       string // the id of the session: its name would make another when it has ended
+	owner         haft.Principal
+	metadata, env map[string]string
+	started       time.Time
+	ctx           context.Context // ends with the sandbox
+	cancel        context.CancelFunc
+	timer         *time.Timer // drops the sandbox at its end
+
+	held atomic.Int64 // bytes of output of its commands that clients have not been sent yet
 
 	mu        sync.Mutex
+	grants    []grant // one for each credential that made the sandbox, or connected to it
 	ends      time.Time
 	processes map[*process]bool
 	contexts  map[string]*codeContext
 	watchers  map[string]*watcher
 }
 
+// A grant is what a credential of the owner got for a sandbox: the rights to do everything, and to use
+// ports, as far as the credential reaches.
+type grant struct {
+	token, traffic string
+	holder         haft.Principal
+}
+
+// maxGrants bounds the credentials that are connected to a sandbox.
+const maxGrants = 64
+
+// grantTo returns the grant of a credential. One key never gets the tokens of another, which may be
+// good for more.
+func (s *sandbox) grantTo(p haft.Principal) (grant, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, g := range s.grants {
+		if g.holder.Credential == p.Credential {
+			return g, nil
+		}
+	}
+	if len(s.grants) >= maxGrants {
+		return grant{}, &haft.Error{Code: haft.CodeRateLimited,
+			Message: fmt.Sprintf("a sandbox is used with at most %d keys", maxGrants)}
+	}
+	g := grant{rand.Text(), rand.Text(), p}
+	s.grants = append(s.grants, g)
+	return g, nil
+}
+
+// granted returns the first grant that a request matches.
+func (s *sandbox) granted(match func(grant) bool) (grant, bool) {
+	s.mu.Lock()
+	list := s.grants
+	s.mu.Unlock()
+	if i := slices.IndexFunc(list, match); i >= 0 {
+		return list[i], true
+	}
+	return grant{}, false
+}
+
 // newSandbox returns a sandbox that has no session yet.
 func (a *API) newSandbox(p haft.Principal, in *newSandbox) *sandbox {
 	s := &sandbox{
-		id: "i" + strings.ToLower(rand.Text())[:20], template: in.Template, token: rand.Text(), traffic: rand.Text(),
-		owner: p, metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
+		id: "i" + strings.ToLower(rand.Text())[:20], template: in.Template, owner: p,
+		metadata: in.Metadata, env: in.Env, started: time.Now().UTC(), processes: map[*process]bool{},
 		contexts: map[string]*codeContext{}, watchers: map[string]*watcher{},
 	}
-	s.ctx, s.cancel = context.WithCancel(a.ctx)
+	var cancel context.CancelFunc
+	s.ctx, cancel = context.WithCancel(a.ctx)
+	s.timer = time.AfterFunc(maxIdle.D(), func() {
+		if !s.endsAt().After(time.Now()) { // it may have been set while the timer ran out
+			a.drop(s)
+		}
+	})
+	s.cancel = func() { s.timer.Stop(); cancel() }
 	return s
 }
 
@@ -66,6 +120,7 @@ func (s *sandbox) setEnd(at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = at
+	s.timer.Reset(time.Until(at))
 }
 
 // owned reports whether the sandbox is p's own, as the session is.
@@ -106,13 +161,13 @@ func (a *API) live(ctx context.Context, p haft.Principal) (map[*sandbox]bool, er
 	}
 	sessions := map[string]haft.Session{}
 	for _, one := range list {
-		sessions[one.Name] = one
+		sessions[one.ID] = one
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	live := map[*sandbox]bool{}
 	for id, s := range known {
-		one, lives := sessions[id]
+		one, lives := sessions[s.session]
 		switch {
 		case !s.owned(p):
 		case lives && one.Expires.After(time.Now()):
@@ -143,35 +198,55 @@ func (a *API) add(s *sandbox) {
 
 // signer returns the sandbox whose token has signed the address of a file, or nil.
 func (a *API) signer(r *http.Request) *sandbox {
+	sig, ok := readSignature(r)
+	if !ok {
+		return nil
+	}
 	a.mu.Lock()
 	list := maps.Clone(a.sandboxes)
 	a.mu.Unlock()
 	for _, s := range list {
-		if s.checkSignature(r, time.Now()) == nil && s.endsAt().After(time.Now()) {
+		if _, signed := s.signed(sig, time.Now()); signed && s.endsAt().After(time.Now()) {
 			return s
 		}
 	}
 	return nil
 }
 
-// checkSignature checks the signature of the address of a file.
-func (s *sandbox) checkSignature(r *http.Request, now time.Time) error {
+// A signature is that of the address of a file, and what is signed beside the token.
+type signature struct{ path, operation, user, expiry, text string }
+
+// maxField bounds the name of a user, and an expiry, in the address of a file.
+const maxField = 64
+
+// readSignature reads the signature of the address of a file, and reports whether it can be one: many
+// tokens are held against it.
+func readSignature(r *http.Request) (signature, bool) {
 	q := r.URL.Query()
-	operation := "read"
+	sig := signature{path: q.Get("path"), operation: "read", user: q.Get("username"),
+		expiry: q.Get("signature_expiration"), text: q.Get("signature")}
 	if r.Method == http.MethodPost {
-		operation = "write"
+		sig.operation = "write"
 	}
-	signed := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + s.token
-	expiry := q.Get("signature_expiration")
-	if expiry != "" {
-		signed += ":" + expiry
+	digest, marked := strings.CutPrefix(sig.text, "v1_")
+	return sig, marked && len(digest) == base64.RawStdEncoding.EncodedLen(sha256.Size) && len(sig.path) <= maxPath &&
+		len(sig.user) <= maxField && len(sig.expiry) <= maxField
+}
+
+// signed returns the grant that has signed the address of a file.
+func (s *sandbox) signed(sig signature, now time.Time) (grant, bool) {
+	if at, err := strconv.ParseInt(sig.expiry, 10, 64); sig.expiry != "" && (err != nil || now.Unix() >= at) {
+		return grant{}, false
 	}
-	sum := sha256.Sum256([]byte(signed))
-	if !same(q.Get("signature"), "v1_"+base64.RawStdEncoding.EncodeToString(sum[:])) {
-		return errToken
+	return s.granted(sig.isBy)
+}
+
+// isBy reports whether a grant has made the signature.
+func (sig signature) isBy(g grant) bool {
+	text := sig.path + ":" + sig.operation + ":" + sig.user + ":" + g.token
+	if sig.expiry != "" {
+		text += ":" + sig.expiry
 	}
-	if at, err := strconv.ParseInt(expiry, 10, 64); expiry != "" && (err != nil || now.Unix() >= at) {
-		return errToken
-	}
-	return nil
+	sum := sha256.Sum256([]byte(text))
+	return same(sig.text, "v1_"+base64.RawStdEncoding.EncodeToString(sum[:]))
 }

@@ -49,7 +49,7 @@ func (a fileHandlers) watch(ctx context.Context, p haft.Principal, s *sandbox,
 	if f.Type != "dir" {
 		return nil, invalid("only a directory can be watched")
 	}
-	changes := a.cfg.Worker.WatchFiles(ctx, p, s.id, at)
+	changes := a.cfg.Worker.WatchFiles(ctx, p, s.session, at)
 	return func(yield func(fileEvent, error) bool) {
 		for c, err := range changes {
 			name := strings.TrimPrefix(strings.TrimPrefix(c.File.Path, at), "/")

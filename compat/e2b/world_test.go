@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,34 +23,49 @@ import (
 type world struct {
 	t   *testing.T
 	api *API
+	// ending is called when a session ends, unless it is nil.
+	ending func()
+	// busy is why requests with tokens are not served.
+	busy error
 	// withdrawn says that the credentials of sandboxes are good no more.
-	withdrawn bool
+	withdrawn atomic.Bool
 
-	mu       sync.Mutex
-	sessions map[string]haft.Session
-	files    map[string]string
-	calls    []haft.Call
-	inputs   []haft.CommandInput
-	value    string
-	res      haft.Result
+	mu        sync.Mutex
+	sessions  map[string]haft.Session
+	files     map[string]string
+	calls     []haft.Call
+	cancelled []haft.CallID
+	refused   []error
+	inputs    []haft.CommandInput
+	value     string
+	res       haft.Result
 }
 
-// newWorld makes a world whose keys are ORG/USER.
+// newWorld makes a world whose keys are ORG/USER, or ORG/USER/CREDENTIAL.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{t: t, sessions: map[string]haft.Session{}, files: map[string]string{},
 		value: `{"status":"success","exit_code":0}`}
-	w.api = New(Config{Call: w.call, Sessions: w, Files: w, Worker: w, Ports: w, Domain: "sandboxes.example",
+	w.api = New(Config{Call: w.call, Cancel: w.cancel, Sessions: w, Files: w, Worker: w, Ports: w,
+		Domain: "sandboxes.example",
 		Identify: func(_ http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			org, user, ok := strings.Cut(strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), "/")
 			if !ok {
 				return server.Identity{}, &haft.Error{Code: haft.CodeUnauthenticated, Message: "no"}
 			}
-			return server.Identity{Principal: haft.Principal{Org: org, User: user, Roles: []string{haft.RoleAdmin}},
+			user, credential, _ := strings.Cut(user, "/")
+			return server.Identity{Principal: haft.Principal{Org: org, User: user, Credential: credential,
+				Roles: []string{haft.RoleAdmin}},
 				Rules: authority.Rules{}}, nil
 		},
-		Recheck: func(_ context.Context, p haft.Principal, _ haft.Action) (haft.Principal, error) {
-			if w.withdrawn {
+		Busy: func(*http.Request) error { return w.busy },
+		Refused: func(_ *http.Request, err error) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.refused = append(w.refused, err)
+		},
+		Recheck: func(_ context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
+			if w.withdrawn.Load() || p.Credential == "narrow" && a == haft.CallsWrite {
 				return p, &haft.Error{Code: haft.CodeUnauthenticated, Message: "withdrawn"}
 			}
 			return p, nil
@@ -66,11 +82,15 @@ func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*ha
 	if err := json.Unmarshal(c.Args, &args); err != nil {
 		w.t.Error(err)
 	}
-	if _, ok := w.sessions[args.Session]; !ok {
-		w.sessions[args.Session] = haft.Session{Org: c.Principal.Org, Owner: c.Principal.User, Name: args.Session,
-			Expires: time.Now().Add(time.Hour)}
-	}
 	res := w.res
+	name, byID := strings.CutPrefix(args.Session, "sess_")
+	switch _, lives := w.sessions[name]; {
+	case !lives && byID:
+		res.Status, res.Error = haft.StatusError, &haft.Failure{Message: "the session is gone"}
+	case !lives:
+		w.sessions[args.Session] = haft.Session{ID: "sess_" + args.Session, Org: c.Principal.Org,
+			Owner: c.Principal.User, Name: args.Session, Expires: time.Now().Add(time.Hour)}
+	}
 	res.Value = json.RawMessage(w.value)
 	w.mu.Unlock()
 	if res.Status == "" {
@@ -81,6 +101,14 @@ func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*ha
 		show(haft.Event{Type: haft.EventOutput, Data: json.RawMessage(`{"stream":"stdout","text":"out"}`)})
 	}
 	return &res, true, nil
+}
+
+// cancel is [Config.Cancel].
+func (w *world) cancel(_ context.Context, _ haft.Principal, id haft.CallID) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cancelled = append(w.cancelled, id)
+	return nil
 }
 
 func (w *world) Sessions(_ context.Context, p haft.Principal) ([]haft.Session, error) {
@@ -96,9 +124,12 @@ func (w *world) Sessions(_ context.Context, p haft.Principal) ([]haft.Session, e
 }
 
 func (w *world) EndSession(_ context.Context, _ haft.Principal, id string) error {
+	if w.ending != nil {
+		w.ending()
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	delete(w.sessions, id)
+	delete(w.sessions, strings.TrimPrefix(id, "sess_"))
 	return nil
 }
 
@@ -110,6 +141,7 @@ func (w *world) ExtendSession(_ context.Context, _ haft.Principal, id string,
 	ttl, _ haft.Millis) (*haft.Session, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	id = strings.TrimPrefix(id, "sess_")
 	s := w.sessions[id]
 	s.Expires = time.Now().Add(ttl.D())
 	w.sessions[id] = s

@@ -95,7 +95,7 @@ func (r codeRunner) start(ctx context.Context, req executor.Request, s *session.
 		return 0, false, err
 	}
 	takes := in.Input || in.TTY
-	defer r.cfg.Sessions.Attach(req.Call, p)() // without input it still takes signals
+	defer r.cfg.Sessions.Attach(req.Call, p, takes)() // without input it still takes signals
 	if req.Progress != nil {
 		if b, err := executor.EncodeJSON(commandStarted{p.PID, takes}); err == nil {
 			req.Progress(b)

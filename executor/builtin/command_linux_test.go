@@ -186,10 +186,19 @@ func TestRunCommand_takes_input_of_its_owner(t *testing.T) {
 	}
 }
 
-// A command without input takes signals of its owner, and nothing else.
+// A command without input, or with all of it from the start, takes signals of its owner, and nothing else.
 func TestRunCommand_without_input_takes_signals(t *testing.T) {
+	for name, args := range map[string]map[string]any{"none": {"command": "sleep 60"},
+		"fixed": {"command": "sleep 60", "stdin": "all of it"}} {
+		t.Run(name, func(t *testing.T) { takesSignals(t, args) })
+	}
+}
+
+// takesSignals runs a command that takes signals only.
+func takesSignals(t *testing.T, args map[string]any) {
+	t.Helper()
 	s, m := commandWorld(t)
-	req, ready := started(commandRequest(t, "run_command", map[string]any{"command": "sleep 60"}))
+	req, ready := started(commandRequest(t, "run_command", args))
 	ended := make(chan commandResult, 1)
 	go func() {
 		out, _ := command(t, s, t.Context(), req)

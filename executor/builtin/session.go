@@ -26,7 +26,7 @@ type Sessions interface {
 	// there is none.
 	Use(ctx context.Context, req executor.Request, name string) (*session.Session, error)
 	// Attach lets the command of a call be sent input until detach is called.
-	Attach(call haft.CallID, p *session.Process) (detach func())
+	Attach(call haft.CallID, p *session.Process, takes bool) (detach func())
 }
 
 // codeShown is one thing that code in a session displayed.

@@ -40,7 +40,7 @@ func VisitResult(res *haft.Result, c Cleaner) {
 		a.Name, a.ContentType = c.Text("artifact", a.Name), c.Text("artifact", a.ContentType)
 		a.File = haft.FileID(c.Text("artifact", string(a.File)))
 		if len(a.Data) > 0 { // else the size is of what was not kept
-			a.Data = c.Bytes("artifact", a.Data)
+			a.Data = cleanArtifact(a, c)
 			a.Size = int64(len(a.Data))
 		}
 	}
@@ -50,6 +50,23 @@ func VisitResult(res *haft.Result, c Cleaner) {
 	if w := res.Workspace; w != nil {
 		w.Name, w.Enforced = c.Text("workspace", w.Name), c.Text("workspace", w.Enforced)
 	}
+}
+
+// formsFile is the artifact that has the results of code in all their forms, as JSON.
+const formsFile = "results.json"
+
+// cleanArtifact gives the content of an artifact to a cleaner: as one text, or the texts of formsFile,
+// because a filter does not match what is escaped in JSON. It is wrapped for filters of artifacts.
+func cleanArtifact(a *haft.Artifact, c Cleaner) []byte {
+	if a.Name != formsFile || !json.Valid(a.Data) {
+		return c.Bytes("artifact", a.Data)
+	}
+	out := c.JSON("artifact", slices.Concat([]byte(`{"artifact":`), a.Data, []byte("}")))
+	var wrapped struct{ Artifact json.RawMessage }
+	if json.Unmarshal(out, &wrapped) != nil {
+		return nil // it is refused, or masked as a whole
+	}
+	return wrapped.Artifact
 }
 
 // visitFailure gives every text of a failure to a cleaner.

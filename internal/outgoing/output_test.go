@@ -123,6 +123,33 @@ func TestOutput_bounds_items(t *testing.T) {
 	}
 }
 
+// A filter matches the texts of the results of code, however they are escaped.
+func TestVisitResult_screens_forms_decoded(t *testing.T) {
+	for _, tt := range []struct{ at, name, data, want string }{
+		{"", "results.json", `{"text":"078\u002d05-1120"}`, `{"text":"[masked by ssn]"}`},
+		{", at: [artifact]", "results.json", `{"text":"078\u002d05-1120"}`, `{"text":"[masked by ssn]"}`},
+		{", at: [/text]", "results.json", `{"text":"078-05-1120"}`, `{"text":"078-05-1120"}`},
+		{"", "results.json", `no JSON 078-05-1120`, `no JSON [masked by ssn]`},
+		{"", "other", `{"text":"078-05-1120"}`, `{"text":"[masked by ssn]"}`},
+	} {
+		rules, err := policy.Compile([]byte(`version: 1
+filters:
+  - {id: ssn, on: output` + tt.at + `, pattern: '\d{3}-\d{2}-\d{4}', action: mask}
+`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &outgoing.Screening{Ctx: t.Context(),
+			Screen: rules.Screen(policy.Request{Tool: haft.Tool{Name: "t"}}, policy.Output)}
+		res := &haft.Result{Artifacts: []haft.Artifact{{Name: tt.name, Data: []byte(tt.data)}}}
+		outgoing.VisitResult(res, s)
+		if got := string(res.Artifacts[0].Data); s.Err != nil || got != tt.want ||
+			res.Artifacts[0].Size != int64(len(tt.want)) {
+			t.Errorf("%s %s: got %s, %v", tt.name, tt.at, got, s.Err)
+		}
+	}
+}
+
 // Filters for a part of the value concern items at their place in the value.
 func TestHeld_items_are_screened_at_their_index(t *testing.T) {
 	for _, tt := range []struct{ at, want string }{

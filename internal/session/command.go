@@ -44,6 +44,7 @@ type Process struct {
 	cmd     Command
 	r       *request
 	end     func()
+	takes   bool       // input of others than who started it; set by Attach
 	feeding sync.Mutex // held while one input is sent
 }
 

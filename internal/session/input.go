@@ -22,11 +22,12 @@ var signals = map[string]syscall.Signal{
 	"SIGSTOP": syscall.SIGSTOP, "SIGTSTP": syscall.SIGTSTP, "SIGWINCH": syscall.SIGWINCH,
 }
 
-// Attach lets a command be sent input by the id of the call that started it, until detach is
-// called.
-func (m *Manager) Attach(call haft.CallID, p *Process) (detach func()) {
+// Attach lets a command be sent signals, and input if it takes some, by the id of the call that started
+// it, until detach is called.
+func (m *Manager) Attach(call haft.CallID, p *Process, takes bool) (detach func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	p.takes = takes
 	m.running[call] = p
 	return func() {
 		m.mu.Lock()
@@ -60,7 +61,7 @@ func (m *Manager) Input(ctx context.Context, by haft.Principal, call haft.CallID
 	if err != nil {
 		return err
 	}
-	if !p.cmd.Stdin && p.cmd.Terminal == nil && (len(in.Data) > 0 || in.Close || in.Rows > 0) {
+	if !p.takes && (len(in.Data) > 0 || in.Close || in.Rows > 0) {
 		return &haft.Error{Code: haft.CodeConflict,
 			Message: "the command was started without input: it takes signals only"}
 	}
