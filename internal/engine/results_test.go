@@ -35,7 +35,7 @@ func (w *world) completed(org string, id haft.CallID) (data struct {
 // exactly what the caller has.
 func TestResult_keeps_a_value_that_does_not_fit(t *testing.T) {
 	w := setup(t, masking, engine.Config{})
-	w.tool("o", "strict", func(d *haft.Draft) { d.Settings.Output.Validators = []string{"size(value) < 1"} })
+	w.tool("o", "strict", func(d *haft.Draft) { d.Settings.Output.Type = haft.OutputNumber })
 	w.tool("o", "typed", func(d *haft.Draft) { d.Returns = json.RawMessage(`{"type":"string"}`) })
 	w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
 		return ok(req, `["seen","ZZFILTEREDZZ","`+req.Env["API_TOKEN"]+`"]`), nil
