@@ -74,7 +74,7 @@ func (s *Scanner) Scan(packages []Package) ([]haft.Finding, error) {
 	var all []haft.Finding
 	for _, p := range packages {
 		var seen []string
-		for _, a := range db[keyOf(p.Ecosystem, p.Name)] { // those that say how severe they are come first, the worst before others
+		for _, a := range db[keyOf(p.Ecosystem, p.Name)] { // those that state a severity first, the worst first
 			names := append([]string{a.id}, a.aliases...)
 			if !a.affects(p) || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(seen, n) }) {
 				continue

@@ -181,8 +181,8 @@ func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result
 	return res, nil
 }
 
-// recoverResult asks the recoveries, the reactions of the tool and its fallback for another result, in this order. A call
-// that was cancelled has none, and ctx ends the calls that are made for it.
+// recoverResult asks the recoveries, the reactions of the tool and its fallback for another result, in this order. A
+// call that was cancelled has none, and ctx ends the calls that are made for it.
 func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
 	if res.Error == nil || res.Status == haft.StatusCancelled || errors.Is(ctx.Err(), context.Canceled) {
 		return res

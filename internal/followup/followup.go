@@ -48,7 +48,8 @@ func After(c haft.Call, tool string, args json.RawMessage) haft.Call {
 		args = c.Args
 	}
 	return haft.Call{Tool: tool, Args: args, Principal: c.Principal, Deadline: c.Deadline, Env: c.Env, Files: c.Files,
-		Workspace: c.Workspace, Sandbox: c.Sandbox, Limits: c.Limits, Parent: c.ID, Turn: c.Turn, Chain: c.Chain, Trace: c.Trace}
+		Workspace: c.Workspace, Sandbox: c.Sandbox, Limits: c.Limits, Parent: c.ID, Turn: c.Turn, Chain: c.Chain,
+		Trace: c.Trace}
 }
 
 // Replace returns arguments in which those of with stand in place of those that have the same names.
