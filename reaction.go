@@ -17,11 +17,12 @@ type Reaction struct {
 	Types []string      `json:"types,omitempty"`
 	// Exactly one of the following says what to do. Args is an object: the tool is called again, with these arguments
 	// in place of those that have the same names. That is a call of its own, with validation, policy, approval and
-	// audit.
+	// audit. It needs [Settings.Idempotent].
 	Args json.RawMessage `json:"args,omitempty"`
 	// Value is given back in place of the failure.
 	Value json.RawMessage `json:"value,omitempty"`
-	// Disable disables the tool for everybody, until a person enables it.
+	// Disable disables the tool for everybody, until a person enables it. It leaves failures that need not be the
+	// tool's fault, such as those of calls with limits of their own.
 	Disable bool `json:"disable,omitempty"`
 }
 

@@ -44,7 +44,8 @@ type Result struct {
 	Tool   string `json:"tool"`
 	Digest string `json:"digest,omitempty"`
 	Status Status `json:"status"`
-	// Value is what the tool gave back, also if it does not fit. It is always valid JSON, null included.
+	// Value is what the tool gave back, also if it does not fit, unless a validator refused it. It is always valid
+	// JSON, null included.
 	Value  json.RawMessage `json:"value"`
 	Error  *Failure        `json:"error,omitempty"`
 	Stdout string          `json:"stdout"`

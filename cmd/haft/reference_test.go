@@ -201,9 +201,10 @@ func eventTable(t *testing.T) string {
 		haft.EventRetry:     "a run has failed and another one follows",
 		haft.EventProgress:  "what the tool says of its progress, or an item that it yields",
 		haft.EventOutput:    "a piece of stdout or stderr",
-		haft.EventCompleted: "the call has ended; `data` has the status, the failure, times and usage",
-		haft.EventApproval:  "a person has to agree",
-		haft.EventDecided:   "a person has agreed or refused",
+		haft.EventCompleted: "the call has ended; `data` has the status, the failure, times, usage and the " +
+			"beginning of the value",
+		haft.EventApproval: "a person has to agree",
+		haft.EventDecided:  "a person has agreed or refused",
 	}
 	rows := "| type | what happened |\n|---|---|\n"
 	for _, e := range haft.EventTypes() {

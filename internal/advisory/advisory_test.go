@@ -198,3 +198,15 @@ func FuzzPackages(f *testing.F) {
 		}
 	})
 }
+
+// Of aliases of one advisory the worst counts, whatever their order.
+func TestScan_aliases_count_as_the_worst(t *testing.T) {
+	of := func(id, alias, severity string) string {
+		return `{"id": "` + id + `", "aliases": ["` + alias + `"], "database_specific": {"severity": "` + severity +
+			`"}, "affected": [{"package": {"ecosystem": "npm", "name": "left"}}]}`
+	}
+	s := scanner(t, of("A-1", "CVE-1", "LOW"), of("A-2", "CVE-1", "CRITICAL"), of("A-3", "CVE-1", "MODERATE"))
+	if got := rules(t, s, "npm", "left", "1.0.0"); !slices.Equal(got, []string{"A-2"}) {
+		t.Errorf("found %v", got)
+	}
+}

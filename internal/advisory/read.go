@@ -107,7 +107,9 @@ func read(name string) (database, error) {
 		return nil, fmt.Errorf("read advisories: %s has no .json file", name)
 	}
 	for _, list := range r.db {
-		slices.SortStableFunc(list, func(a, b advisory) int { return cmp.Compare(a.unstated(), b.unstated()) })
+		slices.SortStableFunc(list, func(a, b advisory) int {
+			return cmp.Or(cmp.Compare(a.unstated(), b.unstated()), worse(a.severity, b.severity))
+		})
 	}
 	return r.db, nil
 }

@@ -74,7 +74,7 @@ func (s *Scanner) Scan(packages []Package) ([]haft.Finding, error) {
 	var all []haft.Finding
 	for _, p := range packages {
 		var seen []string
-		for _, a := range db[keyOf(p.Ecosystem, p.Name)] { // those that say how severe they are come first
+		for _, a := range db[keyOf(p.Ecosystem, p.Name)] { // those that state a severity first, the worst first
 			names := append([]string{a.id}, a.aliases...)
 			if !a.affects(p) || slices.ContainsFunc(names, func(n string) bool { return slices.Contains(seen, n) }) {
 				continue
@@ -90,10 +90,13 @@ func (s *Scanner) Scan(packages []Package) ([]haft.Finding, error) {
 			all = append(all, haft.Finding{Scanner: "osv", Rule: plain(a.id), Severity: a.severity, Message: message})
 		}
 	}
-	slices.SortStableFunc(all, func(a, b haft.Finding) int {
-		return cmp.Compare(slices.Index(haft.Severities(), b.Severity), slices.Index(haft.Severities(), a.Severity))
-	})
+	slices.SortStableFunc(all, func(a, b haft.Finding) int { return worse(a.Severity, b.Severity) })
 	return all, nil
+}
+
+// worse orders severities, the worst first.
+func worse(a, b haft.Severity) int {
+	return cmp.Compare(slices.Index(haft.Severities(), b), slices.Index(haft.Severities(), a))
 }
 
 // plain is a text of an advisory as one short line.

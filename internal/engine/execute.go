@@ -16,6 +16,7 @@ import (
 	"haft/internal/chains"
 	"haft/internal/circuit"
 	"haft/internal/filestore"
+	"haft/internal/followup"
 	"haft/internal/lettaid"
 	"haft/internal/registry"
 	"haft/internal/secret"
@@ -194,7 +195,7 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 			rn.redaction.logOf(ex).Warn("nobody knows whether a call ran", "call", ex.call.ID, "error", err)
 			res, err = ex.failed(haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran"), nil
 		}
-		ran := err == nil && !neverRan(res)
+		ran := err == nil && !followup.NeverRan(res)
 		if res != nil {
 			ex.res = res
 		}
@@ -202,10 +203,10 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 		if ex.session != nil && ex.session.Refused() || ex.here.Refused() {
 			again = false // a host that is refused is refused again
 		}
-		if ctx.Err() != nil || !again || !retryable(res, err) || ran && !settings.Idempotent {
+		if ctx.Err() != nil || !again || !followup.Retryable(res, err) || ran && !settings.Idempotent {
 			return err
 		}
-		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": kindOf(res)}
+		data := map[string]any{"try": try + 1, "wait_ms": haft.Millis(wait), "kind": followup.KindOf(res)}
 		if err := rn.recorder.publish(ctx, ex, haft.EventRetry, data, nil); err != nil {
 			return err
 		}
@@ -215,39 +216,6 @@ func (rn *runner) runTool(ctx context.Context, ex *execution, x executor.Executo
 			return nil // with the result of the try before
 		}
 	}
-}
-
-// neverRan reports whether nothing of the tool's code can have run.
-func neverRan(res *haft.Result) bool {
-	if res == nil || res.Error == nil {
-		return false
-	}
-	switch res.Error.Kind {
-	case haft.FailRuntime, haft.FailIsolation, haft.FailNetwork, haft.FailLogin:
-		return true
-	}
-	return false
-}
-
-// retryable reports whether the same call may succeed later.
-func retryable(res *haft.Result, err error) bool {
-	if err != nil {
-		code := haft.CodeOf(err)
-		return code == haft.CodeUnavailable || code == haft.CodeInternal
-	}
-	if res.Error == nil || res.Status == haft.StatusUnknown {
-		return false
-	}
-	return policy.Transient(res.Error.Kind) || res.Error.Kind == haft.FailException &&
-		policy.TransientException(res.Error.Type)
-}
-
-// kindOf names the failure of a result.
-func kindOf(res *haft.Result) haft.FailureKind {
-	if res == nil || res.Error == nil {
-		return haft.FailInternal
-	}
-	return res.Error.Kind
 }
 
 // failed is a result of the engine's own.

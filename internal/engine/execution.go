@@ -99,6 +99,8 @@ type outcome struct {
 	screened *haft.Result // the result that was held against the filters
 	result   *haft.Result // with err, what the caller is told; set before done is closed
 	err      error
+	// recovered is the failure in place of which there is another result.
+	recovered *haft.Failure
 }
 
 // tracking is what others than its goroutine use of an execution.

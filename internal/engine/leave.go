@@ -46,7 +46,7 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 	}
 	if ex.begun && res.Status != haft.StatusSuccess {
 		ex.release() // another call may stand in, which needs what this one holds
-		res = pl.recoverResult(ctx, ex, res)
+		res = pl.recoverResult(followup.WithBudget(waiting), ex, res)
 	}
 	pl.filters.screen(waiting, ex, res)
 	pl.recorder.completeResult(ex, res)
@@ -60,7 +60,8 @@ func (pl *pipeline) leave(ctx context.Context, ex *execution, err error) (*haft.
 	if !ex.begun && !res.Cached {
 		pl.entrance.unclaim(ctx, ex) // nothing ran: the key may be used again
 	}
-	pl.react(ctx, ex, res)
+	pl.react(ctx, ex, ex.recovered)
+	pl.react(ctx, ex, res.Error)
 	pl.recorder.endTrace(ex, res, err)
 	if err != nil {
 		return nil, err
@@ -180,23 +181,35 @@ func (pl *pipeline) suspend(ctx context.Context, ex *execution, res *haft.Result
 	return res, nil
 }
 
-// recoverResult asks the recoveries, the reactions of the tool and its fallback for another result, in this order.
+// recoverResult asks the recoveries, the reactions of the tool and its fallback for another result, in this order. A
+// call that was cancelled has none, and ctx ends the calls that are made for it.
 func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.Result) *haft.Result {
-	if res.Error == nil || res.Status == haft.StatusCancelled {
+	if res.Error == nil || res.Status == haft.StatusCancelled || errors.Is(ctx.Err(), context.Canceled) {
 		return res
 	}
-	t, f := ex.tool.Tool, *res.Error
-	again := res.Status != haft.StatusUnknown || t.Version.Settings.Idempotent
+	f := *res.Error
+	other := pl.anotherResult(ctx, ex, res, f)
+	if other == nil {
+		return res
+	}
+	f.Severity = ex.severity(f)
+	ex.recovered = &f
+	return followup.Instead(res, other)
+}
+
+// anotherResult is recoverResult for a call that has failed with f. It returns nil if there is no other result.
+func (pl *pipeline) anotherResult(ctx context.Context, ex *execution, res *haft.Result, f haft.Failure) *haft.Result {
+	t := ex.tool.Tool
 	for _, r := range pl.cfg.Recoveries {
 		if !r.Of(t.Name, f) {
 			continue
 		}
 		var other *haft.Result
 		if r.Recover != nil {
-			other = r.Recover(ctx, ex.call, res)
+			other = r.Recover(context.WithoutCancel(ctx), ex.call, res)
 		}
-		if other == nil && r.Repair != nil && again {
-			if args := r.Repair(ctx, ex.call, res); args != nil {
+		if other == nil && r.Repair != nil && (res.Status != haft.StatusUnknown || t.Version.Settings.Idempotent) {
+			if args := r.Repair(context.WithoutCancel(ctx), ex.call, res); args != nil {
 				other = pl.callAfter(ctx, ex, t.Name, args)
 			}
 		}
@@ -205,7 +218,7 @@ func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.
 			return other
 		}
 	}
-	if other := pl.reactTo(ctx, ex, f, again); other != nil {
+	if other := pl.reactTo(ctx, ex, res, f); other != nil {
 		return other
 	}
 	if name := t.Version.Settings.Fallback; name != "" {
@@ -215,11 +228,11 @@ func (pl *pipeline) recoverResult(ctx context.Context, ex *execution, res *haft.
 			return other
 		}
 	}
-	return res
+	return nil
 }
 
 // reactTo does what the settings of the tool say of a failure. It returns nil if that gives no other result.
-func (pl *pipeline) reactTo(ctx context.Context, ex *execution, f haft.Failure, again bool) *haft.Result {
+func (pl *pipeline) reactTo(ctx context.Context, ex *execution, res *haft.Result, f haft.Failure) *haft.Result {
 	t := ex.tool.Tool
 	i := slices.IndexFunc(t.Version.Settings.OnError, func(r haft.Reaction) bool { return r.After(f) })
 	if i < 0 {
@@ -228,18 +241,18 @@ func (pl *pipeline) reactTo(ctx context.Context, ex *execution, f haft.Failure, 
 	r, other := t.Version.Settings.OnError[i], (*haft.Result)(nil)
 	switch {
 	case r.Disable:
-		if ex.pinned != "" || ex.tool.Current != nil {
-			return nil // a version that the caller chose says nothing about the current one
+		if ex.pinned != "" || ex.tool.Current != nil || !followup.ToolAtFault(ex.asked, f) {
+			return nil // what the caller chose says nothing about the tool as others use it
+		}
+		if err := pl.authorizer.disable(context.WithoutCancel(ctx), ex); err != nil {
+			pl.redaction.logOf(ex).Error("a tool could not be disabled", "call", ex.call.ID, "error", err)
+			return nil
 		}
 		ex.notices = append(ex.notices, "on_error: the tool was disabled")
-		if err := pl.authorizer.disable(ctx, ex); err != nil {
-			pl.redaction.logOf(ex).Error("a tool could not be disabled", "call", ex.call.ID, "error", err)
-		}
 		return nil
 	case len(r.Value) > 0:
-		other = ex.blank(haft.StatusSuccess)
-		other.Value = r.Value
-	case again:
+		other = followup.Constant(res, r.Value)
+	case t.Version.Settings.Idempotent:
 		args, err := followup.Replace(ex.call.Args, r.Args)
 		if err != nil {
 			return nil
@@ -252,9 +265,10 @@ func (pl *pipeline) reactTo(ctx context.Context, ex *execution, f haft.Failure, 
 	return other
 }
 
-// callAfter calls a tool after a call has failed. It returns nil if that does not succeed.
+// callAfter calls a tool after a call has failed. It returns nil if that does not succeed. A call that would wait for a
+// person is closed: nobody would get its result.
 func (pl *pipeline) callAfter(ctx context.Context, ex *execution, tool string, args json.RawMessage) *haft.Result {
-	if ex.depth >= maxDepth {
+	if ex.depth >= maxDepth || !followup.Spend(ctx) {
 		return nil
 	}
 	c := followup.After(ex.call, tool, args)
@@ -267,6 +281,13 @@ func (pl *pipeline) callAfter(ctx context.Context, ex *execution, tool string, a
 	}
 	child.depth, child.seen = ex.depth+1, ex.seen
 	other, err := pl.runCall(ctx, child)
+	if err == nil && other.Status == haft.StatusPending {
+		err = pl.recorder.cancel(context.WithoutCancel(ctx), &child.rec)
+		if err != nil {
+			pl.redaction.logOf(ex).Error("a call for which nobody waits still asks for approval", "call",
+				child.call.ID, "error", err)
+		}
+	}
 	if err != nil || other.Status != haft.StatusSuccess {
 		return nil
 	}
@@ -276,7 +297,8 @@ func (pl *pipeline) callAfter(ctx context.Context, ex *execution, tool string, a
 // disable disables the tool of a call, for everybody.
 func (au *authorizer) disable(ctx context.Context, ex *execution) error {
 	p, t, off := ex.call.Principal, ex.tool.Tool, true
-	if _, err := au.registry.Set(ctx, p, string(t.ID), haft.ToolState{Disabled: &off}); err != nil {
+	if _, err := au.registry.Set(ctx, p, string(t.ID), haft.ToolState{Disabled: &off,
+		If: t.Revision()}); err != nil {
 		return err
 	}
 	return au.permissions.Log(ctx, p, p.Org, "tool.set", map[string]any{"tool": t.Name, "id": t.ID, "disabled": true,
@@ -286,18 +308,17 @@ func (au *authorizer) disable(ctx context.Context, ex *execution) error {
 // maxDepth is how far calls go that are made after calls have failed.
 const maxDepth = 3
 
-// react does what the severity of a failure demands.
-func (pl *pipeline) react(ctx context.Context, ex *execution, res *haft.Result) {
-	if res.Error == nil {
+// react does what the severity of a failure demands, also of one that another result has replaced.
+func (pl *pipeline) react(ctx context.Context, ex *execution, f *haft.Failure) {
+	if f == nil {
 		return
 	}
-	if ex.begun && ex.rules.Blocks(ex.tool.Tool, *res.Error) {
+	if ex.begun && ex.rules.Blocks(ex.tool.Tool, *f) {
 		pl.authorizer.blocks.Add(blockName(ex))
 		pl.redaction.logOf(ex).Warn("a critical failure: the caller cannot use the tool for a while", "call",
-			ex.call.ID, "tool",
-			res.Tool, "org", ex.call.Principal.Org, "kind", res.Error.Kind)
+			ex.call.ID, "tool", ex.named().Tool, "org", ex.call.Principal.Org, "kind", f.Kind)
 	}
-	if hook := pl.cfg.OnFailure[res.Error.Severity]; hook != nil {
+	if hook := pl.cfg.OnFailure[f.Severity]; hook != nil {
 		hook(ctx, ex.rec)
 	}
 }
@@ -334,6 +355,9 @@ func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
 	b := followup.NewEndedAudit(res)
 	b.Rule, b.Args, b.Result = ex.decision.Rule, ex.rec.ArgsDigest, ex.rec.ResultDigest
 	b.Contacts, b.Connected = ex.keptConnections(), len(ex.connections)
+	if ex.recovered != nil {
+		b.RecoveredFrom = ex.recovered.Kind
+	}
 	if res.Error != nil {
 		if why, ok := strings.CutPrefix(res.Error.Message, withdrawnPrefix); ok {
 			b.Withdrawn = why

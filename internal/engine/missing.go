@@ -53,7 +53,8 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 	ex.notices = append(ex.notices, "packages: "+m.Requirement+" was added, as a new version of the tool")
 	ex.res.Error.Message = failed.Message + "; " + m.Requirement + " was added: call it again"
 	ex.res.Error.Retry = haft.RetrySame
-	if v := ex.tool.Tool.Version; !m.Harmless(v.Kind, v.Source, v.Function, failed.Traceback) &&
+	// Other files of the tool can do anything when they are imported.
+	if v := ex.tool.Tool.Version; (len(v.Files) > 0 || !m.Harmless(v.Kind, v.Source, v.Function, failed.Traceback)) &&
 		!next.Tool.Version.Settings.Idempotent {
 		return nil // it may have done something before it failed
 	}
@@ -74,7 +75,10 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 		"kind": haft.FailException, "reason": "packages"}, nil); err != nil {
 		return err
 	}
-	return rn.runTool(ctx, ex, x, nil, req)
+	before := ex.rec.Tries
+	err = rn.runTool(ctx, ex, x, nil, req)
+	ex.rec.Tries += before
+	return err
 }
 
 // decideAgain has a call go on in another version of its tool, if the rules allow that

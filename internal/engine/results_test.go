@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"encoding/json"
+	"iter"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func (w *world) completed(org string, id haft.CallID) (data struct {
 // exactly what the caller has.
 func TestResult_keeps_a_value_that_does_not_fit(t *testing.T) {
 	w := setup(t, masking, engine.Config{})
-	w.tool("o", "strict", func(d *haft.Draft) { d.Settings.Output.Validators = []string{"size(value) < 1"} })
+	w.tool("o", "strict", func(d *haft.Draft) { d.Settings.Output.Type = haft.OutputNumber })
 	w.tool("o", "typed", func(d *haft.Draft) { d.Returns = json.RawMessage(`{"type":"string"}`) })
 	w.script.set(func(_ context.Context, req executor.Request) (*haft.Result, error) {
 		return ok(req, `["seen","ZZFILTEREDZZ","`+req.Env["API_TOKEN"]+`"]`), nil
@@ -97,5 +98,42 @@ func TestSandbox_that_is_not_there_is_refused(t *testing.T) {
 	}
 	if n := w.script.count(); n != 0 {
 		t.Errorf("it ran %d times", n)
+	}
+}
+
+// A credential that is for events and not for calls sees that a call has ended, and not its value.
+func TestCompleted_value_is_for_readers_of_calls(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{})
+	w.tool("o", "plain", nil)
+	res := w.call(user("o", "ann"), "plain", `{"path":"ZZVALUEZZ"}`)
+	for name, actions := range map[string][]haft.Action{"events": {haft.EventsRead},
+		"calls": {haft.EventsRead, haft.CallsRead}} {
+		p := user("o", "ann")
+		p.Actions = actions
+		list, err := w.EventsOf(t.Context(), p, res.Call, 0, 100)
+		check(t, err)
+		ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+		for _, events := range []iter.Seq2[haft.Event, error]{w.Watch(ctx, p, haft.EventFilter{}, 0),
+			w.WatchCall(ctx, p, res.Call, 0)} {
+			for e, err := range events {
+				check(t, err)
+				if list = append(list, e); err != nil || e.Type == haft.EventCompleted {
+					break
+				}
+			}
+		}
+		stop()
+		ends := 0
+		for _, e := range list {
+			if e.Type != haft.EventCompleted {
+				continue
+			}
+			if ends++; strings.Contains(string(e.Data), "ZZVALUEZZ") != (name == "calls") {
+				t.Errorf("%s: %s", name, e.Data)
+			}
+		}
+		if ends != 3 {
+			t.Errorf("%s: %d ends of the call", name, ends)
+		}
 	}
 }

@@ -48,7 +48,8 @@ func After(c haft.Call, tool string, args json.RawMessage) haft.Call {
 		args = c.Args
 	}
 	return haft.Call{Tool: tool, Args: args, Principal: c.Principal, Deadline: c.Deadline, Env: c.Env, Files: c.Files,
-		Workspace: c.Workspace, Limits: c.Limits, Parent: c.ID, Turn: c.Turn, Chain: c.Chain, Trace: c.Trace}
+		Workspace: c.Workspace, Sandbox: c.Sandbox, Limits: c.Limits, Parent: c.ID, Turn: c.Turn, Chain: c.Chain,
+		Trace: c.Trace}
 }
 
 // Replace returns arguments in which those of with stand in place of those that have the same names.
@@ -77,4 +78,30 @@ func Adopt(other *haft.Result) *haft.Result {
 		copied.Artifacts[i].File = "" // this call keeps what passes its own filters
 	}
 	return &copied
+}
+
+// Constant returns a success with a value in place of a failed result, whose output it keeps.
+func Constant(failed *haft.Result, v json.RawMessage) *haft.Result {
+	return &haft.Result{Call: failed.Call, Tool: failed.Tool, Status: haft.StatusSuccess, Value: v,
+		Stdout: failed.Stdout, Stderr: failed.Stderr,
+		Truncated: haft.Truncated{Stdout: failed.Truncated.Stdout, Stderr: failed.Truncated.Stderr}}
+}
+
+// Instead returns another result in place of a failed one: it says where the failed call ran and what that took.
+func Instead(failed, other *haft.Result) *haft.Result {
+	copied := *other
+	copied.Usage, copied.Sandbox, copied.Timeline = failed.Usage, failed.Sandbox, failed.Timeline
+	return &copied
+}
+
+// ToolAtFault reports whether a failure of a call says something about the tool for everybody: the caller gave it
+// nothing that can make it fail but arguments, and it is not one of the server or of a network.
+func ToolAtFault(c haft.Call, f haft.Failure) bool {
+	switch f.Kind {
+	case haft.FailInternal, haft.FailIsolation, haft.FailNetwork, haft.FailRuntime, haft.FailUnknown,
+		haft.FailLogin:
+		return false
+	}
+	return c.Limits == (haft.Limits{}) && c.Deadline.IsZero() && len(c.Env) == 0 && len(c.Files) == 0 &&
+		c.Workspace == nil && c.Sandbox == ""
 }

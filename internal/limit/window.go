@@ -91,8 +91,10 @@ func (e *entry) begin(w *Window, now int64) (i int, wait int64) {
 		s := &e.spans[i]
 		switch {
 		case s.calls == 0 || s.last+within <= now:
-			s.calls = 0
-			unused = i
+			// The calls stay where they are as long as there is room: by a longer window they may still count.
+			if unused < 0 || s.calls == 0 || e.spans[unused].calls > 0 && s.last < e.spans[unused].last {
+				unused = i
+			}
 			continue
 		case s.calls < group && (open < 0 || s.last > e.spans[open].last):
 			open = i
@@ -102,9 +104,10 @@ func (e *entry) begin(w *Window, now int64) (i int, wait int64) {
 	if live >= int64(w.Max) {
 		wait = e.until(live-int64(w.Max)+1, within, now)
 	}
-	if i = open; i < 0 {
-		i = max(unused, 0) // there is one, unless the call has to wait
+	if i = open; i < 0 && unused >= 0 { // there is one, unless the call has to wait
+		i, e.spans[unused].calls = unused, 0
 	}
+	i = max(i, 0)
 	s := &e.spans[i]
 	s.calls, s.last = s.calls+1, max(s.last, now)
 	return i, wait
@@ -115,6 +118,9 @@ func (e *entry) until(n, within, now int64) int64 {
 	order := slices.Clone(e.spans)
 	slices.SortFunc(order, func(a, b span) int { return int(min(max(a.last-b.last, -1), 1)) })
 	for _, s := range order {
+		if s.last+within <= now {
+			continue
+		}
 		if n -= s.calls; n <= 0 {
 			return max(1, s.last+within-now)
 		}

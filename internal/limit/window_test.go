@@ -162,3 +162,18 @@ func TestAddRate(t *testing.T) {
 		t.Errorf("a window and a bucket need %+v", ask)
 	}
 }
+
+// A shorter window does not make calls forgotten that still count in a longer one.
+func TestTake_window_that_grows_again(t *testing.T) {
+	l := limit.New(limit.Config{})
+	if got := taken(t, l, window("w", 10, time.Hour), noon, 10); got != 10 {
+		t.Fatalf("%d calls", got)
+	}
+	later := noon.Add(2 * time.Minute)
+	if got := taken(t, l, window("w", 1, time.Minute), later, 3); got != 1 {
+		t.Errorf("%d calls in the shorter window, want 1", got)
+	}
+	if got := taken(t, l, window("w", 13, time.Hour), later, 5); got != 2 {
+		t.Errorf("%d calls in the longer window, want 2", got)
+	}
+}

@@ -181,7 +181,11 @@ func (c *checker) settings(s haft.Settings) {
 		c.fail(at+"/on_error", "has %d reactions, %d is the most", len(s.OnError), haft.MaxReactions)
 	}
 	for i, r := range s.OnError[:min(len(s.OnError), haft.MaxReactions)] {
-		c.failIf(fmt.Sprintf("%s/on_error/%d", at, i), r.Check())
+		at := fmt.Sprintf("%s/on_error/%d", at, i)
+		c.failIf(at, r.Check())
+		if len(r.Args) > 0 && !s.Idempotent {
+			c.fail(at+"/args", "runs the tool again, which needs idempotent: true in the settings")
+		}
 	}
 	c.output(at+"/output", s.Output)
 }

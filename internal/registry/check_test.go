@@ -123,6 +123,9 @@ func TestPut_refuses_what_is_wrong(t *testing.T) {
 			haft.CodeInvalid, "/requirements/npm/0"},
 		{"retries of what may not run twice", func(d *haft.Draft) { d.Settings.Retry.Tries = 2 },
 			haft.CodeInvalid, "/settings/retry needs idempotent"},
+		{"a reaction that runs again what may not run twice", func(d *haft.Draft) {
+			d.Settings.OnError = []haft.Reaction{{Args: json.RawMessage(`{}`)}}
+		}, haft.CodeInvalid, "/settings/on_error/0/args runs the tool again, which needs idempotent"},
 		{"retries without a number", func(d *haft.Draft) { d.Settings.Retry.Strategy = haft.Constant },
 			haft.CodeInvalid, "/settings/retry needs idempotent"},
 		{"calls without a time", func(d *haft.Draft) { d.Settings.Rate.Calls = 60 }, haft.CodeInvalid,

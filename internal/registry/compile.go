@@ -112,7 +112,8 @@ func longLanguage(args *schema.Object) *schema.Object {
 
 // Check compares the value of a result with the output type, the schema and the
 // validators of the tool, and cuts it to the length that a model gets to see. A value
-// that does not fit fails the call, and is kept for whoever has to find out why. If
+// that does not fit fails the call, and is kept for whoever has to find out why, unless
+// a validator refused it: that may be what the validator is for. If
 // only the return type of a source does not fit, that is a notice, unless the settings
 // are strict: languages allow it. Results that are no success stay as they are.
 func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
@@ -133,7 +134,9 @@ func (c *Compiled) Check(ctx context.Context, res *haft.Result) {
 			res.Notices = append(res.Notices, haft.NoticeOtherType+": "+inWords(misfits))
 			misfits = nil
 		}
-		misfits = append(misfits, c.validators.Check(ctx, read)...)
+		if refused := c.validators.Check(ctx, read); len(refused) > 0 {
+			misfits, read, res.Content = append(misfits, refused...), json.RawMessage("null"), nil
+		}
 	} else {
 		read = res.Value
 	}

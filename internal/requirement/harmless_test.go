@@ -1,6 +1,7 @@
 package requirement_test
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,7 +39,27 @@ func TestMissing_Harmless(t *testing.T) {
 		"no traceback":      {"def f():\n    import x", "none", "", false},
 		"beyond the source": {"def f():\n    import x", strings.ReplaceAll(inside, "LINE", "99"), "", false},
 		"on its line":       {"def f(): import x", "", "", false},
-		"JavaScript":        {"function f() {\n    import x", "", haft.KindJavaScript, false},
+		"after plain lines": {"r'''Docs.\nsend()\n'''\nimport os  # why\n\nURL: str = \"a\"\nN = -1.5\n\ndef g(a,\n" +
+			"      b=1,\n) -> dict[str, int]:\n    send()\n\nasync def f(c: str = \"d\"):\n    import x", "", "", true},
+		"another file of the tool": {"import helper\ndef f():\n    import x",
+			inside + "  File \"helper.py\", line 1, in <module>\n", "", false},
+		"loaded by another file": {"import x\ndef f(): pass", strings.ReplaceAll(inside, "in f", "in <module>") +
+			"  File \"helper.py\", line 3, in <module>\n", "", false},
+		"at load, after a call": {"send()\nimport x", strings.ReplaceAll(inside, "in f", "in <module>"), "", false},
+		"at load, in a branch": {"if send():\n    import x", strings.ReplaceAll(inside, "in f", "in <module>"), "",
+			false},
+		"a call at top level":     {"send()\ndef f():\n    import x", "", "", false},
+		"a call of a constant":    {"N = send()\ndef f():\n    import x", "", "", false},
+		"a call in a list":        {"N = [\n  send()\n]\ndef f():\n    import x", "", "", false},
+		"a call in a class":       {"class C:\n    send()\ndef f():\n    import x", "", "", false},
+		"a call by a decorator":   {"@send\ndef g(): pass\ndef f():\n    import x", "", "", false},
+		"a call in a head":        {"def g(a=send()): pass\ndef f():\n    import x", "", "", false},
+		"a call in a long head":   {"def g(a=\")\",\n  b=send()): pass\ndef f():\n    import x", "", "", false},
+		"a call after a text":     {"def g():\n    a = '''\n'''\nsend()\ndef f():\n    import x", "", "", false},
+		"a call after the docs":   {"'''D.\n'''; send()\ndef f():\n    import x", "", "", false},
+		"a call in a comment":     {"# why\rsend()\ndef f():\n    import x", "", "", false},
+		"a call behind an import": {"import os; send()\ndef f():\n    import x", "", "", false},
+		"JavaScript":              {"function f() {\n    import x", "", haft.KindJavaScript, false},
 	} {
 		trace := tt.trace
 		if trace == "" {
@@ -48,7 +69,7 @@ func TestMissing_Harmless(t *testing.T) {
 		if name == "called by it" {
 			line = 2
 		}
-		trace = strings.ReplaceAll(trace, "LINE", string(rune('0'+line)))
+		trace = strings.ReplaceAll(trace, "LINE", strconv.Itoa(line))
 		kind := tt.kind
 		if kind == "" {
 			kind = haft.KindPython

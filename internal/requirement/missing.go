@@ -139,23 +139,9 @@ func (m Missing) In(n haft.Requirements) bool {
 	})
 }
 
-// AtLoad reports whether the import failed while the source was being loaded, before
-// the tool's function was called: by the traceback, and where that says nothing, by the
-// source.
-func (m Missing) AtLoad(kind haft.Kind, source, traceback string) bool {
-	if kind == haft.KindPython {
-		first := true
-		for line := range strings.Lines(traceback) {
-			if !strings.HasPrefix(line, "  File ") {
-				continue
-			}
-			if first && !strings.HasSuffix(strings.TrimSpace(line), ", in <module>") {
-				return false
-			}
-			first = false
-		}
-		return !first
-	}
+// atLoad reports whether the import failed while the source was being loaded, before
+// the tool's function was called, of a source that is not Python.
+func (m Missing) atLoad(source string) bool {
 	for line := range strings.Lines(source) {
 		if strings.HasPrefix(line, "import ") && (strings.Contains(line, `"`+m.Module) ||
 			strings.Contains(line, "'"+m.Module)) {

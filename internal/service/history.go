@@ -132,7 +132,15 @@ func (h *History) Watch(ctx context.Context, p haft.Principal, f haft.EventFilte
 		}
 		want.User, want.Agent = own.User, cmp.Or(own.Agent, want.Agent)
 	}
-	return h.WatchFor(ctx, want, after)
+	return h.shown(p, h.WatchFor(ctx, want, after))
+}
+
+// shown yields events as p may see them: without values of calls if the credential is not for reading calls.
+func (h *History) shown(p haft.Principal, events iter.Seq2[haft.Event, error]) iter.Seq2[haft.Event, error] {
+	if h.authority.May(p, haft.CallsRead) != nil {
+		return event.WithoutValues(events)
+	}
+	return events
 }
 
 // WatchFor yields the events that fit f, as [event.Hub.Watch] does. Whoever calls
@@ -153,7 +161,13 @@ func (h *History) EventsOf(ctx context.Context, p haft.Principal, id haft.CallID
 	if err != nil {
 		return nil, err
 	}
-	return h.store.Events.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+	list, err := h.store.Events.EventsAfter(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after, limit)
+	if h.authority.May(p, haft.CallsRead) != nil {
+		for i := range list {
+			list[i] = event.WithoutValue(list[i])
+		}
+	}
+	return list, err
 }
 
 // WatchCall yields the events of a call that p may see, after the one with that
@@ -164,7 +178,7 @@ func (h *History) WatchCall(ctx context.Context, p haft.Principal, id haft.CallI
 	if err != nil {
 		return func(yield func(haft.Event, error) bool) { yield(haft.Event{}, err) }
 	}
-	return h.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after)
+	return h.shown(p, h.WatchFor(ctx, event.Filter{Org: r.Call.Principal.Org, Call: id}, after))
 }
 
 // Usage implements [haft.Meter]. Who sees only their own calls sees only what they

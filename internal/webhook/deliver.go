@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/event"
 )
 
 // maxAnswer is how much of an answer is read: enough to use the connection again.
@@ -20,6 +21,7 @@ const maxAnswer = 64 << 10
 // deliver sends an event until it is received or dead. It returns false if it is
 // neither, because ctx has ended or the webhook was disabled.
 func (r *round) deliver(ctx context.Context, e haft.Event) bool {
+	e = event.WithoutValue(e) // results stay here: the receiver asks for the call
 	m, err := newMessage(e)
 	if err != nil { // of what the store gave: cannot be
 		r.bury(e, 0, "the event cannot be written")

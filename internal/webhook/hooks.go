@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/event"
 	"haft/internal/store"
 )
 
@@ -244,7 +245,7 @@ func (n *Sender) Redeliver(ctx context.Context, p haft.Principal, id haft.Webhoo
 			return nil, err
 		}
 		for _, l := range list {
-			m, err := newMessage(l.Event)
+			m, err := newMessage(event.WithoutValue(l.Event))
 			if err != nil {
 				return nil, err
 			}

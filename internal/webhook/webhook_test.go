@@ -1,6 +1,7 @@
 package webhook_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -133,7 +134,7 @@ func (w *world) happen(org string, call haft.CallID, types ...haft.EventType) {
 	for _, typ := range types {
 		w.seqs[call]++
 		events = append(events, haft.Event{Seq: w.seqs[call], Type: typ, Time: time.Now(), Call: call, Tool: "f",
-			Principal: haft.Principal{Org: org, User: "ann"}, Data: json.RawMessage(`{"n":1}`)})
+			Principal: haft.Principal{Org: org, User: "ann"}, Data: json.RawMessage(`{"n":1,"value":"ZZVALUEZZ"}`)})
 	}
 	if err := w.store.Commit(w.t.Context(), store.Batch{Events: events}); err != nil {
 		w.t.Fatal(err)
@@ -248,6 +249,9 @@ func TestSender_sends_what_a_webhook_is_for_signed_and_in_order(t *testing.T) {
 	defer rec.mu.Unlock()
 	for i, body := range rec.bodies {
 		head := rec.heads[i]
+		if completed := i == 1; bytes.Contains(body, []byte("ZZVALUEZZ")) == completed {
+			t.Errorf("the value of the call is sent, or something else is not: %s", body)
+		}
 		key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 		if err != nil {
 			t.Fatal(err)

@@ -349,7 +349,7 @@ class Result:
     #: Of the version that ran.
     digest: str | None = None
     status: Status
-    #: What the tool gave back, as JSON, also if it does not fit.
+    #: What the tool gave back, as JSON, also if it does not fit, unless a validator refused it.
     value: Any
     #: Why there is no value.
     error: Failure | None = None
