@@ -273,8 +273,8 @@ const (
 	recentShown    = 6
 )
 
-// recent returns the last messages, newest first, and the turn of theirs that has not ended before this began. Each sender has one turn
-// of an agent at a time, so that it is among them.
+// recent returns the last messages, newest first, and the turn of theirs that has not ended before this began. Each
+// sender has one turn of an agent at a time, so that it is among them.
 func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.Turn, err error) {
 	list, err = s.Conversations.Messages(ctx, s.Principal, s.Agent, haft.MessageFilter{Newest: true,
 		Limit: recentMessages})
@@ -291,7 +291,8 @@ func (s *session) recent(ctx context.Context) (list []haft.Message, open *haft.T
 		if err != nil {
 			return nil, nil, err
 		}
-		if who := t.Principal.Owner(); (!t.Final() || !s.Since.IsZero() && t.Ended.After(s.Since)) && (who == "" || who == s.Principal.Owner()) {
+		live := !t.Final() || !s.Since.IsZero() && t.Ended.After(s.Since)
+		if who := t.Principal.Owner(); live && (who == "" || who == s.Principal.Owner()) {
 			return list, t, nil
 		}
 	}
