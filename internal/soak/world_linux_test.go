@@ -108,13 +108,17 @@ func (w *world) addNode(data string, i int) {
 	dir := data
 	if i > 0 {
 		dir = fmt.Sprintf("%s%d", data, i)
-		w.must(os.CopyFS(dir, os.DirFS(data)))
-		keys, err := filepath.Glob(filepath.Join(dir, "*"))
+		w.must(os.Mkdir(dir, 0o700))
+		files, err := filepath.Glob(filepath.Join(data, "*"))
 		w.must(err)
-		for _, name := range keys {
-			w.must(os.Chmod(name, 0o600))
+		for _, name := range files {
+			if info, err := os.Lstat(name); err != nil || !info.Mode().IsRegular() {
+				continue // the socket of the first
+			}
+			raw, err := os.ReadFile(name)
+			w.must(err)
+			w.must(os.WriteFile(filepath.Join(dir, filepath.Base(name)), raw, 0o600))
 		}
-		w.must(os.Chmod(dir, 0o700))
 	}
 	name := string(rune('A' + i))
 	log, err := os.OpenFile(filepath.Join(w.dir, name+".log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND|os.O_EXCL, 0o600)

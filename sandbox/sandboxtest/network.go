@@ -92,22 +92,24 @@ def at(p):
     def go():
         s = socket.socket(socket.AF_UNIX); s.connect(p); return s.recv(64)
     return go
+def near(p):
+    def go():
+        os.chdir(os.path.dirname(p)); return at(os.path.basename(p))()
+    return go
 attempt('path', at(E['SOCKET']))
 for pid in ('1', 'self', str(os.getppid()), E['HOST_PID']):
-    for way in ('root', 'cwd' + '/..' * 9): attempt('proc', at('/proc/' + pid + '/' + way + E['SOCKET']))
+    for way in ('root', 'cwd' + '/..' * 9): attempt('proc', near('/proc/' + pid + '/' + way + E['SOCKET']))
 def opened():
     fd = os.open(E['SOCKET'], os.O_PATH); return at('/proc/self/fd/%d' % fd)()
 def linked():
     os.symlink(E['SOCKET'], 'link')
     try: return at('link')()
     finally: os.unlink('link')
-def moved():
-    os.chdir(os.path.dirname(E['SOCKET'])); return at(os.path.basename(E['SOCKET']))()
 def datagram(kind):
     def go():
         a, b = socket.socketpair(socket.AF_UNIX, kind); a.sendto(b'x', E['SOCKET'])
     return go
-attempt('opened', opened); attempt('linked', linked); attempt('moved', moved)
+attempt('opened', opened); attempt('linked', linked); attempt('moved', near(E['SOCKET']))
 attempt('datagram', datagram(socket.SOCK_DGRAM))
 attempt('abstract', at('\0' + E['SOCKET']))`),
 			Check: refused(append([]string{"ECONNREFUSED"}, deniedFile...), "path", "proc", "opened", "linked", "moved",
