@@ -577,7 +577,10 @@ class Output:
 
 @dataclass(frozen=True, kw_only=True)
 class Reaction:
-    """What to do when a run of a tool has failed: call again with other ``args``, give ``value``, or ``disable`` the tool."""
+    """What to do when a run of a tool has failed.
+
+    Call again with other ``args``, give ``value``, or ``disable`` the tool.
+    """
 
     #: Kinds of failure; empty means all.
     kinds: list[str] = field(default_factory=list)

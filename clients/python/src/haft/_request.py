@@ -268,7 +268,8 @@ MAX_PROBLEM = _MAX_PROBLEM
 
 def is_result(q: Query, status: int, headers: httpx.Headers) -> bool:
     """Whether a refusal is the result of a call, which was denied or came too early, and not a problem."""
-    return q.result and status in (403, 429) and headers.get("content-type", "").split(";")[0].strip() == "application/json"
+    media = headers.get("content-type", "").split(";")[0].strip()
+    return q.result and status in (403, 429) and media == "application/json"
 
 
 def refused(target: Target, status: int, headers: httpx.Headers, raw: bytes) -> HaftError:
