@@ -42,6 +42,7 @@ var imports = map[string][]string{
 	"schema/pyschema":          {"schema"},
 	"schema/tsschema":          {"internal/javascript", "schema"},
 	"schema/bashschema":        {"internal/shell", "schema"},
+	"internal/schemacase":      {"internal/jsontree", "schema"},
 	"internal/value":           {"internal/jsontree", "schema"},
 	"policy":                   {"internal/jsontree"},
 	"internal/event":           {},
