@@ -17,6 +17,7 @@ import (
 
 	"haft/internal/cli"
 	"haft/internal/exit"
+	"haft/internal/tooltest"
 	"haft/sandbox/local"
 )
 
@@ -92,7 +93,7 @@ func commands() map[string]func(*cli.Profile) cli.Command {
 		"mcp": mcpCommand, "env": envCommand, "chat": chatCommand,
 		"logs": logsCommand, "events": eventsCommand, "top": topCommand, "config": configCommand,
 		"version": versionCommand, "man": manCommand,
-		"dev": devCommand, "init": initCommand,
+		"dev": devCommand, "init": initCommand, "test": tooltest.Command,
 	}
 }
 

@@ -44,15 +44,20 @@ type validator struct {
 // so that no expression can take for ever. The error names the validator by
 // number, from 1.
 func CompileValidators(expressions []string) (*Validators, error) {
+	return CompileChecks(expressions, "value")
+}
+
+// CompileChecks is [CompileValidators] for expressions over other variables.
+func CompileChecks(expressions []string, variables ...string) (*Validators, error) {
 	if len(expressions) > MaxValidators {
 		return nil, wrong("there are %d validators, %d is the most", len(expressions), MaxValidators)
 	}
-	env, err := cel.NewEnv(
-		cel.Variable("value", cel.DynType),
-		cel.ParserExpressionSizeLimit(MaxExpression),
-		cel.ParserRecursionLimit(50),
-		cel.CrossTypeNumericComparisons(true),
-	)
+	options := []cel.EnvOption{cel.ParserExpressionSizeLimit(MaxExpression), cel.ParserRecursionLimit(50),
+		cel.CrossTypeNumericComparisons(true)}
+	for _, name := range variables {
+		options = append(options, cel.Variable(name, cel.DynType))
+	}
+	env, err := cel.NewEnv(options...)
 	if err != nil {
 		return nil, fmt.Errorf("prepare validators: %w", err)
 	}
@@ -94,14 +99,22 @@ func compile(env *cel.Env, text string) (cel.Program, error) {
 // is not true. An expression that cannot be evaluated on the value counts as not
 // true. The messages hold the expression and never the value.
 func (v *Validators) Check(ctx context.Context, raw json.RawMessage) []haft.Misfit {
+	return v.CheckAll(ctx, map[string]json.RawMessage{"value": raw})
+}
+
+// CheckAll is [Validators.Check] with the values of all variables.
+func (v *Validators) CheckAll(ctx context.Context, values map[string]json.RawMessage) []haft.Misfit {
 	if v == nil || len(v.all) == 0 {
 		return nil
 	}
-	tree, err := decode(raw)
-	if err != nil {
-		return []haft.Misfit{{Message: haft.MessageOf(err)}}
+	vars := make(map[string]any, len(values))
+	for name, raw := range values {
+		tree, err := decode(raw)
+		if err != nil {
+			return []haft.Misfit{{Message: haft.MessageOf(err)}}
+		}
+		vars[name] = jsontree.Plain(tree)
 	}
-	vars := map[string]any{"value": jsontree.Plain(tree)}
 	var misfits []haft.Misfit
 	for i, x := range v.all {
 		if why := x.refuses(ctx, vars); why != "" {
