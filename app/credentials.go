@@ -75,12 +75,12 @@ func (c credentials) Fetch(ctx context.Context, who haft.Principal, tool haft.To
 }
 
 // openCredentials returns what fetches credentials, or nil, and how to close it.
-func openCredentials(cfg CredentialsConfig) (*credentials, func() error, error) {
+func openCredentials(cfg CredentialsConfig, mock *egress.Mock) (*credentials, func() error, error) {
 	cfg, err := cfg.fromEnv()
 	if err != nil || cfg.URL == "" {
 		return nil, nil, err
 	}
-	guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1})
+	guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Mock: mock})
 	client, err := credential.New(credential.Config{
 		URL: cfg.URL, Insecure: cfg.Insecure, Key: cfg.Key, Signing: cfg.Signing,
 		Client: guard.Client(), Timeout: cfg.Timeout, TTL: cfg.TTL,

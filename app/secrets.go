@@ -49,7 +49,7 @@ func (s *Service) openSecrets(ctx context.Context, cfg ServiceConfig, ec *engine
 			others(org)
 		}
 	}
-	fetch, end, err := openCredentials(cfg.Credentials)
+	fetch, end, err := openCredentials(cfg.Credentials, cfg.Egress.Mock)
 	if err != nil || fetch == nil {
 		return err
 	}

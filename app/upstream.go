@@ -49,7 +49,7 @@ func (s *Service) openUpstream(ctx context.Context, cfg *ServiceConfig, ec *engi
 	guard := egress.New(egress.Config{
 		Allow: slices.Concat(cfg.Allow, cfg.Upstream.Allow), Names: cfg.Upstream.Names,
 		// Streams last; the pool bounds each message and each wait.
-		Timeout: 24 * time.Hour, MaxBytes: 1 << 40,
+		Timeout: 24 * time.Hour, MaxBytes: 1 << 40, Mock: cfg.Egress.Mock,
 	})
 	u := servers.Open(ctx, servers.Config{
 		Store: s.Store, Vault: s.vault, Egress: ec.Egress, Client: guard.Client(), Pool: cfg.Upstream.Pool,

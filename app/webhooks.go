@@ -15,7 +15,7 @@ func (s *Service) openWebhooks(ctx context.Context, cfg ServiceConfig) (err erro
 	nc := cfg.Webhooks
 	if nc.Client == nil {
 		guard := egress.New(egress.Config{Allow: cfg.Allow, Redirects: -1, Timeout: 15 * time.Second,
-			MaxBytes: 1 << 20})
+			MaxBytes: 1 << 20, Mock: cfg.Egress.Mock})
 		nc.Client = guard.Client()
 		s.closers = append(s.closers, func() error { guard.CloseIdle(); return nil })
 	}

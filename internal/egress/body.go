@@ -3,6 +3,7 @@ package egress
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -108,14 +109,20 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 		}
 	}
 	out := x.outgoing(ctx, d, body)
+	asked := out
 	var clean *cleaner
 	if b := x.proxy.cfg.Broker; b != nil {
+		if x.proxy.mocked() {
+			asked = out.Clone(ctx)
+		}
 		put, err := b.insertSecrets(ctx, out, x.req.Header, d)
 		if err != nil {
 			x.close = x.close || !body.isComplete()
 			return x.failed(err)
 		}
-		x.track.Secrets = put
+		if x.track.Secrets = put; x.proxy.mocked() {
+			b.nameSecrets(asked, put)
+		}
 		body.scanner = b.scanner(d)
 		clean = b.cleaner(d)
 	}
@@ -123,12 +130,12 @@ func (x *exchange) forward(ctx context.Context, d Dest) bool {
 	if body.isComplete() && upgradeOf(x.req.Header) == "" {
 		stop = sync.OnceFunc(x.watchClient(cancel))
 	}
-	resp, err := x.proxy.transport.RoundTrip(out)
+	resp, err := x.send(asked, out, clean)
 	body.answered()
 	if err != nil {
 		stop()
 		x.close = x.close || !body.isComplete()
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, ErrCut) {
 			x.track.Outcome = OutcomeFailed
 			return false
 		}

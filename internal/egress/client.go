@@ -31,7 +31,7 @@ func (t *TLS) config() *tls.Config {
 func (g *Guard) transport() *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // the environment's proxy would resolve for us
-		DialContext:            g.DialContext,
+		DialContext:            g.dial,
 		TLSClientConfig:        g.cfg.TLS.config(),
 		TLSHandshakeTimeout:    10 * time.Second,
 		ExpectContinueTimeout:  time.Second,
@@ -122,7 +122,11 @@ func (c *checked) RoundTrip(req *http.Request) (*http.Response, error) {
 	if _, r := c.guard.refuseHost(req.URL.Hostname()); r != nil {
 		return nil, refused(r)
 	}
-	resp, err := c.next.RoundTrip(req)
+	send := c.next.RoundTrip
+	if c.guard.cfg.Mock != nil {
+		send = func(req *http.Request) (*http.Response, error) { return c.guard.mocked(req, c.next) }
+	}
+	resp, err := send(req)
 	if err != nil {
 		return nil, err
 	}

@@ -39,6 +39,17 @@ func dialDNS(ctx context.Context, network, address string) (net.Conn, error) {
 // itself, refuses it if one of its addresses is refused, and connects to one of
 // the addresses that it checked.
 func (g *Guard) DialContext(ctx context.Context, network, address string) (net.Conn, error) {
+	if g.cfg.Mock != nil {
+		return nil, errMocked("", 0)
+	}
+	return g.dial(ctx, network, address)
+}
+
+// dial is DialContext, also for the requests that a mock sends to real servers.
+func (g *Guard) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	if g.cfg.Mock != nil && !g.cfg.Mock.Real {
+		return nil, errMocked("", 0)
+	}
 	switch network {
 	case "tcp", "tcp4", "tcp6":
 	default:

@@ -203,6 +203,9 @@ func (x *exchange) permit(d Dest) (Rule, *Refusal) {
 	if upgradeOf(x.req.Header) == "" {
 		return rule, nil
 	}
+	if x.proxy.mocked() {
+		return Rule{}, mockedOnly(d.Host, d.Port, "the network is mocked, and WebSockets cannot be")
+	}
 	wide := d
 	wide.Method, wide.Path = "", ""
 	if rule, ok = rules.Allows(wide); !ok {

@@ -58,6 +58,8 @@ type Config struct {
 	Own func() ([]net.Addr, error)
 	// TLS says how the client verifies servers; nil means the system's way.
 	TLS *TLS
+	// Mock answers all requests instead of their servers; nil means that they are sent.
+	Mock *Mock
 }
 
 // ownAge is how long the list of this machine's addresses is used before it is read again.

@@ -39,6 +39,8 @@ const (
 	RuleLimit = "limit"
 	// RuleProtocol: a request that cannot be read in one way only.
 	RuleProtocol = "protocol"
+	// RuleMock: a connection that the [Mock] of a test cannot answer.
+	RuleMock = "mock"
 )
 
 // Refusal says what was refused and which rule to ask for. Its text is for the tool, the model

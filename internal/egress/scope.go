@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"haft"
 )
 
 // Scope bounds and records the requests that this process itself sends for a built-in tool or
@@ -22,6 +25,8 @@ type Scope struct {
 	// Begun is called with a request when its answer begins, for answers that last. The
 	// connection has neither status nor size yet. It may be nil.
 	Begun func(Connection)
+	// Call is the call whose requests these are, for the mock of a guard.
+	Call haft.CallID
 }
 
 // Wrap returns a transport that sends by next what the scope allows.
@@ -45,6 +50,9 @@ func (s *scoped) RoundTrip(req *http.Request) (*http.Response, error) {
 		if r := s.Forbid(host, port); r != nil {
 			return nil, s.refused(c, req, r)
 		}
+	}
+	if s.Call != "" {
+		req = req.WithContext(context.WithValue(req.Context(), callKey{}, s.Call))
 	}
 	sent := &counted{}
 	if req.Body != nil && req.Body != http.NoBody {

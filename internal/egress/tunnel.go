@@ -119,6 +119,8 @@ func (p *Proxy) plan(t *tunnel) *Refusal {
 			scheme = HTTP
 		}
 		return notListed(t.dest(scheme))
+	case p.mocked():
+		return p.planMocked(t, https)
 	case !t.opaque && !t.plain && !http && !t.inside:
 		return &Refusal{Host: host, Port: t.port, Rule: RuleInside,
 			Reason: fmt.Sprintf("the rule for %s limits methods or paths, which cannot be seen inside TLS here", host),

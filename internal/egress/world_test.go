@@ -45,6 +45,13 @@ type world struct {
 // open makes a world. In rules, HTTP and HTTPS stand for the servers' ports.
 func open(t testing.TB, cfg egress.ProxyConfig, rules []string, handler http.Handler) *world {
 	t.Helper()
+	return openMocked(t, cfg, rules, handler, nil)
+}
+
+// openMocked makes a world in which a mock answers.
+func openMocked(t testing.TB, cfg egress.ProxyConfig, rules []string, handler http.Handler,
+	mock *egress.Mock) *world {
+	t.Helper()
 	w := &world{t: t, wake: make(chan struct{}, 1000)}
 	if handler == nil {
 		handler = http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -84,7 +91,7 @@ func open(t testing.TB, cfg egress.ProxyConfig, rules []string, handler http.Han
 		"xn--bcher-kva.example": {"127.0.0.1"}, "down.example": {"127.0.0.3"},
 	})
 	w.guard = egress.New(egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: resolver,
-		TLS: &egress.TLS{Roots: roots}, Timeout: 10 * time.Second})
+		TLS: &egress.TLS{Roots: roots}, Timeout: 10 * time.Second, Mock: mock})
 	for i, r := range rules {
 		rules[i] = w.ports(r)
 	}

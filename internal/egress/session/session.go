@@ -42,7 +42,8 @@ var _ route.Guard = (*Opener)(nil)
 func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error) {
 	p := &session{logger: o.Logger, report: w.Record, forbid: egress.ForbidBy(w.Forbids)}
 	if w.Local {
-		return &route.Route{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record}.Wrap}, nil
+		return &route.Route{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record,
+			Call: w.Call.ID}.Wrap}, nil
 	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
@@ -68,7 +69,8 @@ func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error
 	}
 	exit.CA, exit.Leased = broker.CAPEM(), p.leased
 	p.proxy = egress.NewProxy(egress.ProxyConfig{
-		Guard: o.Guard, Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record, Logger: o.Logger,
+		Guard: o.Guard, Call: w.Call.ID, Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record,
+		Logger: o.Logger,
 	})
 	return exit, nil
 }
@@ -89,12 +91,12 @@ func (o *Opener) bind(ctx context.Context, w route.Request, rules egress.Rules, 
 		if b.To.OAuth != nil {
 			like = secret.Value{}
 			s.Value = func(ctx context.Context) (string, error) {
-				token, err := o.exchange(ctx, w.Call.Principal.Org, p, b)
+				token, err := o.exchange(ctx, w.Call, p, b)
 				p.lease(b.Name, token)
 				return token.Reveal(), err
 			}
 			if reached {
-				if like, err = o.exchange(ctx, w.Call.Principal.Org, p, b); err != nil {
+				if like, err = o.exchange(ctx, w.Call, p, b); err != nil {
 					exit.Failed[b.Name] = err
 				}
 				p.lease(b.Name, like)
@@ -118,7 +120,7 @@ func (o *Opener) bind(ctx context.Context, w route.Request, rules egress.Rules, 
 
 // exchange returns a token for a bound secret, if the call may reach the token endpoint. It
 // checks that here, before other calls share the result.
-func (o *Opener) exchange(ctx context.Context, org string, p *session,
+func (o *Opener) exchange(ctx context.Context, call haft.Call, p *session,
 	b callenv.Bound) (secret.Value, error) {
 	u, err := url.Parse(b.To.OAuth.TokenURL)
 	if err != nil || u.Hostname() == "" {
@@ -143,7 +145,8 @@ func (o *Opener) exchange(ctx context.Context, org string, p *session,
 	}
 	// The organisation chose the token endpoint, not the operator: requests to it count as
 	// requests of the call.
-	return o.Tokens.Token(egress.Scope{Forbid: p.forbid, Record: p.record}.Context(ctx), org, b)
+	scope := egress.Scope{Forbid: p.forbid, Record: p.record, Call: call.ID}
+	return o.Tokens.Token(scope.Context(ctx), call.Principal.Org, b)
 }
 
 // Host implements [route.Guard].
