@@ -23,10 +23,17 @@ type Mock struct {
 	Real bool
 }
 
+// A Caller is whose requests a guard sends. A call that another one makes has an ID of its own, and
+// the same principal.
+type Caller struct {
+	Call      haft.CallID
+	Principal haft.Principal
+}
+
 // MockRequest is a request that a [Mock] answers.
 type MockRequest struct {
-	// Call is the call that sent the request; "" if it belongs to none.
-	Call haft.CallID
+	// Caller is empty if the request belongs to no call.
+	Caller
 	// Request has the whole URL and a body that is in memory. Where a secret would be put in, it
 	// has [SecretText] and neither the value nor the placeholder.
 	*http.Request
@@ -55,8 +62,8 @@ func mockedOnly(host string, port uint16, reason string) *Refusal {
 	return &Refusal{Host: host, Port: port, Rule: RuleMock, Reason: reason}
 }
 
-// callKey is the key of the call in the context of a request of this process.
-type callKey struct{}
+// callerKey is the key of the [Caller] in the context of a request of this process.
+type callerKey struct{}
 
 // answer has the mock answer a request.
 func (g *Guard) answer(req MockRequest) (*http.Response, error) {
@@ -120,8 +127,8 @@ func (g *Guard) mocked(req *http.Request, next http.RoundTripper) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	call, _ := req.Context().Value(callKey{}).(haft.CallID)
-	return g.answer(MockRequest{Call: call, Request: withBody(req, body), Send: func() (*http.Response, error) {
+	caller, _ := req.Context().Value(callerKey{}).(Caller)
+	return g.answer(MockRequest{Caller: caller, Request: withBody(req, body), Send: func() (*http.Response, error) {
 		return next.RoundTrip(withBody(req, body))
 	}})
 }
@@ -137,7 +144,7 @@ func (x *exchange) send(asked, out *http.Request, clean *cleaner) (*http.Respons
 	if err != nil {
 		return nil, err
 	}
-	return g.answer(MockRequest{Call: x.proxy.cfg.Call, Request: withBody(asked, body),
+	return g.answer(MockRequest{Caller: x.proxy.cfg.Caller, Request: withBody(asked, body),
 		Send: func() (*http.Response, error) {
 			req := withBody(out, body)
 			req.Header.Set("Accept-Encoding", "identity") // a recorded answer can be read

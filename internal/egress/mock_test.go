@@ -48,7 +48,7 @@ func openMock(t *testing.T, place egress.Place, real bool,
 		}
 		return text(200, "mocked"), nil
 	}
-	m.world = openMocked(t, egress.ProxyConfig{Broker: b, Call: "c_1"}, []string{"api.example",
+	m.world = openMocked(t, egress.ProxyConfig{Broker: b, Caller: egress.Caller{Call: "c_1"}}, []string{"api.example",
 		"https://api.example:HTTPS",
 		"http://api.example:HTTP_", "tcp://raw.example:5432", "10.0.0.7:80", "GET https://narrow.example/open/*"}, nil,
 		&egress.Mock{Answer: answer, Real: real})
@@ -328,7 +328,7 @@ func TestMock_answers_the_client_of_the_guard(t *testing.T) {
 		return text(201, "made"), err
 	}}})
 	client := *g.Client()
-	client.Transport = egress.Scope{Call: "c_9"}.Wrap(client.Transport)
+	client.Transport = egress.Scope{Caller: egress.Caller{Call: "c_9"}}.Wrap(client.Transport)
 	req, err := http.NewRequestWithContext(context.Background(), "PUT", "https://api.example/x", strings.NewReader("in"))
 	if err != nil {
 		t.Fatal(err)

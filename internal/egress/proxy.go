@@ -37,8 +37,8 @@ type Limits struct {
 type ProxyConfig struct {
 	// Guard connects; nil means New(Config{}).
 	Guard *Guard
-	// Call is the call whose requests these are, for the mock of Guard.
-	Call haft.CallID
+	// Caller is whose requests these are, for the mock of Guard.
+	Caller Caller
 	// Rules say what may be reached; none means nothing.
 	Rules Rules
 	// Forbid returns why a destination that the rules name may not be reached all the

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"haft"
 )
 
 // Scope bounds and records the requests that this process itself sends for a built-in tool or
@@ -25,8 +23,8 @@ type Scope struct {
 	// Begun is called with a request when its answer begins, for answers that last. The
 	// connection has neither status nor size yet. It may be nil.
 	Begun func(Connection)
-	// Call is the call whose requests these are, for the mock of a guard.
-	Call haft.CallID
+	// Caller is whose requests these are, for the mock of a guard.
+	Caller Caller
 }
 
 // Wrap returns a transport that sends by next what the scope allows.
@@ -51,8 +49,8 @@ func (s *scoped) RoundTrip(req *http.Request) (*http.Response, error) {
 			return nil, s.refused(c, req, r)
 		}
 	}
-	if s.Call != "" {
-		req = req.WithContext(context.WithValue(req.Context(), callKey{}, s.Call))
+	if s.Caller.Call != "" {
+		req = req.WithContext(context.WithValue(req.Context(), callerKey{}, s.Caller))
 	}
 	sent := &counted{}
 	if req.Body != nil && req.Body != http.NoBody {

@@ -43,7 +43,7 @@ func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error
 	p := &session{logger: o.Logger, report: w.Record, forbid: egress.ForbidBy(w.Forbids)}
 	if w.Local {
 		return &route.Route{Session: p, Wrap: egress.Scope{Forbid: p.forbid, Record: p.record,
-			Call: w.Call.ID}.Wrap}, nil
+			Caller: callerOf(w.Call)}.Wrap}, nil
 	}
 	var rules egress.Rules
 	for _, h := range w.Hosts {
@@ -69,11 +69,14 @@ func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error
 	}
 	exit.CA, exit.Leased = broker.CAPEM(), p.leased
 	p.proxy = egress.NewProxy(egress.ProxyConfig{
-		Guard: o.Guard, Call: w.Call.ID, Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record,
+		Guard: o.Guard, Caller: callerOf(w.Call), Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record,
 		Logger: o.Logger,
 	})
 	return exit, nil
 }
+
+// callerOf returns whose requests those of a call are.
+func callerOf(c haft.Call) egress.Caller { return egress.Caller{Call: c.ID, Principal: c.Principal} }
 
 // bind makes the secrets that the broker inserts: all whose hosts the call may reach, and as
 // many of the others as fit, so that the broker notices when one of those is sent elsewhere.
@@ -145,7 +148,7 @@ func (o *Opener) exchange(ctx context.Context, call haft.Call, p *session,
 	}
 	// The organisation chose the token endpoint, not the operator: requests to it count as
 	// requests of the call.
-	scope := egress.Scope{Forbid: p.forbid, Record: p.record, Call: call.ID}
+	scope := egress.Scope{Forbid: p.forbid, Record: p.record, Caller: callerOf(call)}
 	return o.Tokens.Token(scope.Context(ctx), call.Principal.Org, b)
 }
 
