@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/schemacase"
 	"haft/internal/yamltree"
 )
 
@@ -67,6 +68,8 @@ type Case struct {
 	Parallel int `json:"parallel"`
 	// Baseline makes this the case that ratios of time and memory refer to.
 	Baseline bool `json:"baseline"`
+
+	made *schemacase.Case // if the case was made of a schema
 }
 
 // A Call says what is called, and what is expected of it.
@@ -204,7 +207,7 @@ type Gates struct {
 	Coverage float64 `json:"coverage"`
 	// P95Ratio bounds the 95th percentile of the time of the cases by that of the baseline.
 	P95Ratio float64 `json:"p95_ratio"`
-	// Health is how many percent of the tools need a schema that vendors accept in strict mode.
+	// Health is how many percent of the tools need a schema that vendors accept, with descriptions.
 	Health *float64 `json:"health"`
 	// UndeclaredHosts says whether tools may try to reach hosts that they do not declare; true if it is not given.
 	UndeclaredHosts *bool `json:"undeclared_hosts"`

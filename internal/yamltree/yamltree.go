@@ -280,3 +280,16 @@ func short(text string) string {
 	}
 	return text
 }
+
+// Write writes a value as YAML, with the names that it has in JSON.
+func Write(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	text, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return text, nil
+}
