@@ -253,12 +253,6 @@ func (r *run) call(c Call) (haft.Call, error) {
 	if call.Args, err = r.fill(call.Args); err != nil {
 		return call, err
 	}
-	if r.file.Seed != 0 {
-		call.Env["HAFT_TEST_SEED"] = strconv.FormatUint(r.file.Seed, 10)
-	}
-	if !r.file.Time.IsZero() {
-		call.Env["HAFT_TEST_TIME"] = r.file.Time.Format(time.RFC3339Nano)
-	}
 	for _, env := range []map[string]string{r.c.Env, c.Env} {
 		maps.Copy(call.Env, env)
 	}
@@ -348,4 +342,3 @@ func (r *run) fill(args json.RawMessage) (json.RawMessage, error) {
 	}
 	return fillSteps(args, r.results)
 }
-

@@ -20,9 +20,9 @@ type File struct {
 	Tool []string `json:"tool"`
 	// Settings are those that the tools are registered with.
 	Settings Settings `json:"settings"`
-	// Seed is that of generated arguments, and of what is random in a tool: it is in HAFT_TEST_SEED.
+	// Seed is that of generated arguments, and of random numbers in Python and JavaScript. 0 fixes nothing.
 	Seed uint64 `json:"seed"`
-	// Time is what a tool that asks for it is given, in HAFT_TEST_TIME.
+	// Time is what the clock says that tools in Python and JavaScript ask.
 	Time time.Time `json:"time"`
 	// Defaults has the fields that every case has which does not say otherwise.
 	Defaults Case `json:"defaults"`
@@ -192,7 +192,8 @@ type Artifact struct {
 
 // Generated says how many cases are made of the schema of each tool.
 type Generated struct {
-	Count int `json:"count"`
+	At    yamltree.Pos `json:"-"`
+	Count int          `json:"count"`
 	// Tool is the one that is called; all of the file if it is empty.
 	Tool string `json:"tool"`
 	// Expect holds for valid arguments that the tool accepts.

@@ -23,7 +23,7 @@ func (p *place) generate() ([]*Case, error) {
 		return nil, nil
 	}
 	if g.Count > maxGenerated {
-		return nil, p.file.fail(p.file.Defaults.At, "generated: count is at most %d", maxGenerated)
+		return nil, p.file.fail(g.At, "generated: count is at most %d", maxGenerated)
 	}
 	var list []*Case
 	for _, t := range p.tools {
@@ -32,13 +32,13 @@ func (p *place) generate() ([]*Case, error) {
 		}
 		made, err := schemacase.New(t.Version.Parameters, p.file.Seed)
 		if err != nil {
-			return nil, p.file.fail(p.file.Defaults.At, "generated: %s: %s", t.Name, haft.MessageOf(err))
+			return nil, p.file.fail(g.At, "generated: %s: %s", t.Name, haft.MessageOf(err))
 		}
 		for i := range g.Count {
 			s := made.Case(i)
 			c := p.file.Defaults
 			c.Name = fmt.Sprintf("generated/%s/%d %s", t.Name, i+1, s.Kind)
-			c.Tool, c.Args, c.made = t.Name, s.Args, &s
+			c.At, c.Tool, c.Args, c.made = g.At, t.Name, s.Args, &s
 			c.Expect = g.Expect
 			list = append(list, &c)
 		}

@@ -62,7 +62,9 @@ func (r *reader) failAt(line, column int, format string, args ...any) {
 }
 
 // fail keeps an error about a node.
-func (r *reader) fail(n *node, format string, args ...any) { r.failAt(n.line, n.column, format, args...) }
+func (r *reader) fail(n *node, format string, args ...any) {
+	r.failAt(n.line, n.column, format, args...)
+}
 
 // Read reads a document into the value that to points to. Its fields are named by their json tags, or by their yaml
 // tags. A list may be a single value, and durations and sizes may have units. The name is that of the file, for errors.
