@@ -13,6 +13,7 @@ import (
 	"haft/internal/exit"
 	"haft/internal/flagvalue"
 	"haft/internal/terminal"
+	"haft/internal/tooltest"
 )
 
 // noSuchCall is what to do about a call that does not exist.
@@ -39,8 +40,7 @@ func callsCommand(*cli.Profile) cli.Command {
 		Missing: noSuchCall, Flags: f.listFlags(), Run: f.list,
 		Subs: []cli.Command{
 			{Use: "list", Short: "List calls, newest first", Flags: f.listFlags(), Run: f.list},
-			{Use: "show ID", Short: "Show a call: who, what, which version, and what became of it",
-				Run: cli.ShowOne(cli.System.Record, printRecord)},
+			tooltest.ShowCommand(cli.ShowOne(cli.System.Record, printRecord)),
 			{Use: "cancel {ID… | --all}", Short: "Cancel calls that run, are queued or wait for a person",
 				Flags: []cli.Flag{
 					{&all, "all", "all of the organisation"},

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"regexp"
 
 	"haft/internal/cli"
@@ -18,6 +20,10 @@ type flags struct {
 	tags      cli.CommaList
 	sandboxes cli.CommaList
 	verbose   bool
+	watch     bool
+	notes     bool
+	junit     string
+	html      string
 }
 
 // Command is haft test.
@@ -37,7 +43,9 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 70 Haft or the machine failed.`,
 		Example: `  haft test
   haft test weather_test.yaml --run sunny -v
-  haft test tools --tags fast --repeat 5`,
+  haft test tools --tags fast --repeat 5
+  haft test --watch
+  haft test --junit report.xml --html report.html --annotations`,
 		Flags: []cli.Flag{
 			{&f.run, "run", "run only the cases whose FILE/NAME has a match of the `REGEXP`"},
 			{&f.tags, "tags", "run only the cases with one of the `TAGS`, separated by commas"},
@@ -45,6 +53,10 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.cfg.Parallel, "parallel", "how many cases run at once; 0 means two for each processor"},
 			{&f.sandboxes, "sandbox", "run all cases in each of the `SANDBOXES`, separated by commas: auto, local, process"},
 			{&f.verbose, "verbose,v", "show a line for every case"},
+			{&f.watch, "watch", "run again the test files that a change is about, until interrupted"},
+			{&f.junit, "junit", "write a report in JUnit's XML to a `FILE`"},
+			{&f.html, "html", "write a report to a `FILE`, as one page"},
+			{&f.notes, "annotations", "print commands for GitHub's runners, which show failures in the diff"},
 			cli.ReducedFlag(&f.cfg.Reduced),
 			{&p.JSON, "json", "print the whole report as one JSON object"},
 		},
@@ -67,7 +79,22 @@ func (f *flags) test(ctx context.Context, p *cli.Profile, names []string) error 
 		names = []string{"."}
 	}
 	f.cfg.Tags, f.cfg.Sandboxes = f.tags, f.sandboxes
-	report, err := f.once(ctx, p, names)
+	if f.watch {
+		if p.JSON {
+			return exit.Misuse(errors.New("--watch never ends, and --json prints one document: leave one out"))
+		}
+		return watch(ctx, names, func(paths []string) {
+			if _, err := f.once(ctx, p, paths); err != nil && ctx.Err() == nil {
+				cli.Report(p.Err, err)
+			}
+			fmt.Fprintln(p.Err, terminal.Paint(p.Err, terminal.Dim, "watching; Ctrl-C ends it"))
+		})
+	}
+	paths, err := Find(names)
+	if err != nil {
+		return err
+	}
+	report, err := f.once(ctx, p, paths)
 	if err != nil {
 		return err
 	}
@@ -77,14 +104,11 @@ func (f *flags) test(ctx context.Context, p *cli.Profile, names []string) error 
 	return nil
 }
 
-// once runs the tests one time.
-func (f *flags) once(ctx context.Context, p *cli.Profile, names []string) (*Report, error) {
-	paths, err := Find(names)
-	if err != nil {
-		return nil, err
-	}
+// once runs the tests of files one time.
+func (f *flags) once(ctx context.Context, p *cli.Profile, paths []string) (*Report, error) {
 	files := make([]*File, len(paths))
 	for i, path := range paths {
+		var err error
 		if files[i], err = Load(path); err != nil {
 			return nil, err
 		}
@@ -100,5 +124,23 @@ func (f *flags) once(ctx context.Context, p *cli.Profile, names []string) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	return report, p.Print(report, func() { printer.Summary(report) })
+	if err := p.Print(report, func() { printer.Summary(report) }); err != nil {
+		return nil, err
+	}
+	if f.notes {
+		WriteAnnotations(p.Out, report)
+	}
+	return report, errors.Join(write(f.junit, report, WriteJUnit), write(f.html, report, WriteHTML))
+}
+
+// write writes a report to a file, if one is named.
+func write(path string, r *Report, to func(io.Writer, *Report) error) error {
+	if path == "" {
+		return nil
+	}
+	f, err := os.Create(path)
+	if err != nil {
+		return exit.Misuse(fmt.Errorf("write the report: %w", err))
+	}
+	return errors.Join(to(f, r), f.Close())
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/schemacase"
 	"haft/internal/yamltree"
 )
 
@@ -19,9 +20,9 @@ type File struct {
 	Tool []string `json:"tool"`
 	// Settings are those that the tools are registered with.
 	Settings Settings `json:"settings"`
-	// Seed is that of generated arguments, and of what is random in a tool: it is in HAFT_TEST_SEED.
+	// Seed is that of generated arguments, and of random numbers in Python and JavaScript. 0 fixes nothing.
 	Seed uint64 `json:"seed"`
-	// Time is what a tool that asks for it is given, in HAFT_TEST_TIME.
+	// Time is what the clock says that tools in Python and JavaScript ask.
 	Time time.Time `json:"time"`
 	// Defaults has the fields that every case has which does not say otherwise.
 	Defaults Case `json:"defaults"`
@@ -67,6 +68,8 @@ type Case struct {
 	Parallel int `json:"parallel"`
 	// Baseline makes this the case that ratios of time and memory refer to.
 	Baseline bool `json:"baseline"`
+
+	made *schemacase.Case // if the case was made of a schema
 }
 
 // A Call says what is called, and what is expected of it.
@@ -189,7 +192,8 @@ type Artifact struct {
 
 // Generated says how many cases are made of the schema of each tool.
 type Generated struct {
-	Count int `json:"count"`
+	At    yamltree.Pos `json:"-"`
+	Count int          `json:"count"`
 	// Tool is the one that is called; all of the file if it is empty.
 	Tool string `json:"tool"`
 	// Expect holds for valid arguments that the tool accepts.
@@ -204,7 +208,7 @@ type Gates struct {
 	Coverage float64 `json:"coverage"`
 	// P95Ratio bounds the 95th percentile of the time of the cases by that of the baseline.
 	P95Ratio float64 `json:"p95_ratio"`
-	// Health is how many percent of the tools need a schema that vendors accept in strict mode.
+	// Health is how many percent of the tools need a schema that vendors accept, with descriptions.
 	Health *float64 `json:"health"`
 	// UndeclaredHosts says whether tools may try to reach hosts that they do not declare; true if it is not given.
 	UndeclaredHosts *bool `json:"undeclared_hosts"`

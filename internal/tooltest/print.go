@@ -99,7 +99,7 @@ func (p *Printer) Summary(r *Report) {
 	p.endLine()
 	for _, g := range r.Gates {
 		word, colour := "gate   ", terminal.Green
-		if g.Failed() {
+		if g.Closed {
 			word, colour = "GATE   ", terminal.Red
 		}
 		fmt.Fprintf(p.Out, "%s %s: %s: %s\n", terminal.Paint(p.Out, colour, word), terminal.Escape(g.File), g.Name,

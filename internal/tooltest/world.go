@@ -225,6 +225,7 @@ func (p *place) apply(file string, d *haft.Draft) error {
 	if len(s.Packages) > 0 {
 		d.Needs = toolfile.SplitRequirements(d.Kind, s.Packages)
 	}
+	p.file.fix(d)
 	files := make([]string, len(s.Files))
 	for i, name := range s.Files {
 		files[i] = p.file.beside(name)

@@ -62,7 +62,9 @@ func (r *reader) failAt(line, column int, format string, args ...any) {
 }
 
 // fail keeps an error about a node.
-func (r *reader) fail(n *node, format string, args ...any) { r.failAt(n.line, n.column, format, args...) }
+func (r *reader) fail(n *node, format string, args ...any) {
+	r.failAt(n.line, n.column, format, args...)
+}
 
 // Read reads a document into the value that to points to. Its fields are named by their json tags, or by their yaml
 // tags. A list may be a single value, and durations and sizes may have units. The name is that of the file, for errors.
@@ -279,4 +281,17 @@ func short(text string) string {
 		return string(r[:most]) + "…"
 	}
 	return text
+}
+
+// Write writes a value as YAML, with the names that it has in JSON.
+func Write(v any) ([]byte, error) {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	text, err := yaml.JSONToYAML(raw)
+	if err != nil {
+		return nil, fmt.Errorf("write YAML: %w", err)
+	}
+	return text, nil
 }
