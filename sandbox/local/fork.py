@@ -27,6 +27,7 @@ before_fork, after_parent, after_child = (
     python.PyOS_BeforeFork, python.PyOS_AfterFork_Parent, python.PyOS_AfterFork_Child)
 before_fork.restype = after_parent.restype = after_child.restype = None
 getpid = os.getpid
+scan = json.JSONDecoder().scan_once  # what json.loads does, without its regular expressions
 
 # What modules want done at a fork is about threads and locks, of which a template has none in use, and
 # costs a fork more than its call. It holds for the forks that a tool makes.
@@ -57,20 +58,24 @@ def receive(sock):
         return None, fds
     while len(head) < 4:
         head += sock.recv(4 - len(head))
-    (size,) = struct.unpack("<I", head)
+    size = int.from_bytes(head, "little")
     body = sock.recv(size)
     while len(body) < size:
         part = sock.recv(size - len(body))
         if not part:
             return None, fds
         body += part
-    return json.loads(body), fds
+    return scan(body.decode(), 0)[0], fds
 
 
-def frame(message):
-    """Return the bytes of a message."""
-    body = json.dumps(message).encode()
-    return struct.pack("<I", len(body)) + body
+def frame(body):
+    """Return a message with its length in front."""
+    return len(body).to_bytes(4, "little") + body
+
+
+def failed(**why):
+    """Return the message that something failed."""
+    return frame(json.dumps({"kind": "failed", **why}).encode())
 
 
 def send(sock, data, fds=()):
@@ -83,7 +88,7 @@ def send(sock, data, fds=()):
         sock.sendall(data)
 
 
-READY = frame({"kind": "ready"})
+READY = frame(b'{"kind":"ready"}')
 
 
 class Failure(Exception):
@@ -91,7 +96,7 @@ class Failure(Exception):
 
     def __init__(self, step, path, errno):
         super().__init__(step, path, errno)
-        self.message = frame({"kind": "failed", "failure": {"step": step, "path": path, "errno": errno}})
+        self.message = failed(failure={"step": step, "path": path, "errno": errno})
 
 
 def buffer(data):
@@ -189,7 +194,8 @@ class Steps:
                         refused(call)
                 continue
             if do is None:
-                own.run(())
+                if own is not None:
+                    own.run(())
                 continue
             try:
                 r = do(slots)
@@ -297,7 +303,7 @@ class Template:
 
     def fork(self, order, fds):
         """Make one fork. In the fork, return what it is to do."""
-        steps = Steps(order.get("steps") or (), self.numbers)
+        steps = Steps(order["steps"], self.numbers) if order.get("steps") else None
         try:
             if self.time_flag:
                 self.clock(order["clock"])
@@ -316,7 +322,7 @@ class Template:
             try:
                 self.map(pid, order)
                 os.write(w, b"1")
-                send(self.sock, frame({"kind": "forked", "pid": pid}), [self.pidfd.value])
+                send(self.sock, frame(b'{"kind":"forked","pid":%d}' % pid), [self.pidfd.value])
             finally:
                 os.close(w)
                 os.close(self.pidfd.value)
@@ -397,7 +403,7 @@ def main():
     except BaseException as e:
         import traceback
         text = "".join(traceback.format_exception(type(e), e, e.__traceback__))
-        send(sock, frame({"kind": "failed", "error": text[-4000:]}))
+        send(sock, failed(error=text[-4000:]))
         os._exit(1)
     cell = template.serve()
     if cell is None:
