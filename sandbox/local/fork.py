@@ -9,9 +9,13 @@ import ctypes
 import gc
 import json
 import os
-import socket
 import struct
 import sys
+
+# Every page that a fork writes to is copied, and most of them because an object was looked at. So
+# what a fork does between its birth and the call is kept short: functions are looked up here, once,
+# and sockets are those of C.
+import _socket
 
 CONTROL = 3
 libc = ctypes.PyDLL(None, use_errno=True)
@@ -19,34 +23,72 @@ syscall = libc.syscall
 syscall.restype = ctypes.c_long
 syscall.argtypes = [ctypes.c_long] * 7
 python = ctypes.pythonapi
+before_fork, after_parent, after_child = (
+    python.PyOS_BeforeFork, python.PyOS_AfterFork_Parent, python.PyOS_AfterFork_Child)
+before_fork.restype = after_parent.restype = after_child.restype = None
+getpid = os.getpid
+scan = json.JSONDecoder().scan_once  # what json.loads does, without its regular expressions
+
+# What modules want done at a fork is about threads and locks, of which a template has none in use, and
+# costs a fork more than its call. It holds for the forks that a tool makes.
+handlers = []
+register_at_fork = os.register_at_fork
+
+
+def remember(**functions):
+    """Take the place of os.register_at_fork in the template."""
+    handlers.append(functions)
+
+
+os.register_at_fork = remember
+
+
+def connection(fd):
+    """Return the socket of a descriptor."""
+    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
 
 
 def receive(sock):
     """Return the next message and its descriptors, or None at the end."""
-    head, fds, _, _ = socket.recv_fds(sock, 4, 253, socket.MSG_CMSG_CLOEXEC)
+    head, rights, _, _ = sock.recvmsg(4, 1024, _socket.MSG_CMSG_CLOEXEC)
+    fds = []
+    for _, _, data in rights:
+        fds += struct.unpack("@%di" % (len(data) // 4), data[:len(data) & ~3])
     if not head:
         return None, fds
     while len(head) < 4:
         head += sock.recv(4 - len(head))
-    (size,) = struct.unpack("<I", head)
-    body = bytearray()
+    size = int.from_bytes(head, "little")
+    body = sock.recv(size)
     while len(body) < size:
         part = sock.recv(size - len(body))
         if not part:
             return None, fds
         body += part
-    return json.loads(bytes(body)), fds
+    return scan(body.decode(), 0)[0], fds
 
 
-def send(sock, message, fds=()):
-    """Send a message and descriptors."""
-    body = json.dumps(message).encode()
-    data = struct.pack("<I", len(body)) + body
+def frame(body):
+    """Return a message with its length in front."""
+    return len(body).to_bytes(4, "little") + body
+
+
+def failed(**why):
+    """Return the message that something failed."""
+    return frame(json.dumps({"kind": "failed", **why}).encode())
+
+
+def send(sock, data, fds=()):
+    """Send the bytes of a message, and descriptors."""
     if fds:
-        sent = socket.send_fds(sock, [data], fds)
+        rights = struct.pack("@%di" % len(fds), *fds)
+        sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
         data = data[sent:]
     if data:
         sock.sendall(data)
+
+
+READY = frame(b'{"kind":"ready"}')
 
 
 class Failure(Exception):
@@ -54,7 +96,7 @@ class Failure(Exception):
 
     def __init__(self, step, path, errno):
         super().__init__(step, path, errno)
-        self.message = {"kind": "failed", "failure": {"step": step, "path": path, "errno": errno}}
+        self.message = failed(failure={"step": step, "path": path, "errno": errno})
 
 
 def buffer(data):
@@ -74,48 +116,57 @@ class Steps:
     def __init__(self, steps, numbers):
         self.numbers = numbers
         self.hold = []  # buffers whose addresses are in the calls
-        self.todo = [self.ready(s) for s in steps]
+        self.todo = []
+        for s in steps:
+            if s["do"] != "syscall":
+                self.todo.append((s, self.ready(s)))
+                continue
+            # System calls one after the other are made by one loop.
+            if not self.todo or self.todo[-1][0] is not None:
+                self.todo.append((None, []))
+            self.todo[-1][1].append((self.arguments(s), s))
 
     def address(self, data):
         b = buffer(data)
         self.hold.append(b)
         return ctypes.addressof(b)
 
+    def arguments(self, s):
+        """Return the number of a system call and its arguments."""
+        args = [s["nr"]]
+        for a in s.get("args") or ():
+            if a.get("s"):
+                args.append(self.address(a["s"].encode() + b"\0"))
+            elif a.get("b"):
+                args.append(self.address(decode(a["b"])))
+            else:
+                n = a.get("i", 0)
+                args.append(n - (1 << 64) if n >= 1 << 63 else n)
+        return tuple(args + [0] * (7 - len(args)))
+
     def ready(self, s):
-        """Return (step, function of slots)."""
+        """Return a function of slots that carries out a step."""
         do = s["do"]
-        if do == "syscall":
-            args = [s["nr"]]
-            for a in s.get("args") or ():
-                if a.get("s"):
-                    args.append(self.address(a["s"].encode() + b"\0"))
-                elif a.get("b"):
-                    args.append(self.address(decode(a["b"])))
-                else:
-                    n = a.get("i", 0)
-                    args.append(n - (1 << 64) if n >= 1 << 63 else n)
-            args += [0] * (7 - len(args))
-            return s, lambda slots: check(s, *args)
         if do == "file":
             data = decode(s.get("data"))
-            return s, lambda slots: write(s, data)
+            return lambda slots: write(s, data)
         if do == "join":
-            return s, lambda slots: os.write(slots[s.get("slot", 0)], b"0")
+            return lambda slots: os.write(slots[s.get("slot", 0)], b"0")
         if do == "keep":
-            return s, lambda slots: os.open(s["path"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
+            return lambda slots: os.open(s["path"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
         if do == "listen":
             from fcntl import ioctl
-            return s, lambda slots: listen(s, ioctl)
+            return lambda slots: listen(s, ioctl)
         if do == "landlock":
             attr = decode(s["data"])
             where = self.address(attr)
-            return s, lambda slots: self.landlock(s, where, len(attr))
+            return lambda slots: self.landlock(s, where, len(attr))
         if do == "seccomp":
             program = decode(s["data"])
             where = self.address(struct.pack("@HP", len(program) // 8, self.address(program)))
-            return s, lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
+            return lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
         if do == "own":
-            return s, None
+            return None
         raise ValueError(do)
 
     def landlock(self, s, where, size):
@@ -137,8 +188,14 @@ class Steps:
         """Carry out the steps and return the descriptors that Haft wants."""
         keep = []
         for s, do in self.todo:
+            if s is None:
+                for args, call in do:
+                    if syscall(*args) == -1:
+                        refused(call)
+                continue
             if do is None:
-                own.run(())
+                if own is not None:
+                    own.run(())
                 continue
             try:
                 r = do(slots)
@@ -153,10 +210,15 @@ def check(s, *args):
     """Make a system call."""
     r = syscall(*args)
     if r == -1:
-        errno = ctypes.get_errno()
-        if errno != s.get("allow", 0):
-            raise Failure(s["name"], s.get("path", ""), errno)
+        refused(s)
     return r
+
+
+def refused(s):
+    """Raise a Failure, unless the step allows for it."""
+    errno = ctypes.get_errno()
+    if errno != s.get("allow", 0):
+        raise Failure(s["name"], s.get("path", ""), errno)
 
 
 def write(s, data):
@@ -170,12 +232,13 @@ def write(s, data):
 
 def listen(s, ioctl):
     """Raise the loopback and listen there."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as lo:
-        ioctl(lo, 0x8914, struct.pack("16sH22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as door:
-        door.bind(("127.0.0.1", s["port"]))
-        door.listen(s["queue"])
-        return door.detach()
+    lo = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
+    ioctl(lo.fileno(), 0x8914, struct.pack("16sH22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
+    lo.close()
+    door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
+    door.bind(("127.0.0.1", s["port"]))
+    door.listen(s["queue"])
+    return door.detach()
 
 
 class CloneArgs(ctypes.Structure):
@@ -216,7 +279,7 @@ class Template:
 
     def serve(self):
         """Fork until Haft closes the socket."""
-        send(self.sock, {"kind": "ready"})
+        send(self.sock, READY)
         prime = self.names.get("prime")
         while True:
             order, fds = receive(self.sock)
@@ -240,18 +303,18 @@ class Template:
 
     def fork(self, order, fds):
         """Make one fork. In the fork, return what it is to do."""
-        steps = Steps(order.get("steps") or (), self.numbers)
+        steps = Steps(order["steps"], self.numbers) if order.get("steps") else None
         try:
             if self.time_flag:
                 self.clock(order["clock"])
             r, w = os.pipe()
-            python.PyOS_BeforeFork()
+            before_fork()
             pid = syscall(self.numbers["clone3"], ctypes.addressof(self.args), ctypes.sizeof(self.args), 0, 0, 0, 0)
             errno = ctypes.get_errno()
             if pid == 0:
-                python.PyOS_AfterFork_Child()
+                after_child()
                 return order, fds, steps, r, w
-            python.PyOS_AfterFork_Parent()
+            after_parent()
             os.close(r)
             if pid < 0:
                 os.close(w)
@@ -259,16 +322,16 @@ class Template:
             try:
                 self.map(pid, order)
                 os.write(w, b"1")
-                send(self.sock, {"kind": "forked", "pid": pid}, [self.pidfd.value])
+                send(self.sock, frame(b'{"kind":"forked","pid":%d}' % pid), [self.pidfd.value])
             finally:
                 os.close(w)
                 os.close(self.pidfd.value)
         except Failure as f:
             send(self.sock, f.message)
         except OSError as e:
-            send(self.sock, {"kind": "failed", "failure": {"step": "fork", "path": e.filename or "", "errno": e.errno}})
+            send(self.sock, Failure("fork", e.filename or "", e.errno).message)
         finally:
-            if os.getpid() != 1:
+            if getpid() != 1:
                 for fd in fds:
                     os.close(fd)
         return None
@@ -295,9 +358,9 @@ class Template:
 def start(template, cell):
     """The life of a fork."""
     order, fds, steps, r, w = cell
-    sock = socket.socket(fileno=fds[3])
+    sock = connection(fds[3])
     try:
-        if os.read(r, 1) != b"1" or (order.get("wait") and not sock.recv(1)):
+        if os.read(r, 1) != b"1" or (order.get("wait") and not os.read(fds[3], 1)):
             os._exit(124)
         # Out of the way of 0 to 3, which the control socket is one of.
         os.dup2(fds[0], 0)
@@ -308,7 +371,7 @@ def start(template, cell):
         else:
             os.close(CONTROL)
         keep = template.steps.run(fds[5 if order["channel"] else 4:], steps)
-        send(sock, {"kind": "ready"}, keep)
+        send(sock, READY, keep)
         template.last.run(())
         sock.detach()
         first = CONTROL + 1 if order["channel"] else CONTROL
@@ -318,25 +381,29 @@ def start(template, cell):
         os._exit(125)
     except BaseException as e:
         errno = e.errno if isinstance(e, OSError) and e.errno else 5
-        send(sock, {"kind": "failed", "failure": {"step": "fork", "path": repr(e)[:200], "errno": errno}})
+        send(sock, Failure("fork", repr(e)[:200], errno).message)
         os._exit(125)
 
 
-def reseed():
-    """Forks of one template must not draw the same numbers."""
+def settle():
+    """Make the fork a process like others: of one template, no two draw the same numbers."""
     random = sys.modules.get("random")
     if random is not None:
-        random.seed()
+        sys.modules["_random"].Random.seed(random._inst)  # it has drawn none, so that this is all
+    os.register_at_fork = register_at_fork
+    for functions in handlers:
+        register_at_fork(**functions)
     gc.enable()
 
 
 def main():
-    sock = socket.socket(fileno=CONTROL)
+    sock = connection(CONTROL)
     try:
         template = Template(sock)
     except BaseException as e:
         import traceback
-        send(sock, {"kind": "failed", "error": "".join(traceback.format_exception(type(e), e, e.__traceback__))[-4000:]})
+        text = "".join(traceback.format_exception(type(e), e, e.__traceback__))
+        send(sock, failed(error=text[-4000:]))
         os._exit(1)
     cell = template.serve()
     if cell is None:
@@ -345,7 +412,7 @@ def main():
     start(template, cell)
     code = 0
     try:
-        reseed()
+        settle()
         call = template.main
         del template, cell, sock
         call(CONTROL)

@@ -32,86 +32,102 @@ except ImportError:
     from json import loads as _decode
 
 
-def _channel(fd):
-    """Returns the functions that use the channel: read a frame, write one, end, wait."""
-    import fcntl
-    import _signal
-    import _socket
-    import _thread
+# What a cell writes to is copied from the template, and looking at an object is writing. So what can
+# be done before a cell is forked is done here, when this program is loaded.
+import fcntl as _fcntl
+import _signal
+import _socket
+import _thread
+from time import perf_counter as _clock
+
+_fd = -1  # of the channel
+_read, _write, _close, _leave, _getpid = os.read, os.write, os.close, os._exit, os.getpid
+_lock, _masks, _socket_of, _shut = _thread.allocate_lock(), [], _socket.socket, _socket.SHUT_WR
+_setmask, _block, _reset, _TERM = _signal.pthread_sigmask, _signal.SIG_BLOCK, _signal.SIG_SETMASK, [_signal.SIGTERM]
+_getsignal, _signals, _default, _pause = _signal.getsignal, _signal.signal, _signal.SIG_DFL, _signal.pause
+
+
+def _connect(fd):
+    """Takes the channel."""
+    global _fd
     try:
         # Out of the way of descriptors that the tool will open, and not for the
         # programs that it starts.
-        high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100)
-        os.close(fd)
-        fd = high
+        _fd = _fcntl.fcntl(fd, _fcntl.F_DUPFD_CLOEXEC, 100)
+        _close(fd)
     except OSError:
         os.set_inheritable(fd, False)
-    read, write, close, lock = os.read, os.write, os.close, _thread.allocate_lock()
-    end = _socket.socket(fileno=fd).shutdown
+        _fd = fd
+    os.register_at_fork(before=_before_fork, after_in_parent=_unmask, after_in_child=_forked)
 
-    def receive():
-        head = take(4)
-        return take(int.from_bytes(head, "big")).decode("utf-8")
 
-    def take(n):
-        parts = []
-        while n:
-            part = read(fd, min(n, 1 << 20))
-            if not part:
-                # The host is gone.
-                os._exit(0)
-            parts.append(part)
-            n -= len(part)
-        return b"".join(parts)
+def _receive():
+    """The text of the next frame."""
+    return _take(int.from_bytes(_take(4), "big")).decode("utf-8")
 
-    def send(payload, report=False):
-        # A handler of a signal may report while this thread sends: it waits in vain.
-        if not lock.acquire(True, 1 if report else -1):
+
+def _take(n):
+    parts = []
+    while n:
+        part = _read(_fd, min(n, 1 << 20))
+        if not part:
+            # The host is gone.
+            _leave(0)
+        parts.append(part)
+        n -= len(part)
+    return b"".join(parts)
+
+
+def _send(payload, report=False):
+    """Sends a frame."""
+    # A handler of a signal may report while this thread sends: it waits in vain.
+    if not _lock.acquire(True, 1 if report else -1):
+        return
+    try:
+        if report and not _running:
             return
-        try:
-            if report and not _running:
-                return
-            data = memoryview(len(payload).to_bytes(4, "big") + payload)
-            while data:
-                data = data[write(fd, data):]
-        finally:
-            lock.release()
+        data = memoryview(len(payload).to_bytes(4, "big") + payload)
+        while data:
+            data = data[_write(_fd, data):]
+    finally:
+        _lock.release()
 
-    def finish():
-        # Shutting down is seen by the host even if a child of the tool still
-        # holds the descriptor.
-        end(1)  # SHUT_WR
 
-    def await_host():
-        # Exiting takes longer than most calls, and the host need not wait for it.
-        # It closes its end when it has the result, or dies itself.
-        try:
-            while read(fd, 4096):
-                pass
-        except OSError:
+def _finish():
+    """Ends the channel. The host sees that even if a child of the tool still holds the descriptor."""
+    s = _socket_of(fileno=_fd)
+    s.shutdown(_shut)
+    s.detach()
+
+
+def _await_host():
+    """Waits until the host closes its end, which it does when it has the result, or dies itself:
+    exiting takes longer than most calls, and the host need not wait for it."""
+    try:
+        while _read(_fd, 4096):
             pass
+    except OSError:
+        pass
 
-    masks, setmask, term = [], _signal.pthread_sigmask, [_signal.SIGTERM]
 
-    def fork():
-        # Python would lose a signal that comes before the child has its handler.
-        masks.append(setmask(_signal.SIG_BLOCK, term))
+def _before_fork():
+    # Python would lose a signal that comes before the child has its handler.
+    _masks.append(_setmask(_block, _TERM))
 
-    def unmask():
-        setmask(_signal.SIG_SETMASK, masks.pop())
 
-    def forked():
-        del _running[:]
-        try:
-            close(fd)
-        except OSError:
-            pass
-        if _signal.getsignal(term[0]) is _terminate:
-            _signal.signal(term[0], _signal.SIG_DFL)
-        unmask()
+def _unmask():
+    _setmask(_reset, _masks.pop())
 
-    os.register_at_fork(before=fork, after_in_parent=unmask, after_in_child=forked)
-    return fd, receive, send, finish, await_host
+
+def _forked():
+    del _running[:]
+    try:
+        _close(_fd)
+    except OSError:
+        pass
+    if _getsignal(_TERM[0]) is _terminate:
+        _signals(_TERM[0], _default)
+    _unmask()
 
 
 _running = []  # has something while the function of the tool runs in this process
@@ -413,7 +429,7 @@ def _ahead(call, state):
 
 
 _file_of_tool = []
-_ask = []
+_ask = [_send, _receive]
 
 
 def _invoker(send, receive):
@@ -566,6 +582,11 @@ def _settle(setlimit=sys.setrecursionlimit, setprofile=sys.setprofile):
 
 
 _streams = [sys.stdout, sys.stderr]
+for _s in _streams:
+    if _s is not None:
+        _s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
+# Without site there is no exit, which scripts use.
+_b.exit = _b.quit = sys.exit
 
 
 def _flush():
@@ -822,7 +843,7 @@ _MAX_READ = 4 << 20
 _SHORT_READ = 32 << 10
 
 
-def _read(call):
+def _describe_source(call):
     """Describes a source. One that is written to kill a parser kills this process,
     which runs nothing yet: the host notices, and has it read elsewhere. A long one,
     which can also take long, is left to a child."""
@@ -871,30 +892,21 @@ def _described_apart(source):
 
 def main(channel):
     """Serves the one call of this process."""
-    from time import perf_counter as clock
-    from _signal import pause, signal, SIGTERM
-    leave, getpid, me = os._exit, os.getpid, os.getpid()
-    descriptor, receive, send, finish, await_host = _channel(channel)
-    for s in (sys.stdout, sys.stderr):
-        if s is not None:
-            s.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)
-    _streams[:] = [sys.stdout, sys.stderr]
-    _ask[:] = [send, receive]
-    # Without site there is no exit, which scripts use.
-    _b.exit = _b.quit = sys.exit
+    me = _getpid()
+    _connect(channel)
     sys.modules["__main__"] = type(sys)("__main__")
-    signal(SIGTERM, _terminate)
-    send(b'{"type":"hello"}')
+    _signals(_TERM[0], _terminate)
+    _send(b'{"type":"hello"}')
     state, ahead = {}, {}
     while True:
-        text = receive()
+        text = _receive()
         try:
             call = _decode(text)
         except Exception:
             # Such as a number of more digits than this interpreter reads.
-            send(b'{"type":"error","kind":"validation","message":"an argument cannot be read by this interpreter"}')
-            finish()
-            leave(0)
+            _send(b'{"type":"error","kind":"validation","message":"an argument cannot be read by this interpreter"}')
+            _finish()
+            _leave(0)
         if call["type"] == "source":
             # The cell may have got it while it was idle, as the likely one.
             if ahead.get("source") != call["source"] or ahead["file"] != call["file"]:
@@ -902,39 +914,39 @@ def main(channel):
                 _ahead(call, state)
             continue
         if call["type"] == "read":
-            send(_read(call))
+            _send(_describe_source(call))
             continue
         if call["type"] == "import":
             _import(call)
-            send(b'{"type":"ready"}')
+            _send(b'{"type":"ready"}')
             continue
         if call["type"] == "session":
             agent = sys.modules["__haft_session__"] = type(sys)("__haft_session__")
             exec(ahead.get("code") or compile(ahead["source"], ahead["file"], "exec"), agent.__dict__)
-            agent.serve(descriptor, call)
+            agent.serve(_fd, call)
         if call["type"] == "warm":
-            _warm(clock, call.get("compiled"))
-            send(b'{"type":"ready"}')
+            _warm(_clock, call.get("compiled"))
+            _send(b'{"type":"ready"}')
             continue
         call["source"], call["code"] = ahead["source"], ahead.get("code")
         if call.get("wait"):
             _ready(call)
-            receive()
+            _receive()
         try:
             _running.append(True)
-            answer = _run(call, state, clock)
-            if getpid() != me:
+            answer = _run(call, state, _clock)
+            if _getpid() != me:
                 # A process that the tool forked has come back here, without the
                 # channel. Whoever forked it may wait for its end.
-                leave(0 if answer.startswith(b'{"type":"result"') else 1)
+                _leave(0 if answer.startswith(b'{"type":"result"') else 1)
             del _running[:]
-            send(answer)
+            _send(answer)
         except OSError:
             # The tool has closed the channel. The host has seen it, and ends us:
             # a status of ours would look like one of the tool's.
             while True:
-                pause()
+                _pause()
         if not call.get("reuse"):
-            finish()
-            await_host()
-            leave(0)
+            _finish()
+            _await_host()
+            _leave(0)
