@@ -37,17 +37,22 @@ type machine struct {
 
 // assume assumes every control that is not known to be missing. The assumption is proven
 // or corrected by the first set-up of a sandbox.
-func (mc *machine) assume(forbid []haft.Control) {
+func (mc *machine) assume(config Config) {
 	mc.lastCap = lastCap()
 	mc.privileged = os.Geteuid() == 0 && mayAdminister()
 	mc.namespaces, mc.hasProc, mc.overlay = true, true, true
 	mc.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
-	mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
+	if config.Kernel == nil {
+		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
+	} else {
+		mc.isolation.Level = haft.LevelKernel
+		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
+	}
 	wall, err := openLandlock()
 	if mc.landlock = wall; err != nil {
 		mc.dropControl(haft.ControlLandlock, "the kernel has no Landlock: "+err.Error())
 	}
-	for _, c := range forbid {
+	for _, c := range config.Forbid {
 		mc.giveUp(c, "the operator forbids it")
 	}
 	mc.setLevel()

@@ -95,6 +95,8 @@ type run struct {
 	usedCPU, base time.Duration
 	usedRSS       int64
 	egress        *egressListener // nil if there is none
+	kernelLog     *os.File        // what the kernel of the run reports, if it has one
+	kernelErr     error           // why the kernel did not run the command
 }
 
 // runCold runs the command in a sandbox made from scratch.
@@ -132,7 +134,8 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	if started != nil {
 		started()
 	}
-	return r.supervise(ctx, r.attached()), nil
+	exit := r.supervise(ctx, r.attached())
+	return exit, r.kernelErr
 }
 
 // spawn starts an init for this run.
@@ -209,9 +212,9 @@ func (r *run) open() (theirs []*os.File, err error) {
 func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
-	pids := l.Processes + r.initTasks
+	host := r.hostLimits()
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
-	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
+	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: host.Memory, PIDs: host.Processes + r.initTasks}); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	var in, out, errs *os.File
@@ -236,6 +239,13 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		}
 		theirs = append(theirs, fd)
 	}
+	if r.p.config.Kernel != nil {
+		log, err := r.openKernelLog()
+		if err != nil {
+			return theirs, err
+		}
+		theirs = append(theirs, log)
+	}
 	return theirs, nil
 }
 
@@ -250,13 +260,20 @@ func (r *run) request() (request, error) {
 		return request{}, err
 	}
 	r.p.machine.overlays(&pl, r.spec, "")
-	private(&pl, r.spec, "", r.p.machine.hasProc)
+	private(&pl, r.spec, "", r.p.machine.hasProc && r.p.config.Kernel == nil)
 	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, err
 	}
 	r.p.clock(&pl)
 	r.p.machine.planHostname(&pl)
+	argv, env := r.spec.Argv, r.spec.Env
+	if r.p.config.Kernel != nil {
+		if argv, err = r.planKernel(&pl); err != nil {
+			return request{}, err
+		}
+		env = []string{}
+	}
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	if err := r.openPlanFDs(&pl, trees); err != nil {
@@ -267,11 +284,20 @@ func (r *run) request() (request, error) {
 	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
 		return request{}, err
 	}
-	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.machine.watch(r.spec.Limits)}
-	if r.spec.Channel != nil {
-		req.Files++
-	}
+	req := request{Plan: pl, Argv: argv, Env: env, Files: r.files(), Watch: r.p.machine.watch(r.hostLimits())}
 	return req, nil
+}
+
+// files is how many descriptors the command gets.
+func (r *run) files() int {
+	n := 3
+	if r.spec.Channel != nil {
+		n++
+	}
+	if r.kernelLog != nil {
+		n++
+	}
+	return n
 }
 
 // openPlanFDs opens the descriptors for the slots of the plan: first the trees, whose
@@ -310,6 +336,13 @@ func (r *run) closePlanFDs() {
 func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error {
 	if p.machine.isolation.Has(haft.ControlCgroupNS) {
 		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
+	}
+	if p.config.Kernel != nil {
+		pl.Setsid()
+		p.machine.kernelLimits(pl)
+		pl.DropCaps(p.machine.lastCap)
+		pl.NoNewPrivs()
+		return nil // the kernel filters the system calls of its own processes
 	}
 	pl.Chdir("/work")
 	pl.Setsid()
@@ -357,7 +390,11 @@ func (p *Provider) clock(pl *plan.Plan) {
 		if !p.proven.Load() {
 			pl.Vfork("time")
 		}
-		pl.File("proc/"+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
+		proc := "proc/"
+		if p.config.Kernel != nil {
+			proc = "../proc/"
+		}
+		pl.File(proc+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
 	}
 }
 
@@ -422,6 +459,9 @@ func (r *run) tearDown() error {
 	}
 	if r.stdin != nil {
 		r.stdin.close()
+	}
+	if r.kernelLog != nil {
+		_ = r.kernelLog.Close() // only read
 	}
 	for _, p := range []*outputReader{r.stdout, r.stderr} {
 		if p != nil {

@@ -189,7 +189,7 @@ func (g *guard) reportIdle() {
 // startMeter makes the init meter by the limits of the phase, where there is no cgroup. It
 // reports whether the init does.
 func (g *guard) startMeter() bool {
-	w := g.r.p.machine.watch(g.r.spec.Limits)
+	w := g.r.p.machine.watch(g.r.hostLimits())
 	if w == nil {
 		return false
 	}
@@ -264,6 +264,9 @@ func (g *guard) begun() bool {
 func (r *run) initProcesses() int {
 	if r.init == nil || !r.p.machine.namespaces && !r.p.machine.tree.V2 {
 		return 0 // in the reduced mode only the command joins, but for version 2
+	}
+	if k := r.p.config.Kernel; k != nil {
+		return 1 + k.Processes
 	}
 	return 1
 }
@@ -347,6 +350,7 @@ func (g *guard) handle(m message) {
 	switch m.Kind {
 	case msgEnded:
 		g.a.status, g.a.known = syscall.WaitStatus(m.Status), true
+		g.r.readKernel(&g.a)
 		g.s.kill() // the others end with the command
 	case msgIdle:
 		g.reportIdle()
@@ -381,7 +385,7 @@ func (r *run) finishRun(a account, started time.Time, reported bool) sandbox.Exi
 	r.stdout.drain()
 	r.stderr.drain()
 	e := r.exit(a, started, end)
-	if r.spec.Ended != nil && !reported {
+	if r.spec.Ended != nil && !reported && r.kernelErr == nil {
 		r.spec.Ended(e)
 	}
 	return e

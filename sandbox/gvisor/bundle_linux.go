@@ -1,0 +1,136 @@
+package gvisor
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"slices"
+	"strconv"
+
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local"
+)
+
+// A bundle is the part of an OCI runtime specification that runsc needs.
+type bundle struct {
+	Version  string  `json:"ociVersion"`
+	Process  process `json:"process"`
+	Root     root    `json:"root"`
+	Hostname string  `json:"hostname"`
+	Mounts   []mount `json:"mounts"`
+	Linux    linux   `json:"linux"`
+}
+
+type process struct {
+	User            user     `json:"user"`
+	Args            []string `json:"args"`
+	Env             []string `json:"env"`
+	Dir             string   `json:"cwd"`
+	NoNewPrivileges bool     `json:"noNewPrivileges"`
+	Rlimits         []rlimit `json:"rlimits"`
+}
+
+type user struct {
+	UID int `json:"uid"`
+	GID int `json:"gid"`
+}
+
+type rlimit struct {
+	Type string `json:"type"`
+	Soft uint64 `json:"soft"`
+	Hard uint64 `json:"hard"`
+}
+
+type root struct {
+	Path     string `json:"path"`
+	ReadOnly bool   `json:"readonly"`
+}
+
+type mount struct {
+	Inside  string   `json:"destination"`
+	Type    string   `json:"type"`
+	Source  string   `json:"source"`
+	Options []string `json:"options,omitempty"`
+}
+
+type linux struct {
+	Namespaces []namespace `json:"namespaces"`
+	UIDs       []idMap     `json:"uidMappings"`
+	GIDs       []idMap     `json:"gidMappings"`
+}
+
+type namespace struct {
+	Type string `json:"type"`
+}
+
+type idMap struct {
+	Inside  int `json:"containerID"`
+	Outside int `json:"hostID"`
+	Size    int `json:"size"`
+}
+
+// command returns the arguments of runsc, and the configuration of the bundle.
+func command(spec *sandbox.Spec, logFD int) ([]string, []byte, error) {
+	network := "none" // a loopback of the guest kernel's own
+	if spec.Network != sandbox.NetworkNone {
+		network = "host" // the network namespace of the run, or the host's if the run was given that
+	}
+	argv := []string{
+		"--root=" + local.KernelDir + "/state", "--platform=systrap", "--network=" + network, "--ignore-cgroups",
+		"--overlay2=none", "--host-settings=ignore",
+		// The status of the command is in this log only: see status.
+		"--debug-log=/proc/self/fd/" + strconv.Itoa(logFD), "--debug-command=run",
+		"run", "--bundle=" + local.KernelDir,
+	}
+	if spec.Channel != nil {
+		argv = append(argv, "--pass-fd=3:3")
+	}
+	config, err := json.Marshal(bundleOf(spec))
+	if err != nil {
+		return nil, nil, fmt.Errorf("write bundle: %w", err)
+	}
+	return append(argv, "haft"), config, nil
+}
+
+// bundleOf describes the run. The root is read-only; what may be written to are mounts of their own, so that the
+// guest kernel looks at the host again before it trusts what it has cached of them.
+func bundleOf(spec *sandbox.Spec) bundle {
+	ids := []idMap{{local.GuestID, local.GuestID, 1}}
+	b := bundle{
+		Version: "1.0.0",
+		Process: process{
+			User: user{local.GuestID, local.GuestID}, Args: spec.Argv, Env: slices.Concat([]string{}, spec.Env),
+			Dir: "/work", NoNewPrivileges: true, Rlimits: rlimits(spec.Limits),
+		},
+		Root: root{Path: local.GuestRoot, ReadOnly: true}, Hostname: "haft",
+		Mounts: []mount{{Inside: "/proc", Type: "proc", Source: "proc"}},
+		Linux:  linux{Namespaces: []namespace{{"pid"}, {"ipc"}, {"uts"}, {"mount"}, {"user"}}, UIDs: ids, GIDs: ids},
+	}
+	writable := []string{"/tmp", "/work", "/var/tmp", "/dev/shm"}
+	for _, m := range spec.Mounts {
+		if m.Writable {
+			writable = append(writable, path.Clean(m.Inside))
+		}
+	}
+	for _, dir := range writable {
+		b.Mounts = append(b.Mounts, mount{Inside: dir, Type: "bind", Source: local.GuestRoot + dir,
+			Options: []string{"rbind", "rw", "nosuid"}})
+	}
+	return b
+}
+
+// rlimits are the limits of each process, which the guest kernel enforces.
+func rlimits(l haft.Limits) []rlimit {
+	both := func(name string, n uint64) rlimit { return rlimit{name, n, n} }
+	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
+	return []rlimit{
+		both("RLIMIT_NOFILE", uint64(l.OpenFiles)), both("RLIMIT_FSIZE", uint64(l.FileSize)),
+		both("RLIMIT_NPROC", uint64(l.Processes)), both("RLIMIT_CORE", 0), both("RLIMIT_STACK", 8<<20),
+		both("RLIMIT_MEMLOCK", 64<<10), both("RLIMIT_MSGQUEUE", 0), both("RLIMIT_SIGPENDING", 128),
+		{"RLIMIT_CPU", cpu, cpu + uint64(time.Second/time.Second)},
+	}
+}
