@@ -3,14 +3,9 @@ package gvisor
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"path"
-	"slices"
 	"strconv"
 
-	"time"
-
-	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
 )
@@ -31,18 +26,11 @@ type process struct {
 	Env             []string `json:"env"`
 	Dir             string   `json:"cwd"`
 	NoNewPrivileges bool     `json:"noNewPrivileges"`
-	Rlimits         []rlimit `json:"rlimits"`
 }
 
 type user struct {
 	UID int `json:"uid"`
 	GID int `json:"gid"`
-}
-
-type rlimit struct {
-	Type string `json:"type"`
-	Soft uint64 `json:"soft"`
-	Hard uint64 `json:"hard"`
 }
 
 type root struct {
@@ -74,7 +62,7 @@ type idMap struct {
 }
 
 // command returns the arguments of runsc, and the configuration of the bundle.
-func command(spec *sandbox.Spec, logFD int) ([]string, []byte, error) {
+func command(spec *sandbox.Spec, guest local.Guest) ([]string, []byte, error) {
 	network := "none" // a loopback of the guest kernel's own
 	if spec.Network != sandbox.NetworkNone {
 		network = "host" // the network namespace of the run, or the host's if the run was given that
@@ -82,14 +70,13 @@ func command(spec *sandbox.Spec, logFD int) ([]string, []byte, error) {
 	argv := []string{
 		"--root=" + local.KernelDir + "/state", "--platform=systrap", "--network=" + network, "--ignore-cgroups",
 		"--overlay2=none", "--host-settings=ignore",
-		// The status of the command is in this log only: see status.
-		"--debug-log=/proc/self/fd/" + strconv.Itoa(logFD), "--debug-command=run",
-		"run", "--bundle=" + local.KernelDir,
+		"--log-fd=" + strconv.Itoa(guest.Log),
+		"run", "--bundle=" + local.KernelDir, "--exec-fd=" + strconv.Itoa(guest.Program),
 	}
-	if spec.Channel != nil {
-		argv = append(argv, "--pass-fd=3:3")
+	for i, fd := range guest.Files {
+		argv = append(argv, fmt.Sprintf("--pass-fd=%d:%d", fd, 3+i))
 	}
-	config, err := json.Marshal(bundleOf(spec))
+	config, err := json.Marshal(bundleOf(spec, guest))
 	if err != nil {
 		return nil, nil, fmt.Errorf("write bundle: %w", err)
 	}
@@ -98,13 +85,13 @@ func command(spec *sandbox.Spec, logFD int) ([]string, []byte, error) {
 
 // bundleOf describes the run. The root is read-only; what may be written to are mounts of their own, so that the
 // guest kernel looks at the host again before it trusts what it has cached of them.
-func bundleOf(spec *sandbox.Spec) bundle {
+func bundleOf(spec *sandbox.Spec, guest local.Guest) bundle {
 	ids := []idMap{{local.GuestID, local.GuestID, 1}}
 	b := bundle{
 		Version: "1.0.0",
 		Process: process{
-			User: user{local.GuestID, local.GuestID}, Args: spec.Argv, Env: slices.Concat([]string{}, spec.Env),
-			Dir: "/work", NoNewPrivileges: true, Rlimits: rlimits(spec.Limits),
+			User: user{local.GuestID, local.GuestID}, Args: guest.Argv, Env: guest.Env,
+			Dir: "/", NoNewPrivileges: true,
 		},
 		Root: root{Path: local.GuestRoot, ReadOnly: true}, Hostname: "haft",
 		Mounts: []mount{{Inside: "/proc", Type: "proc", Source: "proc"}},
@@ -121,16 +108,4 @@ func bundleOf(spec *sandbox.Spec) bundle {
 			Options: []string{"rbind", "rw", "nosuid"}})
 	}
 	return b
-}
-
-// rlimits are the limits of each process, which the guest kernel enforces.
-func rlimits(l haft.Limits) []rlimit {
-	both := func(name string, n uint64) rlimit { return rlimit{name, n, n} }
-	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
-	return []rlimit{
-		both("RLIMIT_NOFILE", uint64(l.OpenFiles)), both("RLIMIT_FSIZE", uint64(l.FileSize)),
-		both("RLIMIT_NPROC", uint64(l.Processes)), both("RLIMIT_CORE", 0), both("RLIMIT_STACK", 8<<20),
-		both("RLIMIT_MEMLOCK", 64<<10), both("RLIMIT_MSGQUEUE", 0), both("RLIMIT_SIGPENDING", 128),
-		{"RLIMIT_CPU", cpu, cpu + uint64(time.Second/time.Second)},
-	}
 }

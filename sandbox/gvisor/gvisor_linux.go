@@ -3,9 +3,8 @@ package gvisor
 import (
 	"bytes"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"strconv"
 	"sync"
 
 	"haft"
@@ -15,9 +14,8 @@ import (
 
 // What runsc needs for itself.
 const (
-	ownMemory    = 128 << 20
-	ownTasks     = 192
-	ownProcesses = 16
+	ownMemory = 128 << 20
+	ownTasks  = 512
 )
 
 // A Provider runs commands in gVisor. It is safe for concurrent use.
@@ -39,8 +37,7 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 		return nil, err
 	}
 	l, err := local.Open(ctx, local.Config{Dir: config.Dir, Logger: config.Logger, Kernel: &local.Kernel{
-		Program: program, Command: command, Status: status,
-		Memory: ownMemory, Tasks: ownTasks, Processes: ownProcesses,
+		Program: program, Command: command, Reason: reason, Memory: ownMemory, Tasks: ownTasks,
 	}})
 	if err != nil {
 		return nil, err
@@ -80,28 +77,14 @@ func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
 	return p.local.Isolation(ctx)
 }
 
-// status reads the wait status of the command from the log of runsc run, which says it in its last line. Its exit
-// code alone does not distinguish an exit with 137 from a SIGKILL.
-func status(log []byte) (uint32, error) {
-	const mark = "Exiting with status: "
-	if i := bytes.LastIndex(log, []byte(mark)); i >= 0 {
-		number, _, _ := bytes.Cut(log[i+len(mark):], []byte("\n"))
-		n, err := strconv.ParseUint(string(number), 10, 32)
-		if err == nil {
-			return uint32(n), nil
-		}
-	}
-	return 0, errors.New(reason(log))
-}
-
-// reason is the last warning of runsc.
+// reason returns the last error that runsc reported. It is for an operator, and not for the tool.
 func reason(log []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
-	for i := len(lines) - 1; i >= 0; i-- {
-		if _, text, ok := bytes.Cut(lines[i], []byte("] ")); ok && lines[i][0] == 'W' &&
-			!bytes.HasPrefix(text, []byte("Failure to execute")) {
-			return string(text)
-		}
+	var last struct {
+		Message string `json:"msg"`
 	}
-	return "runsc ended without a report"
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Message == "" {
+		return "runsc ended without a report"
+	}
+	return last.Message
 }

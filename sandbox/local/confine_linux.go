@@ -29,9 +29,11 @@ func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize))
 	both("stack", unix.RLIMIT_STACK, 8<<20)
 	both("memlock", unix.RLIMIT_MEMLOCK, 64<<10)
-	both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
-	// Timers and queued signals. The kernel also counts them for the creator of the user namespace.
-	both("sigpending", unix.RLIMIT_SIGPENDING, 128)
+	if !mc.guest { // gVisor refuses to set them
+		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
+		// Timers and queued signals. The kernel also counts them for the creator of the user namespace.
+		both("sigpending", unix.RLIMIT_SIGPENDING, 128)
+	}
 	// A backstop: the limit of the run is for all processes together. The soft
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1

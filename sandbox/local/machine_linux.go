@@ -23,6 +23,8 @@ type machine struct {
 	landlock landlock
 	// privileged says that this process may map any user id and detach mounts.
 	privileged bool
+	// guest says that commands have a [Kernel].
+	guest bool
 	// overlay says that overlays can be mounted.
 	overlay bool
 	// hasProc says that a process file system can be mounted.
@@ -45,7 +47,7 @@ func (mc *machine) assume(config Config) {
 	if config.Kernel == nil {
 		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
 	} else {
-		mc.isolation.Level = haft.LevelKernel
+		mc.guest, mc.isolation.Level = true, haft.LevelKernel
 		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
 	}
 	wall, err := openLandlock()

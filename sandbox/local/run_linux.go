@@ -95,8 +95,7 @@ type run struct {
 	usedCPU, base time.Duration
 	usedRSS       int64
 	egress        *egressListener // nil if there is none
-	kernelLog     *os.File        // what the kernel of the run reports, if it has one
-	kernelErr     error           // why the kernel did not run the command
+	kernel        *guestKernel    // nil if that is the host's
 }
 
 // runCold runs the command in a sandbox made from scratch.
@@ -130,12 +129,13 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	}
 	r.handOver(theirs)
 	theirs = nil
-	r.gauge = gaugeBelow(r.init.pid)
+	if r.kernel == nil {
+		r.gauge = gaugeBelow(r.init.pid)
+	}
 	if started != nil {
 		started()
 	}
-	exit := r.supervise(ctx, r.attached())
-	return exit, r.kernelErr
+	return r.supervise(ctx, r.attached()), nil
 }
 
 // spawn starts an init for this run.
@@ -240,11 +240,10 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		theirs = append(theirs, fd)
 	}
 	if r.p.config.Kernel != nil {
-		log, err := r.openKernelLog()
-		if err != nil {
+		files, err := r.openKernel()
+		if theirs = append(theirs, files...); err != nil {
 			return theirs, err
 		}
-		theirs = append(theirs, log)
 	}
 	return theirs, nil
 }
@@ -286,18 +285,6 @@ func (r *run) request() (request, error) {
 	}
 	req := request{Plan: pl, Argv: argv, Env: env, Files: r.files(), Watch: r.p.machine.watch(r.hostLimits())}
 	return req, nil
-}
-
-// files is how many descriptors the command gets.
-func (r *run) files() int {
-	n := 3
-	if r.spec.Channel != nil {
-		n++
-	}
-	if r.kernelLog != nil {
-		n++
-	}
-	return n
 }
 
 // openPlanFDs opens the descriptors for the slots of the plan: first the trees, whose
@@ -417,6 +404,8 @@ func (r *run) start(ctx context.Context, req request, theirs []*os.File) error {
 				return err
 			}
 			continue
+		case m.Kind == msgStarted && r.kernel != nil:
+			return r.startGuest()
 		case m.Kind == msgStarted:
 			r.pid = m.PID
 			return nil
@@ -460,9 +449,6 @@ func (r *run) tearDown() error {
 	if r.stdin != nil {
 		r.stdin.close()
 	}
-	if r.kernelLog != nil {
-		_ = r.kernelLog.Close() // only read
-	}
 	for _, p := range []*outputReader{r.stdout, r.stderr} {
 		if p != nil {
 			p.close()
@@ -472,6 +458,7 @@ func (r *run) tearDown() error {
 		errs = append(errs, r.private.Close())
 	}
 	r.gauge.close()
+	errs = append(errs, r.kernel.close())
 	if r.group != nil {
 		errs = append(errs, r.group.Remove())
 	}
