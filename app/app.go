@@ -16,6 +16,7 @@ import (
 	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/sandbox/cell"
+	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
@@ -23,7 +24,7 @@ import (
 
 // Config configures an [App]. The zero value is useful.
 type Config struct {
-	// Sandbox is auto, local or process; "" means auto, which is the strongest
+	// Sandbox is auto, local, gvisor or process; "" means auto, which is the strongest
 	// that works here and never process.
 	Sandbox string
 	// Interpreters names interpreters by kind: a name or an absolute path. The others
@@ -150,6 +151,13 @@ func (a *App) openSandbox(ctx context.Context) error {
 		}
 		a.provider = p
 		a.closers = append(a.closers, p.Close)
+	case "gvisor":
+		p, err := gvisor.Open(ctx, gvisor.Config{Dir: a.cfg.Local.Dir, UIDs: a.cfg.Local.UIDs, Logger: a.cfg.Logger})
+		if err != nil {
+			return fmt.Errorf("open the gVisor sandbox: %w", err)
+		}
+		a.provider = p
+		a.closers = append(a.closers, p.Close)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {
@@ -157,7 +165,7 @@ func (a *App) openSandbox(ctx context.Context) error {
 		}
 		a.provider = p
 	default:
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local and process"}
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local, gvisor and process"}
 	}
 	return nil
 }

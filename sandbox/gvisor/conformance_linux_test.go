@@ -2,6 +2,7 @@ package gvisor_test
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 
 	"haft/sandbox"
@@ -18,7 +19,14 @@ func TestMain(m *testing.M) {
 // open opens a provider, or skips the test where there is no runsc.
 func open(t *testing.T) *gvisor.Provider {
 	t.Helper()
-	p, err := gvisor.Open(t.Context(), gvisor.Config{})
+	program, err := filepath.Abs("../../.haft/gvisor/runsc") // which make setup-test installs
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(program); err != nil {
+		program = ""
+	}
+	p, err := gvisor.Open(t.Context(), gvisor.Config{Program: program})
 	if err != nil {
 		sandboxtest.Require(t, "gvisor", err.Error())
 	}

@@ -32,11 +32,14 @@ type Provider struct {
 // Open opens a provider that uses the runsc of config. The first run, or the first call of Isolation, finds out
 // whether that works here.
 func Open(ctx context.Context, config Config) (*Provider, error) {
-	program, err := Find(config)
-	if err != nil {
-		return nil, err
+	program := config.Program
+	if program == "" {
+		var err error
+		if program, err = Find(); err != nil {
+			return nil, err
+		}
 	}
-	l, err := local.Open(ctx, local.Config{Dir: config.Dir, Logger: config.Logger, Kernel: &local.Kernel{
+	l, err := local.Open(ctx, local.Config{Dir: config.Dir, UIDs: config.UIDs, Logger: config.Logger, Kernel: &local.Kernel{
 		Program: program, Command: command, Reason: reason, Memory: ownMemory, Tasks: ownTasks,
 	}})
 	if err != nil {

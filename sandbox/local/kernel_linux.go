@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -27,8 +28,12 @@ import (
 type guestKernel struct {
 	*Kernel
 	conn *wire.Conn // with the init of the guest
+	far  *os.File   // the guest's end of it, until the kernel has that
 	log  *os.File
 }
+
+// guestStart is how long a kernel may take to start its guest: a hundred times as long as on an idle machine.
+const guestStart = 30 * time.Second
 
 // kernelRoot plans the root of the kernel's own processes around that of the guest: the program, a small tmpfs for
 // its files, and a complete process file system, on which gVisor builds a root of its own. Later steps are in the
@@ -47,22 +52,22 @@ func (mc *machine) kernelRoot(pl *plan.Plan, k *Kernel) tree {
 }
 
 // openKernel makes the connections with a kernel and its guest, and returns those descriptors that the kernel
-// gets. The first of them will be descriptor first.
+// gets.
 func (r *run) openKernel() (theirs []*os.File, err error) {
 	k := &guestKernel{Kernel: r.p.config.Kernel}
 	r.kernel = k
-	var log, far *os.File
+	var log *os.File
 	if k.log, log, err = pipe(); err != nil {
 		return nil, err
 	}
-	if k.conn, far, err = wire.Pair(); err != nil {
+	if k.conn, k.far, err = wire.Pair(); err != nil {
 		return []*os.File{log}, err
 	}
 	program, err := r.p.spawner.open()
 	if err != nil {
-		return []*os.File{log, far}, err
+		return []*os.File{log, k.far}, err
 	}
-	return []*os.File{log, far, program}, nil
+	return []*os.File{log, k.far, program}, nil
 }
 
 // open opens the program of the inits.
@@ -131,6 +136,9 @@ func (r *run) startGuest() error {
 	if r.spec.Channel != nil {
 		req.Inherited = append(req.Inherited, initSocket+1)
 	}
+	_ = r.kernel.far.Close() // the kernel has its own, and its end is seen
+	timer := time.AfterFunc(guestStart, r.killer())
+	defer timer.Stop()
 	if err := r.kernel.conn.Send(req); err != nil {
 		return r.kernel.setupError(err)
 	}
