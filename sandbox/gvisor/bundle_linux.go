@@ -94,8 +94,10 @@ func bundleOf(spec *sandbox.Spec, guest local.Guest) bundle {
 			Dir: "/", NoNewPrivileges: true,
 		},
 		Root: root{Path: local.GuestRoot, ReadOnly: true}, Hostname: "haft",
-		Mounts: []mount{{Inside: "/proc", Type: "proc", Source: "proc"}},
-		Linux:  linux{Namespaces: []namespace{{"pid"}, {"ipc"}, {"uts"}, {"mount"}, {"user"}}, UIDs: ids, GIDs: ids},
+		// Without an empty one, runsc mounts a /sys of its own, which no tool needs.
+		Mounts: []mount{{Inside: "/proc", Type: "proc", Source: "proc"},
+			{Inside: "/sys", Type: "tmpfs", Source: "tmpfs", Options: []string{"ro", "nosuid", "noexec"}}},
+		Linux: linux{Namespaces: []namespace{{"pid"}, {"ipc"}, {"uts"}, {"mount"}, {"user"}}, UIDs: ids, GIDs: ids},
 	}
 	writable := []string{"/tmp", "/work", "/var/tmp", "/dev/shm"}
 	for _, m := range spec.Mounts {

@@ -171,8 +171,9 @@ func (r *run) watch() *watch {
 	return w
 }
 
-// guestWatch is the part of w that the init of the guest meters.
-func guestWatch(w *watch) *watch { return &watch{Processes: w.Processes, Idle: w.Idle} }
+// guestWatch is the part of w that the init of the guest meters. A bomb leaves it time for a few looks only: all
+// processes of a guest have the same priority.
+func guestWatch(w *watch) *watch { return &watch{Processes: w.Processes, Idle: w.Idle, Looks: 3} }
 
 // processes is how many processes and threads a run had at once, at most. The cgroup counts those of a kernel, and
 // not those of its guest.

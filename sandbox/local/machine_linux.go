@@ -49,6 +49,7 @@ func (mc *machine) assume(config Config) {
 	} else {
 		mc.guest, mc.isolation.Level = true, haft.LevelKernel
 		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
+		mc.dropControl(haft.ControlPIDs, "the guest kernel counts the processes, and refuses more than the limit")
 	}
 	wall, err := openLandlock()
 	if mc.landlock = wall; err != nil {

@@ -70,6 +70,8 @@ type Case struct {
 	Timed bool
 	// Lasts is the time that the case takes by design, if that is long.
 	Lasts time.Duration
+	// Guest says why the case has no meaning for a provider with [haft.ControlKernel], or is empty.
+	Guest string
 	// Settled is for cases about the command, the mounts or the network. They are
 	// left out for runs from a template, which determines these.
 	Settled bool

@@ -153,6 +153,7 @@ for name in ('NOFILE', 'FSIZE', 'CORE', 'CPU'):
 		Check: refused(deniedCall, "NOFILE", "FSIZE", "CORE", "CPU"),
 	}, {
 		Name: "priority_cannot_be_raised", Group: Processes, Needs: controls(haft.ControlCaps),
+		Guest: madeUp,
 		Story: "No better place in the scheduler, and no protection from the memory killer.",
 		Program: py(`attempt('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))
 attempt('realtime', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)))
@@ -238,6 +239,9 @@ say('all had their time')`),
 	}, {
 		Name: "stack_overflow_is_told", Group: Processes,
 		Story:   "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
+		Spec: limits(func(l *haft.Limits) { // a guest kernel takes seconds to make a stack grow
+			l.Wall, l.CPU = haft.Millis(25*time.Second), haft.Millis(20*time.Second)
+		}),
 		Program: py("sys.setrecursionlimit(1 << 30)\nl = []\nfor _ in range(1 << 20): l = [l]\nrepr(l)"),
 		Check: func(o Outcome) error {
 			if o.Exit.Cause == sandbox.CauseExit && strings.Contains(o.Stderr, "RecursionError") {
