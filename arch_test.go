@@ -185,7 +185,7 @@ var imports = map[string][]string{
 		"internal/toolfile", "policy", "sandbox", "server"},
 	"app": {"..."},
 	"internal/bench": {"app", "executor", "executor/builtin", "internal/agents", "internal/modelfile",
-		"internal/requirement", "internal/secret", "internal/supply", "sandbox/cell", "schema"},
+		"internal/requirement", "internal/secret", "internal/supply", "sandbox/cell", "sandbox/gvisor", "schema"},
 	"internal/cli": {"app", "client", "internal/backend", "internal/checkpoint", "internal/doctor", "internal/exit",
 		"internal/localsocket", "internal/modelfile", "internal/supply", "internal/terminal", "internal/toolfile",
 		"internal/userconfig"},

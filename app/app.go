@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,6 +129,10 @@ func (a *App) openExecutor(ctx context.Context) {
 		Logger: a.cfg.Logger}
 }
 
+// gvisorCells is how many sandboxes of gVisor are kept ready, unless the operator says otherwise: each takes the
+// memory of a kernel, some 60 MB.
+const gvisorCells = 8
+
 // openSandbox opens the configured provider.
 func (a *App) openSandbox(ctx context.Context) error {
 	a.name = a.cfg.Sandbox
@@ -158,6 +163,8 @@ func (a *App) openSandbox(ctx context.Context) error {
 		}
 		a.provider = p
 		a.closers = append(a.closers, p.Close)
+		a.cfg.Cells.Most = cmp.Or(a.cfg.Cells.Most, gvisorCells)
+		a.cfg.Cells.Total = cmp.Or(a.cfg.Cells.Total, gvisorCells)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {

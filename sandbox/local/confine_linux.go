@@ -37,9 +37,10 @@ func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	// A backstop: the limit of the run is for all processes together. The soft
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
-	if !mc.guest { // whose clock counts the time that a process waits for a processor
-		set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
+	if mc.guest { // whose clock counts the time that a process waits for a processor
+		cpu *= 64
 	}
+	set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
 	if !mc.tree.Has(cgroup.Memory) {
 		// RLIMIT_AS would count memory that is only reserved, and stop V8 at its start.
 		// RLIMIT_DATA counts private writable memory (Linux 4.7). It is higher than the

@@ -141,5 +141,8 @@ func sh(source string) Program { return Program{Language: "sh", Source: source} 
 // py is a program for Python, after the prelude.
 func py(source string) Program { return Program{Language: "python", Source: source} }
 
+// counted are the controls of which each counts the processes of a run.
+func counted() []haft.Control { return controls(haft.ControlPIDs, haft.ControlKernel) }
+
 // controls makes rows easier to read.
 func controls(c ...haft.Control) []haft.Control { return c }

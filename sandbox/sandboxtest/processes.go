@@ -37,7 +37,7 @@ func bombCases() []Case {
 		Program: py("while True: os.fork()"),
 		Check:   hits(haft.FailPIDs),
 	}, {
-		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Any: counted(),
 		Alone:   true,
 		Story:   "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
 		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
@@ -128,7 +128,7 @@ func survivorCases() []Case {
 say('alive')`),
 		Check: prints("alive\n"),
 	}, {
-		Name: "limit_that_was_survived_is_no_end", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Name: "limit_that_was_survived_is_no_end", Group: Processes, Any: counted(),
 		Story: "A program that meets a limit, deals with it and ends well has ended by itself.",
 		Program: py(`children = []
 try:
@@ -234,11 +234,11 @@ say('all had their time')`),
 		Story: "When Run returns, the cgroups of the call are removed.", Do: cgroupsGone,
 	}, {
 		Name: "neighbours_are_not_slowed_by_a_bomb", Group: Processes,
-		Needs: controls(haft.ControlPIDs, haft.ControlCPU), Timed: true,
+		Needs: controls(haft.ControlCPU), Any: counted(), Timed: true,
 		Story: "While a bomb goes off, other calls are served.", Do: besideBomb,
 	}, {
 		Name: "stack_overflow_is_told", Group: Processes,
-		Story:   "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
+		Story: "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
 		Spec: limits(func(l *haft.Limits) { // a guest kernel takes seconds to make a stack grow
 			l.Wall, l.CPU = haft.Millis(25*time.Second), haft.Millis(20*time.Second)
 		}),
