@@ -79,6 +79,10 @@ release: build ## pack archives, Debian packages, wheels and npm packages, with 
 setup: # install what a bare machine lacks to run tools
 	@scripts/setup run
 
+.PHONY: gvisor
+gvisor: build ## build the gVisor that Haft was tested with, for --sandbox gvisor
+	$(BIN) doctor --fix
+
 .PHONY: setup-test
 setup-test: # install what the tests need besides
 	@scripts/setup test

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,7 @@ import (
 	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/sandbox/cell"
+	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
@@ -23,7 +25,7 @@ import (
 
 // Config configures an [App]. The zero value is useful.
 type Config struct {
-	// Sandbox is auto, local or process; "" means auto, which is the strongest
+	// Sandbox is auto, local, gvisor or process; "" means auto, which is the strongest
 	// that works here and never process.
 	Sandbox string
 	// Interpreters names interpreters by kind: a name or an absolute path. The others
@@ -127,6 +129,10 @@ func (a *App) openExecutor(ctx context.Context) {
 		Logger: a.cfg.Logger}
 }
 
+// gvisorCells is how many sandboxes of gVisor are kept ready, unless the operator says otherwise: each takes the
+// memory of a kernel, some 60 MB.
+const gvisorCells = 8
+
 // openSandbox opens the configured provider.
 func (a *App) openSandbox(ctx context.Context) error {
 	a.name = a.cfg.Sandbox
@@ -150,6 +156,15 @@ func (a *App) openSandbox(ctx context.Context) error {
 		}
 		a.provider = p
 		a.closers = append(a.closers, p.Close)
+	case "gvisor":
+		p, err := gvisor.Open(ctx, gvisor.Config{Dir: a.cfg.Local.Dir, UIDs: a.cfg.Local.UIDs, Logger: a.cfg.Logger})
+		if err != nil {
+			return fmt.Errorf("open the gVisor sandbox: %w", err)
+		}
+		a.provider = p
+		a.closers = append(a.closers, p.Close)
+		a.cfg.Cells.Most = cmp.Or(a.cfg.Cells.Most, gvisorCells)
+		a.cfg.Cells.Total = cmp.Or(a.cfg.Cells.Total, gvisorCells)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {
@@ -157,7 +172,7 @@ func (a *App) openSandbox(ctx context.Context) error {
 		}
 		a.provider = p
 	default:
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local and process"}
+		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local, gvisor and process"}
 	}
 	return nil
 }

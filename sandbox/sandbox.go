@@ -248,9 +248,11 @@ func (n Need) Check(have haft.Isolation) error {
 // advice says how the demanded level can be had.
 func (n Need) advice() string {
 	switch n.Level {
-	case haft.LevelKernel, haft.LevelMachine:
-		return "Haft has no sandbox with a kernel or a machine of its own, and nothing can be installed that adds " +
-			"one; demand namespaces, and run Haft in a virtual machine of its own if that is not enough"
+	case haft.LevelKernel:
+		return "the sandbox gvisor gives it (--sandbox gvisor); haft doctor --fix, or make gvisor, installs it"
+	case haft.LevelMachine:
+		return "Haft has no sandbox with a machine of its own, and nothing can be installed that adds one; demand " +
+			"kernel, and run Haft in a virtual machine of its own if that is not enough"
 	case haft.LevelNamespaces:
 		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
 	}

@@ -18,16 +18,22 @@ import (
 
 // doctorCommand says what this machine can promise.
 func doctorCommand(p *cli.Profile) cli.Command {
-	attack, name := false, "auto"
+	attack, fix, name := false, false, "auto"
 	return cli.Command{
 		Alone: true,
 		Use:   "doctor", Short: "Tell what this machine can promise, found by trying",
 		Flags: []cli.Flag{
 			{&attack, "attack", "run the hostile programs on this machine's kernel and grade it"},
+			{&fix, "fix", "install gVisor, if it is missing; this needs Go and takes some minutes"},
 			cli.ReducedFlag(&p.Reduced), {&p.JSON, "json", "print one JSON object"},
-			{&name, "sandbox", "the sandbox: auto, local or process"},
+			{&name, "sandbox", "the sandbox: auto, local, gvisor or process"},
 		},
 		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
+			if fix {
+				if err := doctor.Fix(ctx, p.Err); err != nil {
+					return err
+				}
+			}
 			// The attacks grade what there is, and are no tools.
 			a, err := app.Open(ctx, app.Config{Sandbox: name, AllowReduced: p.Reduced || attack})
 			if err != nil {
@@ -58,10 +64,11 @@ func printCheckup(w io.Writer, c doctor.Checkup) {
 	}
 	for _, g := range c.Isolation.Missing {
 		fmt.Fprintf(w, "  %s  %-14s %s\n", paint(w, yellow, "no"), g.Control, g.Reason)
-		if c.Provider == "local" && g.Control != haft.ControlKernel {
+		if c.Provider == "local" {
 			fmt.Fprintf(w, "      %s\n", paint(w, dim, "how to get it: "+doctor.Remedy(g.Control)))
 		}
 	}
+	c.Kernel.Print(w)
 	if c.Served != nil {
 		fmt.Fprintf(w, "\n%s has the data directory %s: commands work on it\n", c.Served, c.Data)
 	}

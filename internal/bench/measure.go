@@ -101,7 +101,7 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 		return nil, err
 	}
 	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.agents,
-		b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.asleep} {
+		b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -234,14 +234,6 @@ func (b *bench) others(ctx context.Context) []Way {
 		}})
 	} else {
 		b.note("bubblewrap is not installed")
-	}
-	if runsc, err := exec.LookPath("runsc"); err == nil {
-		ways = append(ways, Way{"gVisor (runsc do) + python3", func() error {
-			return exec.CommandContext(ctx, runsc, "--network=none", "--ignore-cgroups", "do", b.python, "-I", "-S",
-				"-c", "pass").Run()
-		}})
-	} else {
-		b.note("runsc is not installed")
 	}
 	return ways
 }

@@ -40,7 +40,7 @@ var remedies = map[haft.Control]string{
 	haft.ControlCPU:     "run as root, or give this user a cgroup: systemd-run --user --scope -p Delegate=yes haft …",
 	haft.ControlRlimits: "every Linux has them",
 	haft.ControlDisk:    "comes with mount namespaces",
-	haft.ControlKernel:  "the gvisor sandbox has one",
+	haft.ControlKernel:  "--sandbox gvisor has one; haft doctor --fix installs it",
 }
 
 // Remedy says how to get a control that is missing.
@@ -51,6 +51,7 @@ type Checkup struct {
 	Provider  string         `json:"provider"`
 	Isolation haft.Isolation `json:"isolation"`
 	Mode      Mode           `json:"mode"`
+	Kernel    GuestKernel    `json:"gvisor"`
 	Runtimes  []Runtime      `json:"runtimes"`
 	// Data is the data directory, and Served the process that serves it, if one does.
 	Data   string               `json:"data,omitempty"`
@@ -74,7 +75,7 @@ func Examine(ctx context.Context, a *app.App, allowed bool) (Checkup, error) {
 		return Checkup{}, fmt.Errorf("try the sandbox: %w", err)
 	}
 	in := findHostKind("", os.Getenv("container"))
-	found := Checkup{Provider: name, Isolation: iso, Mode: modeOf(name, iso, in, allowed)}
+	found := Checkup{Provider: name, Isolation: iso, Mode: modeOf(name, iso, in, allowed), Kernel: findKernel(ctx)}
 	for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript, haft.KindBash} {
 		r := Runtime{Kind: kind}
 		if rt, err := a.Runtime(ctx, kind); err != nil {

@@ -29,6 +29,8 @@ type Config struct {
 	// its own one when Haft is root. The default is 0x70000000. Subordinate ids of
 	// users are usually far below.
 	UIDs uint32
+	// Kernel, if not nil, serves the system calls of all commands. There are no templates then.
+	Kernel *Kernel
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 }

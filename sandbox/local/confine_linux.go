@@ -29,12 +29,17 @@ func (mc *machine) limits(pl *plan.Plan, l haft.Limits, company int) {
 	both("fsize", unix.RLIMIT_FSIZE, uint64(l.FileSize))
 	both("stack", unix.RLIMIT_STACK, 8<<20)
 	both("memlock", unix.RLIMIT_MEMLOCK, 64<<10)
-	both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
-	// Timers and queued signals. The kernel also counts them for the creator of the user namespace.
-	both("sigpending", unix.RLIMIT_SIGPENDING, 128)
+	if !mc.guest { // gVisor refuses to set them
+		both("msgqueue", unix.RLIMIT_MSGQUEUE, 0)
+		// Timers and queued signals. The kernel also counts them for the creator of the user namespace.
+		both("sigpending", unix.RLIMIT_SIGPENDING, 128)
+	}
 	// A backstop: the limit of the run is for all processes together. The soft
 	// limit sends SIGXCPU, the hard one SIGKILL.
 	cpu := uint64(math.Ceil(l.CPU.D().Seconds())) + 1
+	if mc.guest { // whose clock counts the time that a process waits for a processor
+		cpu *= 64
+	}
 	set("cpu", unix.RLIMIT_CPU, cpu, cpu+1)
 	if !mc.tree.Has(cgroup.Memory) {
 		// RLIMIT_AS would count memory that is only reserved, and stop V8 at its start.

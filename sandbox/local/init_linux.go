@@ -28,6 +28,8 @@ type request struct {
 	// Files is how many descriptors follow those of the plan; they become
 	// 0, 1, 2 and so on of the command.
 	Files int `json:"files"`
+	// Inherited are descriptors that the init has already, and that become 0, 1, 2 and so on.
+	Inherited []int `json:"inherited,omitempty"`
 	// Stay keeps the init when the command ends, until the socket closes, and
 	// reports every child: the command is a template.
 	Stay bool `json:"stay,omitempty"`
@@ -104,7 +106,7 @@ func serve() int {
 	if err != nil || len(fds) != len(req.Plan.Slots)+req.Files {
 		return 125
 	}
-	slots, files := fds[:len(req.Plan.Slots)], fds[len(req.Plan.Slots):]
+	slots, files := fds[:len(req.Plan.Slots)], append(fds[len(req.Plan.Slots):], req.Inherited...)
 	if req.Watch != nil {
 		if err := startThreads(6); err != nil {
 			return 125

@@ -23,6 +23,8 @@ type machine struct {
 	landlock landlock
 	// privileged says that this process may map any user id and detach mounts.
 	privileged bool
+	// guest says that commands have a [Kernel].
+	guest bool
 	// overlay says that overlays can be mounted.
 	overlay bool
 	// hasProc says that a process file system can be mounted.
@@ -37,17 +39,23 @@ type machine struct {
 
 // assume assumes every control that is not known to be missing. The assumption is proven
 // or corrected by the first set-up of a sandbox.
-func (mc *machine) assume(forbid []haft.Control) {
+func (mc *machine) assume(config Config) {
 	mc.lastCap = lastCap()
 	mc.privileged = os.Geteuid() == 0 && mayAdminister()
 	mc.namespaces, mc.hasProc, mc.overlay = true, true, true
 	mc.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
-	mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
+	if config.Kernel == nil {
+		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
+	} else {
+		mc.guest, mc.isolation.Level = true, haft.LevelKernel
+		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
+		mc.dropControl(haft.ControlPIDs, "the guest kernel counts the processes, and refuses more than the limit")
+	}
 	wall, err := openLandlock()
 	if mc.landlock = wall; err != nil {
 		mc.dropControl(haft.ControlLandlock, "the kernel has no Landlock: "+err.Error())
 	}
-	for _, c := range forbid {
+	for _, c := range config.Forbid {
 		mc.giveUp(c, "the operator forbids it")
 	}
 	mc.setLevel()

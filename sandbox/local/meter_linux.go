@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -22,6 +23,8 @@ type watch struct {
 	// Reap finds the processes by their parent, not by being in /proc: there is
 	// no pid namespace.
 	Reap bool `json:"reap,omitempty"`
+	// Looks is how many looks that find the processes at their limit end the run; 0 means 8.
+	Looks int `json:"looks,omitempty"`
 	// Idle says that there may be one process only, and that looking at long intervals
 	// will do.
 	Idle bool `json:"idle,omitempty"`
@@ -141,7 +144,7 @@ func (ms *meters) run(m *meter) {
 			report.Limit = string(haft.FailMemory)
 		case w.CPU > 0 && used > w.CPU:
 			report.Limit = string(haft.FailCPU)
-		case full >= 8 || w.Idle && w.Processes > 0 && processes > 1:
+		case full >= cmp.Or(w.Looks, 8) || w.Idle && w.Processes > 0 && processes > 1:
 			report.Limit = string(haft.FailPIDs)
 		default:
 			if w.Idle {

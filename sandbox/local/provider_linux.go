@@ -67,7 +67,7 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	p.openIDs()
 	p.machine.log, p.machine.tree = log, p.instance.tree
 	p.spawner = startSpawner(program)
-	p.machine.assume(config.Forbid)
+	p.machine.assume(config)
 	p.spares.refill(p)
 	// Most runs need this one, and it compiles while the spare starts. A wrong list of
 	// system calls is found here.

@@ -18,7 +18,7 @@ import (
 
 // The user inside. It has no privilege and no password.
 const (
-	insideID   = 1000
+	insideID   = GuestID
 	insideName = "haft"
 )
 
@@ -59,14 +59,19 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 	pl.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
 	pl.Mount("haft", p.instance.mountOn, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "size=1m,nr_inodes=4096,mode=0755")
 	pl.Chdir(p.instance.mountOn)
+	var trees []tree
+	if p.config.Kernel != nil {
+		trees = append(trees, p.machine.kernelRoot(pl, p.config.Kernel))
+	}
 	made := map[string]bool{".": true}
 	for _, dir := range []string{"dev", "etc", "proc", "tmp", "var", "var/tmp", "work", "dev/shm", "run"} {
 		mkdirs(pl, made, dir)
 	}
-	trees, err := p.machine.planMounts(pl, made, spec)
+	mounts, err := p.machine.planMounts(pl, made, spec)
 	if err != nil {
 		return nil, err
 	}
+	trees = append(trees, mounts...)
 	for _, name := range devices {
 		t := tree{host: "/dev/" + name, inside: "dev/" + name, attr: attrDevice}
 		trees = append(trees, p.machine.bind(pl, made, t, false))

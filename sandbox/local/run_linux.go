@@ -95,6 +95,7 @@ type run struct {
 	usedCPU, base time.Duration
 	usedRSS       int64
 	egress        *egressListener // nil if there is none
+	kernel        *guestKernel    // nil if that is the host's
 }
 
 // runCold runs the command in a sandbox made from scratch.
@@ -128,7 +129,9 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	}
 	r.handOver(theirs)
 	theirs = nil
-	r.gauge = gaugeBelow(r.init.pid)
+	if r.kernel == nil {
+		r.gauge = gaugeBelow(r.init.pid)
+	}
 	if started != nil {
 		started()
 	}
@@ -209,9 +212,9 @@ func (r *run) open() (theirs []*os.File, err error) {
 func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
-	pids := l.Processes + r.initTasks
+	host := r.hostLimits()
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
-	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: l.Memory, PIDs: pids}); err != nil {
+	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: host.Memory, PIDs: host.Processes + r.initTasks}); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	var in, out, errs *os.File
@@ -236,6 +239,12 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 		}
 		theirs = append(theirs, fd)
 	}
+	if r.p.config.Kernel != nil {
+		files, err := r.openKernel()
+		if theirs = append(theirs, files...); err != nil {
+			return theirs, err
+		}
+	}
 	return theirs, nil
 }
 
@@ -250,13 +259,20 @@ func (r *run) request() (request, error) {
 		return request{}, err
 	}
 	r.p.machine.overlays(&pl, r.spec, "")
-	private(&pl, r.spec, "", r.p.machine.hasProc)
+	private(&pl, r.spec, "", r.p.machine.hasProc && r.p.config.Kernel == nil)
 	listen(&pl, r.spec)
 	if err := files(&pl, "work/", r.spec.Files); err != nil {
 		return request{}, err
 	}
 	r.p.clock(&pl)
 	r.p.machine.planHostname(&pl)
+	argv, env := r.spec.Argv, r.spec.Env
+	if r.p.config.Kernel != nil {
+		if argv, err = r.planKernel(&pl); err != nil {
+			return request{}, err
+		}
+		env = []string{}
+	}
 	pl.Pivot()
 	pl.Attr("/", attrReadOnly, false)
 	if err := r.openPlanFDs(&pl, trees); err != nil {
@@ -267,10 +283,7 @@ func (r *run) request() (request, error) {
 	if err := r.p.confine(&pl, r.spec, initThreads); err != nil {
 		return request{}, err
 	}
-	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Files: 3, Watch: r.p.machine.watch(r.spec.Limits)}
-	if r.spec.Channel != nil {
-		req.Files++
-	}
+	req := request{Plan: pl, Argv: argv, Env: env, Files: r.files(), Watch: r.p.machine.watch(r.hostLimits())}
 	return req, nil
 }
 
@@ -310,6 +323,13 @@ func (r *run) closePlanFDs() {
 func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error {
 	if p.machine.isolation.Has(haft.ControlCgroupNS) {
 		pl.Unshare("cgroup", unix.CLONE_NEWCGROUP)
+	}
+	if p.config.Kernel != nil {
+		pl.Setsid()
+		p.machine.kernelLimits(pl)
+		pl.DropCaps(p.machine.lastCap)
+		pl.NoNewPrivs()
+		return nil // the kernel filters the system calls of its own processes
 	}
 	pl.Chdir("/work")
 	pl.Setsid()
@@ -357,7 +377,11 @@ func (p *Provider) clock(pl *plan.Plan) {
 		if !p.proven.Load() {
 			pl.Vfork("time")
 		}
-		pl.File("proc/"+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
+		proc := "proc/"
+		if p.config.Kernel != nil {
+			proc = "../proc/"
+		}
+		pl.File(proc+plan.ThreadID+"/timens_offsets", 0, clockOffsets())
 	}
 }
 
@@ -380,6 +404,8 @@ func (r *run) start(ctx context.Context, req request, theirs []*os.File) error {
 				return err
 			}
 			continue
+		case m.Kind == msgStarted && r.kernel != nil:
+			return r.startGuest()
 		case m.Kind == msgStarted:
 			r.pid = m.PID
 			return nil
@@ -432,6 +458,7 @@ func (r *run) tearDown() error {
 		errs = append(errs, r.private.Close())
 	}
 	r.gauge.close()
+	errs = append(errs, r.kernel.close())
 	if r.group != nil {
 		errs = append(errs, r.group.Remove())
 	}

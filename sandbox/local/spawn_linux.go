@@ -106,9 +106,7 @@ func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, 
 		sys.UseCgroupFD, sys.CgroupFD = true, int(dir.Fd())
 	}
 	o := order{reply: make(chan spawned, 1), attr: &syscall.ProcAttr{
-		// The runtime of the init needs no more than two threads at work, and
-		// ends before it would have to collect garbage.
-		Env:   []string{"GOMAXPROCS=2", "GOGC=off", "GOTRACEBACK=none"},
+		Env:   initEnv(),
 		Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), far.Fd()},
 		Sys:   sys,
 	}}
@@ -123,6 +121,10 @@ func (p *Provider) spawn(sys *syscall.SysProcAttr, dir *os.File) (*initProcess, 
 	}
 	return &initProcess{pid: got.pid, fd: os.NewFile(uintptr(pidfd), "pidfd"), conn: conn}, nil
 }
+
+// initEnv is the environment of an init. Its runtime needs no more than two threads at work, and ends before it
+// would have to collect garbage.
+func initEnv() []string { return []string{"GOMAXPROCS=2", "GOGC=off", "GOTRACEBACK=none"} }
 
 // kill ends the init, and with it all of its pid namespace.
 func (i *initProcess) kill() { _ = signalFD(i.fd, unix.SIGKILL) } // gone is as good

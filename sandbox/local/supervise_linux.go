@@ -33,18 +33,7 @@ type subject struct {
 // attached listens to the init of a cold run.
 func (r *run) attached() subject {
 	messages, gone := make(chan message, 4), make(chan struct{})
-	go func() {
-		for {
-			var m message
-			if _, err := r.init.conn.Recv(&m); err != nil {
-				break // the init has ended
-			}
-			messages <- m
-		}
-		_ = r.init.wait() // tearDown reports it
-		close(gone)
-	}()
-	return subject{
+	s := subject{
 		signal:     func(s unix.Signal) { _ = r.init.conn.Send(command{Signal: int(s)}) }, // gone is as good
 		kill:       r.killer(),
 		startMeter: func(w *watch) { _ = r.init.conn.Send(command{Watch: w}) }, // gone is as good
@@ -52,6 +41,26 @@ func (r *run) attached() subject {
 		messages:   messages,
 		gone:       gone,
 	}
+	guest := r.attachGuest(&s, messages)
+	go func() {
+		for {
+			var m message
+			if _, err := r.init.conn.Recv(&m); err != nil {
+				break // the init has ended
+			}
+			if guest != nil && m.Kind == msgEnded {
+				s.kill() // the kernel has ended; only the guest knows how the command did
+				continue
+			}
+			messages <- m
+		}
+		_ = r.init.wait() // tearDown reports it
+		if guest != nil {
+			<-guest
+		}
+		close(gone)
+	}()
+	return s
 }
 
 // A guard supervises one command. A channel is nil if its event is no longer expected.
@@ -147,7 +156,7 @@ func (g *guard) start() {
 		g.r.spec.Metered(g.r.group.MeterCPU())
 	}
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
-	if waited && !idle {
+	if waited && !idle || g.r.kernel != nil && !waited { // a kernel has used more than most commands until now
 		g.resetUsage()
 	}
 	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
@@ -189,7 +198,7 @@ func (g *guard) reportIdle() {
 // startMeter makes the init meter by the limits of the phase, where there is no cgroup. It
 // reports whether the init does.
 func (g *guard) startMeter() bool {
-	w := g.r.p.machine.watch(g.r.spec.Limits)
+	w := g.r.watch()
 	if w == nil {
 		return false
 	}
@@ -227,7 +236,8 @@ func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 func (g *guard) checkMeters() {
 	limit := g.r.over(g.base, g.r.spec.Limits.CPU.D())
 	if g.phase == idle {
-		if limit = g.r.over(g.base, idleCPU); g.r.group.Processes() > g.r.initProcesses()+1 {
+		if limit = g.r.over(g.base, idleCPU); g.r.kernel == nil &&
+			g.r.group.Processes() > g.r.initProcesses()+1 {
 			limit = haft.FailPIDs
 		}
 	}
@@ -433,7 +443,7 @@ func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 		Wall:      haft.Millis(end.Sub(started)),
 		CPU:       haft.Millis(max(counted, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
 		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, r.usedRSS),
-		Processes: max(a.cgroup.PIDs-r.initTasks, r.inside.Peak),
+		Processes: r.processes(a.cgroup.PIDs),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept

@@ -40,6 +40,9 @@ type Template struct {
 // Template implements [sandbox.Forker]. The interpreter must be Python, 3.9 or
 // later, with ctypes.
 func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string) (sandbox.Template, error) {
+	if err := p.noTemplates(); err != nil {
+		return nil, err
+	}
 	if spec.Network == sandbox.NetworkEgress {
 		spec.ServeEgress = closeConn // the template itself has none
 	}
@@ -71,7 +74,7 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 
 // CanFork implements [sandbox.Forker].
 func (p *Provider) CanFork(ctx context.Context) bool {
-	return p.prove(ctx) == nil && p.machine.namespaces && p.machine.hasProc
+	return p.noTemplates() == nil && p.prove(ctx) == nil && p.machine.namespaces && p.machine.hasProc
 }
 
 // Run implements [sandbox.Template]. The limits of time, memory, processes, output and

@@ -37,6 +37,7 @@ func attackCases() []Case {
 	return []Case{{
 		Name: "attack_on_the_supervisor_slows_nobody", Group: Tenants, Needs: controls(haft.ControlSeccomp),
 		Timed: true, Lasts: lasts,
+		Guest: "timers of a nanosecond keep the guest kernel of the attacker busy with itself until its limits end it",
 		Story: "A program that attacks its supervisor by limits, signals, priorities, descriptors, memory, inotify, " +
 			"terminals, keyrings, " +
 			"timers, sockets and filters, all at once, slows a neighbour's calls no more than twice as much as one " +

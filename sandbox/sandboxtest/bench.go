@@ -218,6 +218,9 @@ func (b *Bench) judge(ctx context.Context, c Case) (Verdict, error) {
 		}
 		return Stated, fmt.Errorf("the provider says that it lacks %v", lack)
 	}
+	if c.Guest != "" && b.iso.Has(haft.ControlKernel) {
+		return Stated, errors.New(c.Guest)
+	}
 	if b.pythonErr != nil && (c.Do != nil || c.Program.Language == "python") {
 		return Skipped, b.pythonErr
 	}

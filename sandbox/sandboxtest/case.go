@@ -70,6 +70,8 @@ type Case struct {
 	Timed bool
 	// Lasts is the time that the case takes by design, if that is long.
 	Lasts time.Duration
+	// Guest says why the case has no meaning for a provider with [haft.ControlKernel], or is empty.
+	Guest string
 	// Settled is for cases about the command, the mounts or the network. They are
 	// left out for runs from a template, which determines these.
 	Settled bool
@@ -138,6 +140,9 @@ func sh(source string) Program { return Program{Language: "sh", Source: source} 
 
 // py is a program for Python, after the prelude.
 func py(source string) Program { return Program{Language: "python", Source: source} }
+
+// counted are the controls of which each counts the processes of a run.
+func counted() []haft.Control { return controls(haft.ControlPIDs, haft.ControlKernel) }
 
 // controls makes rows easier to read.
 func controls(c ...haft.Control) []haft.Control { return c }

@@ -28,6 +28,7 @@ func procCases() []Case {
 			"/proc/sysrq-trigger"),
 	}, {
 		Name: "kernel_memory_and_symbols_are_hidden", Group: Filesystem,
+		Guest: madeUp,
 		Any:   controls(haft.ControlRoot, haft.ControlLandlock),
 		Story: "Kernel memory, messages, keys and addresses cannot be read.",
 		Program: py(`def hidden(p):
@@ -43,6 +44,7 @@ attempt('kallsyms', addresses)`),
 		Check: refused(deniedFile, "/proc/kcore", "/proc/keys", "/proc/timer_list", "kallsyms"),
 	}, {
 		Name: "load_of_the_host_is_not_told", Group: Filesystem, Needs: controls(haft.ControlRoot),
+		Guest: madeUp,
 		Story: "What the machine does at the moment is a side channel: load, processor times, interrupts and " +
 			"pressure are masked.",
 		Program: py(`def same(p):

@@ -37,7 +37,7 @@ func bombCases() []Case {
 		Program: py("while True: os.fork()"),
 		Check:   hits(haft.FailPIDs),
 	}, {
-		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Name: "tireless_fork_bomb_dies_with_all_its_children", Group: Processes, Any: counted(),
 		Alone:   true,
 		Story:   "A bomb that goes on after the limit is killed at the deadline, and every process of it.",
 		Spec:    limits(func(l *haft.Limits) { l.Wall = haft.Millis(500 * time.Millisecond) }),
@@ -128,7 +128,7 @@ func survivorCases() []Case {
 say('alive')`),
 		Check: prints("alive\n"),
 	}, {
-		Name: "limit_that_was_survived_is_no_end", Group: Processes, Needs: controls(haft.ControlPIDs),
+		Name: "limit_that_was_survived_is_no_end", Group: Processes, Any: counted(),
 		Story: "A program that meets a limit, deals with it and ends well has ended by itself.",
 		Program: py(`children = []
 try:
@@ -153,6 +153,7 @@ for name in ('NOFILE', 'FSIZE', 'CORE', 'CPU'):
 		Check: refused(deniedCall, "NOFILE", "FSIZE", "CORE", "CPU"),
 	}, {
 		Name: "priority_cannot_be_raised", Group: Processes, Needs: controls(haft.ControlCaps),
+		Guest: madeUp,
 		Story: "No better place in the scheduler, and no protection from the memory killer.",
 		Program: py(`attempt('nice', lambda: os.setpriority(os.PRIO_PROCESS, 0, -20))
 attempt('realtime', lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(50)))
@@ -233,11 +234,14 @@ say('all had their time')`),
 		Story: "When Run returns, the cgroups of the call are removed.", Do: cgroupsGone,
 	}, {
 		Name: "neighbours_are_not_slowed_by_a_bomb", Group: Processes,
-		Needs: controls(haft.ControlPIDs, haft.ControlCPU), Timed: true,
+		Needs: controls(haft.ControlCPU), Any: counted(), Timed: true,
 		Story: "While a bomb goes off, other calls are served.", Do: besideBomb,
 	}, {
 		Name: "stack_overflow_is_told", Group: Processes,
-		Story:   "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
+		Story: "A program whose stack runs out ends by a signal or an error of its own, and the next call works.",
+		Spec: limits(func(l *haft.Limits) { // a guest kernel takes seconds to make a stack grow
+			l.Wall, l.CPU = haft.Millis(25*time.Second), haft.Millis(20*time.Second)
+		}),
 		Program: py("sys.setrecursionlimit(1 << 30)\nl = []\nfor _ in range(1 << 20): l = [l]\nrepr(l)"),
 		Check: func(o Outcome) error {
 			if o.Exit.Cause == sandbox.CauseExit && strings.Contains(o.Stderr, "RecursionError") {

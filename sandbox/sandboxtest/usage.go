@@ -24,11 +24,20 @@ os.wait()`)
 	if err != nil {
 		return err
 	}
-	if usage.CPU < haft.Millis(220e6) || usage.CPU > haft.Millis(550e6) ||
+	if usage.CPU < b.leastCPU(haft.Millis(220e6)) || usage.CPU > haft.Millis(550e6) ||
 		usage.MaxRSS < 30<<20 || usage.MaxRSS > 200<<20 {
 		return fmt.Errorf("usage is %+v, with 30 MiB and 250 ms of work after 600 ms that were not the call's", usage)
 	}
 	return nil
+}
+
+// leastCPU is the least processor time that may be reported for a program that has used d by its own clock. That of
+// a guest kernel goes on while a process waits for a processor, which on a busy machine is most of the time.
+func (b *Bench) leastCPU(d haft.Millis) haft.Millis {
+	if b.iso.Has(haft.ControlKernel) {
+		return d / 8
+	}
+	return d
 }
 
 // usageKnownOrNot has a call use 50 ms and 20 MiB, in a program of its own and in one that
@@ -36,10 +45,10 @@ os.wait()`)
 func usageKnownOrNot(ctx context.Context, b *Bench) error {
 	const call = "b = bytearray(20 << 20); work(0.05)\n"
 	o := b.Run(ctx, py(workSource+call), nil)
-	cold := errors.Join(exits(0)(o), knownOrNot(o.Exit.Usage, haft.Millis(2e9)))
+	cold := errors.Join(exits(0)(o), knownOrNot(o.Exit.Usage, b.leastCPU(haft.Millis(45e6)), haft.Millis(2e9)))
 	usage, err := usageAfterBegin(ctx, b, 0.6, call)
 	if err == nil {
-		err = knownOrNot(usage, haft.Millis(500e6)) // less than the preparation
+		err = knownOrNot(usage, b.leastCPU(haft.Millis(45e6)), haft.Millis(500e6)) // less than the preparation
 	}
 	if err != nil {
 		err = fmt.Errorf("prepared ahead: %w", err)
@@ -49,7 +58,7 @@ func usageKnownOrNot(ctx context.Context, b *Bench) error {
 
 // knownOrNot checks the usage of a call that used 50 ms and 20 MiB as readers of its JSON
 // see it.
-func knownOrNot(u haft.Usage, most haft.Millis) error {
+func knownOrNot(u haft.Usage, least, most haft.Millis) error {
 	raw, err := json.Marshal(u)
 	if err != nil {
 		return fmt.Errorf("encode the usage: %w", err)
@@ -61,7 +70,7 @@ func knownOrNot(u haft.Usage, most haft.Millis) error {
 	if err := json.Unmarshal(raw, &seen); err != nil {
 		return fmt.Errorf("decode the usage: %w", err)
 	}
-	if seen.CPU != nil && (*seen.CPU < haft.Millis(45e6) || *seen.CPU > most) {
+	if seen.CPU != nil && (*seen.CPU < least || *seen.CPU > most) {
 		return fmt.Errorf("the processor time of 50 ms of work is reported as %v", *seen.CPU)
 	}
 	if seen.MaxRSS != nil && (*seen.MaxRSS < 20<<20 || *seen.MaxRSS > 200<<20) {

@@ -1,0 +1,93 @@
+package gvisor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local"
+)
+
+// What runsc needs for itself.
+const (
+	ownMemory = 128 << 20
+	ownTasks  = 512
+)
+
+// A Provider runs commands in gVisor. It is safe for concurrent use.
+//
+// Lifecycle: Open → Isolation, Run → Close.
+type Provider struct {
+	local   *local.Provider
+	program string
+
+	mu     sync.Mutex
+	proven bool
+}
+
+// Open opens a provider that uses the runsc of config. The first run, or the first call of Isolation, finds out
+// whether that works here.
+func Open(ctx context.Context, config Config) (*Provider, error) {
+	program := config.Program
+	if program == "" {
+		var err error
+		if program, err = Find(); err != nil {
+			return nil, err
+		}
+	}
+	l, err := local.Open(ctx, local.Config{Dir: config.Dir, UIDs: config.UIDs, Logger: config.Logger, Kernel: &local.Kernel{
+		Program: program, Command: command, Reason: reason, Memory: ownMemory, Tasks: ownTasks,
+	}})
+	if err != nil {
+		return nil, err
+	}
+	return &Provider{local: l, program: program}, nil
+}
+
+// Close ends all runs and releases all resources.
+func (p *Provider) Close() error { return p.local.Close() }
+
+// Dirs are the directories of locks and of the files of runs, which no sandbox may be shown.
+func (p *Provider) Dirs() []string { return p.local.Dirs() }
+
+// Run implements [sandbox.Provider].
+func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	return p.local.Run(ctx, spec)
+}
+
+// Isolation implements [sandbox.Provider]. The first call runs a program in gVisor: runsc itself, which needs
+// nothing else.
+func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.proven {
+		return p.local.Isolation(ctx)
+	}
+	exit, err := p.local.Run(ctx, sandbox.Spec{Argv: []string{"/runsc", "--version"},
+		Mounts: []sandbox.Mount{{Host: p.program, Inside: "/runsc"}}})
+	if err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0) {
+		err = fmt.Errorf("a trial ended with %s %d", exit.Cause, exit.Code)
+	}
+	if err != nil {
+		return haft.Isolation{}, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "gVisor does not run here; haft doctor says what it lacks", Err: err}
+	}
+	p.proven = true
+	return p.local.Isolation(ctx)
+}
+
+// reason returns the last error that runsc reported. It is for an operator, and not for the tool.
+func reason(log []byte) string {
+	lines := bytes.Split(bytes.TrimSpace(log), []byte("\n"))
+	var last struct {
+		Message string `json:"msg"`
+	}
+	if err := json.Unmarshal(lines[len(lines)-1], &last); err != nil || last.Message == "" {
+		return "runsc ended without a report"
+	}
+	return last.Message
+}
