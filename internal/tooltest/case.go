@@ -281,14 +281,15 @@ func (r *run) do(ctx context.Context, call haft.Call, c Call) (*haft.Result, err
 		defer stop.Stop()
 	}
 	res, err := r.svc.Call(ctx, call)
-	if err != nil || res.Status != haft.StatusPending || c.Approve == "" {
+	if err != nil || res.Status != haft.StatusPending || c.Approve == nil {
 		return res, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	for res.Status == haft.StatusPending {
 		given := res.Approval
-		if _, err := r.svc.Decide(ctx, r.approver(), given, haft.Answer{Approve: c.Approve == "yes"}); err != nil {
+		answer := haft.Answer{Approve: c.Approve.Answer == "yes", Args: c.Approve.Args}
+		if _, err := r.svc.Decide(ctx, r.approver(c.Approve.Roles), given, answer); err != nil {
 			return nil, fmt.Errorf("answer the request for approval: %w", err)
 		}
 		for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {

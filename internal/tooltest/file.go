@@ -83,13 +83,22 @@ type Call struct {
 	Files   map[string]Content `json:"files"`
 	Limits  haft.Limits        `json:"limits"`
 	Sandbox string             `json:"sandbox"`
-	// Approve answers a request for approval: yes, no, or empty for nobody who answers.
-	Approve string `json:"approve"`
+	// Approve answers requests for approval; nil means that nobody does.
+	Approve *Approve `json:"approve"`
 	// Cancel stops the call after that time.
 	Cancel haft.Millis `json:"cancel"`
 	// Key is the idempotency key.
 	Key    string `json:"key"`
 	Expect Expect `json:"expect"`
+}
+
+// An Approve is the answer of a person. The text yes or no stands for it.
+type Approve struct {
+	Answer string `json:"answer"`
+	// Roles are those of the person; approver if there are none.
+	Roles []string `json:"roles"`
+	// Args are arguments that replace those of the call.
+	Args json.RawMessage `json:"args"`
 }
 
 // A Step is one call of a case. Its name is what later ones refer to: ${steps.NAME.value.x}.
@@ -220,6 +229,22 @@ type Gates struct {
 func (c *Content) UnmarshalJSON(b []byte) error {
 	type fields Content
 	return textOr(b, &c.Text, (*fields)(c))
+}
+
+// UnmarshalJSON reads an answer, which may be yes, no, true or false.
+func (a *Approve) UnmarshalJSON(b []byte) error {
+	type fields Approve
+	var yes bool
+	var err error
+	if json.Unmarshal(b, &yes) == nil {
+		a.Answer = map[bool]string{true: "yes", false: "no"}[yes]
+	} else {
+		err = textOr(b, &a.Answer, (*fields)(a))
+	}
+	if err == nil && a.Answer != "yes" && a.Answer != "no" {
+		err = &haft.Error{Code: haft.CodeInvalid, Message: "the answer is yes or no"}
+	}
+	return err
 }
 
 // UnmarshalJSON reads a secret, which may be a text.

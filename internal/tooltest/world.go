@@ -87,8 +87,11 @@ func (p *place) manager() haft.Principal {
 	return haft.Principal{Org: p.org, User: "haft-test", Roles: []string{haft.RoleAdmin}}
 }
 
-func (p *place) approver() haft.Principal {
-	return haft.Principal{Org: p.org, User: "approver", Roles: []string{haft.RoleAdmin, haft.RoleApprover}}
+func (p *place) approver(roles []string) haft.Principal {
+	if len(roles) == 0 {
+		roles = []string{haft.RoleAdmin, haft.RoleApprover}
+	}
+	return haft.Principal{Org: p.org, User: "approver", Roles: roles}
 }
 
 // place returns the organisation for cases of a file with a policy, and makes it the first time.
