@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/apimock"
 	"haft/internal/pause"
 	"haft/internal/secret"
 	"haft/internal/toolfile"
@@ -33,7 +34,10 @@ type run struct {
 	blocks    map[string]haft.BlockID
 	results   map[string]*haft.Result // of steps by name
 
+	mock *apimock.Mock
+
 	mu           sync.Mutex
+	real         []string // hosts of the network that were reached
 	faults       []Fault
 	last         *haft.Result
 	time, memory float64
@@ -57,6 +61,12 @@ func (p *place) runOnce(ctx context.Context, c *Case) *run {
 			r.principal.User = who.User + "-" + r.name // fresh, so that no case sees another
 		}
 	}
+	release, err := r.openMock()
+	if err != nil {
+		r.fault("set-up", err)
+		return r
+	}
+	defer release()
 	if err := r.prepare(ctx); err != nil {
 		r.fault("set-up", err)
 		return r
@@ -69,6 +79,7 @@ func (p *place) runOnce(ctx context.Context, c *Case) *run {
 		}
 	}
 	r.runSteps(ctx, "teardown", c.Teardown, false)
+	r.closeMock()
 	return r
 }
 
@@ -203,7 +214,9 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 		return nil, false
 	}
 	o.args = call.Args
+	before := len(r.mock.Report().Requests)
 	o.result, o.err = r.do(ctx, call, c)
+	o.seen, o.hosts = r.mock.Report().Requests[before:], r.hosts()
 	var faults []Fault
 	if r.c.made == nil {
 		faults = c.Expect.compare(ctx, o)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/apimock"
 	"haft/internal/schemacase"
 	"haft/internal/yamltree"
 )
@@ -26,6 +27,8 @@ type File struct {
 	Time time.Time `json:"time"`
 	// Defaults has the fields that every case has which does not say otherwise.
 	Defaults Case `json:"defaults"`
+	// Mock has rules for the requests of every case, after those of the case.
+	Mock []apimock.Rule `json:"mock"`
 	// Generated makes cases of the schema of the tools.
 	Generated Generated `json:"generated"`
 	Gates     Gates     `json:"gates"`
@@ -59,6 +62,12 @@ type Case struct {
 	Policy    json.RawMessage   `json:"policy"`
 	Secrets   map[string]Secret `json:"secrets"`
 	Workspace *Workspace        `json:"workspace"`
+	// Mock answers requests of the tools; the first rule that fits does. Record is the file of recorded answers, which
+	// haft test --record makes. A request without an answer fails the case.
+	Mock   []apimock.Rule `json:"mock"`
+	Record string         `json:"record"`
+	// Network is real if requests reach the network.
+	Network string `json:"network"`
 	// Setup and Teardown are calls before and after, in the same place. Teardown is done whatever happened.
 	Setup    []Step `json:"setup"`
 	Teardown []Step `json:"teardown"`
@@ -166,8 +175,9 @@ type Expect struct {
 	Artifacts *[]Artifact `json:"artifacts"`
 	// Isolation is the least level of it.
 	Isolation haft.Level `json:"isolation"`
-	// Hosts are all that the call connected to.
-	Hosts *[]string `json:"hosts"`
+	// Hosts are all that requests were sent to, and Requests are all requests in order.
+	Hosts    *[]string          `json:"hosts"`
+	Requests *[]apimock.Request `json:"requests"`
 	// Blocks are blocks of the agent afterwards, and Workspace files in the workspace.
 	Blocks    map[string]Text `json:"blocks"`
 	Workspace map[string]Text `json:"workspace"`

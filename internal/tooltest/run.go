@@ -24,6 +24,8 @@ type Config struct {
 	Parallel int
 	// Sandboxes are those that all cases run in, one after the other; none means the default.
 	Sandboxes []string
+	// Record asks real APIs for the answers of cases that have a file for them, and keeps them.
+	Record bool
 	// Reduced allows runs where there are no namespaces.
 	Reduced bool
 	// Progress shows how packages are installed, and Done is called with each case that has ended, one at a time.

@@ -17,6 +17,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/circuit"
+	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/limit"
 	"haft/internal/registry"
@@ -31,6 +32,7 @@ type world struct {
 	svc   *app.Service
 	dir   string
 	cases atomic.Int64 // how many were begun, which makes the names of users
+	runs  sync.Map     // of *run by organisation and user
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -60,7 +62,9 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 	_, _ = rand.Read(key) // it never fails
 	packages := supply.FromEnv(os.Getenv)
 	packages.Dir = cmp.Or(packages.Dir, filepath.Join(cache, "layers"))
+	packages.Remember = true
 	sc := app.ServiceConfig{
+		Egress: egress.Config{Mock: &egress.Mock{Answer: w.answer, Real: true}},
 		Config: app.Config{Sandbox: sandbox, AllowReduced: cfg.Reduced, Packages: packages},
 		Data:   dir, Busy: true, SelfReview: true, MasterKey: key, Progress: cfg.Progress,
 		// A tool that fails on purpose is not broken, and one file is all of the tenants.
