@@ -113,6 +113,8 @@ class Steps:
         if do == "seccomp":
             program = decode(s["data"])
             where = self.address(struct.pack("@HP", len(program) // 8, self.address(program)))
+            if s.get("listen"):
+                return s, lambda slots: observe(s, self.numbers["seccomp"], where)
             return s, lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
         if do == "own":
             return s, None
@@ -133,10 +135,12 @@ class Steps:
         check(s, n["landlock_restrict_self"], ruleset, 0, 0, 0, 0, 0)
         os.close(ruleset)
 
-    def run(self, slots, own=None):
-        """Carry out the steps and return the descriptors that Haft wants."""
+    def run(self, slots, own=None, filters=()):
+        """Carry out the steps and return the descriptors that Haft wants. Filters replace the step of the filter."""
         keep = []
         for s, do in self.todo:
+            if s["do"] == "seccomp" and filters:
+                (s, do), = filters
             if do is None:
                 own.run(())
                 continue
@@ -144,7 +148,7 @@ class Steps:
                 r = do(slots)
             except OSError as e:
                 raise Failure(s["name"], s.get("path", ""), e.errno) from None
-            if s["do"] in ("keep", "listen"):
+            if s["do"] in ("keep", "listen") or s.get("listen"):
                 keep.append(r)
         return keep
 
@@ -157,6 +161,15 @@ def check(s, *args):
         if errno != s.get("allow", 0):
             raise Failure(s["name"], s.get("path", ""), errno)
     return r
+
+
+def observe(s, number, where):
+    """Load a filter that asks its listener, and return that. See plan.Step.seccomp."""
+    for flags in (0x28, 0x08):
+        fd = syscall(number, 1, flags, where, 0, 0, 0)
+        if fd >= 0:
+            return fd
+    raise Failure(s["name"], "", ctypes.get_errno())
 
 
 def write(s, data):
@@ -241,6 +254,7 @@ class Template:
     def fork(self, order, fds):
         """Make one fork. In the fork, return what it is to do."""
         steps = Steps(order.get("steps") or (), self.numbers)
+        filters = Steps(order.get("observe") or (), self.numbers)
         try:
             if self.time_flag:
                 self.clock(order["clock"])
@@ -250,7 +264,7 @@ class Template:
             errno = ctypes.get_errno()
             if pid == 0:
                 python.PyOS_AfterFork_Child()
-                return order, fds, steps, r, w
+                return order, fds, steps, filters, r, w
             python.PyOS_AfterFork_Parent()
             os.close(r)
             if pid < 0:
@@ -294,7 +308,7 @@ class Template:
 
 def start(template, cell):
     """The life of a fork."""
-    order, fds, steps, r, w = cell
+    order, fds, steps, filters, r, w = cell
     sock = socket.socket(fileno=fds[3])
     try:
         if os.read(r, 1) != b"1" or (order.get("wait") and not sock.recv(1)):
@@ -307,7 +321,7 @@ def start(template, cell):
             os.dup2(fds[4], CONTROL)
         else:
             os.close(CONTROL)
-        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps)
+        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps, filters.todo)
         send(sock, {"kind": "ready"}, keep)
         template.last.run(())
         sock.detach()
