@@ -24,6 +24,8 @@ type Access struct {
 
 // Touched is what a tool touched in one call.
 type Touched struct {
+	// Observed says that the run was observed. Otherwise only its hosts are known.
+	Observed bool     `json:"observed,omitempty"`
 	Accesses []Access `json:"accesses,omitempty"`
 	// Cut says that there was more than is kept, so that what is not in the list may have been touched, too.
 	Cut bool `json:"cut,omitempty"`
