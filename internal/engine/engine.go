@@ -21,6 +21,7 @@ import (
 	"haft/internal/filestore"
 	"haft/internal/limit"
 	"haft/internal/membership"
+	"haft/internal/observe"
 	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/secret"
@@ -120,6 +121,8 @@ type Config struct {
 	Recheck func(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error)
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages
+	// Observe says which calls of scripts are observed besides those whose tool asks for it; nil means none.
+	Observe observe.Asker
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Brief says that this process ends soon, such as a command: it closes calls that

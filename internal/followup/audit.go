@@ -36,6 +36,7 @@ type EndedAudit struct {
 	Notices   []string           `json:"notices,omitempty"`
 	Contacts  []route.Connection `json:"connections,omitempty"`
 	Connected int                `json:"connections_count,omitempty"`
+	Touched   *haft.Touched      `json:"touched,omitempty"`
 	// RecoveredFrom is the failure of the run in place of which there is another result.
 	RecoveredFrom haft.FailureKind `json:"recovered_from,omitempty"`
 }

@@ -1,0 +1,106 @@
+package observe
+
+import (
+	"net"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/internal/egress/route"
+)
+
+// A Record collects what one call touches, over all of its tries. The zero value records nothing. It is used by one
+// goroutine at a time.
+//
+// Lifecycle: Begin → Visit or Withhold → End.
+type Record struct {
+	touched haft.Touched
+	audited bool
+	tell    func(haft.Touched)
+}
+
+// Asker says for a call who wants to know what it touches; nil means that nobody does.
+type Asker func(haft.Call) func(haft.Touched)
+
+// maxKept is how many accesses of a call the audit keeps.
+const maxKept = 200
+
+// Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool nor
+// ask wants the call observed.
+func (r *Record) Begin(ask Asker, c haft.Call, v haft.Version) func(haft.Touched) {
+	if r.audited = v.Settings.AuditFiles; ask != nil {
+		r.tell = ask(c)
+	}
+	if r.tell == nil && !r.audited {
+		return nil
+	}
+	return func(t haft.Touched) {
+		r.touched.Observed, r.touched.Cut = true, r.touched.Cut || t.Cut
+		r.touched.Accesses = add(r.touched.Accesses, t.Accesses...)
+	}
+}
+
+// Visit replaces every name that the audit keeps by what clean makes of it.
+func (r *Record) Visit(clean func(string) string) {
+	r.touched = keep(r.touched)
+	for i := range r.touched.Accesses {
+		r.touched.Accesses[i].Name = clean(r.touched.Accesses[i].Name)
+	}
+}
+
+// Withhold keeps only that something was touched.
+func (r *Record) Withhold(text string) {
+	r.Visit(func(string) string { return text })
+	r.touched.Accesses = add(nil, r.touched.Accesses...)
+}
+
+// End gives what was touched to whoever asked, with the hosts of the connections, and returns what the audit keeps of
+// it, which has those connections itself. It is nil if the audit keeps nothing.
+func (r *Record) End(connections []route.Connection) *haft.Touched {
+	if r.tell != nil {
+		t := r.touched
+		t.Accesses = add(slices.Clone(t.Accesses), Hosts(connections)...)
+		r.tell(t)
+	}
+	if !r.audited {
+		return nil
+	}
+	kept := keep(r.touched)
+	return &kept
+}
+
+// keep returns as much as the audit keeps.
+func keep(t haft.Touched) haft.Touched {
+	if len(t.Accesses) > maxKept {
+		t.Accesses, t.Cut = t.Accesses[:maxKept], true
+	}
+	return t
+}
+
+// add adds those of more that are not in list.
+func add(list []haft.Access, more ...haft.Access) []haft.Access {
+	seen := make(map[haft.Access]bool, len(list)+len(more))
+	for _, a := range list {
+		seen[a] = true
+	}
+	for _, a := range more {
+		if !seen[a] {
+			seen[a] = true
+			list = append(list, a)
+		}
+	}
+	return list
+}
+
+// Hosts returns the hosts of connections, without the ports that their schemes have anyway.
+func Hosts(connections []route.Connection) []haft.Access {
+	var list []haft.Access
+	for _, c := range connections {
+		to := c.To[strings.LastIndexByte(c.To, ' ')+1:] // after the method
+		if host, port, err := net.SplitHostPort(to); err == nil && (port == "443" || port == "80") {
+			to = host
+		}
+		list = add(list, haft.Access{Kind: haft.AccessHost, Name: to, Denied: c.Refused != ""})
+	}
+	return list
+}
