@@ -353,7 +353,8 @@ func (r *run) reuse() bool {
 	if r.req.Letta && strings.Contains(r.req.Source, "client") {
 		return false // its client is made once for a process, with the key of one call
 	}
-	return !r.x.cfg.Cold && r.req.Workspace == nil && r.req.Observe == nil && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
+	return !r.x.cfg.Cold && r.req.Workspace == nil && r.req.Observe == nil &&
+		slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 
 // take gets a cell for the call. It reports whether the cell has got head.

@@ -42,12 +42,13 @@ func TestObserve(t *testing.T) {
 		for _, asked := range []bool{true, false} {
 			t.Run(fmt.Sprint("audited ", audited, " asked ", asked), func(t *testing.T) {
 				var got []haft.Touched
-				w := setup(t, allowAll, engine.Config{Egress: countedGuard{}, Observe: func(haft.Call) func(haft.Touched) {
+				ask := func(haft.Call) func(haft.Touched) {
 					if !asked {
 						return nil
 					}
 					return func(t haft.Touched) { got = append(got, t) }
-				}})
+				}
+				w := setup(t, allowAll, engine.Config{Egress: countedGuard{}, Observe: ask})
 				w.tool("o", "work", func(d *haft.Draft) {
 					d.Settings.AuditFiles, d.Settings.Network = audited, []string{"a.example"}
 				})
@@ -59,7 +60,7 @@ func TestObserve(t *testing.T) {
 					t.Errorf("who asked was given %+v", got)
 				}
 				inAudit := touchedInAudit(t, w)
-				if audited && (inAudit == nil || !slices.Equal(inAudit.Accesses, all[:1])) || !audited && inAudit != nil {
+				if good := inAudit != nil && slices.Equal(inAudit.Accesses, all[:1]); audited != good {
 					t.Errorf("the audit has %+v", inAudit)
 				}
 				if text, _ := json.Marshal(res); strings.Contains(string(text), "passwd") {

@@ -1,12 +1,9 @@
 package observe
 
 import (
-	"net"
 	"slices"
-	"strings"
 
 	"haft"
-	"haft/internal/egress/route"
 )
 
 // A Record collects what one call touches, over all of its tries. The zero value records nothing. It is used by one
@@ -16,7 +13,7 @@ import (
 type Record struct {
 	touched haft.Touched
 	audited bool
-	tell    func(haft.Touched)
+	asker   func(haft.Touched)
 }
 
 // Asker says for a call who wants to know what it touches; nil means that nobody does.
@@ -29,9 +26,9 @@ const maxKept = 200
 // ask wants the call observed.
 func (r *Record) Begin(ask Asker, c haft.Call, v haft.Version) func(haft.Touched) {
 	if r.audited = v.Settings.AuditFiles; ask != nil {
-		r.tell = ask(c)
+		r.asker = ask(c)
 	}
-	if r.tell == nil && !r.audited {
+	if r.asker == nil && !r.audited {
 		return nil
 	}
 	return func(t haft.Touched) {
@@ -54,13 +51,13 @@ func (r *Record) Withhold(text string) {
 	r.touched.Accesses = add(nil, r.touched.Accesses...)
 }
 
-// End gives what was touched to whoever asked, with the hosts of the connections, and returns what the audit keeps of
-// it, which has those connections itself. It is nil if the audit keeps nothing.
-func (r *Record) End(connections []route.Connection) *haft.Touched {
-	if r.tell != nil {
+// End gives what was touched to whoever asked, with the hosts, and returns what the audit keeps of it, which has the
+// hosts elsewhere. It is nil if the audit keeps nothing.
+func (r *Record) End(hosts []haft.Access) *haft.Touched {
+	if r.asker != nil {
 		t := r.touched
-		t.Accesses = add(slices.Clone(t.Accesses), Hosts(connections)...)
-		r.tell(t)
+		t.Accesses = add(slices.Clone(t.Accesses), hosts...)
+		r.asker(t)
 	}
 	if !r.audited {
 		return nil
@@ -88,19 +85,6 @@ func add(list []haft.Access, more ...haft.Access) []haft.Access {
 			seen[a] = true
 			list = append(list, a)
 		}
-	}
-	return list
-}
-
-// Hosts returns the hosts of connections, without the ports that their schemes have anyway.
-func Hosts(connections []route.Connection) []haft.Access {
-	var list []haft.Access
-	for _, c := range connections {
-		to := c.To[strings.LastIndexByte(c.To, ' ')+1:] // after the method
-		if host, port, err := net.SplitHostPort(to); err == nil && (port == "443" || port == "80") {
-			to = host
-		}
-		list = add(list, haft.Access{Kind: haft.AccessHost, Name: to, Denied: c.Refused != ""})
 	}
 	return list
 }

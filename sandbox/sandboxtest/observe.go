@@ -142,8 +142,10 @@ func touchedAll(o Outcome) error {
 	}
 	for _, w := range want {
 		if !slices.ContainsFunc(t.Accesses, func(a haft.Access) bool {
-			exact := strings.HasPrefix(w.Name, "/etc/") && a.Name == w.Name
-			return a.Kind == w.Kind && (exact || !strings.HasPrefix(w.Name, "/etc/") && strings.HasSuffix(a.Name, w.Name) ||
+			if strings.HasPrefix(w.Name, "/etc/") { // others are below the working directory
+				return a == w
+			}
+			return a.Kind == w.Kind && (strings.HasSuffix(a.Name, w.Name) ||
 				w.Kind == haft.AccessProgram && strings.Contains(a.Name, w.Name))
 		}) {
 			return fmt.Errorf("%s %s is not in the list %+v", w.Kind, w.Name, t.Accesses)

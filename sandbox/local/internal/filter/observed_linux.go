@@ -77,8 +77,8 @@ func looks() map[string]Look {
 		"lsetxattr":    one(itself(at(write, 0))),
 		"lremovexattr": one(itself(at(write, 0))),
 	}
-	for _, name := range []string{"creat", "truncate", "mkdir", "mknod", "chmod", "chown", "utime", "utimes", "setxattr",
-		"removexattr"} {
+	for _, name := range []string{"creat", "truncate", "mkdir", "mknod", "chmod", "chown", "utime", "utimes",
+		"setxattr", "removexattr"} {
 		all[name] = one(at(write, 0))
 	}
 	return all
