@@ -21,7 +21,6 @@ import (
 	"haft/internal/filestore"
 	"haft/internal/limit"
 	"haft/internal/membership"
-	"haft/internal/observe"
 	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/secret"
@@ -122,7 +121,7 @@ type Config struct {
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages
 	// Observe says which calls of scripts are observed besides those whose tool asks for it; nil means none.
-	Observe observe.Asker
+	Observe func(haft.Call) func(haft.Touched)
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Brief says that this process ends soon, such as a command: it closes calls that

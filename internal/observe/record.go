@@ -16,15 +16,12 @@ type Record struct {
 	asker   func(haft.Touched)
 }
 
-// Asker says for a call who wants to know what it touches; nil means that nobody does.
-type Asker func(haft.Call) func(haft.Touched)
-
 // maxKept is how many accesses of a call the audit keeps.
 const maxKept = 200
 
-// Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool nor
-// ask wants the call observed.
-func (r *Record) Begin(ask Asker, c haft.Call, v haft.Version) func(haft.Touched) {
+// Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool want
+// the call observed nor somebody whom ask returns; a nil ask returns nobody.
+func (r *Record) Begin(ask func(haft.Call) func(haft.Touched), c haft.Call, v haft.Version) func(haft.Touched) {
 	if r.audited = v.Settings.AuditFiles; ask != nil {
 		r.asker = ask(c)
 	}
