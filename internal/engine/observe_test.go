@@ -42,11 +42,8 @@ func TestObserve(t *testing.T) {
 		for _, asked := range []bool{true, false} {
 			t.Run(fmt.Sprint("audited ", audited, " asked ", asked), func(t *testing.T) {
 				var got []haft.Touched
-				ask := func(haft.Call) func(haft.Touched) {
-					if !asked {
-						return nil
-					}
-					return func(t haft.Touched) { got = append(got, t) }
+				ask := func(haft.Call) (func(haft.Touched), bool) {
+					return func(t haft.Touched) { got = append(got, t) }, asked
 				}
 				w := setup(t, allowAll, engine.Config{Egress: countedGuard{}, Observe: ask})
 				w.tool("o", "work", func(d *haft.Draft) {
@@ -56,7 +53,11 @@ func TestObserve(t *testing.T) {
 				res := w.call(user("o", "ann"), "work", "{}")
 				want(t, res, haft.StatusSuccess)
 				all := []haft.Access{passwd, {Kind: haft.AccessHost, Name: "a.example"}}
-				if asked && (len(got) != 1 || !got[0].Observed || !slices.Equal(got[0].Accesses, all)) {
+				given := all
+				if !asked && !audited {
+					given = all[1:]
+				}
+				if len(got) != 1 || got[0].Observed != (asked || audited) || !slices.Equal(got[0].Accesses, given) {
 					t.Errorf("who asked was given %+v", got)
 				}
 				inAudit := touchedInAudit(t, w)

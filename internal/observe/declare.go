@@ -116,14 +116,12 @@ func verb(k haft.AccessKind) string {
 		haft.AccessConnect: "connected to", haft.AccessHost: "reached"}[k]
 }
 
-// Unused returns a sentence for each entry of d that no access of any case needed.
-func (d Declared) Unused(all []haft.Touched) []string {
+// Unused returns a sentence for each entry of d that no access needed.
+func (d Declared) Unused(all haft.Touched) []string {
 	used := map[string]bool{}
-	for _, t := range all {
-		for _, a := range t.Accesses {
-			for _, entry := range d.covering(a) {
-				used[group(a.Kind)+entry] = true
-			}
+	for _, a := range all.Accesses {
+		for _, entry := range d.covering(a) {
+			used[group(a.Kind)+entry] = true
 		}
 	}
 	var unused []string

@@ -14,21 +14,17 @@ import (
 
 // Learn returns the least declaration that covers what was touched. Names in the directories of a run's own are not
 // listed one by one: many are made up anew each time.
-func Learn(all []haft.Touched) Declared {
+func Learn(all haft.Touched) Declared {
 	files, programs, hosts := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, t := range all {
-		for _, a := range t.Accesses {
-			switch a.Kind {
-			case haft.AccessRead, haft.AccessWrite:
-				name := general(a.Name)
-				files[name] = files[name] || a.Kind == haft.AccessWrite
-			case haft.AccessProgram:
-				programs[a.Name] = true
-			default:
-				if !a.Denied {
-					hosts[a.Name] = true
-				}
-			}
+	for _, a := range all.Accesses {
+		switch {
+		case a.Kind == haft.AccessRead || a.Kind == haft.AccessWrite:
+			name := general(a.Name)
+			files[name] = files[name] || a.Kind == haft.AccessWrite
+		case a.Kind == haft.AccessProgram:
+			programs[a.Name] = true
+		case !a.Denied:
+			hosts[a.Name] = true
 		}
 	}
 	d := Declared{Programs: slices.Sorted(maps.Keys(programs)), Hosts: slices.Sorted(maps.Keys(hosts))}

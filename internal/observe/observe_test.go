@@ -87,8 +87,8 @@ func TestDeclared_Unused(t *testing.T) {
 	d := observe.Declared{Files: []string{"/etc/passwd", "/work/**"}, Programs: []string{"/usr/bin/git"},
 		Hosts: []string{"unix:/work/door"}}.With(haft.Settings{Programs: []string{"git", "jq"},
 		Network: []string{"a.example", "b.example", "GET c.example/v1"}})
-	got := strings.Join(d.Unused([]haft.Touched{touched("file-read /work/a", "program /usr/bin/git"),
-		touched("host b.example")}), "\n")
+	got := strings.Join(d.Unused(observe.Merge(touched("file-read /work/a", "program /usr/bin/git"),
+		touched("host b.example"))), "\n")
 	for _, want := range []string{"file /etc/passwd", "program jq", "host a.example", "host unix:/work/door"} {
 		if !strings.Contains(got, "the "+want+" is declared") {
 			t.Errorf("%q has no sentence about %s", got, want)
@@ -104,14 +104,14 @@ func TestLearn(t *testing.T) {
 	seen := touched("file-read /etc/passwd", "file-read /work/in", "file-write /work/out/a", "file-write /tmp/tmpx8s2",
 		"file-read /proc/71/stat", "file-read /odd/[a]*", "program /usr/bin/git", "program /work/own",
 		"host api.example", "host evil.example denied", "connect unix:/work/door")
-	d := observe.Learn([]haft.Touched{seen})
+	d := observe.Learn(seen)
 	if err := d.Check(); err != nil {
 		t.Fatal(err)
 	}
 	if got := d.Undeclared("it", seen); len(got) != 1 || !strings.Contains(got[0], "evil.example") {
 		t.Errorf("undeclared: %q", got)
 	}
-	if got := d.Unused([]haft.Touched{seen}); len(got) > 0 {
+	if got := d.Unused(seen); len(got) > 0 {
 		t.Errorf("unused: %q", got)
 	}
 	want := `settings:
@@ -126,7 +126,7 @@ touches:
 	if got := d.Proposal(haft.Usage{Wall: haft.Millis(time.Second), MaxRSS: 100 << 20}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if got := observe.Learn(nil).Proposal(haft.Usage{}); !strings.HasSuffix(got, "touches: {}\n") {
+	if got := observe.Learn(haft.Touched{}).Proposal(haft.Usage{}); !strings.HasSuffix(got, "touches: {}\n") {
 		t.Errorf("a tool that touches nothing: %s", got)
 	}
 }

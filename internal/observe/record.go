@@ -21,16 +21,17 @@ const maxKept = 200
 
 // Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool want
 // the call observed nor somebody whom ask returns; a nil ask returns nobody.
-func (r *Record) Begin(ask func(haft.Call) func(haft.Touched), c haft.Call, v haft.Version) func(haft.Touched) {
+func (r *Record) Begin(ask func(haft.Call) (func(haft.Touched), bool), c haft.Call,
+	v haft.Version) func(haft.Touched) {
+	files := false
 	if r.audited = v.Settings.AuditFiles; ask != nil {
-		r.asker = ask(c)
+		r.asker, files = ask(c)
 	}
-	if r.asker == nil && !r.audited {
+	if !files && !r.audited {
 		return nil
 	}
 	return func(t haft.Touched) {
-		r.touched.Observed, r.touched.Cut = true, r.touched.Cut || t.Cut
-		r.touched.Accesses = add(r.touched.Accesses, t.Accesses...)
+		r.touched = Merge(r.touched, t)
 	}
 }
 
@@ -61,6 +62,11 @@ func (r *Record) End(hosts []haft.Access) *haft.Touched {
 	}
 	kept := keep(r.touched)
 	return &kept
+}
+
+// Merge returns what was touched in either of two runs.
+func Merge(a, b haft.Touched) haft.Touched {
+	return haft.Touched{Observed: a.Observed || b.Observed, Cut: a.Cut || b.Cut, Accesses: add(a.Accesses, b.Accesses...)}
 }
 
 // keep returns as much as the audit keeps.

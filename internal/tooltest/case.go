@@ -215,7 +215,9 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 	}
 	o.args = call.Args
 	before := len(r.mock.Report().Requests)
+	seen := r.watch(call.ID, r.file.Touches != nil || r.cfg.Learn)
 	o.result, o.err = r.do(ctx, call, c)
+	touched := seen()
 	o.seen, o.hosts = r.mock.Report().Requests[before:], r.hosts()
 	var faults []Fault
 	if r.c.made == nil {
@@ -223,6 +225,7 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 	} else {
 		faults = r.judge(ctx, o)
 	}
+	faults = append(faults, r.compareTouched(call.Tool, touched, o.result)...)
 	if label != "" {
 		for i := range faults {
 			faults[i].Text = label + ": " + faults[i].Text

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/apimock"
+	"haft/internal/observe"
 	"haft/internal/schemacase"
 	"haft/internal/yamltree"
 )
@@ -31,8 +32,11 @@ type File struct {
 	Mock []apimock.Rule `json:"mock"`
 	// Generated makes cases of the schema of the tools.
 	Generated Generated `json:"generated"`
-	Gates     Gates     `json:"gates"`
-	Cases     []Case    `json:"cases"`
+	// Touches is what the tools are declared to touch besides what their settings say. If it is given, the calls are
+	// observed, and what they touch is compared with it.
+	Touches *observe.Declared `json:"touches"`
+	Gates   Gates             `json:"gates"`
+	Cases   []Case            `json:"cases"`
 }
 
 // Settings are those of the tools of a file, as haft tool add takes them.

@@ -239,6 +239,11 @@ func inherit(to, from reflect.Value) {
 
 // check reports what is wrong with the cases of a file.
 func (f *File) check() error {
+	if f.Touches != nil {
+		if err := f.Touches.Check(); err != nil {
+			return f.fail(yamltree.Pos{}, "%s", haft.MessageOf(err))
+		}
+	}
 	names, seen := map[string]bool{}, map[string]*compiled{}
 	if err := f.checkRules(f.Mock); err != nil {
 		return err

@@ -26,6 +26,8 @@ type Config struct {
 	Sandboxes []string
 	// Record asks real APIs for the answers of cases that have a file for them, and keeps them.
 	Record bool
+	// Learn observes all calls, and reports the least settings that they need.
+	Learn bool
 	// Reduced allows runs where there are no namespaces.
 	Reduced bool
 	// Progress shows how packages are installed, and Done is called with each case that has ended, one at a time.
@@ -73,6 +75,8 @@ type Report struct {
 	Gates    []GateResult  `json:"gates,omitempty"`
 	Took     haft.Millis   `json:"took_ms"`
 	Count    map[State]int `json:"count"`
+	// Learned is what the tools of each file need, with Config.Learn.
+	Learned []Learned `json:"learned,omitempty"`
 }
 
 // Good reports whether nothing failed.

@@ -33,6 +33,7 @@ type world struct {
 	dir   string
 	cases atomic.Int64 // how many were begun, which makes the names of users
 	runs  sync.Map     // of *run by organisation and user
+	watching
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -68,7 +69,7 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 		Config: app.Config{Sandbox: sandbox, AllowReduced: cfg.Reduced, Packages: packages},
 		Data:   dir, Busy: true, SelfReview: true, MasterKey: key, Progress: cfg.Progress,
 		// A tool that fails on purpose is not broken, and one file is all of the tenants.
-		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond,
+		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond, Observe: w.observe,
 			Limits: limit.Config{Running: cfg.Parallel, PerTenant: cfg.Parallel}},
 	}
 	if w.svc, err = app.OpenService(ctx, sc); err != nil {
