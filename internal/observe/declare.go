@@ -29,9 +29,10 @@ func (d Declared) Check() error {
 		for i, entry := range list {
 			_, err := path.Match(strings.TrimSuffix(entry, "/**"), "")
 			if entry == "" || len(entry) > maxEntry || err != nil || what == "files" && entry[0] != '/' {
-				return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("touches: %s: entry %d is no %s", what, i+1,
-					map[string]string{"files": "absolute path or pattern, such as /work/** or /etc/hosts:rw",
-						"programs": "name or path of a program", "hosts": "name of a host"}[what])}
+				form := map[string]string{"files": "absolute path or pattern, such as /work/** or /etc/hosts:rw",
+					"programs": "name or path of a program", "hosts": "name of a host"}[what]
+				return &haft.Error{Code: haft.CodeInvalid,
+					Message: fmt.Sprintf("touches: %s: entry %d is no %s", what, i+1, form)}
 			}
 		}
 	}
@@ -70,15 +71,15 @@ func fitsPath(pattern, name string) bool {
 	return fits && err == nil
 }
 
-// fitsHost reports whether a host, perhaps with its port, fits an entry, which may leave the port out. What is more than
-// a name was judged by the egress route, which let it pass.
+// fitsHost reports whether a host, perhaps with its port, fits an entry, which may leave the port out. An entry that is
+// more than a name was judged by the egress route, which let the host pass.
 func fitsHost(entry, name string) bool {
 	if entry == "full" || isRule(entry) {
 		return !strings.HasPrefix(name, "unix:")
 	}
 	fits := func(name string) bool {
-		suffix, wild := strings.CutPrefix(entry, "*.")
-		return strings.EqualFold(entry, name) || wild && strings.HasSuffix(strings.ToLower(name), "."+strings.ToLower(suffix))
+		suffix, wild := strings.CutPrefix(strings.ToLower(entry), "*.")
+		return strings.EqualFold(entry, name) || wild && strings.HasSuffix(strings.ToLower(name), "."+suffix)
 	}
 	host, _, hasPort := strings.Cut(name, ":")
 	return fits(name) || hasPort && fits(host)
@@ -94,15 +95,16 @@ func (d Declared) Undeclared(tool string, t haft.Touched) []string {
 	var all []string
 	switch {
 	case !t.Observed:
-		all = append(all, tool+" was not observed: only scripts in the sandbox local are, so that what it touches cannot "+
-			"be compared with what its test declares")
+		all = append(all, tool+" was not observed: only scripts in the sandbox local are, so that what it touches "+
+			"cannot be compared with what its test declares")
 	case t.Cut:
 		all = append(all, tool+" touched more than is recorded, so that it may have touched what its test does not "+
 			"declare")
 	}
 	for _, a := range t.Accesses {
 		if a.Denied {
-			all = append(all, fmt.Sprintf("%s tried to reach %s, which the network of the tool does not allow", tool, a.Name))
+			all = append(all, fmt.Sprintf("%s tried to reach %s, which the network of the tool does not allow", tool,
+				a.Name))
 		} else if len(d.covering(a)) == 0 {
 			all = append(all, fmt.Sprintf("%s %s %s, which its test does not declare", tool, verb(a.Kind), a.Name))
 		}
@@ -132,8 +134,8 @@ func (d Declared) Unused(all haft.Touched) []string {
 		for _, entry := range g.list {
 			// A rule for requests says more than a host, and is not compared.
 			if !used[g.name+entry] && !(g.name == "hosts" && isRule(entry)) {
-				unused = append(unused, fmt.Sprintf("the %s %s is declared, and no case touched it: remove it, or add a case",
-					strings.TrimSuffix(g.name, "s"), entry))
+				unused = append(unused, fmt.Sprintf("the %s %s is declared, and no case touched it: remove it, or "+
+					"add a case", strings.TrimSuffix(g.name, "s"), entry))
 			}
 		}
 	}

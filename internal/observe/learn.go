@@ -49,9 +49,10 @@ func general(name string) string {
 	}
 	// A name may have characters that mean something in a pattern.
 	name = strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`).Replace(name)
-	if parts := strings.Split(name, "/"); len(parts) > 2 && parts[1] == "proc" && strings.Trim(parts[2], "0123456789") == "" {
-		parts[2] = "*" // the number of a process
-		return path.Join("/", strings.Join(parts, "/"))
+	if rest, ok := strings.CutPrefix(name, "/proc/"); ok {
+		if number := strings.TrimLeft(rest, "0123456789"); number != rest {
+			return "/proc/*" + number // of a process, which has another one the next time
+		}
 	}
 	return name
 }

@@ -33,7 +33,8 @@ func TestOwn(t *testing.T) {
 		"connect 192.0.2.1:80", "file-read /proc/self/maps", "file-read /proc/self/environ",
 		"file-read /proc/self/root/etc/passwd")
 	want := touched("file-read /usr/libexec/x", "file-read /opt/python-data", "file-read /etc/passwd",
-		"file-write /usr/lib/x", "program /usr/lib/git-core/git", "connect 192.0.2.1:80", "file-read /proc/self/environ",
+		"file-write /usr/lib/x", "program /usr/lib/git-core/git", "connect 192.0.2.1:80",
+		"file-read /proc/self/environ",
 		"file-read /proc/self/root/etc/passwd")
 	if got := observe.Own(all, []string{"/opt/py"}); !slices.Equal(got.Accesses, want.Accesses) || !got.Observed {
 		t.Errorf("got %v", got)
@@ -56,12 +57,15 @@ func TestDeclared_Undeclared(t *testing.T) {
 		{"declared", observe.Declared{Files: []string{"/etc/passwd"}}, touched("file-read /etc/passwd"), ""},
 		{"reading is not writing", observe.Declared{Files: []string{"/work/**"}}, touched("file-write /work/a"),
 			"forecast wrote /work/a"},
-		{"below", observe.Declared{Files: []string{"/work/**:rw"}}, touched("file-write /work/a/b", "file-read /work"), ""},
+		{"below", observe.Declared{Files: []string{"/work/**:rw"}},
+			touched("file-write /work/a/b", "file-read /work"), ""},
 		{"beside", observe.Declared{Files: []string{"/work/**:rw"}}, touched("file-read /workshop"), "read /workshop"},
 		{"star", observe.Declared{Files: []string{"/proc/*/stat"}}, touched("file-read /proc/7/stat"), ""},
-		{"star is one part", observe.Declared{Files: []string{"/etc/*"}}, touched("file-read /etc/a/b"), "read /etc/a/b"},
+		{"star is one part", observe.Declared{Files: []string{"/etc/*"}},
+			touched("file-read /etc/a/b"), "read /etc/a/b"},
 		{"program by name", observe.Declared{Programs: []string{"git"}}, touched("program /usr/bin/git"), ""},
-		{"another program", observe.Declared{Programs: []string{"git"}}, touched("program /work/curl"), "ran /work/curl"},
+		{"another program", observe.Declared{Programs: []string{"git"}},
+			touched("program /work/curl"), "ran /work/curl"},
 		{"a file is no program", observe.Declared{Files: []string{"/usr/bin/git"}}, touched("program /usr/bin/git"),
 			"ran /usr/bin/git"},
 		{"host", observe.Declared{Hosts: []string{"*.example.com"}}, touched("host api.Example.com:8443"), ""},
@@ -132,8 +136,8 @@ touches:
 }
 
 func TestDeclared_Check(t *testing.T) {
-	for _, bad := range []observe.Declared{{Files: []string{"etc/passwd"}}, {Files: []string{""}}, {Programs: []string{""}},
-		{Files: []string{"/[a"}}, {Hosts: []string{strings.Repeat("a", 5000)}}} {
+	for _, bad := range []observe.Declared{{Files: []string{"etc/passwd"}}, {Files: []string{""}},
+		{Programs: []string{""}}, {Files: []string{"/[a"}}, {Hosts: []string{strings.Repeat("a", 5000)}}} {
 		if err := bad.Check(); haft.CodeOf(err) != haft.CodeInvalid {
 			t.Errorf("%.100v: %v", bad, err)
 		}

@@ -19,8 +19,8 @@ type Record struct {
 // maxKept is how many accesses of a call the audit keeps.
 const maxKept = 200
 
-// Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool want
-// the call observed nor somebody whom ask returns; a nil ask returns nobody.
+// Begin returns the function that is given what a run of a call touches, or nil if neither the settings of the tool
+// want the call observed nor somebody whom ask returns; a nil ask returns nobody.
 func (r *Record) Begin(ask func(haft.Call) (func(haft.Touched), bool), c haft.Call,
 	v haft.Version) func(haft.Touched) {
 	files := false
@@ -66,7 +66,8 @@ func (r *Record) End(hosts []haft.Access) *haft.Touched {
 
 // Merge returns what was touched in either of two runs.
 func Merge(a, b haft.Touched) haft.Touched {
-	return haft.Touched{Observed: a.Observed || b.Observed, Cut: a.Cut || b.Cut, Accesses: add(a.Accesses, b.Accesses...)}
+	return haft.Touched{Observed: a.Observed || b.Observed, Cut: a.Cut || b.Cut,
+		Accesses: add(a.Accesses, b.Accesses...)}
 }
 
 // keep returns as much as the audit keeps.
