@@ -182,6 +182,9 @@ type Settings struct {
 	// Programs names programs of the host that the tool may run, such as git. They are looked
 	// for in the directories of the system only. Bash tools see those programs anyway.
 	Programs []string `json:"programs,omitempty"`
+	// AuditFiles has the audit list which files, programs and addresses each call touches. Such calls are slower, and
+	// need a sandbox that can be observed.
+	AuditFiles bool `json:"audit_files,omitempty"`
 	// NoArtifacts leaves out the files that the tool leaves in its working directory.
 	NoArtifacts bool `json:"no_artifacts,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to the engine.

@@ -25,6 +25,7 @@ func (s Settings) Weaker(before Settings) []string {
 	say(added(s.Network, before.Network), "network: it may reach more hosts")
 	say(len(before.Secrets) > 0 && added(before.Secrets, s.Secrets), "secrets: it runs without some of them")
 	say(added(s.Programs, before.Programs), "programs: it may run more programs of the host")
+	say(before.AuditFiles && !s.AuditFiles, "audit_files: the audit does not list any more what it touches")
 	say(s.Idempotent && !before.Idempotent, "idempotent: it may run twice")
 	say(s.Cacheable && !before.Cacheable, "cacheable: old values may be given back")
 	say(s.Parallel && !before.Parallel, "parallel: calls of one batch may run beside each other")

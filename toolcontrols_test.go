@@ -13,8 +13,10 @@ func strict() haft.Settings {
 	s := haft.Settings{
 		Network: []string{"a.example"}, Secrets: []string{"TOKEN"}, Sandbox: "local",
 		MinIsolation:     haft.Levels()[len(haft.Levels())-1],
-		RequiresApproval: true, Roles: []string{"chief"}, Rate: haft.Rate{PerSecond: 1, Burst: 1}, Concurrency: 1,
-		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != ''"}, Strict: true, MaxChars: 10},
+		RequiresApproval: true, AuditFiles: true, Roles: []string{"chief"}, Rate: haft.Rate{PerSecond: 1, Burst: 1},
+		Concurrency: 1,
+		Output: haft.Output{Type: haft.OutputText, Validators: []string{"value != ''"}, Strict: true,
+			MaxChars: 10},
 	}
 	l := reflect.ValueOf(&s.Limits).Elem()
 	for i := range l.NumField() {

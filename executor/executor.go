@@ -128,6 +128,9 @@ type Request struct {
 	// Packages opens the packages that the organisation has for code of a kind, until release
 	// is called. Only built-in tools get it; nil means that there are none.
 	Packages func(ctx context.Context, kind haft.Kind) (layers []Layer, release func(), err error)
+	// Observe, if not nil, has scripts observed, and gets what a run touched before Execute returns. Such a run has no
+	// warm sandbox, and a sandbox that cannot be observed refuses it.
+	Observe func(haft.Touched)
 	// Progress gets the progress reports of a tool; nil discards them.
 	Progress func(json.RawMessage)
 }

@@ -104,6 +104,9 @@ type Spec struct {
 	ServeEgress func(ctx context.Context, conn net.Conn)
 	// Need refuses to run with less isolation than this.
 	Need Need
+	// Observe records what the command touches, from Begin on if that is set: see [Exit.Touched]. A provider that
+	// cannot do it refuses to run the command. What is observed is slower, and confined as always.
+	Observe bool
 	// Owner, if not 0, is the user id of the host that owns a writable mount: a provider that
 	// gives each run a user id of its own uses this one, so that runs one after the other can
 	// use the same files.
@@ -279,6 +282,8 @@ type Exit struct {
 	// ArtifactsCut says that there were more or larger artifacts than allowed,
 	// or some that are not regular files.
 	ArtifactsCut []string
+	// Touched is what the command touched, with [Spec.Observe]; nil means that it was not observed.
+	Touched *haft.Touched
 	// Started is when the command itself began to run.
 	Started time.Time
 }

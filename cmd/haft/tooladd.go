@@ -129,6 +129,7 @@ func draftFlags(d *haft.Draft) []cli.Flag {
 		{(*cli.CommaList)(&s.Network), "network", "a `HOST` that it may reach; may be given again"},
 		{&s.Secrets, "secret", "the `NAME` of a variable that it cannot do without; may be given again"},
 		{&s.Programs, "program", programUsage},
+		{&s.AuditFiles, "audit-files", "list in the audit which files, programs and addresses each call touches"},
 		{&s.NoArtifacts, "no-artifacts", "do not keep the files that it leaves in its working directory"},
 		{&s.Roles, "for-role", "a role of which callers must have one; may be given again"},
 		{&s.RequiresApproval, "requires-approval", "a person has to agree to every call"},
@@ -400,6 +401,7 @@ func settingsText(s haft.Settings) string {
 	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
 	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
 	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
+	add(s.AuditFiles, "files audited")
 	add(s.NoArtifacts, "no artifacts")
 	add(s.Letta, "as Letta")
 	add(len(s.Programs) > 0, "programs %s", strings.Join(s.Programs, " "))

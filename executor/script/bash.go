@@ -109,7 +109,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 	}
 	return r.withWorkspace(sandbox.Spec{
 		Argv: argv, Env: append(env, vars...),
-		Mounts: r.mounts(), Files: files, Collect: true,
+		Mounts: r.mounts(), Files: files, Collect: true, Observe: r.req.Observe != nil,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}), nil
 }

@@ -55,3 +55,10 @@ func BenchmarkExecute_egress(b *testing.B) {
 		Network: sandbox.NetworkEgress, ServeEgress: func(context.Context, net.Conn) {},
 	})
 }
+
+// A call that is observed: a fresh fork, and every file that it opens passes Haft.
+func BenchmarkExecute_observed(b *testing.B) {
+	benchmarkWith(b, setupLocal(b, haft.KindPython, script.Config{}), executor.Request{
+		Observe: func(haft.Touched) {},
+	})
+}

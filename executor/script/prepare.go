@@ -49,7 +49,7 @@ var (
 func (x *Executor) Prepare(ctx context.Context, req executor.Request) executor.Prepared {
 	p := &preparation{x: x, done: make(chan struct{}), kind: req.Kind}
 	r := &run{x: x, req: req, limits: x.Limits(req.Limits)}
-	if req.Kind == haft.KindBash || req.Workspace != nil || r.reuse() || check(req) != nil {
+	if req.Kind == haft.KindBash || req.Workspace != nil || req.Observe != nil || r.reuse() || check(req) != nil {
 		close(p.done) // nothing to prepare, or nothing to run
 		return p
 	}
@@ -187,7 +187,7 @@ func sameCall(a, b *executor.Request) bool {
 		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
 		maps.Equal(a.Env, b.Env) &&
 		len(b.Files)+len(b.FileArgs)+len(b.Modules)+len(b.CA) == 0 && a.Network == b.Network &&
-		b.Workspace == nil && a.Terminals == b.Terminals &&
+		b.Workspace == nil && a.Terminals == b.Terminals && b.Observe == nil &&
 		slices.Equal(a.Programs, b.Programs) && a.Need.Level == b.Need.Level &&
 		slices.Equal(a.Need.Controls, b.Need.Controls) &&
 		(a.Others == nil) == (b.Others == nil) && slices.EqualFunc(a.Layers, b.Layers,

@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/executor"
+	"haft/internal/observe"
 	"haft/internal/value"
 	"haft/sandbox"
 	"haft/sandbox/cell"
@@ -81,6 +82,9 @@ const maxCuts = 10
 
 // ended takes over what the sandbox has to say about the run.
 func (r *run) ended(res *haft.Result, exit sandbox.Exit) {
+	if r.req.Observe != nil && exit.Touched != nil {
+		r.req.Observe(observe.Own(*exit.Touched, r.ownPaths()))
+	}
 	res.Usage = exit.Usage
 	res.Sandbox.Isolation = exit.Isolation
 	res.Truncated.Stdout += exit.DroppedStdout

@@ -353,7 +353,8 @@ func (r *run) reuse() bool {
 	if r.req.Letta && strings.Contains(r.req.Source, "client") {
 		return false // its client is made once for a process, with the key of one call
 	}
-	return !r.x.cfg.Cold && r.req.Workspace == nil && slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
+	return !r.x.cfg.Cold && r.req.Workspace == nil && r.req.Observe == nil &&
+		slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 
 // take gets a cell for the call. It reports whether the cell has got head.
@@ -397,6 +398,7 @@ func (r *run) plan() cell.Plan {
 	spec := sandbox.Spec{
 		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need, Terminals: r.req.Terminals,
+		Observe: r.req.Observe != nil,
 	}
 	spec = r.withWorkspace(spec)
 	if r.reuse() {
@@ -420,7 +422,10 @@ func (r *run) plan() cell.Plan {
 	if r.req.Workspace != nil {
 		plan.Key.Environment += "+workspace" // its cells have a mount that no other call may meet
 	} else if !r.x.cfg.Cold {
-		plan.Warm, plan.Spoilt = r.warmer(&plan.Key)
+		if plan.Warm, plan.Spoilt = r.warmer(&plan.Key); spec.Observe {
+			plan.Warm, plan.Spoilt = nil, nil // a warm cell has its filter already, and has imported what is to be seen
+			plan.Key.Environment += "+observed"
+		}
 		if run := r.x.forks.runner(r.rt, spec, plan.Key.Policy+r.extrasDigest(), r.req.Layers); run != nil {
 			plan.Run = run
 			plan.Boot = func(conn *sandbox.Pipe) error { return boot(conn, nil) } // the template has it

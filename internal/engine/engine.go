@@ -120,6 +120,9 @@ type Config struct {
 	Recheck func(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error)
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages
+	// Observe returns who wants to know which hosts a call reaches, and whether also which files and programs it
+	// touches, if it is a script: such calls are observed, as are those whose tool asks for it. Nil means nobody.
+	Observe func(haft.Call) (asked func(haft.Touched), files bool)
 	// Observer watches calls from inside; nil means that nobody does.
 	Observer Observer
 	// Brief says that this process ends soon, such as a command: it closes calls that

@@ -237,6 +237,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
+		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v),
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {

@@ -11,6 +11,7 @@ import (
 	"haft/internal/egress/route"
 	"haft/internal/jsontree"
 	"haft/internal/limit"
+	"haft/internal/observe"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
 	"haft/internal/store"
@@ -89,7 +90,8 @@ type toolRun struct {
 	session     route.Session // its egress route, while it runs
 	here        *route.Local
 	connections []route.Connection
-	network     haft.Usage     // of the connections
+	network     haft.Usage // of the connections
+	touched     observe.Record
 	held        *outgoing.Held // progress that waits for the filters
 }
 

@@ -355,6 +355,7 @@ func (w *recorder) endedBody(ex *execution, res *haft.Result) any {
 	b := followup.NewEndedAudit(res)
 	b.Rule, b.Args, b.Result = ex.decision.Rule, ex.rec.ArgsDigest, ex.rec.ResultDigest
 	b.Contacts, b.Connected = ex.keptConnections(), len(ex.connections)
+	b.Touched = ex.touched.End(followup.Hosts(ex.connections))
 	if ex.recovered != nil {
 		b.RecoveredFrom = ex.recovered.Kind
 	}

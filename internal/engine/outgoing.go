@@ -82,6 +82,7 @@ func (f *filters) screen(ctx context.Context, ex *execution, res *haft.Result) {
 		}
 		ex.connections = ex.keptConnections()
 		route.Visit(ex.connections, func(text string) string { return s.Text("connections", text) })
+		ex.touched.Visit(func(text string) string { return s.Text("touched", text) })
 	}
 	switch {
 	case s.Refused != nil:
@@ -148,6 +149,7 @@ func (ex *execution) withhold(res *haft.Result, status haft.Status, kind haft.Fa
 	res.Notices = nil
 	ex.notices = ex.notices[:min(ex.before, len(ex.notices))]
 	ex.connections = route.Withhold(ex.connections, withheld)
+	ex.touched.Withhold(withheld)
 	ex.held.Take()
 }
 

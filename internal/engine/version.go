@@ -29,7 +29,7 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	s.Concurrency = limit.Lowest(s.Concurrency, now.Concurrency)
 	s.Output.MaxChars = limit.Lowest(s.Output.MaxChars, now.Output.MaxChars)
 	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts
-	s.CacheFor = limit.Lowest(s.CacheFor, now.CacheFor)
+	s.CacheFor, s.AuditFiles = limit.Lowest(s.CacheFor, now.CacheFor), s.AuditFiles || now.AuditFiles
 	if s.MinIsolation == "" || now.MinIsolation != "" && now.MinIsolation.AtLeast(s.MinIsolation) {
 		s.MinIsolation = now.MinIsolation
 	}

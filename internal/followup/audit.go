@@ -2,7 +2,9 @@ package followup
 
 import (
 	"encoding/json"
+	"net"
 	"slices"
+	"strings"
 
 	"haft"
 	"haft/internal/egress/route"
@@ -36,6 +38,7 @@ type EndedAudit struct {
 	Notices   []string           `json:"notices,omitempty"`
 	Contacts  []route.Connection `json:"connections,omitempty"`
 	Connected int                `json:"connections_count,omitempty"`
+	Touched   *haft.Touched      `json:"touched,omitempty"`
 	// RecoveredFrom is the failure of the run in place of which there is another result.
 	RecoveredFrom haft.FailureKind `json:"recovered_from,omitempty"`
 }
@@ -49,4 +52,20 @@ func NewEndedAudit(res *haft.Result) EndedAudit {
 		b.Kind = res.Error.Kind
 	}
 	return b
+}
+
+// Hosts returns the hosts of connections, each once, without the ports that their schemes have anyway.
+func Hosts(connections []route.Connection) []haft.Access {
+	var list []haft.Access
+	for _, c := range connections {
+		to := c.To[strings.LastIndexByte(c.To, ' ')+1:] // after the method
+		if host, port, err := net.SplitHostPort(to); err == nil && (port == "443" || port == "80") {
+			to = host
+		}
+		a := haft.Access{Kind: haft.AccessHost, Name: to, Denied: c.Refused != ""}
+		if !slices.Contains(list, a) {
+			list = append(list, a)
+		}
+	}
+	return list
 }

@@ -141,7 +141,13 @@ func (l *Locker) resolve(ctx context.Context, org, id string, set requirement.Se
 			return lock, err
 		}
 	}
-	found, err := l.Supply.Lock(ctx, set, progress)
+	find := l.Supply.Lock
+	if l.Supply.cfg.Remember {
+		find = func(ctx context.Context, set requirement.Set, progress func(string)) ([]Lock, error) {
+			return l.Supply.LockOnce(ctx, set, renew, progress)
+		}
+	}
+	found, err := find(ctx, set, progress)
 	if err != nil {
 		return lock, err
 	}

@@ -43,6 +43,9 @@ type Config struct {
 	Need sandbox.Need
 	// Path is the search path for installers, in the form of $PATH.
 	Path string
+	// Remember takes the locks of the last time for requirements that an organisation has no lock for, as haft run
+	// does, and not the newest packages.
+	Remember bool
 	// Advisories is a file, a directory or a zip archive of known vulnerabilities in the OSV format.
 	Advisories string
 	// Logger gets messages that an operator can act on. Nil discards them.

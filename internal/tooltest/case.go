@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/apimock"
 	"haft/internal/pause"
 	"haft/internal/secret"
 	"haft/internal/toolfile"
@@ -33,7 +34,10 @@ type run struct {
 	blocks    map[string]haft.BlockID
 	results   map[string]*haft.Result // of steps by name
 
+	mock *apimock.Mock
+
 	mu           sync.Mutex
+	real         []string // hosts of the network that were reached
 	faults       []Fault
 	last         *haft.Result
 	time, memory float64
@@ -57,6 +61,12 @@ func (p *place) runOnce(ctx context.Context, c *Case) *run {
 			r.principal.User = who.User + "-" + r.name // fresh, so that no case sees another
 		}
 	}
+	release, err := r.openMock()
+	if err != nil {
+		r.fault("set-up", err)
+		return r
+	}
+	defer release()
 	if err := r.prepare(ctx); err != nil {
 		r.fault("set-up", err)
 		return r
@@ -69,6 +79,7 @@ func (p *place) runOnce(ctx context.Context, c *Case) *run {
 		}
 	}
 	r.runSteps(ctx, "teardown", c.Teardown, false)
+	r.closeMock()
 	return r
 }
 
@@ -203,13 +214,18 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 		return nil, false
 	}
 	o.args = call.Args
+	before := len(r.mock.Report().Requests)
+	seen := r.watch(call.ID, r.file.Touches != nil || r.cfg.Learn)
 	o.result, o.err = r.do(ctx, call, c)
+	touched := seen()
+	o.seen, o.hosts = r.mock.Report().Requests[before:], r.hosts()
 	var faults []Fault
 	if r.c.made == nil {
 		faults = c.Expect.compare(ctx, o)
 	} else {
 		faults = r.judge(ctx, o)
 	}
+	faults = append(faults, r.compareTouched(call.Tool, touched, o.result)...)
 	if label != "" {
 		for i := range faults {
 			faults[i].Text = label + ": " + faults[i].Text
@@ -281,14 +297,15 @@ func (r *run) do(ctx context.Context, call haft.Call, c Call) (*haft.Result, err
 		defer stop.Stop()
 	}
 	res, err := r.svc.Call(ctx, call)
-	if err != nil || res.Status != haft.StatusPending || c.Approve == "" {
+	if err != nil || res.Status != haft.StatusPending || c.Approve == nil {
 		return res, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
 	for res.Status == haft.StatusPending {
 		given := res.Approval
-		if _, err := r.svc.Decide(ctx, r.approver(), given, haft.Answer{Approve: c.Approve == "yes"}); err != nil {
+		answer := haft.Answer{Approve: c.Approve.Answer == "yes", Args: c.Approve.Args}
+		if _, err := r.svc.Decide(ctx, r.approver(c.Approve.Roles), given, answer); err != nil {
 			return nil, fmt.Errorf("answer the request for approval: %w", err)
 		}
 		for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {

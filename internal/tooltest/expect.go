@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/apimock"
 	"haft/internal/value"
 	"haft/schema"
 )
@@ -52,6 +53,7 @@ type observation struct {
 	result *haft.Result
 	err    error // there is no result
 	hosts  []string
+	seen   []apimock.Seen
 	// block and file read what is left afterwards, and say whether it is there.
 	block func(label string) (string, bool)
 	file  func(path string) (string, bool)
@@ -78,6 +80,7 @@ func (e Expect) compare(ctx context.Context, o observation) []Fault {
 	c.text("stderr", e.Stderr, o.result.Stderr)
 	c.artifacts()
 	c.surroundings()
+	c.requests()
 	c.left()
 	return c.faults
 }

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/apimock"
+	"haft/internal/observe"
 	"haft/internal/schemacase"
 	"haft/internal/yamltree"
 )
@@ -26,10 +28,15 @@ type File struct {
 	Time time.Time `json:"time"`
 	// Defaults has the fields that every case has which does not say otherwise.
 	Defaults Case `json:"defaults"`
+	// Mock has rules for the requests of every case, after those of the case.
+	Mock []apimock.Rule `json:"mock"`
 	// Generated makes cases of the schema of the tools.
 	Generated Generated `json:"generated"`
-	Gates     Gates     `json:"gates"`
-	Cases     []Case    `json:"cases"`
+	// Touches is what the tools are declared to touch besides what their settings say. If it is given, the calls are
+	// observed, and what they touch is compared with it.
+	Touches *observe.Declared `json:"touches"`
+	Gates   Gates             `json:"gates"`
+	Cases   []Case            `json:"cases"`
 }
 
 // Settings are those of the tools of a file, as haft tool add takes them.
@@ -59,6 +66,12 @@ type Case struct {
 	Policy    json.RawMessage   `json:"policy"`
 	Secrets   map[string]Secret `json:"secrets"`
 	Workspace *Workspace        `json:"workspace"`
+	// Mock answers requests of the tools; the first rule that fits does. Record is the file of recorded answers, which
+	// haft test --record makes. A request without an answer fails the case.
+	Mock   []apimock.Rule `json:"mock"`
+	Record string         `json:"record"`
+	// Network is real if requests reach the network.
+	Network string `json:"network"`
 	// Setup and Teardown are calls before and after, in the same place. Teardown is done whatever happened.
 	Setup    []Step `json:"setup"`
 	Teardown []Step `json:"teardown"`
@@ -83,13 +96,22 @@ type Call struct {
 	Files   map[string]Content `json:"files"`
 	Limits  haft.Limits        `json:"limits"`
 	Sandbox string             `json:"sandbox"`
-	// Approve answers a request for approval: yes, no, or empty for nobody who answers.
-	Approve string `json:"approve"`
+	// Approve answers requests for approval; nil means that nobody does.
+	Approve *Approve `json:"approve"`
 	// Cancel stops the call after that time.
 	Cancel haft.Millis `json:"cancel"`
 	// Key is the idempotency key.
 	Key    string `json:"key"`
 	Expect Expect `json:"expect"`
+}
+
+// An Approve is the answer of a person. The text yes or no stands for it.
+type Approve struct {
+	Answer string `json:"answer"`
+	// Roles are those of the person; approver if there are none.
+	Roles []string `json:"roles"`
+	// Args are arguments that replace those of the call.
+	Args json.RawMessage `json:"args"`
 }
 
 // A Step is one call of a case. Its name is what later ones refer to: ${steps.NAME.value.x}.
@@ -157,8 +179,9 @@ type Expect struct {
 	Artifacts *[]Artifact `json:"artifacts"`
 	// Isolation is the least level of it.
 	Isolation haft.Level `json:"isolation"`
-	// Hosts are all that the call connected to.
-	Hosts *[]string `json:"hosts"`
+	// Hosts are all that requests were sent to, and Requests are all requests in order.
+	Hosts    *[]string          `json:"hosts"`
+	Requests *[]apimock.Request `json:"requests"`
 	// Blocks are blocks of the agent afterwards, and Workspace files in the workspace.
 	Blocks    map[string]Text `json:"blocks"`
 	Workspace map[string]Text `json:"workspace"`
@@ -220,6 +243,22 @@ type Gates struct {
 func (c *Content) UnmarshalJSON(b []byte) error {
 	type fields Content
 	return textOr(b, &c.Text, (*fields)(c))
+}
+
+// UnmarshalJSON reads an answer, which may be yes, no, true or false.
+func (a *Approve) UnmarshalJSON(b []byte) error {
+	type fields Approve
+	var yes bool
+	var err error
+	if json.Unmarshal(b, &yes) == nil {
+		a.Answer = map[bool]string{true: "yes", false: "no"}[yes]
+	} else {
+		err = textOr(b, &a.Answer, (*fields)(a))
+	}
+	if err == nil && a.Answer != "yes" && a.Answer != "no" {
+		err = &haft.Error{Code: haft.CodeInvalid, Message: "the answer is yes or no"}
+	}
+	return err
 }
 
 // UnmarshalJSON reads a secret, which may be a text.

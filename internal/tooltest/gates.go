@@ -41,6 +41,7 @@ func (r *runner) gates(w *world, f *File, sandbox string) {
 		add("health", percent < *least, "%.0f %% of the tools have a schema that models can use, %g %% is the least%s",
 			percent, *least, why)
 	}
+	r.touchGates(w, f, add)
 	if most := f.Gates.Skipped; most != nil {
 		n := 0
 		for _, o := range mine {

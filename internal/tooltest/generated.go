@@ -40,6 +40,10 @@ func (p *place) generate() ([]*Case, error) {
 			c.Name = fmt.Sprintf("generated/%s/%d %s", t.Name, i+1, s.Kind)
 			c.At, c.Tool, c.Args, c.made = g.At, t.Name, s.Args, &s
 			c.Expect = g.Expect
+			if c.Agent != nil { // in which order tools are called is not what is looked for
+				free := *c.Agent
+				free.Rules, c.Agent = nil, &free
+			}
 			list = append(list, &c)
 		}
 	}

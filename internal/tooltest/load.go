@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"haft"
+	"haft/internal/apimock"
 	"haft/internal/toolfile"
 	"haft/internal/yamltree"
 )
@@ -196,6 +197,7 @@ func Parse(path string, text []byte) (*File, error) {
 				return nil, f.fail(row.At, "a row of a table has no table")
 			}
 			inherit(reflect.ValueOf(&row).Elem(), reflect.ValueOf(c))
+			row.Mock = slices.Concat(row.Mock, f.Mock)
 			all = append(all, row)
 		}
 		if len(all) > maxCases {
@@ -237,7 +239,15 @@ func inherit(to, from reflect.Value) {
 
 // check reports what is wrong with the cases of a file.
 func (f *File) check() error {
+	if f.Touches != nil {
+		if err := f.Touches.Check(); err != nil {
+			return f.fail(yamltree.Pos{}, "%s", haft.MessageOf(err))
+		}
+	}
 	names, seen := map[string]bool{}, map[string]*compiled{}
+	if err := f.checkRules(f.Mock); err != nil {
+		return err
+	}
 	for i := range f.Cases {
 		c := &f.Cases[i]
 		if names[c.Name] {
@@ -251,6 +261,11 @@ func (f *File) check() error {
 			return f.fail(c.At, "a case has steps or args, not both")
 		case c.Parallel < 0 || c.Parallel > maxParallel:
 			return f.fail(c.At, "parallel must be between 1 and %d", maxParallel)
+		case c.Network != "" && c.Network != networkReal:
+			return f.fail(c.At, "network is real, or not given, which mocks it")
+		}
+		if err := f.checkRules(c.Mock); err != nil {
+			return err
 		}
 		if err := c.Expect.check(seen); err != nil {
 			return f.fail(c.At, "%s", haft.MessageOf(err))
@@ -264,6 +279,16 @@ func (f *File) check() error {
 			if err := s.Expect.check(seen); err != nil {
 				return f.fail(s.At, "%s", haft.MessageOf(err))
 			}
+		}
+	}
+	return nil
+}
+
+// checkRules reports what is wrong with rules of a mock.
+func (f *File) checkRules(rules []apimock.Rule) error {
+	for _, r := range rules {
+		if err := r.Check(); err != nil {
+			return f.fail(r.At, "%s", haft.MessageOf(err))
 		}
 	}
 	return nil
@@ -313,6 +338,13 @@ func (e *Expect) check(seen map[string]*compiled) error {
 		return invalid("the isolation is one of %v", haft.Levels())
 	case e.TimeRatio < 0 || e.MemoryRatio < 0:
 		return invalid("a ratio must not be negative")
+	}
+	if e.Requests != nil {
+		for _, r := range *e.Requests {
+			if err := r.Check(); err != nil {
+				return err
+			}
+		}
 	}
 	if len(e.Schema)+len(e.Check) == 0 {
 		return nil

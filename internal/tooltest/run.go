@@ -24,6 +24,10 @@ type Config struct {
 	Parallel int
 	// Sandboxes are those that all cases run in, one after the other; none means the default.
 	Sandboxes []string
+	// Record asks real APIs for the answers of cases that have a file for them, and keeps them.
+	Record bool
+	// Learn observes all calls, and reports the least settings that they need.
+	Learn bool
 	// Reduced allows runs where there are no namespaces.
 	Reduced bool
 	// Progress shows how packages are installed, and Done is called with each case that has ended, one at a time.
@@ -71,6 +75,8 @@ type Report struct {
 	Gates    []GateResult  `json:"gates,omitempty"`
 	Took     haft.Millis   `json:"took_ms"`
 	Count    map[State]int `json:"count"`
+	// Learned is what the tools of each file need, with Config.Learn.
+	Learned []Learned `json:"learned,omitempty"`
 }
 
 // Good reports whether nothing failed.

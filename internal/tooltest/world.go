@@ -17,6 +17,7 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/circuit"
+	"haft/internal/egress"
 	"haft/internal/engine"
 	"haft/internal/limit"
 	"haft/internal/registry"
@@ -31,6 +32,8 @@ type world struct {
 	svc   *app.Service
 	dir   string
 	cases atomic.Int64 // how many were begun, which makes the names of users
+	runs  sync.Map     // of *run by organisation and user
+	watching
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -60,11 +63,13 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 	_, _ = rand.Read(key) // it never fails
 	packages := supply.FromEnv(os.Getenv)
 	packages.Dir = cmp.Or(packages.Dir, filepath.Join(cache, "layers"))
+	packages.Remember = true
 	sc := app.ServiceConfig{
+		Egress: egress.Config{Mock: &egress.Mock{Answer: w.answer, Real: true}},
 		Config: app.Config{Sandbox: sandbox, AllowReduced: cfg.Reduced, Packages: packages},
 		Data:   dir, Busy: true, SelfReview: true, MasterKey: key, Progress: cfg.Progress,
 		// A tool that fails on purpose is not broken, and one file is all of the tenants.
-		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond,
+		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond, Observe: w.observe,
 			Limits: limit.Config{Running: cfg.Parallel, PerTenant: cfg.Parallel}},
 	}
 	if w.svc, err = app.OpenService(ctx, sc); err != nil {
@@ -87,8 +92,11 @@ func (p *place) manager() haft.Principal {
 	return haft.Principal{Org: p.org, User: "haft-test", Roles: []string{haft.RoleAdmin}}
 }
 
-func (p *place) approver() haft.Principal {
-	return haft.Principal{Org: p.org, User: "approver", Roles: []string{haft.RoleAdmin, haft.RoleApprover}}
+func (p *place) approver(roles []string) haft.Principal {
+	if len(roles) == 0 {
+		roles = []string{haft.RoleAdmin, haft.RoleApprover}
+	}
+	return haft.Principal{Org: p.org, User: "approver", Roles: roles}
 }
 
 // place returns the organisation for cases of a file with a policy, and makes it the first time.

@@ -164,6 +164,8 @@ class Steps:
         if do == "seccomp":
             program = decode(s["data"])
             where = self.address(struct.pack("@HP", len(program) // 8, self.address(program)))
+            if s.get("listen"):
+                return lambda slots: observe(s, self.numbers["seccomp"], where)
             return lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
         if do == "own":
             return None
@@ -184,8 +186,8 @@ class Steps:
         check(s, n["landlock_restrict_self"], ruleset, 0, 0, 0, 0, 0)
         os.close(ruleset)
 
-    def run(self, slots, own=None):
-        """Carry out the steps and return the descriptors that Haft wants."""
+    def run(self, slots, own=None, filters=()):
+        """Carry out the steps and return the descriptors that Haft wants. Filters replace the step of the filter."""
         keep = []
         for s, do in self.todo:
             if s is None:
@@ -193,6 +195,8 @@ class Steps:
                     if syscall(*args) == -1:
                         refused(call)
                 continue
+            if s["do"] == "seccomp" and filters:
+                (s, do), = filters
             if do is None:
                 if own is not None:
                     own.run(())
@@ -201,7 +205,7 @@ class Steps:
                 r = do(slots)
             except OSError as e:
                 raise Failure(s["name"], s.get("path", ""), e.errno) from None
-            if s["do"] in ("keep", "listen"):
+            if s["do"] in ("keep", "listen") or s.get("listen"):
                 keep.append(r)
         return keep
 
@@ -219,6 +223,15 @@ def refused(s):
     errno = ctypes.get_errno()
     if errno != s.get("allow", 0):
         raise Failure(s["name"], s.get("path", ""), errno)
+
+
+def observe(s, number, where):
+    """Load a filter that asks its listener, and return that. See plan.Step.seccomp."""
+    for flags in (0x28, 0x08):
+        fd = syscall(number, 1, flags, where, 0, 0, 0)
+        if fd >= 0:
+            return fd
+    raise Failure(s["name"], "", ctypes.get_errno())
 
 
 def write(s, data):
@@ -304,6 +317,7 @@ class Template:
     def fork(self, order, fds):
         """Make one fork. In the fork, return what it is to do."""
         steps = Steps(order["steps"], self.numbers) if order.get("steps") else None
+        filters = Steps(order["observe"], self.numbers).todo if order.get("observe") else ()
         try:
             if self.time_flag:
                 self.clock(order["clock"])
@@ -313,7 +327,7 @@ class Template:
             errno = ctypes.get_errno()
             if pid == 0:
                 after_child()
-                return order, fds, steps, r, w
+                return order, fds, steps, filters, r, w
             after_parent()
             os.close(r)
             if pid < 0:
@@ -357,7 +371,7 @@ class Template:
 
 def start(template, cell):
     """The life of a fork."""
-    order, fds, steps, r, w = cell
+    order, fds, steps, filters, r, w = cell
     sock = connection(fds[3])
     try:
         if os.read(r, 1) != b"1" or (order.get("wait") and not os.read(fds[3], 1)):
@@ -370,7 +384,7 @@ def start(template, cell):
             os.dup2(fds[4], CONTROL)
         else:
             os.close(CONTROL)
-        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps)
+        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps, filters)
         send(sock, READY, keep)
         template.last.run(())
         sock.detach()

@@ -23,6 +23,8 @@ type forkOrder struct {
 	Maps    [][2]string `json:"maps"`
 	Clock   string      `json:"clock,omitempty"`
 	Steps   []plan.Step `json:"steps,omitempty"`
+	// Observe is the step that takes the place of the filter of a fork that is observed.
+	Observe []plan.Step `json:"observe,omitempty"`
 }
 
 // A cell is a fork.
@@ -89,6 +91,13 @@ func (r *run) order(g *generation, id int, theirs []*os.File) (*cell, error) {
 	o := forkOrder{
 		Channel: r.spec.Channel != nil, Wait: r.p.machine.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()),
 		Steps: own.Steps,
+	}
+	if r.spec.Observe {
+		watched := plan.Plan{}
+		if err := r.p.planFilter(&watched, filterOf(r.spec)); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		o.Observe = watched.Steps
 	}
 	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
 	for _, d := range tasks {

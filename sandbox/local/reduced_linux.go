@@ -86,7 +86,7 @@ func (r *run) reducedRequest() (request, error) {
 	if err := p.planReducedLandlock(&pl, r); err != nil {
 		return request{}, err
 	}
-	config := filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true}
+	config := filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true, Observe: r.spec.Observe}
 	if err := p.planFilter(&pl, config); err != nil {
 		return request{}, err
 	}

@@ -32,7 +32,7 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := p.machine.checkOwner(spec.Owner); err != nil {
 		return sandbox.Exit{}, err
 	}
-	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !p.proven.Load() {
+	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !spec.Observe && !p.proven.Load() {
 		return p.runUnproven(ctx, &spec)
 	}
 	have, err := p.Isolation(ctx)
@@ -96,6 +96,7 @@ type run struct {
 	usedRSS       int64
 	egress        *egressListener // nil if there is none
 	kernel        *guestKernel    // nil if that is the host's
+	observer      *observer       // nil if there is none
 }
 
 // runCold runs the command in a sandbox made from scratch.
@@ -345,20 +346,33 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 	if p.machine.isolation.Has(haft.ControlLandlock) {
 		p.machine.landlock.plan(pl, spec.Network, writable)
 	}
-	return p.planFilter(pl, filter.Config{Internet: spec.Network == sandbox.NetworkFull,
-		Egress: spec.Network == sandbox.NetworkEgress})
+	return p.planFilter(pl, filterOf(spec))
+}
+
+// filterOf says which filter of system calls a sandbox with namespaces has.
+func filterOf(spec *sandbox.Spec) filter.Config {
+	return filter.Config{Internet: spec.Network == sandbox.NetworkFull, Egress: spec.Network == sandbox.NetworkEgress,
+		Observe: spec.Observe}
 }
 
 // planFilter plans the filter of system calls, where there is one.
 func (p *Provider) planFilter(pl *plan.Plan, c filter.Config) error {
 	if !p.machine.isolation.Has(haft.ControlSeccomp) {
+		if c.Observe {
+			return &haft.Error{Code: haft.CodeDenied,
+				Message: "a run is observed by a filter of system calls, which this sandbox does not have"}
+		}
 		return nil
 	}
 	f, err := p.filter(c)
 	if err != nil {
 		return err
 	}
-	pl.Seccomp(f)
+	if c.Observe {
+		pl.Observe(f)
+	} else {
+		pl.Seccomp(f)
+	}
 	return nil
 }
 
@@ -416,15 +430,27 @@ func (r *run) start(ctx context.Context, req request, theirs []*os.File) error {
 }
 
 // takeDescriptors takes the descriptors that a sandbox sends when it is set up: its
-// private directories, and the listener of its egress.
+// private directories, the listener of its egress, and that of its filter.
 func (r *run) takeDescriptors(ctx context.Context, got []int) error {
-	egress := r.spec.ServeEgress != nil
-	if len(got) > 1 && !egress || len(got) != 2 && egress {
+	egress, want := r.spec.ServeEgress != nil, 1
+	for _, more := range []bool{egress, r.spec.Observe} {
+		if more {
+			want++
+		}
+	}
+	if len(got) > want || len(got) != want && want > 1 {
 		wire.CloseAll(got)
 		return &sandbox.SetupError{Step: "init", Err: unix.EPROTO}
 	}
 	if len(got) > 0 { // a template has none
 		r.private = os.NewFile(uintptr(got[0]), "private")
+	}
+	if r.spec.Observe {
+		var err error
+		if r.observer, err = r.openObserver(got[want-1]); err != nil {
+			wire.CloseAll(got[1 : want-1])
+			return err
+		}
 	}
 	if !egress {
 		return nil
@@ -446,6 +472,7 @@ func (r *run) tearDown() error {
 	if r.init != nil {
 		errs = append(errs, r.init.end())
 	}
+	r.observer.close()
 	if r.stdin != nil {
 		r.stdin.close()
 	}

@@ -434,7 +434,7 @@ func (r *run) measure(times bool) {
 // exit returns all that is known about the end of the run.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
-	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
+	e := sandbox.Exit{Isolation: r.isolation(), Started: started, Touched: r.observer.touched()}
 	// If the cgroup has counted nothing, there is none, or the command is still in its first
 	// time slice, which is counted at its end.
 	counted := a.cgroup.CPU - r.base

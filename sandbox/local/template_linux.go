@@ -46,6 +46,7 @@ func (p *Provider) Template(ctx context.Context, spec sandbox.Spec, boot string)
 	if spec.Network == sandbox.NetworkEgress {
 		spec.ServeEgress = closeConn // the template itself has none
 	}
+	spec.Observe = false // each run says so itself
 	spec.Limits = spec.Limits.Or(haft.DefaultLimits())
 	if err := checkSpec(&spec); err != nil {
 		return nil, err

@@ -103,6 +103,10 @@ func check(spec sandbox.Spec) error {
 		return &haft.Error{Code: haft.CodeDenied,
 			Message: "a plain process can reach any address: named hosts need a sandbox with a network of its own"}
 	}
+	if spec.Observe {
+		return &haft.Error{Code: haft.CodeDenied,
+			Message: "a plain process is not observed: that needs the sandbox local"}
+	}
 	for _, m := range spec.Mounts {
 		if m.Host != m.Inside {
 			return &haft.Error{Code: haft.CodeDenied,

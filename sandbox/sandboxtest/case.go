@@ -128,7 +128,7 @@ func Cases() []Case {
 		honestCases(), contractCases(), idleCases(), processCases(), supervisorCases(), attackCases(),
 		memoryCases(), outputCases(),
 		fileCases(), artifactCases(), procCases(), privilegeCases(), callCases(),
-		socketCases(), networkCases(), egressCases(), tenantCases(), quotaCases(),
+		socketCases(), networkCases(), egressCases(), tenantCases(), quotaCases(), observeCases(),
 	} {
 		all = append(all, list...)
 	}

@@ -1208,6 +1208,7 @@ export interface SetAgentBody {
 }
 
 export interface Settings {
+  audit_files?: boolean;
   cache_ms?: number;
   cacheable?: boolean;
   concurrency?: number;

@@ -602,6 +602,8 @@ class Settings:
     secrets: list[str] = field(default_factory=list)
     #: The programs of the host that the tool may run, such as git.
     programs: list[str] = field(default_factory=list)
+    #: List in the audit what each call touches.
+    audit_files: bool = False
     #: Give back no files that the tool leaves in its working directory.
     no_artifacts: bool = False
     #: Run it as Letta does, with its conversions of arguments, ids and names.

@@ -30,6 +30,8 @@ type Config struct {
 	// Uncounted says that no cgroup counts memory, but a meter that looks at
 	// processes: memory that no process maps is refused.
 	Uncounted bool
+	// Observe asks the listener of the filter about the calls of [Looks] that are allowed.
+	Observe bool
 }
 
 // The verdicts.
@@ -80,6 +82,9 @@ func Compile(c Config, also ...string) ([]byte, error) {
 		}
 		if slices.Contains(killed, name) {
 			return nil, fmt.Errorf("seccomp: system call %q cannot be allowed", name)
+		}
+		if c.Observe && slices.Contains(unseen, name) {
+			return nil, fmt.Errorf("seccomp: a run in which system call %q is allowed cannot be observed", name)
 		}
 	}
 	program := append(killForeignABIs(info), search(spans(rules(c, also, info)))...)
@@ -144,6 +149,13 @@ func rules(c Config, also []string, info *arch.Info) map[uint32]rule {
 		}
 	}
 	set(rule{verdict: allow}, also...)
+	if c.Observe {
+		for name := range looks() {
+			if nr, ok := info.SyscallNames[name]; ok && rs[uint32(nr)] == (rule{verdict: allow}) {
+				rs[uint32(nr)] = rule{verdict: notify}
+			}
+		}
+	}
 	set(rule{verdict: killer}, killed...)
 	return rs
 }

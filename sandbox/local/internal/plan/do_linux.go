@@ -39,7 +39,7 @@ func (p *Plan) Do(slots []int) (keep []int, failed *Failure) {
 		if errno != 0 && int(errno) != s.Allow {
 			return keep, &Failure{s.Name, s.Path, errno}
 		}
-		if s.Do == DoKeep || s.Do == DoListen {
+		if s.Do == DoKeep || s.Do == DoListen || s.Listen {
 			keep = append(keep, fd)
 		}
 	}
@@ -56,7 +56,7 @@ func (p *Plan) Finish() *Failure {
 	return nil
 }
 
-// do carries out one step. The number is the descriptor of DoKeep and DoListen.
+// do carries out one step. The number is the descriptor for the parent, where there is one.
 func (s *Step) do(slots []int) (int, unix.Errno) {
 	switch s.Do {
 	case DoSyscall:
@@ -78,7 +78,7 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 	case DoLandlock:
 		return 0, s.landlock(slots)
 	case DoSeccomp:
-		return 0, s.seccomp()
+		return s.seccomp()
 	case DoCount:
 		return 0, s.count()
 	}
@@ -209,14 +209,28 @@ func (s *Step) listen() (int, unix.Errno) {
 
 // seccomp loads a filter. It stays on the calling thread and what that starts;
 // the other threads of a Go program need calls that a tool does not.
-func (s *Step) seccomp() unix.Errno {
+func (s *Step) seccomp() (int, unix.Errno) {
 	prog := unix.SockFprog{
 		Len:    uint16(len(s.Data) / 8),
 		Filter: (*unix.SockFilter)(unsafe.Pointer(&s.Data[0])),
 	}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog)))
-	runtime.KeepAlive(s)
-	return errno
+	load := func(flags uintptr) (int, unix.Errno) {
+		fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags,
+			uintptr(unsafe.Pointer(&prog)))
+		return int(fd), errno
+	}
+	defer runtime.KeepAlive(s)
+	if !s.Listen {
+		_, errno := load(0)
+		return 0, errno
+	}
+	// A call that is being looked at is interrupted by a fatal signal only (Linux 5.19), and not by one that the
+	// program handles.
+	fd, errno := load(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV)
+	if errno == unix.EINVAL {
+		fd, errno = load(unix.SECCOMP_FILTER_FLAG_NEW_LISTENER)
+	}
+	return fd, errno
 }
 
 // errnoOf returns the errno in err, or 0.

@@ -44,6 +44,8 @@ type Step struct {
 	// Port and Queue are those of DoListen.
 	Port  uint16 `json:"port,omitempty"`
 	Queue int    `json:"queue,omitempty"`
+	// Listen makes DoSeccomp give the parent the listener of the filter.
+	Listen bool `json:"listen,omitempty"`
 	// Count is that of DoCount.
 	Count uint64 `json:"count,omitempty"`
 }
@@ -307,6 +309,12 @@ func (p *Plan) Landlock(attr []byte, rules []Rule) {
 // Seccomp appends the loading of a filter. Program is an array of sock_filter.
 func (p *Plan) Seccomp(program []byte) {
 	p.Steps = append(p.Steps, Step{Name: "seccomp", Do: DoSeccomp, Data: program})
+}
+
+// Observe appends the loading of a filter that asks its listener, which the parent gets. From then on until the parent
+// has it, no step may make a call that the filter asks about.
+func (p *Plan) Observe(program []byte) {
+	p.Steps = append(p.Steps, Step{Name: "observe", Do: DoSeccomp, Data: program, Listen: true})
 }
 
 // Own marks the place where a fork carries out the steps of its own run.

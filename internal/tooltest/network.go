@@ -1,0 +1,103 @@
+package tooltest
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"haft"
+	"haft/internal/apimock"
+	"haft/internal/egress"
+	"haft/internal/secret"
+)
+
+// answer answers a request of a tool: by the mock of the case whose user it is. Without a case there is no answer.
+func (w *world) answer(req egress.MockRequest) (*http.Response, error) {
+	found, ok := w.runs.Load(req.Principal.Org + "/" + req.Principal.User)
+	if !ok {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the network is mocked, and the request is of no case"}
+	}
+	r := found.(*run) //nolint:forcetypeassert // nothing else is stored
+	if r.c.Network == networkReal {
+		r.meet(req.URL.Hostname())
+		return req.Send()
+	}
+	return r.mock.Answer(req)
+}
+
+// networkReal lets the requests of a case reach the network.
+const networkReal = "real"
+
+// meet notes that a host was reached.
+func (r *run) meet(host string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.real = append(r.real, host)
+}
+
+// openMock makes the mock of the case, and lets requests find it until the function that it returns is called.
+func (r *run) openMock() (release func(), err error) {
+	o := apimock.Options{Record: r.cfg.Record && r.c.Record != ""}
+	if r.c.Record != "" {
+		o.Cassette = r.file.beside(r.c.Record)
+	}
+	for name, s := range r.c.Secrets {
+		o.Secrets = append(o.Secrets, secret.Named{Name: name, Value: secret.New(s.Value)})
+	}
+	if r.mock, err = apimock.New(r.c.Mock, o); err != nil {
+		return nil, fmt.Errorf("make the mock: %w", err)
+	}
+	key := r.principal.Org + "/" + r.principal.User
+	r.runs.Store(key, r)
+	return func() { r.runs.Delete(key) }, nil
+}
+
+// closeMock says what is wrong with the requests of the case, and keeps those that were recorded.
+func (r *run) closeMock() {
+	report := r.mock.Report()
+	for _, text := range report.Unexpected {
+		r.add(Fault{"request", "unexpected request: " + text})
+	}
+	for _, text := range report.Unused {
+		r.add(Fault{"request", text})
+	}
+	if err := r.mock.Save(); err != nil {
+		r.fault("record", err)
+	}
+}
+
+// hosts returns the hosts that the case has met so far, sorted.
+func (r *run) hosts() []string {
+	r.mu.Lock()
+	list := slices.Clone(r.real)
+	r.mu.Unlock()
+	for _, s := range r.mock.Report().Requests {
+		list = append(list, s.URL.Hostname())
+	}
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// requests compares the requests that the mock got with those that are expected, in order.
+func (c *checker) requests() {
+	if c.Requests == nil {
+		return
+	}
+	want := *c.Requests
+	if len(want) != len(c.seen) {
+		var list []string
+		for _, s := range c.seen {
+			list = append(list, s.Method+" "+s.To)
+		}
+		c.fault("requests", "expected %d requests, there were %d\n%s", len(want), len(c.seen),
+			indent("+ ", strings.Join(list, "\n")))
+		return
+	}
+	for i, w := range want {
+		if d := w.Differences(c.seen[i]); len(d) > 0 {
+			c.fault("requests", "request %d (%s %s) differs: %s", i+1, c.seen[i].Method, c.seen[i].To,
+				strings.Join(d, "; "))
+		}
+	}
+}
