@@ -108,7 +108,7 @@ func openMarket(t *testing.T, handle func(http.ResponseWriter, *http.Request) bo
 	cfg.Data, cfg.SelfReview = m.dir, true
 	cfg.Logger = slog.New(slog.NewJSONHandler(m.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg.Egress = egress.Config{Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Resolver: directory{},
-		TLS: &egress.TLS{Roots: roots}}
+		TLS: &egress.TLS{Roots: roots}, Mock: cfg.Egress.Mock}
 	cfg.Search.URL = strings.ReplaceAll(cfg.Search.URL, "{https}", m.https)
 	var err error
 	cfg.AllowReduced = true // what a machine gives is what is tried

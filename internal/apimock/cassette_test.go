@@ -63,6 +63,9 @@ func TestCassette_replays_what_was_recorded(t *testing.T) {
 	if err := rec.Save(); err != nil {
 		t.Fatal(err)
 	}
+	if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), "    body: |\n      one\n") {
+		t.Errorf("one odd answer makes all others hard to read: %v\n%s", err, text)
+	}
 	m := open(t, "mock: []", apimock.Options{Cassette: file})
 	for _, r := range recordings {
 		got := ask(t, m, r.request)
@@ -76,7 +79,7 @@ func TestCassette_replays_what_was_recorded(t *testing.T) {
 		}
 	}
 	for request, want := range map[string]string{
-		"GET https://api.example/text":  "GET https://api.example/text was recorded 1 times, and this is one more",
+		"GET https://api.example/text": "GET https://api.example/text was recorded 1 times, and this is one more",
 		"GET https://api.example/other": "GET https://api.example/other is not in the cassette x.cassette.yaml; " +
 			"there is no rule",
 	} {
@@ -202,10 +205,9 @@ func TestCassette_has_no_secrets(t *testing.T) {
 	if !strings.Contains(string(got), "${secrets.KEY}") || !strings.Contains(string(got), `"kept"`) {
 		t.Errorf("the cassette lacks what is no secret:\n%s", got)
 	}
-	m := open(t, "mock: []", apimock.Options{Cassette: file, Secrets: values("quite another one")})
-	for _, text := range requests("quite another one") {
-		if got := ask(t, m, strings.ReplaceAll(text, "quite another one1", "quite%20another%20one1")); !strings.HasPrefix(got,
-			"200 ") && !strings.Contains(text, "city=") {
+	m := open(t, "mock: []", apimock.Options{Cassette: file, Secrets: values("another-password")})
+	for _, text := range requests("another-password") {
+		if got := ask(t, m, text); !strings.HasPrefix(got, "200 ") {
 			t.Errorf("%.60s: %s", text, got)
 		}
 	}

@@ -21,6 +21,7 @@ type flags struct {
 	sandboxes cli.CommaList
 	verbose   bool
 	watch     bool
+	listed    bool
 	notes     bool
 	junit     string
 	html      string
@@ -55,6 +56,7 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.cfg.Record, "record", "ask the real APIs once, and keep their answers in the files that cases name"},
 			{&f.verbose, "verbose,v", "show a line for every case"},
 			{&f.cfg.Learn, "learn", "observe the calls, and print the least settings that they need as YAML"},
+			{&f.listed, "list", "show the cases and run none"},
 			{&f.watch, "watch", "run again the test files that a change is about, until interrupted"},
 			{&f.junit, "junit", "write a report in JUnit's XML to a `FILE`"},
 			{&f.html, "html", "write a report to a `FILE`, as one page"},
@@ -95,6 +97,9 @@ func (f *flags) test(ctx context.Context, p *cli.Profile, names []string) error 
 	paths, err := Find(names)
 	if err != nil {
 		return err
+	}
+	if f.listed {
+		return f.list(p, paths)
 	}
 	report, err := f.once(ctx, p, paths)
 	if err != nil {
