@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"haft"
 	"haft/internal/schemacase"
+	"haft/internal/terminal"
 )
 
 // maxGenerated bounds the cases that are made for one tool.
@@ -91,11 +93,20 @@ func deliberate(f *haft.Failure) bool {
 	return raised().MatchString(last)
 }
 
+const (
+	// shrinkFor is how long smaller arguments are looked for.
+	shrinkFor = 15 * time.Second
+	// maxArguments bounds what is shown of arguments, in characters.
+	maxArguments = 400
+)
+
 // shrink finds the smallest arguments with which a generated case still fails, and says so in its first fault.
 func (r *run) shrink(ctx context.Context) {
 	if r.c.made == nil || len(r.faults) == 0 || ctx.Err() != nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, shrinkFor)
+	defer cancel()
 	small := schemacase.Shrink(r.c.Args, func(args []byte) bool {
 		if ctx.Err() != nil {
 			return false
@@ -106,7 +117,7 @@ func (r *run) shrink(ctx context.Context) {
 		return len(again.faults) > 0 && again.last != nil && r.last != nil && again.last.Status == r.last.Status &&
 			kindOf(again.last) == kindOf(r.last)
 	})
-	text := "with the arguments " + string(small)
+	text := "with the arguments " + terminal.OneLine(string(small), maxArguments)
 	if r.c.made.Why != "" {
 		text += " (" + r.c.made.Why + ")"
 	}

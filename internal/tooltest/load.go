@@ -184,6 +184,9 @@ func Parse(path string, text []byte) (*File, error) {
 		if len(f.Defaults.Table) > 0 {
 			return nil, f.fail(f.Defaults.At, "defaults have no table")
 		}
+		if len(c.Steps) > 0 && (len(c.Args) > 0 || c.Raw != "") {
+			return nil, f.fail(c.At, "a case has steps or args, not both")
+		}
 		inherit(reflect.ValueOf(&c).Elem(), reflect.ValueOf(f.Defaults))
 		rows := c.Table
 		if c.Table = nil; len(rows) == 0 {
@@ -257,8 +260,6 @@ func (f *File) check() error {
 		switch {
 		case len(c.Setup)+len(c.Steps)+len(c.Teardown) > maxSteps:
 			return f.fail(c.At, "the case has more than %d steps", maxSteps)
-		case len(c.Steps) > 0 && (len(c.Args) > 0 || c.Raw != ""):
-			return f.fail(c.At, "a case has steps or args, not both")
 		case c.Parallel < 0 || c.Parallel > maxParallel:
 			return f.fail(c.At, "parallel must be between 1 and %d", maxParallel)
 		case c.Network != "" && c.Network != networkReal:

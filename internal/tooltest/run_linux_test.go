@@ -1,0 +1,167 @@
+package tooltest_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"haft/internal/tooltest"
+	"haft/sandbox/local"
+)
+
+func TestMain(m *testing.M) {
+	local.Init()
+	os.Exit(m.Run())
+}
+
+// run runs test files with what this machine has.
+func run(t *testing.T, cfg tooltest.Config, paths ...string) *tooltest.Report {
+	t.Helper()
+	var files []*tooltest.File
+	for _, path := range paths {
+		f, err := tooltest.Load(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	cfg.Reduced = true
+	report, err := tooltest.Run(t.Context(), files, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// text is everything that is wrong with a case.
+func text(o tooltest.Outcome) string {
+	var b strings.Builder
+	for _, f := range o.Faults {
+		b.WriteString(f.Text + "\n")
+	}
+	return b.String()
+}
+
+func TestRun(t *testing.T) {
+	r := run(t, tooltest.Config{}, "testdata/pass_test.yaml")
+	for _, o := range r.Outcomes {
+		if o.State != tooltest.Passed && o.Name != "later" {
+			t.Errorf("%s %s\n%s", o.State, o.Name, text(o))
+		}
+	}
+	if n := r.Count[tooltest.Passed]; n < 30 || r.Count[tooltest.Skipped] != 1 || !r.Good() {
+		t.Errorf("the counts are %v, the gates %v", r.Count, r.Gates)
+	}
+	if len(r.Gates) != 2 {
+		t.Errorf("the gates are %v", r.Gates)
+	}
+}
+
+// Every expectation that is not met is a fault, with what differs.
+func TestRun_faults(t *testing.T) {
+	r := run(t, tooltest.Config{}, "testdata/fail_test.yaml")
+	generated := 0
+	for _, o := range r.Outcomes {
+		switch {
+		case strings.HasPrefix(o.Name, "generated/"):
+			if o.State == tooltest.Failed {
+				generated++
+				if got := text(o); !strings.Contains(got, `{"a":0,"b":0}`) || !strings.Contains(got, "division by zero") {
+					t.Errorf("the arguments are not the smallest:\n%s", got)
+				}
+			}
+		case o.State == tooltest.Skipped && o.Name == "skipped":
+		case o.State != tooltest.Failed || !strings.Contains(text(o), o.Tags[0]):
+			t.Errorf("%s is %s and says\n%s, want\n%s", o.Name, o.State, text(o), o.Tags[0])
+		}
+	}
+	if generated == 0 {
+		t.Error("no generated case divides by zero")
+	}
+	closed := 0
+	for _, g := range r.Gates {
+		if g.Closed {
+			closed++
+		}
+	}
+	if r.Good() || closed != 2 {
+		t.Errorf("the gates are %+v", r.Gates)
+	}
+	var junit, page, notes bytes.Buffer
+	if err := tooltest.WriteJUnit(&junit, r); err != nil {
+		t.Fatal(err)
+	}
+	var read struct {
+		Failures int `xml:"failures,attr"`
+		Skipped  int `xml:"skipped,attr"`
+	}
+	if err := xml.Unmarshal(junit.Bytes(), &read); err != nil || read.Failures != r.Count[tooltest.Failed]+closed ||
+		read.Skipped != 1 {
+		t.Errorf("JUnit has %+v: %v", read, err)
+	}
+	if err := tooltest.WriteHTML(&page, r); err != nil || !strings.Contains(page.String(), `class="minus"`) {
+		t.Errorf("the page: %v", err)
+	}
+	tooltest.WriteAnnotations(&notes, r)
+	if n := strings.Count(notes.String(), "\n"); n != read.Failures {
+		t.Errorf("there are %d lines of annotations", n)
+	}
+}
+
+// A case that passes only sometimes is found, and flags choose cases.
+func TestRun_repeats(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "coin.py", "import os\n\ndef coin() -> bool:\n    \"\"\"Toss.\"\"\"\n    return os.urandom(1)[0] % 2 == 0\n")
+	put(t, dir, "coin_test.yaml", "cases:\n- {name: heads, tags: [luck], expect: {value: true}}\n- name: other\n")
+	r := run(t, tooltest.Config{Repeat: 40, Tags: []string{"luck"}}, filepath.Join(dir, "coin_test.yaml"))
+	if len(r.Outcomes) != 1 || r.Outcomes[0].State != tooltest.Flaky || r.Outcomes[0].Runs != 40 || r.Good() {
+		t.Errorf("%+v", r.Outcomes)
+	}
+}
+
+func TestRun_focus(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a.sh", "# One.\necho 1\n")
+	put(t, dir, "a_test.yaml", "cases:\n- {name: x, focus: true}\n- name: y\n")
+	r := run(t, tooltest.Config{}, filepath.Join(dir, "a_test.yaml"))
+	i := slices.IndexFunc(r.Outcomes, func(o tooltest.Outcome) bool { return o.State == tooltest.Skipped })
+	if len(r.Outcomes) != 2 || i < 0 || r.Outcomes[i].Name != "y" || r.Outcomes[i].Why == "" {
+		t.Errorf("%+v", r.Outcomes)
+	}
+}
+
+// The examples pass their tests. Those with packages are run by the tests of the command.
+func TestRun_examples(t *testing.T) {
+	paths, err := tooltest.Find([]string{"../../examples"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths = slices.DeleteFunc(paths, func(path string) bool {
+		text, err := os.ReadFile(path) //nolint:gosec // a file of the repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = os.Stat(filepath.Join(filepath.Dir(path), "requirements.txt"))
+		return bytes.Contains(text, []byte("packages:")) || err == nil && bytes.Contains(text, []byte("tool: .\n"))
+	})
+	if len(paths) < 5 {
+		t.Fatalf("there are only the test files %q", paths)
+	}
+	for _, o := range run(t, tooltest.Config{}, paths...).Outcomes {
+		if o.State != tooltest.Passed {
+			t.Errorf("%s %s: %s\n%s", o.State, o.File, o.Name, text(o))
+		}
+	}
+}
+
+// put writes a file.
+func put(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
