@@ -20,6 +20,8 @@ type File struct {
 	Path string `json:"-"`
 	// Tool names the tools: FILE, FILE:FUNCTION or a directory, relative to the test file.
 	Tool []string `json:"tool"`
+	// MCP are servers whose tools can be called, by name: NAME__TOOL. Directories of mounts are relative to the file.
+	MCP map[string]haft.MCPServer `json:"mcp"`
 	// Settings are those that the tools are registered with.
 	Settings Settings `json:"settings"`
 	// Seed is that of generated arguments, and of random numbers in Python and JavaScript. 0 fixes nothing.

@@ -1,14 +1,17 @@
 package tooltest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -67,6 +70,8 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 	sc := app.ServiceConfig{
 		Egress: egress.Config{Mock: &egress.Mock{Answer: w.answer, Real: true}},
 		Config: app.Config{Sandbox: sandbox, AllowReduced: cfg.Reduced, Packages: packages},
+		// The author of a test decides which MCP servers are commands.
+		Policy: bytes.Replace(app.DefaultPolicy(), []byte("orgs: [local]"), []byte(`orgs: ["*"]`), 1),
 		Data:   dir, Busy: true, SelfReview: true, MasterKey: key, Progress: cfg.Progress,
 		// A tool that fails on purpose is not broken, and one file is all of the tenants.
 		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond, Observe: w.observe,
@@ -120,8 +125,37 @@ func (w *world) place(ctx context.Context, f *File, policy string) (*place, erro
 			return nil, fmt.Errorf("%s: register the tool %s: %w", f.Path, ref, err)
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(f.MCP)) {
+		if err := p.addServer(ctx, name, f.MCP[name]); err != nil {
+			return nil, fmt.Errorf("%s: add the MCP server %s: %w", f.Path, name, err)
+		}
+	}
 	w.places[key] = p
 	return p, nil
+}
+
+// addServer adds an MCP server, which must list its tools.
+func (p *place) addServer(ctx context.Context, name string, s haft.MCPServer) error {
+	s.Name, s.If = name, haft.IfNone
+	s.Mounts = slices.Clone(s.Mounts)
+	for i, m := range s.Mounts {
+		dir, err := filepath.Abs(p.file.beside(m.Dir))
+		if err != nil {
+			return fmt.Errorf("find the directory of a mount: %w", err)
+		}
+		s.Mounts[i].Dir = dir
+	}
+	if s.Transport == "" {
+		s.Transport = haft.MCPHTTP
+		if len(s.Command) > 0 {
+			s.Transport = haft.MCPStdio
+		}
+	}
+	change, err := p.svc.PutMCPServer(ctx, p.manager(), s)
+	if err == nil && change.Server.State.Error != "" {
+		err = &haft.Error{Code: haft.CodeUnavailable, Message: change.Server.State.Error}
+	}
+	return err
 }
 
 // policyText returns the policy of a case: inline, or of a file beside the test file.
