@@ -14,7 +14,7 @@ import (
 func TestWrite(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "project")
 	names, err := Write(dir)
-	if err != nil || strings.Join(names, " ") != "README.md policy.yaml test_weather.py weather.py" {
+	if err != nil || strings.Join(names, " ") != "README.md policy.yaml weather.py weather_test.yaml" {
 		t.Fatalf("the files are %v: %v", names, err)
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "policy.yaml"))

@@ -120,7 +120,11 @@ func summaryText(r *Report) string {
 		}
 	}
 	seconds := r.Took.D().Seconds()
-	text := fmt.Sprintf("%d cases: %s in %.2f s", len(r.Outcomes), strings.Join(parts, ", "), seconds)
+	noun := "cases"
+	if len(r.Outcomes) == 1 {
+		noun = "case"
+	}
+	text := fmt.Sprintf("%d %s: %s in %.2f s", len(r.Outcomes), noun, strings.Join(parts, ", "), seconds)
 	if n := len(r.Outcomes); n >= dotsPerLine && seconds > 0 {
 		text += fmt.Sprintf(" (%.0f cases/s)", float64(n)/seconds)
 	}
