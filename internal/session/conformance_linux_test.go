@@ -60,6 +60,9 @@ func (a asProvider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, e
 	timed, cancel := context.WithTimeout(ctx, spec.Limits.Wall.D())
 	defer cancel()
 	code, err := p.Wait(timed)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		<-s.Ended() // the channel with it has ended a moment before
+	}
 	exit := sandbox.Exit{Cause: sandbox.CauseExit, Code: code, Isolation: s.Info().Isolation}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
