@@ -122,9 +122,9 @@ suites: init # the first tier; a make of its own, which sees what setup-test has
 	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
-	@mkdir -p $(VERDICTS)
+	@mkdir -p $(VERDICTS)/gvisor
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
-	HAFT_VERDICTS=$(VERDICTS) $(TEST) ./sandbox/gvisor
+	HAFT_VERDICTS=$(VERDICTS)/gvisor $(TEST) ./sandbox/gvisor
 
 .PHONY: test-more
 test-more: init ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
@@ -133,7 +133,7 @@ test-more: init ## the second tier, after make test: other programs, all modes o
 	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
-	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
+	$(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
 
