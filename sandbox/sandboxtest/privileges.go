@@ -222,8 +222,8 @@ func otherKernel(ctx context.Context, b *Bench) error {
 		return err
 	}
 	if len(pids) > 0 || o.Stdout == string(host) {
-		return fmt.Errorf("a kernel of its own is promised: the host sees %d processes, and the version is %q", len(pids),
-			o.Stdout)
+		return fmt.Errorf("a kernel of its own is promised: the host sees %d processes, and the version is %q",
+			len(pids), o.Stdout)
 	}
 	return nil
 }
