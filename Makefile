@@ -20,6 +20,9 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # large and which the race detector starts slowly.
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TAGS     := -tags haft_init
+# The runsc that make setup-test installs.
+export PATH := $(CURDIR)/.haft/gvisor:$(PATH)
+
 TEST     := $(GO) test $(TAGS) -vet=off -timeout 40m
 FUZZTIME ?= 60s
 # How long make attack has one program attack its supervisor by everything at once; 2 s in make test.
@@ -32,7 +35,7 @@ VERDICTS := $(CURDIR)/.haft/verdicts
 LOCAL    := ^(TestRun|TestProvider|TestTemplate)
 MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
 # The tests of packages app and executor/script that run other people's programs.
-REAL     := ^(TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
+REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
 
 # The packages whose tests compute less where the race detector is on.
 PURE     := ./internal/audit ./internal/model ./internal/review ./internal/secret
@@ -115,12 +118,13 @@ suites: init # the first tier; a make of its own, which sees what setup-test has
 	@# for them: they run without it, beside the packages. So does the root package, which reads all sources, and what
 	@# only computes, of which tests with the race detector do less (skiptest.Race).
 	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) . ./cmd/haft $(PURE) & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
-	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
+	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/sandbox/gvisor$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
 	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
-	@mkdir -p $(VERDICTS)
+	@mkdir -p $(VERDICTS)/gvisor
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
+	HAFT_VERDICTS=$(VERDICTS)/gvisor $(TEST) ./sandbox/gvisor
 
 .PHONY: test-more
 test-more: init ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
@@ -129,6 +133,7 @@ test-more: init ## the second tier, after make test: other programs, all modes o
 	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
+	$(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
 

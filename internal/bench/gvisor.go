@@ -77,15 +77,16 @@ func (b *bench) guestLatency(ctx context.Context, runsc string, n int) error {
 			return err
 		}
 		start = time.Now()
-		if err := exec.CommandContext(ctx, runsc, "--network=none", "--ignore-cgroups", "do", b.python, "-I", "-S", "-c",
-			"pass").Run(); err != nil {
+		if err := exec.CommandContext(ctx, runsc, "--network=none", "--ignore-cgroups", "do", b.python, "-I", "-S",
+			"-c", "pass").Run(); err != nil {
 			return fmt.Errorf("runsc do: %w", err)
 		}
 		theirs.Times = append(theirs.Times, time.Since(start))
 	}
 	mine, other := ours.Quantile(.5), theirs.Quantile(.5)
 	b.add(Row{What: "Python call in gVisor, prepared, p50", Ours: label(ms(mine)),
-		Theirs: label(ms(other)) + " runsc do python3", Ratio: float64(mine) / float64(other), Must: 1. / 20, Aim: 1. / 40})
+		Theirs: label(ms(other)) + " runsc do python3", Ratio: float64(mine) / float64(other),
+		Must: 1. / 20, Aim: 1. / 40})
 	b.report.Samples = append(b.report.Samples, ours, theirs)
 	return nil
 }

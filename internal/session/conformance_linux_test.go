@@ -13,6 +13,7 @@ import (
 	"haft/executor"
 	"haft/internal/session"
 	"haft/sandbox"
+	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
 )
@@ -59,6 +60,9 @@ func (a asProvider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, e
 	timed, cancel := context.WithTimeout(ctx, spec.Limits.Wall.D())
 	defer cancel()
 	code, err := p.Wait(timed)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		<-s.Ended() // the channel with it has ended a moment before
+	}
 	exit := sandbox.Exit{Cause: sandbox.CauseExit, Code: code, Isolation: s.Info().Isolation}
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
@@ -81,7 +85,7 @@ func TestSession_conformance(t *testing.T) {
 	if testing.Short() {
 		t.Skip("the suite takes a minute")
 	}
-	sandboxtest.RunSome(t, func(t *testing.T) sandbox.Provider {
+	conform(t, func(t *testing.T) sandbox.Provider {
 		p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), AllowReduced: true})
 		if err != nil {
 			sandboxtest.Require(t, "sandbox", err.Error())
@@ -92,7 +96,27 @@ func TestSession_conformance(t *testing.T) {
 			}
 		})
 		return asProvider{setup(t, session.Config{PerOrg: 200}), p.Isolation}
-	}, func(c sandboxtest.Case) bool {
+	})
+}
+
+// So it is in gVisor.
+func TestSession_conformance_gvisor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the suite takes some minutes")
+	}
+	conform(t, func(t *testing.T) sandbox.Provider {
+		p, err := gvisor.Open(context.WithoutCancel(t.Context()), gvisor.Config{Dir: t.TempDir()})
+		if err != nil {
+			sandboxtest.Require(t, "gvisor", err.Error())
+		}
+		return asProvider{setupOn(t, p, "gvisor", session.Config{PerOrg: 200}), p.Isolation}
+	})
+}
+
+// conform runs the cases that have a meaning for commands in sessions.
+func conform(t *testing.T, open func(t *testing.T) sandbox.Provider) {
+	t.Helper()
+	sandboxtest.RunSome(t, open, func(c sandboxtest.Case) bool {
 		// A command has no channel, and the session has its interpreters where they are on the host.
 		if slices.Contains([]string{"only_four_descriptors_are_open", "descriptors_lead_nowhere",
 			"host_directories_are_not_there"}, c.Name) {

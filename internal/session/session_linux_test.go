@@ -20,6 +20,7 @@ import (
 	"haft/executor/script"
 	"haft/internal/session"
 	"haft/internal/skiptest"
+	"haft/sandbox"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 )
@@ -32,17 +33,26 @@ func TestMain(m *testing.M) {
 // setup returns a manager over the confined provider.
 func setup(t testing.TB, cfg session.Config) *session.Manager {
 	t.Helper()
+	p, err := local.Open(context.WithoutCancel(t.Context()), local.Config{Dir: t.TempDir(), AllowReduced: true})
+	if err != nil {
+		skiptest.Lacking(t, "sandbox", err.Error())
+	}
+	return setupOn(t, p, "local", cfg)
+}
+
+// setupOn returns a manager of sessions on a provider, which it closes in the end.
+func setupOn(t testing.TB, p interface {
+	sandbox.Provider
+	io.Closer
+}, name string, cfg session.Config) *session.Manager {
+	t.Helper()
 	host, err := process.Open(process.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	finder := script.NewFinder(host, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
 	ctx := context.WithoutCancel(t.Context())
-	p, err := local.Open(ctx, local.Config{Dir: t.TempDir(), AllowReduced: true})
-	if err != nil {
-		skiptest.Lacking(t, "sandbox", err.Error())
-	}
-	x := script.New(ctx, p, "local", finder, script.Config{})
+	x := script.New(ctx, p, name, finder, script.Config{})
 	cfg.Open = x.OpenSession
 	m := session.New(cfg)
 	t.Cleanup(func() {

@@ -2,7 +2,6 @@ package gvisor_test
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 
 	"haft/sandbox"
@@ -19,14 +18,7 @@ func TestMain(m *testing.M) {
 // open opens a provider, or skips the test where there is no runsc.
 func open(t *testing.T) *gvisor.Provider {
 	t.Helper()
-	program, err := filepath.Abs("../../.haft/gvisor/runsc") // which make setup-test installs
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(program); err != nil {
-		program = ""
-	}
-	p, err := gvisor.Open(t.Context(), gvisor.Config{Program: program})
+	p, err := gvisor.Open(t.Context(), gvisor.Config{})
 	if err != nil {
 		sandboxtest.Require(t, "gvisor", err.Error())
 	}

@@ -90,7 +90,8 @@ func Install(ctx context.Context, out io.Writer) (_ string, err error) {
 		return "", fmt.Errorf("install gVisor: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cmd := exec.CommandContext(ctx, tool, "install", "-trimpath", "-ldflags=-s -w", "gvisor.dev/gvisor/runsc@"+Version())
+	cmd := exec.CommandContext(ctx, tool, "install", "-trimpath", "-ldflags=-s -w",
+		"gvisor.dev/gvisor/runsc@"+Version())
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, out, out
 	cmd.Env = append(os.Environ(), "GOBIN="+dir, "CGO_ENABLED=0", "GOFLAGS=", "GOWORK=off")
 	if err := cmd.Run(); err != nil {

@@ -39,9 +39,10 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 			return nil, err
 		}
 	}
-	l, err := local.Open(ctx, local.Config{Dir: config.Dir, UIDs: config.UIDs, Logger: config.Logger, Kernel: &local.Kernel{
-		Program: program, Command: command, Reason: reason, Memory: ownMemory, Tasks: ownTasks,
-	}})
+	l, err := local.Open(ctx, local.Config{
+		Dir: config.Dir, UIDs: config.UIDs, Logger: config.Logger,
+		Kernel: &local.Kernel{Program: program, Command: command, Reason: reason, Memory: ownMemory, Tasks: ownTasks},
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -132,7 +132,8 @@ func (r *run) startGuest() error {
 	if err != nil {
 		return err
 	}
-	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Inherited: []int{0, 1, 2}, Watch: guestWatch(r.watch())}
+	req := request{Plan: pl, Argv: r.spec.Argv, Env: r.spec.Env, Inherited: []int{0, 1, 2},
+		Watch: guestWatch(r.watch())}
 	if r.spec.Channel != nil {
 		req.Inherited = append(req.Inherited, initSocket+1)
 	}

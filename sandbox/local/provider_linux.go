@@ -22,6 +22,8 @@ type Provider struct {
 	log      *slog.Logger
 	instance instance
 	machine  machine
+	// best is the isolation that is assumed. Trying can only show that there is less.
+	best haft.Isolation
 	// filters are compiled by the first run that needs them.
 	filterMu sync.Mutex
 	filters  map[filter.Config][]byte
@@ -68,6 +70,7 @@ func Open(_ context.Context, config Config) (*Provider, error) {
 	p.machine.log, p.machine.tree = log, p.instance.tree
 	p.spawner = startSpawner(program)
 	p.machine.assume(config)
+	p.best = p.machine.isolation
 	p.spares.refill(p)
 	// Most runs need this one, and it compiles while the spare starts. A wrong list of
 	// system calls is found here.

@@ -35,6 +35,9 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !spec.Observe && !p.proven.Load() {
 		return p.runUnproven(ctx, &spec)
 	}
+	if err := spec.Need.Check(p.best); err != nil { // no trial can give more
+		return sandbox.Exit{}, err
+	}
 	have, err := p.Isolation(ctx)
 	if err != nil {
 		return sandbox.Exit{}, err
@@ -215,7 +218,8 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	l := r.spec.Limits
 	host := r.hostLimits()
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
-	if r.group, err = r.p.machine.tree.New(name, cgroup.Limits{Memory: host.Memory, PIDs: host.Processes + r.initTasks}); err != nil {
+	bounds := cgroup.Limits{Memory: host.Memory, PIDs: host.Processes + r.initTasks}
+	if r.group, err = r.p.machine.tree.New(name, bounds); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
 	var in, out, errs *os.File

@@ -45,6 +45,9 @@ type Bench struct {
 	host          *host
 	shell, python interpreter
 	pythonErr     error
+	// guest has looked for the kernel that a provider promises.
+	guest    sync.Once
+	guestErr error
 	// figures are what cases measured, one line each.
 	figures buffer
 }
@@ -219,6 +222,10 @@ func (b *Bench) judge(ctx context.Context, c Case) (Verdict, error) {
 		return Stated, fmt.Errorf("the provider says that it lacks %v", lack)
 	}
 	if c.Guest != "" && b.iso.Has(haft.ControlKernel) {
+		b.guest.Do(func() { b.guestErr = otherKernel(ctx, b) })
+		if b.guestErr != nil {
+			return Broken, b.guestErr
+		}
 		return Stated, errors.New(c.Guest)
 	}
 	if b.pythonErr != nil && (c.Do != nil || c.Program.Language == "python") {

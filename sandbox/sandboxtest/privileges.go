@@ -199,6 +199,35 @@ func watch(ctx context.Context, b *Bench, look func(pid int, status map[string]s
 	return errors.Join(errors.Join(all...), live.Say("end"), exits(0)(live.Wait()))
 }
 
+// otherKernel wants a program to have a kernel that is not the host's, and that the host sees no process of it.
+func otherKernel(ctx context.Context, b *Bench) error {
+	host, err := os.ReadFile("/proc/version")
+	if err != nil {
+		return fmt.Errorf("read our kernel's version: %w", err)
+	}
+	live, err := b.Start(ctx, sh(`cat /proc/version; echo ready >&3; read -r x <&3`), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := live.Line(ctx); err != nil {
+		return err
+	}
+	pids, err := marked(live.token)
+	if err != nil {
+		return fmt.Errorf("look for processes: %w", err)
+	}
+	said := live.Say("end")
+	o := live.Wait()
+	if err := errors.Join(said, exits(0)(o)); err != nil {
+		return err
+	}
+	if len(pids) > 0 || o.Stdout == string(host) {
+		return fmt.Errorf("a kernel of its own is promised: the host sees %d processes, and the version is %q",
+			len(pids), o.Stdout)
+	}
+	return nil
+}
+
 // statusSays wants fields of the status to have values, given as "name value".
 func statusSays(fields ...string) func(context.Context, *Bench) error {
 	return func(ctx context.Context, b *Bench) error {
