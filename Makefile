@@ -35,7 +35,7 @@ VERDICTS := $(CURDIR)/.haft/verdicts
 LOCAL    := ^(TestRun|TestProvider|TestTemplate)
 MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
 # The tests of packages app and executor/script that run other people's programs.
-REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_brokers_for_real_clients|TestEgress_)
+REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_(brokers|mocks)_for_real_clients|TestEgress_)
 
 # The packages whose tests compute less where the race detector is on.
 PURE     := ./internal/audit ./internal/model ./internal/review ./internal/secret

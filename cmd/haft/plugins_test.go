@@ -1,0 +1,73 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"haft/internal/skiptest"
+)
+
+// The plug-in of pytest and the function for vitest run test files of tools by the real command.
+func TestPlugins(t *testing.T) {
+	haft, err := haftCommand(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := append(os.Environ(), "HAFT_BINARY="+haft, "HAFT_ALLOW_REDUCED=1", "PYTHONDONTWRITEBYTECODE=1")
+	run := func(t *testing.T, dir string, more []string, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy
+		defer cancel()
+		c := exec.CommandContext(ctx, args[0], args[1:]...) //nolint:gosec // programs of the test environment
+		c.Dir, c.Env = dir, append(env, more...)
+		out, err := c.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", strings.Join(args, " "), err, out)
+		}
+		return string(out)
+	}
+	t.Run("pytest", func(t *testing.T) {
+		t.Parallel()
+		python := filepath.Join(skiptest.Part(t, "clients", "clientspy"), "bin", "python")
+		client, err := filepath.Abs("../../clients/python")
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := run(t, client, []string{"PYTHONPATH=" + filepath.Join(client, "src")}, python, "-m", "pytest", "-q",
+			"-p", "no:cacheprovider", "tests/test_pytest_plugin.py", "-k", "the_real_command")
+		if !strings.Contains(out, "1 passed") {
+			t.Error(out)
+		}
+	})
+	t.Run("vitest", func(t *testing.T) {
+		t.Parallel()
+		modules := filepath.Join(skiptest.Part(t, "clients", "clientsjs"), "node_modules")
+		dir := t.TempDir()
+		for _, name := range []string{"package.json", "tsconfig.json", "src/testing.ts", "test/testing.test.ts"} {
+			text, err := os.ReadFile(filepath.Join("../../clients/typescript", name)) //nolint:gosec // of the repository
+			if err == nil {
+				err = os.MkdirAll(filepath.Join(dir, filepath.Dir(name)), 0o700)
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), text, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
+			t.Fatal(err)
+		}
+		run(t, dir, nil, "node", filepath.Join(modules, "typescript/bin/tsc"), "--target", "es2022", "--module", "nodenext",
+			"--types", "node", "--skipLibCheck", "--outDir", "build", "src/testing.ts", "test/testing.test.ts")
+		out := run(t, dir, nil, "node", "--test", "--test-reporter", "tap", "build/test/testing.test.js")
+		if !strings.Contains(out, "ok 3 - the real command runs a tool\n") {
+			t.Error(out)
+		}
+	})
+}
