@@ -60,7 +60,7 @@ const (
 	maxLooks       = 1 << 16
 	// After maxLooks, there is a pause after this many answers, so that a run that makes nothing but observed calls
 	// takes a part of one processor of Haft's, and not all of it: its own limit does not count that time.
-	answersPerPause = 64
+	answersPerPause = 16
 	answerPause     = time.Millisecond
 )
 
