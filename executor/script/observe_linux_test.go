@@ -54,6 +54,10 @@ func TestObserve(t *testing.T) {
 			if err != nil || res.Status != haft.StatusSuccess {
 				t.Fatalf("got %+v, %v", res, err)
 			}
+			if len(got) == 1 && tt.name == "writes" && (got[0].IO == nil || got[0].IO.Writes == 0 ||
+				got[0].IO.WrittenBytes == 0 || got[0].IO.Reads == 0) {
+				t.Errorf("the counts are %+v", got[0].IO)
+			}
 			if len(got) != 1 || !got[0].Observed || got[0].Cut || !slices.Equal(got[0].Accesses, tt.want) {
 				t.Errorf("touched %s, want %v", fmt.Sprint(got), tt.want)
 			}

@@ -50,6 +50,7 @@ type observer struct {
 	seen  map[haft.Access]bool
 	bytes int
 	found haft.Touched
+	io    int // descriptor of the file in which the kernel counts what the command reads and writes, or -1
 }
 
 // Bounds of what one run can make an observer do. All that is beyond them is not recorded, and the list is marked as
@@ -73,7 +74,7 @@ func (r *run) openObserver(fd int) (*observer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open observer: %w", err), unix.Close(fd))
 	}
-	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, began: r.spec.Begin, root: -1,
+	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, began: r.spec.Begin, root: -1, io: -1,
 		hostRoot: !r.p.machine.namespaces, done: make(chan struct{}), seen: map[haft.Access]bool{}}
 	if r.init != nil {
 		o.execs = 1
@@ -97,6 +98,42 @@ func (o *observer) touched() *haft.Touched {
 	return &found
 }
 
+// watchIO opens the counters of the process of a gauge. A nil observer counts nothing.
+func (o *observer) watchIO(g *gauge) {
+	if o == nil || g == nil {
+		return
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/io", g.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // a kernel without CONFIG_TASK_IO_ACCOUNTING
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.io = fd
+}
+
+// countIO reads the counters, if the process lives.
+func (o *observer) countIO() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.io < 0 {
+		return
+	}
+	var b [512]byte
+	n, err := unix.Pread(o.io, b[:], 0)
+	if err != nil {
+		return
+	}
+	var now haft.IO
+	if _, err := fmt.Sscanf(string(b[:n]), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &now.ReadBytes,
+		&now.WrittenBytes, &now.Reads, &now.Writes); err == nil {
+		o.found.IO = &now
+	}
+}
+
 // close ends the observation of a run whose processes are gone.
 func (o *observer) close() {
 	if o == nil {
@@ -104,8 +141,10 @@ func (o *observer) close() {
 	}
 	_ = o.f.Close() // nothing is written to it
 	<-o.done
-	if o.root >= 0 {
-		_ = unix.Close(o.root) // only looked at
+	for _, fd := range []int{o.root, o.io} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // only looked at
+		}
 	}
 }
 

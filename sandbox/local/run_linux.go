@@ -132,6 +132,7 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	theirs = nil
 	if r.kernel == nil {
 		r.gauge = gaugeBelow(r.init.pid)
+		r.observer.watchIO(r.gauge)
 	}
 	if started != nil {
 		started()
