@@ -32,6 +32,10 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := p.machine.checkOwner(spec.Owner); err != nil {
 		return sandbox.Exit{}, err
 	}
+	if spec.Observe && p.config.Kernel != nil {
+		return sandbox.Exit{}, &haft.Error{Code: haft.CodeDenied,
+			Message: "a sandbox with a kernel of its own is not observed: that needs the sandbox local"}
+	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !spec.Observe && !p.proven.Load() {
 		return p.runUnproven(ctx, &spec)
 	}

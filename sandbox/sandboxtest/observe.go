@@ -15,8 +15,22 @@ import (
 // observeCases are about runs that are observed. An observed run sees nothing of it, and gets nothing by it.
 func observeCases() []Case {
 	filtered := controls(haft.ControlSeccomp)
+	const inside = "its system calls are those of the guest kernel, which no filter of the host sees"
 	return []Case{{
-		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered,
+		Name: "observation_is_given_or_refused", Group: Honest,
+		Story:   "A provider that cannot observe a run does not run it, and one that can gives a list.",
+		Program: py(`say('done')`), Spec: observed,
+		Check: func(o Outcome) error {
+			if haft.CodeOf(o.Err) == haft.CodeDenied && o.Stdout == "" {
+				return nil
+			}
+			if o.Exit.Touched == nil {
+				return fmt.Errorf("it ran without a list: %v", o.Err)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
+		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered, Guest: inside,
 		Story: "What is opened, changed, removed, started and connected to is recorded, by whatever path and call.",
 		Spec:  observed, Program: py(touching), Check: touchedAll,
 	}, {
@@ -29,12 +43,12 @@ func observeCases() []Case {
 			return nil
 		},
 	}, {
-		Name: "observed_run_may_do_no_more", Group: Descriptors, Needs: filtered,
+		Name: "observed_run_may_do_no_more", Group: Descriptors, Needs: filtered, Guest: inside,
 		Story: "Each call that is refused or missing in a run is so in an observed run, and no descriptor of the " +
 			"observer is there.",
 		Do: sameUnobserved,
 	}, {
-		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered,
+		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that opens 100,000 files ends as it would, and its list is bounded and marked as cut.",
 		Spec: func(s *sandbox.Spec) {
 			observed(s)
@@ -52,7 +66,7 @@ say('done')`),
 			return prints("done\n")(o)
 		},
 	}, {
-		Name: "observed_race_changes_nothing", Group: Processes, Needs: filtered,
+		Name: "observed_race_changes_nothing", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "Threads that change a path while it is looked at, children that are killed while they wait, and a " +
 			"hundred processes that open at once neither hang nor break the observer.",
 		Spec: func(s *sandbox.Spec) {
@@ -63,7 +77,7 @@ say('done')`),
 		},
 		Program: py(racing), Check: prints("done\n"),
 	}, {
-		Name: "observed_loop_is_ended", Group: Processes, Needs: filtered,
+		Name: "observed_loop_is_ended", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that does nothing but open files is ended by its time limit.",
 		Spec: func(s *sandbox.Spec) {
 			observed(s)

@@ -42,8 +42,8 @@ func TestCompile_observes_only_what_is_allowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range []filter.Config{{}, {Egress: true}, {Internet: true}, {Reduced: true}, {Reduced: true, Scoped: true},
-		{Reduced: true, Internet: true}, {Uncounted: true}} {
+	for _, c := range []filter.Config{{}, {Egress: true}, {Internet: true}, {Reduced: true},
+		{Reduced: true, Scoped: true}, {Reduced: true, Internet: true}, {Uncounted: true}} {
 		plain := instructions(t, c)
 		c.Observe = true
 		watched, asked := instructions(t, c), 0
