@@ -38,6 +38,8 @@ func TestObserve(t *testing.T) {
 		{"node", haft.KindJavaScript, "import fs from 'fs'; import 'crypto'; import 'https'\n" +
 			"export function f() { return fs.readFileSync('/etc/passwd', 'utf8').length }",
 			[]haft.Access{read("/etc/passwd")}},
+		{"node runs", haft.KindJavaScript, "import { spawnSync } from 'child_process'\n" +
+			"export function f() { spawnSync('/bin/none'); return 1 }", []haft.Access{run("/bin/none")}},
 		{"bash", haft.KindBash, "cat /etc/group >copy; date >/dev/null",
 			[]haft.Access{write("/work/copy"), run("/usr/bin/cat"), read("/etc/group"), run("/usr/bin/date")}},
 	}

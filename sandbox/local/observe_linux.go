@@ -232,6 +232,10 @@ func (o *observer) look(fd uintptr, q *question) {
 		o.cut()
 		return
 	}
+	if o.execs > 0 && len(l.Paths) > 0 && l.Paths[0].Kind == haft.AccessProgram {
+		o.execs--
+		return
+	}
 	if o.began != nil {
 		select {
 		case <-o.began:
@@ -240,10 +244,6 @@ func (o *observer) look(fd uintptr, q *question) {
 			return // it prepares itself
 		}
 	}
-	if o.execs > 0 && len(l.Paths) > 0 && l.Paths[0].Kind == haft.AccessProgram {
-		o.execs--
-		return
-	}
 	if !o.openRoot(fd, q) {
 		return
 	}
@@ -251,10 +251,12 @@ func (o *observer) look(fd uintptr, q *question) {
 	if !valid(fd, q.id) {
 		return // it is gone, and another process may have had its number
 	}
-	if errors.Is(err, unix.EFAULT) || errors.Is(err, errEmpty) {
+	if errors.Is(err, errNoDirectory) {
 		return // the call will fail
 	}
 	if err != nil {
+		// A call with such an address need not fail: the kernel reads for it what it does not read for others, such as
+		// memory that is mapped only to be written.
 		o.cut()
 		return
 	}
@@ -318,7 +320,7 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 		to, err := readAddress(int(q.pid), q.args[l.Address], q.args[l.Address+1])
 		return []haft.Access{{Kind: haft.AccessConnect, Name: to}}, err
 	}
-	flags, err := openFlags(q, l)
+	how, err := readHow(q, l)
 	if err != nil {
 		return nil, err
 	}
@@ -329,21 +331,18 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 		if err != nil {
 			return nil, err
 		}
-		var base string
-		switch {
-		case p.Beside > 0:
-			base = path.Dir(full[p.Beside-1])
-		case !path.IsAbs(name):
-			if base, err = baseOf(q, p); err != nil {
+		if p.Beside > 0 && !path.IsAbs(name) {
+			name = path.Dir(full[p.Beside-1]) + "/" + name
+		} else if !path.IsAbs(name) || how.Resolve&unix.RESOLVE_IN_ROOT != 0 {
+			base, err := baseOf(q, p)
+			if err != nil {
 				return nil, err
 			}
-		}
-		if !path.IsAbs(name) {
 			name = base + "/" + name // with its dots, which count after links are followed
 		}
 		full = append(full, name)
-		a := haft.Access{Kind: p.Kind, Name: o.resolve(name, p.Itself || flags&unix.O_NOFOLLOW != 0)}
-		if flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) != 0 && flags&unix.O_PATH == 0 {
+		a := haft.Access{Kind: p.Kind, Name: o.resolve(name, p.Itself || how.Flags&unix.O_NOFOLLOW != 0)}
+		if how.Flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) != 0 && how.Flags&unix.O_PATH == 0 {
 			a.Kind = haft.AccessWrite
 		}
 		found = append(found, a)
@@ -351,25 +350,23 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 	return found, nil
 }
 
-// openFlags returns the flags of a call that opens a file, and 0 for others.
-func openFlags(q *question, l filter.Look) (uint64, error) {
+// readHow returns how a call opens a file; it is zero for other calls.
+func readHow(q *question, l filter.Look) (how unix.OpenHow, err error) {
 	switch {
 	case l.Flags > 0:
-		return q.args[l.Flags], nil
+		how.Flags = q.args[l.Flags]
 	case l.How > 0:
-		var how unix.OpenHow
-		b := unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how.Flags))
-		n, err := readMemory(int(q.pid), q.args[l.How], b)
-		if err == nil && n < len(b) {
+		b := unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))
+		var n int
+		if n, err = readMemory(int(q.pid), q.args[l.How], b); err == nil && n < len(b) {
 			err = unix.EFAULT
 		}
-		return how.Flags, err
 	}
-	return 0, nil
+	return how, err
 }
 
-// errEmpty says that a path is empty where that means nothing.
-var errEmpty = errors.New("the path is empty")
+// errNoDirectory says that a path begins at a descriptor that is not open.
+var errNoDirectory = errors.New("there is no such descriptor")
 
 // baseOf returns what a relative path begins at.
 func baseOf(q *question, p filter.Path) (string, error) {
@@ -379,7 +376,7 @@ func baseOf(q *question, p filter.Path) (string, error) {
 	}
 	base, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", q.pid, at))
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errEmpty // no such descriptor
+		return "", errNoDirectory
 	}
 	return base, err
 }

@@ -48,6 +48,23 @@ func observeCases() []Case {
 			"observer is there.",
 		Do: sameUnobserved,
 	}, {
+		Name: "observed_path_in_hidden_memory_is_not_lost", Group: Processes, Needs: filtered, Guest: inside,
+		Story: "A path in memory that is mapped only to be written is read by the kernel for its own process: it is " +
+			"in the list, or the list is marked as cut.",
+		Spec: observed, Program: py(`import mmap
+m = mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE)
+m.write(b'/etc/passwd\0')
+at = ctypes.addressof(ctypes.c_char.from_buffer(m))
+libc.open(ctypes.c_void_p(at), 0)
+say('done')`),
+		Check: func(o Outcome) error {
+			t := o.Exit.Touched
+			if t == nil || !t.Cut && !slices.Contains(t.Accesses, haft.Access{Kind: haft.AccessRead, Name: "/etc/passwd"}) {
+				return fmt.Errorf("the access is not in the list: %+v", t)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
 		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that opens 100,000 files ends as it would, and its list is bounded and marked as cut.",
 		Spec: func(s *sandbox.Spec) {
