@@ -265,19 +265,24 @@ func (o *observer) look(fd uintptr, q *question) {
 	}
 }
 
-// openRoot opens the root of the run once, which no process of the run can change. It reports false if the thread that
-// asked is gone.
+// openRoot opens the root of the run once, which no process of the run can change. It reports false if that failed,
+// as it does if the thread that asked is gone.
 func (o *observer) openRoot(fd uintptr, q *question) bool {
 	if o.hostRoot || o.root >= 0 {
 		return true
 	}
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", q.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err == nil && !valid(fd, q.id) {
-		return unix.Close(root) != nil
+	if err != nil {
+		if valid(fd, q.id) {
+			o.cut() // no name can be resolved
+		}
+		return false
 	}
-	if err == nil {
-		o.root = root
+	if !valid(fd, q.id) {
+		_ = unix.Close(root) // only looked at
+		return false
 	}
+	o.root = root
 	return true
 }
 
@@ -395,6 +400,9 @@ func (o *observer) resolve(name string, itself bool) string {
 	dir, base := path.Split(strings.TrimRight(name, "/"))
 	if found, ok := o.find(dir); ok && base != ".." && base != "." {
 		return path.Join(found, base)
+	}
+	if strings.Contains(name+"/", "/../") {
+		o.cut() // it may lead anywhere: /proc/self/cwd/.. is not the directory /proc/self
 	}
 	return path.Clean(name)
 }

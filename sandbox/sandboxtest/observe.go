@@ -65,6 +65,20 @@ say('done')`),
 			return prints("done\n")(o)
 		},
 	}, {
+		Name: "observed_path_through_proc_is_not_lost", Group: Processes, Needs: append(filtered, haft.ControlRoot),
+		Guest: inside, Story: "A path that climbs out of a link of the process file system looks like one of a library: " +
+			"the list is marked as cut.",
+		Spec: observed, Program: py(`os.makedirs('/work/usr/lib'); open('/work/usr/lib/x', 'w').close()
+os.makedirs('/work/a/b/c'); os.chdir('/work/a/b/c')
+open('/proc/self/cwd/../../../usr/lib/x')
+say('done')`),
+		Check: func(o Outcome) error {
+			if t := o.Exit.Touched; t == nil || !t.Cut {
+				return fmt.Errorf("the list is not marked as cut: %+v", t)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
 		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that opens 100,000 files ends as it would, and its list is bounded and marked as cut.",
 		Spec: func(s *sandbox.Spec) {
