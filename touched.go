@@ -29,4 +29,15 @@ type Touched struct {
 	Accesses []Access `json:"accesses,omitempty"`
 	// Cut says that there was more than is kept, so that what is not in the list may have been touched, too.
 	Cut bool `json:"cut,omitempty"`
+	// IO is nil if the run had ended before it could be counted, as that of a shell script.
+	IO *IO `json:"io,omitempty"`
+}
+
+// IO counts system calls that read and write, whatever from and to, and their bytes: those of a tool's process, with
+// its interpreter, and of processes that it started and waited for.
+type IO struct {
+	Reads        int64 `json:"reads"`
+	Writes       int64 `json:"writes"`
+	ReadBytes    int64 `json:"read_bytes"`
+	WrittenBytes int64 `json:"written_bytes"`
 }

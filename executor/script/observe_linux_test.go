@@ -38,6 +38,8 @@ func TestObserve(t *testing.T) {
 		{"node", haft.KindJavaScript, "import fs from 'fs'; import 'crypto'; import 'https'\n" +
 			"export function f() { return fs.readFileSync('/etc/passwd', 'utf8').length }",
 			[]haft.Access{read("/etc/passwd")}},
+		{"node runs", haft.KindJavaScript, "import { spawnSync } from 'child_process'\n" +
+			"export function f() { spawnSync('/bin/none'); return 1 }", []haft.Access{run("/bin/none")}},
 		{"bash", haft.KindBash, "cat /etc/group >copy; date >/dev/null",
 			[]haft.Access{write("/work/copy"), run("/usr/bin/cat"), read("/etc/group"), run("/usr/bin/date")}},
 	}
@@ -53,6 +55,10 @@ func TestObserve(t *testing.T) {
 			res, err := executors[tt.kind].Execute(t.Context(), req)
 			if err != nil || res.Status != haft.StatusSuccess {
 				t.Fatalf("got %+v, %v", res, err)
+			}
+			if len(got) == 1 && tt.name == "writes" && (got[0].IO == nil || got[0].IO.Writes == 0 ||
+				got[0].IO.WrittenBytes == 0 || got[0].IO.Reads == 0) {
+				t.Errorf("the counts are %+v", got[0].IO)
 			}
 			if len(got) != 1 || !got[0].Observed || got[0].Cut || !slices.Equal(got[0].Accesses, tt.want) {
 				t.Errorf("touched %s, want %v", fmt.Sprint(got), tt.want)

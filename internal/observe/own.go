@@ -14,7 +14,7 @@ import (
 // Own returns what the tool itself touched. Paths below hidden, such as those of the interpreter and of packages, are
 // left out where they are only read, and so is what every program of the system reads.
 func Own(t haft.Touched, hidden []string) haft.Touched {
-	own := haft.Touched{Observed: true, Cut: t.Cut}
+	own := haft.Touched{Observed: true, Cut: t.Cut, IO: t.IO}
 	for _, a := range t.Accesses {
 		if !isNoise(a, hidden) {
 			own.Accesses = append(own.Accesses, a)

@@ -66,7 +66,13 @@ func (r *Record) End(hosts []haft.Access) *haft.Touched {
 
 // Merge returns what was touched in either of two runs.
 func Merge(a, b haft.Touched) haft.Touched {
-	return haft.Touched{Observed: a.Observed || b.Observed, Cut: a.Cut || b.Cut,
+	if b.IO == nil {
+		b.IO = a.IO
+	} else if a.IO != nil {
+		b.IO = &haft.IO{Reads: a.IO.Reads + b.IO.Reads, Writes: a.IO.Writes + b.IO.Writes,
+			ReadBytes: a.IO.ReadBytes + b.IO.ReadBytes, WrittenBytes: a.IO.WrittenBytes + b.IO.WrittenBytes}
+	}
+	return haft.Touched{Observed: a.Observed || b.Observed, Cut: a.Cut || b.Cut, IO: b.IO,
 		Accesses: add(a.Accesses, b.Accesses...)}
 }
 

@@ -55,6 +55,7 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.sandboxes, "sandbox", "run all cases in each of the `SANDBOXES`, separated by commas: auto, local, process"},
 			{&f.cfg.Record, "record", "ask the real APIs once, and keep their answers in the files that cases name"},
 			{&f.verbose, "verbose,v", "show a line for every case"},
+			{&f.cfg.Advisories, "advisories", "fail for packages that a `FILE` of advisories (OSV) is about"},
 			{&f.cfg.Learn, "learn", "observe the calls, and print the least settings that they need as YAML"},
 			{&f.listed, "list", "show the cases and run none"},
 			{&f.watch, "watch", "run again the test files that a change is about, until interrupted"},

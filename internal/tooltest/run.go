@@ -26,6 +26,9 @@ type Config struct {
 	Sandboxes []string
 	// Record asks real APIs for the answers of cases that have a file for them, and keeps them.
 	Record bool
+	// Advisories is a file, a directory or a zip archive of known vulnerabilities in the OSV format, which are looked
+	// for in the locks of the tools; empty means none.
+	Advisories string
 	// Learn observes all calls, and reports the least settings that they need.
 	Learn bool
 	// Reduced allows runs where there are no namespaces.

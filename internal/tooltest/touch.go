@@ -93,10 +93,44 @@ func (r *run) compareTouched(tool string, t *haft.Touched, res *haft.Result) []F
 		return nil
 	}
 	var faults []Fault
-	for _, text := range r.file.Touches.With(r.file.Settings.Settings).Undeclared(tool, *t) {
+	for _, text := range declaredBy(*r.file.Touches, r.tools).Undeclared(tool, *t) {
 		faults = append(faults, Fault{"touches", text})
 	}
 	return faults
+}
+
+// declaredBy returns what a test file and the settings of its tools declare.
+func declaredBy(d observe.Declared, tools []haft.Tool) observe.Declared {
+	for _, t := range tools {
+		d = d.With(t.Version.Settings)
+	}
+	return d
+}
+
+// toolsOf returns the tools of a file, which are the same for all of its cases.
+func (w *world) toolsOf(f *File) []haft.Tool {
+	for _, p := range w.places {
+		if p.file == f {
+			return p.tools
+		}
+	}
+	return nil
+}
+
+// advisories adds what is known about the packages of the tools of a file.
+func (w *world) advisories(f *File, add func(name string, closed bool, format string, args ...any)) {
+	n := 0
+	for _, t := range w.toolsOf(f) {
+		for _, found := range t.Version.Review.Findings {
+			if found.Scanner == "osv" {
+				n++
+				add("advisories", true, "%s: %s: %s", t.Name, found.Rule, found.Message)
+			}
+		}
+	}
+	if n == 0 {
+		add("advisories", false, "no advisory is about a package of the tools")
+	}
 }
 
 // touchGates compares what all calls of a file touched with what is declared, and learns from it.
@@ -106,6 +140,9 @@ func (r *runner) touchGates(w *world, f *File, add func(name string, closed bool
 	found := w.found[f]
 	if found == nil {
 		found = &fileTouched{}
+	}
+	if r.cfg.Advisories != "" {
+		w.advisories(f, add)
 	}
 	if may := f.Gates.UndeclaredHosts; may != nil && !*may {
 		refused := denied(found.all)
@@ -124,7 +161,7 @@ func (r *runner) touchGates(w *world, f *File, add func(name string, closed bool
 	if f.Touches == nil || r.cfg.Run != nil || len(r.cfg.Tags) > 0 || r.focus {
 		return
 	}
-	unused := f.Touches.With(f.Settings.Settings).Unused(found.all)
+	unused := declaredBy(*f.Touches, w.toolsOf(f)).Unused(found.all)
 	for _, text := range unused {
 		add("touches", true, "%s", text)
 	}

@@ -67,6 +67,7 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 	packages := supply.FromEnv(os.Getenv)
 	packages.Dir = cmp.Or(packages.Dir, filepath.Join(cache, "layers"))
 	packages.Remember = true
+	packages.Advisories = cmp.Or(cfg.Advisories, packages.Advisories)
 	sc := app.ServiceConfig{
 		Egress: egress.Config{Mock: &egress.Mock{Answer: w.answer, Real: true}},
 		Config: app.Config{Sandbox: sandbox, AllowReduced: cfg.Reduced, Packages: packages},

@@ -28,6 +28,9 @@
 // The init ends, too, when its socket closes or its parent dies. With egress,
 // ready brings its listener, too: see egress.
 //
+// A run with [sandbox.Spec.Observe] has a filter of system calls whose listener comes
+// with ready, too: see observer.
+//
 // # A template
 //
 // A template is a run whose command is an interpreter with the program fork.py.

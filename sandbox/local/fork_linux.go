@@ -69,6 +69,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	r.handOver(theirs)
 	theirs = nil
 	r.gauge = gaugeOf(c.fd)
+	r.observer.watchIO(r.gauge)
 	return r.supervise(ctx, s), nil
 }
 

@@ -50,6 +50,7 @@ type observer struct {
 	seen  map[haft.Access]bool
 	bytes int
 	found haft.Touched
+	io    int // descriptor of the file in which the kernel counts what the command reads and writes, or -1
 }
 
 // Bounds of what one run can make an observer do. All that is beyond them is not recorded, and the list is marked as
@@ -60,7 +61,7 @@ const (
 	maxLooks       = 1 << 16
 	// After maxLooks, there is a pause after this many answers, so that a run that makes nothing but observed calls
 	// takes a part of one processor of Haft's, and not all of it: its own limit does not count that time.
-	answersPerPause = 64
+	answersPerPause = 16
 	answerPause     = time.Millisecond
 )
 
@@ -73,7 +74,7 @@ func (r *run) openObserver(fd int) (*observer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open observer: %w", err), unix.Close(fd))
 	}
-	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, began: r.spec.Begin, root: -1,
+	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, began: r.spec.Begin, root: -1, io: -1,
 		hostRoot: !r.p.machine.namespaces, done: make(chan struct{}), seen: map[haft.Access]bool{}}
 	if r.init != nil {
 		o.execs = 1
@@ -97,6 +98,42 @@ func (o *observer) touched() *haft.Touched {
 	return &found
 }
 
+// watchIO opens the counters of the process of a gauge. A nil observer counts nothing.
+func (o *observer) watchIO(g *gauge) {
+	if o == nil || g == nil {
+		return
+	}
+	fd, err := unix.Open(fmt.Sprintf("/proc/%d/io", g.pid), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return // a kernel without CONFIG_TASK_IO_ACCOUNTING
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.io = fd
+}
+
+// countIO reads the counters, if the process lives.
+func (o *observer) countIO() {
+	if o == nil {
+		return
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.io < 0 {
+		return
+	}
+	var b [512]byte
+	n, err := unix.Pread(o.io, b[:], 0)
+	if err != nil {
+		return
+	}
+	var now haft.IO
+	if _, err := fmt.Sscanf(string(b[:n]), "rchar: %d\nwchar: %d\nsyscr: %d\nsyscw: %d", &now.ReadBytes,
+		&now.WrittenBytes, &now.Reads, &now.Writes); err == nil {
+		o.found.IO = &now
+	}
+}
+
 // close ends the observation of a run whose processes are gone.
 func (o *observer) close() {
 	if o == nil {
@@ -104,8 +141,10 @@ func (o *observer) close() {
 	}
 	_ = o.f.Close() // nothing is written to it
 	<-o.done
-	if o.root >= 0 {
-		_ = unix.Close(o.root) // only looked at
+	for _, fd := range []int{o.root, o.io} {
+		if fd >= 0 {
+			_ = unix.Close(fd) // only looked at
+		}
 	}
 }
 
@@ -193,6 +232,10 @@ func (o *observer) look(fd uintptr, q *question) {
 		o.cut()
 		return
 	}
+	if o.execs > 0 && len(l.Paths) > 0 && l.Paths[0].Kind == haft.AccessProgram {
+		o.execs--
+		return
+	}
 	if o.began != nil {
 		select {
 		case <-o.began:
@@ -201,10 +244,6 @@ func (o *observer) look(fd uintptr, q *question) {
 			return // it prepares itself
 		}
 	}
-	if o.execs > 0 && len(l.Paths) > 0 && l.Paths[0].Kind == haft.AccessProgram {
-		o.execs--
-		return
-	}
 	if !o.openRoot(fd, q) {
 		return
 	}
@@ -212,10 +251,12 @@ func (o *observer) look(fd uintptr, q *question) {
 	if !valid(fd, q.id) {
 		return // it is gone, and another process may have had its number
 	}
-	if errors.Is(err, unix.EFAULT) || errors.Is(err, errEmpty) {
+	if errors.Is(err, errNoDirectory) {
 		return // the call will fail
 	}
 	if err != nil {
+		// A call with such an address need not fail: the kernel reads for it what it does not read for others, such as
+		// memory that is mapped only to be written.
 		o.cut()
 		return
 	}
@@ -224,19 +265,24 @@ func (o *observer) look(fd uintptr, q *question) {
 	}
 }
 
-// openRoot opens the root of the run once, which no process of the run can change. It reports false if the thread that
-// asked is gone.
+// openRoot opens the root of the run once, which no process of the run can change. It reports false if that failed,
+// as it does if the thread that asked is gone.
 func (o *observer) openRoot(fd uintptr, q *question) bool {
 	if o.hostRoot || o.root >= 0 {
 		return true
 	}
 	root, err := unix.Open(fmt.Sprintf("/proc/%d/root", q.pid), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err == nil && !valid(fd, q.id) {
-		return unix.Close(root) != nil
+	if err != nil {
+		if valid(fd, q.id) {
+			o.cut() // no name can be resolved
+		}
+		return false
 	}
-	if err == nil {
-		o.root = root
+	if !valid(fd, q.id) {
+		_ = unix.Close(root) // only looked at
+		return false
 	}
+	o.root = root
 	return true
 }
 
@@ -279,7 +325,7 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 		to, err := readAddress(int(q.pid), q.args[l.Address], q.args[l.Address+1])
 		return []haft.Access{{Kind: haft.AccessConnect, Name: to}}, err
 	}
-	flags, err := openFlags(q, l)
+	how, err := readHow(q, l)
 	if err != nil {
 		return nil, err
 	}
@@ -290,21 +336,18 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 		if err != nil {
 			return nil, err
 		}
-		var base string
-		switch {
-		case p.Beside > 0:
-			base = path.Dir(full[p.Beside-1])
-		case !path.IsAbs(name):
-			if base, err = baseOf(q, p); err != nil {
+		if p.Beside > 0 && !path.IsAbs(name) {
+			name = path.Dir(full[p.Beside-1]) + "/" + name
+		} else if !path.IsAbs(name) || how.Resolve&unix.RESOLVE_IN_ROOT != 0 {
+			base, err := baseOf(q, p)
+			if err != nil {
 				return nil, err
 			}
-		}
-		if !path.IsAbs(name) {
 			name = base + "/" + name // with its dots, which count after links are followed
 		}
 		full = append(full, name)
-		a := haft.Access{Kind: p.Kind, Name: o.resolve(name, p.Itself || flags&unix.O_NOFOLLOW != 0)}
-		if flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) != 0 && flags&unix.O_PATH == 0 {
+		a := haft.Access{Kind: p.Kind, Name: o.resolve(name, p.Itself || how.Flags&unix.O_NOFOLLOW != 0)}
+		if how.Flags&(unix.O_WRONLY|unix.O_RDWR|unix.O_CREAT|unix.O_TRUNC) != 0 && how.Flags&unix.O_PATH == 0 {
 			a.Kind = haft.AccessWrite
 		}
 		found = append(found, a)
@@ -312,25 +355,23 @@ func (o *observer) read(q *question, l filter.Look) ([]haft.Access, error) {
 	return found, nil
 }
 
-// openFlags returns the flags of a call that opens a file, and 0 for others.
-func openFlags(q *question, l filter.Look) (uint64, error) {
+// readHow returns how a call opens a file; it is zero for other calls.
+func readHow(q *question, l filter.Look) (how unix.OpenHow, err error) {
 	switch {
 	case l.Flags > 0:
-		return q.args[l.Flags], nil
+		how.Flags = q.args[l.Flags]
 	case l.How > 0:
-		var how unix.OpenHow
-		b := unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how.Flags))
-		n, err := readMemory(int(q.pid), q.args[l.How], b)
-		if err == nil && n < len(b) {
+		b := unsafe.Slice((*byte)(unsafe.Pointer(&how)), unsafe.Sizeof(how))
+		var n int
+		if n, err = readMemory(int(q.pid), q.args[l.How], b); err == nil && n < len(b) {
 			err = unix.EFAULT
 		}
-		return how.Flags, err
 	}
-	return 0, nil
+	return how, err
 }
 
-// errEmpty says that a path is empty where that means nothing.
-var errEmpty = errors.New("the path is empty")
+// errNoDirectory says that a path begins at a descriptor that is not open.
+var errNoDirectory = errors.New("there is no such descriptor")
 
 // baseOf returns what a relative path begins at.
 func baseOf(q *question, p filter.Path) (string, error) {
@@ -340,7 +381,7 @@ func baseOf(q *question, p filter.Path) (string, error) {
 	}
 	base, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", q.pid, at))
 	if errors.Is(err, os.ErrNotExist) {
-		return "", errEmpty // no such descriptor
+		return "", errNoDirectory
 	}
 	return base, err
 }
@@ -359,6 +400,9 @@ func (o *observer) resolve(name string, itself bool) string {
 	dir, base := path.Split(strings.TrimRight(name, "/"))
 	if found, ok := o.find(dir); ok && base != ".." && base != "." {
 		return path.Join(found, base)
+	}
+	if strings.Contains(name+"/", "/../") {
+		o.cut() // it may lead anywhere: /proc/self/cwd/.. is not the directory /proc/self
 	}
 	return path.Clean(name)
 }

@@ -32,6 +32,10 @@ func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 	if err := p.machine.checkOwner(spec.Owner); err != nil {
 		return sandbox.Exit{}, err
 	}
+	if spec.Observe && p.config.Kernel != nil {
+		return sandbox.Exit{}, &haft.Error{Code: haft.CodeDenied,
+			Message: "a sandbox with a kernel of its own is not observed: that needs the sandbox local"}
+	}
 	if spec.Need.Level == "" && len(spec.Need.Controls) == 0 && !spec.Observe && !p.proven.Load() {
 		return p.runUnproven(ctx, &spec)
 	}
@@ -135,6 +139,7 @@ func (r *run) runCold(ctx context.Context, started func()) (sandbox.Exit, error)
 	theirs = nil
 	if r.kernel == nil {
 		r.gauge = gaugeBelow(r.init.pid)
+		r.observer.watchIO(r.gauge)
 	}
 	if started != nil {
 		started()

@@ -427,6 +427,7 @@ func (r *run) keepReadings(m message) {
 
 // measure reads the gauge of the command, if that lives.
 func (r *run) measure(times bool) {
+	r.observer.countIO()
 	cpu, rss := r.gauge.read(times)
 	r.usedCPU, r.usedRSS = max(r.usedCPU, cpu), max(r.usedRSS, rss)
 }
@@ -434,11 +435,12 @@ func (r *run) measure(times bool) {
 // exit returns all that is known about the end of the run.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
 	a.cgroup = r.group.Read()
-	e := sandbox.Exit{Isolation: r.isolation(), Started: started, Touched: r.observer.touched()}
+	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
 	// If the cgroup has counted nothing, there is none, or the command is still in its first
 	// time slice, which is counted at its end.
 	counted := a.cgroup.CPU - r.base
 	r.measure(counted <= 0)
+	e.Touched = r.observer.touched()
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
 		CPU:       haft.Millis(max(counted, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),

@@ -15,8 +15,22 @@ import (
 // observeCases are about runs that are observed. An observed run sees nothing of it, and gets nothing by it.
 func observeCases() []Case {
 	filtered := controls(haft.ControlSeccomp)
+	const inside = "its system calls are those of the guest kernel, which no filter of the host sees"
 	return []Case{{
-		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered,
+		Name: "observation_is_given_or_refused", Group: Honest,
+		Story:   "A provider that cannot observe a run does not run it, and one that can gives a list.",
+		Program: py(`say('done')`), Spec: observed,
+		Check: func(o Outcome) error {
+			if haft.CodeOf(o.Err) == haft.CodeDenied && o.Stdout == "" {
+				return nil
+			}
+			if o.Exit.Touched == nil {
+				return fmt.Errorf("it ran without a list: %v", o.Err)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
+		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered, Guest: inside,
 		Story: "What is opened, changed, removed, started and connected to is recorded, by whatever path and call.",
 		Spec:  observed, Program: py(touching), Check: touchedAll,
 	}, {
@@ -29,12 +43,43 @@ func observeCases() []Case {
 			return nil
 		},
 	}, {
-		Name: "observed_run_may_do_no_more", Group: Descriptors, Needs: filtered,
+		Name: "observed_run_may_do_no_more", Group: Descriptors, Needs: filtered, Guest: inside,
 		Story: "Each call that is refused or missing in a run is so in an observed run, and no descriptor of the " +
 			"observer is there.",
 		Do: sameUnobserved,
 	}, {
-		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered,
+		Name: "observed_path_in_hidden_memory_is_not_lost", Group: Processes, Needs: filtered, Guest: inside,
+		Story: "A path in memory that is mapped only to be written is read by the kernel for its own process: it is " +
+			"in the list, or the list is marked as cut.",
+		Spec: observed, Program: py(`import mmap
+m = mmap.mmap(-1, 4096, prot=mmap.PROT_WRITE)
+m.write(b'/etc/passwd\0')
+at = ctypes.addressof(ctypes.c_char.from_buffer(m))
+libc.open(ctypes.c_void_p(at), 0)
+say('done')`),
+		Check: func(o Outcome) error {
+			t := o.Exit.Touched
+			if t == nil || !t.Cut && !slices.Contains(t.Accesses, haft.Access{Kind: haft.AccessRead, Name: "/etc/passwd"}) {
+				return fmt.Errorf("the access is not in the list: %+v", t)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
+		Name: "observed_path_through_proc_is_not_lost", Group: Processes, Needs: append(filtered, haft.ControlRoot),
+		Guest: inside, Story: "A path that climbs out of a link of the process file system looks like one of a library: " +
+			"the list is marked as cut.",
+		Spec: observed, Program: py(`os.makedirs('/work/usr/lib'); open('/work/usr/lib/x', 'w').close()
+os.makedirs('/work/a/b/c'); os.chdir('/work/a/b/c')
+open('/proc/self/cwd/../../../usr/lib/x')
+say('done')`),
+		Check: func(o Outcome) error {
+			if t := o.Exit.Touched; t == nil || !t.Cut {
+				return fmt.Errorf("the list is not marked as cut: %+v", t)
+			}
+			return prints("done\n")(o)
+		},
+	}, {
+		Name: "observed_flood_is_cut", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that opens 100,000 files ends as it would, and its list is bounded and marked as cut.",
 		Spec: func(s *sandbox.Spec) {
 			observed(s)
@@ -52,7 +97,7 @@ say('done')`),
 			return prints("done\n")(o)
 		},
 	}, {
-		Name: "observed_race_changes_nothing", Group: Processes, Needs: filtered,
+		Name: "observed_race_changes_nothing", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "Threads that change a path while it is looked at, children that are killed while they wait, and a " +
 			"hundred processes that open at once neither hang nor break the observer.",
 		Spec: func(s *sandbox.Spec) {
@@ -63,7 +108,7 @@ say('done')`),
 		},
 		Program: py(racing), Check: prints("done\n"),
 	}, {
-		Name: "observed_loop_is_ended", Group: Processes, Needs: filtered,
+		Name: "observed_loop_is_ended", Group: Processes, Needs: filtered, Guest: inside,
 		Story: "A program that does nothing but open files is ended by its time limit.",
 		Spec: func(s *sandbox.Spec) {
 			observed(s)
