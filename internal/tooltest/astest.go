@@ -20,7 +20,8 @@ func ShowCommand(show cli.Work) cli.Command {
 	var test bool
 	return cli.Command{
 		Use: "show ID", Short: "Show a call: who, what, which version, and what became of it",
-		Flags: []cli.Flag{{&test, "as-test", "print a test file that makes the same call and expects what became of it"}},
+		Flags: []cli.Flag{
+			{&test, "as-test", "print a test file that makes the same call and expects what became of it"}},
 		Run: func(ctx context.Context, s *cli.Session, args []string) error {
 			if !test {
 				return show(ctx, s, args)

@@ -229,8 +229,6 @@ type Generated struct {
 
 // Gates are what a whole run has to fulfil.
 type Gates struct {
-	// Coverage is how many percent of the lines of the tools have to run.
-	Coverage float64 `json:"coverage"`
 	// P95Ratio bounds the 95th percentile of the time of the cases by that of the baseline.
 	P95Ratio float64 `json:"p95_ratio"`
 	// Health is how many percent of the tools need a schema that vendors accept, with descriptions.

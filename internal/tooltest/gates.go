@@ -8,8 +8,8 @@ import (
 	"haft/schema"
 )
 
-// A GateResult is what became of one gate.
-type GateResult struct {
+// A Verdict is what became of one of the gates.
+type Verdict struct {
 	File    string `json:"file"`
 	Name    string `json:"name"`
 	Sandbox string `json:"sandbox,omitempty"`
@@ -21,7 +21,7 @@ type GateResult struct {
 // gates compares what the cases of a file found with the gates of the file. Cases that were not chosen do not count.
 func (r *runner) gates(w *world, f *File, sandbox string) {
 	add := func(name string, closed bool, format string, args ...any) {
-		r.report.Gates = append(r.report.Gates, GateResult{File: f.Path, Name: name, Sandbox: sandbox, Closed: closed,
+		r.report.Gates = append(r.report.Gates, Verdict{File: f.Path, Name: name, Sandbox: sandbox, Closed: closed,
 			Text: fmt.Sprintf(format, args...)})
 	}
 	of := func(o Outcome) bool { return o.File == f.Path && o.Sandbox == sandbox }
@@ -31,8 +31,8 @@ func (r *runner) gates(w *world, f *File, sandbox string) {
 	}
 	if most := f.Gates.P95Ratio; most > 0 {
 		if ratio, ok := p95Ratio(mine); ok {
-			add("p95_ratio", ratio > most, "the 95th percentile takes %.2f times as long as the baseline, %g is the most",
-				ratio, most)
+			add("p95_ratio", ratio > most,
+				"the 95th percentile takes %.2f times as long as the baseline, %g is the most", ratio, most)
 		}
 	}
 	if least := f.Gates.Health; least != nil {

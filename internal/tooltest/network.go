@@ -16,7 +16,8 @@ import (
 func (w *world) answer(req egress.MockRequest) (*http.Response, error) {
 	found, ok := w.runs.Load(req.Principal.Org + "/" + req.Principal.User)
 	if !ok {
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the network is mocked, and the request is of no case"}
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: "the network is mocked, and the request is of no case"}
 	}
 	r := found.(*run) //nolint:forcetypeassert // nothing else is stored
 	if r.c.Network == networkReal {

@@ -75,7 +75,7 @@ type Outcome struct {
 // A Report is what became of all cases.
 type Report struct {
 	Outcomes []Outcome     `json:"outcomes"`
-	Gates    []GateResult  `json:"gates,omitempty"`
+	Gates    []Verdict     `json:"gates,omitempty"`
 	Took     haft.Millis   `json:"took_ms"`
 	Count    map[State]int `json:"count"`
 	// Learned is what the tools of each file need, with Config.Learn.
@@ -85,7 +85,7 @@ type Report struct {
 // Good reports whether nothing failed.
 func (r *Report) Good() bool {
 	return r.Count[Failed]+r.Count[Flaky] == 0 &&
-		!slices.ContainsFunc(r.Gates, func(g GateResult) bool { return g.Closed })
+		!slices.ContainsFunc(r.Gates, func(g Verdict) bool { return g.Closed })
 }
 
 // Run runs the cases of files. An error means that they could not be run; a case that fails is in the report.

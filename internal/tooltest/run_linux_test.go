@@ -115,7 +115,8 @@ func TestRun_faults(t *testing.T) {
 // A case that passes only sometimes is found, and flags choose cases.
 func TestRun_repeats(t *testing.T) {
 	dir := t.TempDir()
-	put(t, dir, "coin.py", "import os\n\ndef coin() -> bool:\n    \"\"\"Toss.\"\"\"\n    return os.urandom(1)[0] % 2 == 0\n")
+	put(t, dir, "coin.py",
+		"import os\n\ndef coin() -> bool:\n    \"\"\"Toss.\"\"\"\n    return os.urandom(1)[0] % 2 == 0\n")
 	put(t, dir, "coin_test.yaml", "cases:\n- {name: heads, tags: [luck], expect: {value: true}}\n- name: other\n")
 	r := run(t, tooltest.Config{Repeat: 40, Tags: []string{"luck"}}, filepath.Join(dir, "coin_test.yaml"))
 	if len(r.Outcomes) != 1 || r.Outcomes[0].State != tooltest.Flaky || r.Outcomes[0].Runs != 40 || r.Good() {
