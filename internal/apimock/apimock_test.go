@@ -142,7 +142,7 @@ func TestMock_answers(t *testing.T) {
 			[]string{"GET https://a.example/", "GET https://a.example/", "GET https://a.example/", "GET https://a.example/"},
 			[]string{"500", "503 wait", `200 {"a":1}`, `200 {"a":1}`}},
 		{"a number of times", `{answer: {body: x}, times: 1}`, []string{"GET https://a.example/", "GET https://a.example/"},
-			[]string{"200 x", "599 haft test: GET https://a.example/ is not expected; the nearest is rule 1 (line 2): " +
+			[]string{"200 x", "599 haft test: no rule is for GET https://a.example/; the nearest is rule 1 (line 2): " +
 				"it is for 1 requests, and this is one more"}},
 		{"in order for each token", `{answers: [{body: fresh}, {status: 401}], per: authorization}`,
 			[]string{"GET https://a.example/\nAuthorization: a", "GET https://a.example/\nAuthorization: a",
