@@ -177,6 +177,7 @@ var imports = map[string][]string{
 		"internal/secret", "internal/terminal", "internal/toolfile"},
 	"internal/project":  {},
 	"internal/yamltree": {"internal/flagvalue"},
+	"internal/apimock":  {"internal/egress", "internal/secret", "internal/yamltree"},
 	"internal/tooltest": {"app", "internal/apimock", "internal/circuit", "internal/cli", "internal/egress",
 		"internal/engine", "internal/exit", "internal/limit", "internal/observe", "internal/pause",
 		"internal/registry", "internal/schemacase", "internal/secret", "internal/supply", "internal/terminal",

@@ -64,8 +64,8 @@ func TestService_mocks_for_real_clients(t *testing.T) {
 		}
 		t.Run(tt.name, func(t *testing.T) {
 			m.t = t
-			change, err := m.PutTool(t.Context(), root(), haft.Draft{Name: "try_" + tt.name, Kind: tt.kind, Source: tt.source,
-				Settings: haft.Settings{Network: m.hosts("api.example")}})
+			change, err := m.PutTool(t.Context(), root(), haft.Draft{Name: "try_" + tt.name, Kind: tt.kind,
+				Source: tt.source, Settings: haft.Settings{Network: m.hosts("api.example")}})
 			must(t, err)
 			if change.Waiting != 0 {
 				_, err := m.SetTool(t.Context(), root(), change.Tool.Name,
@@ -119,7 +119,8 @@ func TestService_records_and_replays(t *testing.T) {
 			base = m.hosts("api.example")[1]
 		}
 		put(t, m.Service, fetchURL, haft.Settings{Network: []string{base}})
-		m.bind("", "API_KEY", brokered, secret.Binding{Header: "Authorization", Prefix: "Bearer ", Hosts: []string{base}})
+		m.bind("", "API_KEY", brokered, secret.Binding{Header: "Authorization", Prefix: "Bearer ",
+			Hosts: []string{base}})
 		res := m.do(root(), "fetch_url", map[string]string{"url": base + "/x"}, nil)
 		return m, mock, string(res.Value)
 	}

@@ -63,8 +63,9 @@ func TestPlugins(t *testing.T) {
 		if err := os.Symlink(modules, filepath.Join(dir, "node_modules")); err != nil {
 			t.Fatal(err)
 		}
-		run(t, dir, nil, "node", filepath.Join(modules, "typescript/bin/tsc"), "--target", "es2022", "--module", "nodenext",
-			"--types", "node", "--skipLibCheck", "--outDir", "build", "src/testing.ts", "test/testing.test.ts")
+		run(t, dir, nil, "node", filepath.Join(modules, "typescript/bin/tsc"), "--target", "es2022", "--module",
+			"nodenext", "--types", "node", "--skipLibCheck", "--outDir", "build", "src/testing.ts",
+			"test/testing.test.ts")
 		out := run(t, dir, nil, "node", "--test", "--test-reporter", "tap", "build/test/testing.test.js")
 		if !strings.Contains(out, "ok 3 - the real command runs a tool\n") {
 			t.Error(out)

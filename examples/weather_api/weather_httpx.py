@@ -1,6 +1,3 @@
-# /// script
-# dependencies = ["httpx"]
-# ///
 """The same tool with httpx, without waiting in a thread."""
 
 import os

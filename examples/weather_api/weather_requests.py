@@ -1,6 +1,3 @@
-# /// script
-# dependencies = ["requests"]
-# ///
 """A tool that asks a weather service, with requests."""
 
 import os

@@ -139,21 +139,24 @@ func TestMock_answers(t *testing.T) {
 		want       []string
 	}{
 		{"in order, the last again", `answers: [{status: 500}, {status: 503, body: wait}, {json: {a: 1}}]`,
-			[]string{"GET https://a.example/", "GET https://a.example/", "GET https://a.example/", "GET https://a.example/"},
+			[]string{"GET https://a.example/", "GET https://a.example/", "GET https://a.example/",
+				"GET https://a.example/"},
 			[]string{"500", "503 wait", `200 {"a":1}`, `200 {"a":1}`}},
 		{"a number of times", `{answer: {body: x}, times: 1}`, []string{"GET https://a.example/", "GET https://a.example/"},
-			[]string{"200 x", "599 haft test: GET https://a.example/ is not expected; the nearest is rule 1 (line 2): " +
+			[]string{"200 x", "599 haft test: no rule is for GET https://a.example/; the nearest is rule 1 (line 2): " +
 				"it is for 1 requests, and this is one more"}},
 		{"in order for each token", `{answers: [{body: fresh}, {status: 401}], per: authorization}`,
 			[]string{"GET https://a.example/\nAuthorization: a", "GET https://a.example/\nAuthorization: a",
 				"GET https://a.example/\nAuthorization: b"}, []string{"200 fresh", "401", "200 fresh"}},
 		{"template", `answer: {template: true, body: "{{.Method}} {{.Host}} {{index .Segments 1}} {{.Query.q}} ` +
 			`{{.Headers.Accept}} {{.N}} {{range $i, $x := .JSON.l}}{{if $i}},{{end}}{{json $x}}{{else}}none{{end}}"}`,
-			[]string{"POST https://a.example/v1/berlin?q=z\nAccept: json\n\n{\"l\": [1, \"x\"]}", "GET https://a.example/a/b"},
+			[]string{"POST https://a.example/v1/berlin?q=z\nAccept: json\n\n{\"l\": [1, \"x\"]}",
+				"GET https://a.example/a/b"},
 			[]string{`200 POST a.example berlin z json 1 1,"x"`, "200 GET a.example b   2 none"}},
 		{"template that fails", `answer: {template: true, body: "{{index .Segments 9}}"}`, []string{"GET https://a.example/"},
-			[]string{"599 haft test: rule 1 (line 2) of the mock: fill in the template of the answer: template: answer:1:2: " +
-				"executing \"answer\" at <index .Segments 9>: error calling index: index out of range: 9"}},
+			[]string{"599 haft test: rule 1 (line 2) of the mock: fill in the template of the answer: " +
+				"template: answer:1:2: executing \"answer\" at <index .Segments 9>: error calling index: " +
+				"index out of range: 9"}},
 		{"malformed", `answer: {json: {a: 1, b: 2}, malformed: true}`, []string{"GET https://a.example/"},
 			[]string{`200 {"a":1`}},
 		{"cut before the headers", `answer: {cut: before-headers}`, []string{"GET https://a.example/"},

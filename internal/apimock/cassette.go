@@ -102,7 +102,7 @@ func (c *cassette) next(key recordedRequest) (a *Answer, count int) {
 func (m *Mock) recorded(r egress.MockRequest, s Seen) (*http.Response, error) {
 	to := s.Method + " " + s.To
 	if m.cassette == nil {
-		return m.refuse(s, to+" is not expected; "+m.nearest(s)), nil
+		return m.refuse(s, "no rule is for "+to+"; "+m.nearest(s)), nil
 	}
 	key := m.clean.request(s)
 	if m.o.Record {

@@ -31,8 +31,10 @@ var recordings = []struct{ name, request, contentType, body string }{
 	{"text with an escape", "GET https://api.example/esc", "text/plain", "\x1b[31mred"},
 	{"empty", "DELETE https://api.example/x", "", ""},
 	{"bytes", "GET https://api.example/png", "image/png", "\x89PNG\x00\xff"},
-	{"deep json", "GET https://api.example/deep", "application/json", strings.Repeat("[", 60) + strings.Repeat("]", 60)},
-	{"post", "POST https://api.example/v1\nContent-Type: application/json\n\n{\"a\": \"b\nc\"}", "text/html", "<p>hi</p>"},
+	{"deep json", "GET https://api.example/deep", "application/json",
+		strings.Repeat("[", 60) + strings.Repeat("]", 60)},
+	{"post", "POST https://api.example/v1\nContent-Type: application/json\n\n{\"a\": \"b\nc\"}", "text/html",
+		"<p>hi</p>"},
 	{"long post", "POST https://api.example/v1\n\n" + strings.Repeat("x", 10_000), "text/html", "<p>long</p>"},
 }
 
@@ -162,7 +164,8 @@ func TestCassette_has_no_secrets(t *testing.T) {
 		return []string{
 			"GET https://api.example/v1?api_key=" + v + "1&key=${secrets.KEY}&city=" + v +
 				"\nAuthorization: Bearer " + v + "\nCookie: s=" + v,
-			"POST https://api.example/form\nContent-Type: application/x-www-form-urlencoded\n\nuser=me&password=" + v + "2",
+			"POST https://api.example/form\nContent-Type: application/x-www-form-urlencoded\n\n" +
+				"user=me&password=" + v + "2",
 			"POST https://api.example/json\n\n" + `{"client_secret": "` + v + `3", "text": "` + v + `"}`,
 			"POST https://api.example/long\n\n" + strings.Repeat("x", 5000) + v,
 		}
@@ -215,17 +218,18 @@ func TestCassette_has_no_secrets(t *testing.T) {
 
 func TestCassette_refuses(t *testing.T) {
 	t.Parallel()
-	if _, err := apimock.New(nil, apimock.Options{Cassette: filepath.Join(t.TempDir(), "none.yaml")}); haft.CodeOf(err) !=
-		haft.CodeNotFound || !strings.Contains(haft.MessageOf(err), "haft test --record") {
+	_, err := apimock.New(nil, apimock.Options{Cassette: filepath.Join(t.TempDir(), "none.yaml")})
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(haft.MessageOf(err), "haft test --record") {
 		t.Errorf("no cassette: %v", err)
 	}
 	for name, text := range map[string]string{
 		"another version": "version: 2\nexchanges: []\n",
 		"unknown field":   "version: 1\nexchanges: []\nx: 1\n",
 		"bad status":      "version: 1\nexchanges:\n- {request: {method: GET, url: x}, answer: {status: 1}}\n",
-		"template":        "version: 1\nexchanges:\n- {request: {method: GET, url: x}, answer: {body: x, template: true}}\n",
-		"too many": "version: 1\nexchanges:\n" + strings.Repeat("- {request: {method: GET, url: x}, answer: {status: 200}}\n",
-			1001),
+		"template": "version: 1\nexchanges:\n- {request: {method: GET, url: x}, " +
+			"answer: {body: x, template: true}}\n",
+		"too many": "version: 1\nexchanges:\n" +
+			strings.Repeat("- {request: {method: GET, url: x}, answer: {status: 200}}\n", 1001),
 	} {
 		file := filepath.Join(t.TempDir(), "x.yaml")
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -326,7 +330,8 @@ func FuzzRules(f *testing.F) {
 			}
 			return
 		}
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://api.example/a?b=c", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "https://api.example/a?b=c",
+			strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -238,7 +238,8 @@ func (a Answer) check() error {
 			return invalid("the header %s of an answer cannot be set: cut and malformed make wrong answers", name)
 		}
 		for _, v := range values {
-			if len(v) > maxPattern || strings.ContainsFunc(v, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+			if len(v) > maxPattern || strings.ContainsFunc(v, control) {
 				return invalid("the header %s of an answer is too long or has control characters", name)
 			}
 		}

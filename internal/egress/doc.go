@@ -35,6 +35,7 @@
 //     asked for; in plain HTTP the Host is.
 //   - A refusal is a [*Refusal] inside a [*haft.Error] with [haft.CodeDenied]. It
 //     says which rule to ask for and never the addresses of a name.
+//   - With a [Mock], which is for tests, no connection is made and no name is looked up.
 //   - No goroutine outlives Serve, ServeConn or the request that it works for.
 //
 // # Not guaranteed

@@ -80,7 +80,8 @@ func (m *mockWorld) untouched() {
 
 func TestMock_answers_instead_of_servers(t *testing.T) {
 	t.Parallel()
-	for _, u := range []string{"http://api.example/a?b=c", "https://api.example/a?b=c", "https://api.example:HTTPS/a?b=c",
+	for _, u := range []string{"http://api.example/a?b=c", "https://api.example/a?b=c",
+		"https://api.example:HTTPS/a?b=c",
 		"http://api.example:HTTP_/a?b=c"} {
 		t.Run(u, func(t *testing.T) {
 			t.Parallel()
@@ -143,7 +144,8 @@ func TestMock_keeps_refusals(t *testing.T) {
 	m := openMock(t, egress.Place{Header: "Authorization"}, false, nil)
 	for _, c := range []struct{ name, request, want string }{
 		{"host that is not listed", "GET http://other.example/ HTTP/1.1\r\nHost: other.example\r\n\r\n", "not-listed"},
-		{"tunnel that is not listed", "CONNECT other.example:443 HTTP/1.1\r\nHost: other.example\r\n\r\n", "not-listed"},
+		{"tunnel that is not listed", "CONNECT other.example:443 HTTP/1.1\r\nHost: other.example\r\n\r\n",
+			"not-listed"},
 		{"private address", "GET http://10.0.0.7/ HTTP/1.1\r\nHost: 10.0.0.7\r\n\r\n", "range"},
 		{"placeholder in the path", "GET http://api.example/" + m.secret.Placeholder +
 			" HTTP/1.1\r\nHost: api.example\r\n\r\n", "placeholder"},
@@ -329,7 +331,8 @@ func TestMock_answers_the_client_of_the_guard(t *testing.T) {
 	}}})
 	client := *g.Client()
 	client.Transport = egress.Scope{Caller: egress.Caller{Call: "c_9"}}.Wrap(client.Transport)
-	req, err := http.NewRequestWithContext(context.Background(), "PUT", "https://api.example/x", strings.NewReader("in"))
+	req, err := http.NewRequestWithContext(context.Background(), "PUT", "https://api.example/x",
+		strings.NewReader("in"))
 	if err != nil {
 		t.Fatal(err)
 	}

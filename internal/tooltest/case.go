@@ -153,7 +153,7 @@ func (r *run) makeAgent(ctx context.Context) error {
 		if len(s.Hosts) > 0 {
 			bound = &secret.Binding{Hosts: s.Hosts, Header: s.Header, Prefix: s.Prefix}
 		}
-		if err := r.svc.BindSecret(ctx, r.manager(), string(kept.ID), name, secret.New(s.Value), bound); err != nil {
+		if err := r.svc.BindSecret(ctx, r.manager(), string(kept.ID), name, r.secretValue(name, s), bound); err != nil {
 			return fmt.Errorf("secret %s: %w", name, err)
 		}
 	}

@@ -1,8 +1,10 @@
 package tooltest
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -37,6 +39,18 @@ func (r *run) meet(host string) {
 	r.real = append(r.real, host)
 }
 
+// secretVar begins the variables with the values of secrets while answers are recorded: the real API needs the real
+// value, which does not belong in a test file.
+const secretVar = "HAFT_TEST_SECRET_"
+
+// secretValue is the value of a secret of the case.
+func (r *run) secretValue(name string, s Secret) secret.Value {
+	if r.cfg.Record && r.c.Record != "" {
+		return secret.New(cmp.Or(os.Getenv(secretVar+name), s.Value))
+	}
+	return secret.New(s.Value)
+}
+
 // openMock makes the mock of the case, and lets requests find it until the function that it returns is called.
 func (r *run) openMock() (release func(), err error) {
 	o := apimock.Options{Record: r.cfg.Record && r.c.Record != ""}
@@ -44,7 +58,7 @@ func (r *run) openMock() (release func(), err error) {
 		o.Cassette = r.file.beside(r.c.Record)
 	}
 	for name, s := range r.c.Secrets {
-		o.Secrets = append(o.Secrets, secret.Named{Name: name, Value: secret.New(s.Value)})
+		o.Secrets = append(o.Secrets, secret.Named{Name: name, Value: r.secretValue(name, s)})
 	}
 	if r.mock, err = apimock.New(r.c.Mock, o); err != nil {
 		return nil, fmt.Errorf("make the mock: %w", err)
