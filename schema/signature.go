@@ -26,6 +26,10 @@ type Signature struct {
 	Injected []string
 	// Async is set for functions that have to be awaited.
 	Async bool
+	// Settings are those of [haft.Settings] that the source names, as JSON has them, and Requirements the
+	// packages.
+	Settings     map[string]any
+	Requirements []string
 	// Undocumented are the descriptions that are missing, where they are optional.
 	Undocumented []*SourceError
 	// Warnings say where the documentation contradicts the signature.

@@ -40,6 +40,7 @@ func (l *loop) put(ctx context.Context, f registry.Found, file string, err error
 	for _, d := range drafts {
 		var c *haft.Change
 		if err == nil {
+			d.KeepSettings = true
 			c, err = l.System.PutTool(ctx, l.Principal, d)
 		}
 		if err == nil {
@@ -89,6 +90,9 @@ func (l *loop) showChange(file string, c *haft.Change) {
 	}
 	for _, change := range append(c.Schema, c.Files...) {
 		l.printf("  changed: %s\n", terminal.Escape(change))
+	}
+	if len(c.Kept) > 0 {
+		l.printf("  kept: %s\n", terminal.Escape(strings.Join(c.Kept, ", ")))
 	}
 	for _, w := range c.Warnings {
 		l.printf("  %s %s\n", l.paint(yellow, "warning:"), terminal.Escape(w))

@@ -2,10 +2,12 @@ package toolfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"haft"
@@ -70,4 +72,17 @@ func ReadDocument(in io.Reader, flag, text string, v any) error {
 			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil
+}
+
+// SettingOf returns what a flag of haft tool add sets, as [haft.Draft.Named] calls it.
+func SettingOf(flag string) string {
+	other := map[string]string{"timeout": "limits.wall_ms", "grace": "limits.grace_ms", "memory": "limits.memory_bytes",
+		"secret": "secrets", "program": "programs", "for-role": "roles", "cache-for": "cache_ms", "output": "output.type",
+		"validator": "output.validators", "max-chars": "output.max_chars", "requirement": "requirements", "file": "files"}
+	return cmp.Or(other[flag], strings.ReplaceAll(flag, "-", "_"))
+}
+
+// NotEmpty returns a list without its empty entries: --secret "" names none.
+func NotEmpty(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 }
