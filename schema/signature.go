@@ -73,6 +73,16 @@ func (e *SourceError) Error() string {
 	return b.String()
 }
 
+// PlaceInFile writes a message that begins with "line N, column M: " as FILE:N:M, which editors open.
+func PlaceInFile(file, message string) string {
+	var line, column int
+	if n, err := fmt.Sscanf(message, "line %d, column %d: ", &line, &column); n != 2 || err != nil {
+		return message
+	}
+	_, rest, _ := strings.Cut(message, ": ")
+	return fmt.Sprintf("%s:%d:%d: %s", file, line, column, rest)
+}
+
 // An AmbiguousError says that several functions of a source can be the tool.
 type AmbiguousError struct {
 	File  string // "" where it is not known

@@ -322,7 +322,7 @@ func unreadable(err error) error {
 		return fmt.Errorf("%s cannot be a %s", e.Field, e.Value)
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("%s is not known", cut(field))
+		return unknownField(strings.Trim(cut(field), `"`))
 	}
 	return err
 }

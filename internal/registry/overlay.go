@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -213,4 +214,29 @@ func namedIn(o *schema.Object) (named []string) {
 		}
 	}
 	return named
+}
+
+// unknownField says what may be meant by a key of a sidecar that is not known.
+func unknownField(name string) error {
+	settings := fieldsOf(reflect.TypeFor[haft.Settings]())
+	if slices.Contains(settings, name) {
+		return fmt.Errorf("%q is not known here: it belongs into \"settings\"", name)
+	}
+	all := slices.Concat(fieldsOf(reflect.TypeFor[haft.Draft]()), settings, fieldsOf(reflect.TypeFor[haft.Limits]()))
+	for _, known := range all {
+		if a, b := strings.TrimRight(name, "s"), strings.ReplaceAll(known, "requires_", "require_"); known != "" &&
+			(a == strings.TrimRight(b, "s") || strings.ReplaceAll(name, "-", "_") == known) {
+			return fmt.Errorf("%q is not known; did you mean %s?", name, known)
+		}
+	}
+	return fmt.Errorf("%q is not known", name)
+}
+
+// fieldsOf returns what JSON calls the fields of a struct.
+func fieldsOf(t reflect.Type) (names []string) {
+	for i := range t.NumField() {
+		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+		names = append(names, name)
+	}
+	return names
 }

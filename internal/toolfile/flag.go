@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
@@ -72,6 +74,17 @@ func ReadDocument(in io.Reader, flag, text string, v any) error {
 			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil
+}
+
+// CheckJSON reports where a document that a flag gives is not JSON.
+func CheckJSON(flag string, text []byte) error {
+	_, err := schema.Decode(text)
+	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
+		line, column := jsontree.Position(text, e.Offset)
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are not JSON: %s, line %d, "+
+			"column %d: %s", flag, line, column, e.Message)}
+	}
+	return nil // another mistake is one of the arguments, which the call reports
 }
 
 // SettingOf returns what a flag of haft tool add sets, as [haft.Draft.Named] calls it.
