@@ -97,8 +97,11 @@ func forEach(do cli.Work) cli.Work {
 		}
 		var first error
 		for _, arg := range args {
-			if err := do(ctx, s, []string{arg}); first == nil {
+			err := do(ctx, s, []string{arg})
+			if first == nil {
 				first = err
+			} else if err != nil {
+				cli.Report(s.Err, err)
 			}
 		}
 		return first
