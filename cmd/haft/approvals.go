@@ -69,7 +69,8 @@ func approvalsCommand(*cli.Profile) cli.Command {
 					}
 					return printOutcome(ctx, s, a)
 				})},
-			{Use: "deny ID…", Short: "Refuse calls", Check: requestNamed, Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
+			{Use: "deny ID…", Short: "Refuse calls", Check: requestNamed,
+				Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
 				Run: forEach(func(ctx context.Context, s *cli.Session, args []string) error {
 					a, err := decide(ctx, s, args[0], haft.Answer{Reason: reason})
 					if err != nil {

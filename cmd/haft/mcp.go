@@ -33,8 +33,8 @@ find_tools and call_tool. What is wrong is said on stderr.`,
   haft mcp install cursor                    add it to the configuration of Cursor`,
 		Flags: []cli.Flag{
 			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
-			{&builtins, "builtins", "also list the built-in tools, such as run_code; with --agent or --tag they are listed " +
-				"as those say"},
+			{&builtins, "builtins", "also list the built-in tools, such as run_code; with --agent or --tag they are " +
+				"listed as those say"},
 			{&lazy, "lazy",
 				"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
 			{&tokens, "tokens", "print what listing the tools takes of a model's context, server by server, and end"},

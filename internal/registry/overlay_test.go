@@ -24,13 +24,14 @@ func TestPut_keeps_settings(t *testing.T) {
 		kept  string
 		check func(haft.Version) bool
 	}{
-		{"nothing named", haft.Draft{KeepSettings: true}, "idempotent, memory, timeout, network a.test, output.max chars, " +
-			"approval, retry, secret KEY, requirement tabulate, file menu.json, annotations",
+		{"nothing named", haft.Draft{KeepSettings: true}, "idempotent, memory, timeout, network a.test, " +
+			"output.max chars, approval, retry, secret KEY, requirement tabulate, file menu.json, annotations",
 			func(v haft.Version) bool {
 				return v.Settings.RequiresApproval && v.Settings.Limits.Wall == haft.Millis(time.Second) &&
 					slices.Equal(v.Requirements.Pip, []string{"tabulate"}) && len(v.Files) == 1
 			}},
-		{"a value", haft.Draft{KeepSettings: true, Settings: haft.Settings{Limits: haft.Limits{Memory: 1 << 20}}}, "timeout",
+		{"a value", haft.Draft{KeepSettings: true, Settings: haft.Settings{Limits: haft.Limits{Memory: 1 << 20}}},
+			"timeout",
 			func(v haft.Version) bool { return v.Settings.Limits.Memory == 1<<20 && v.Settings.Limits.Wall > 0 }},
 		{"empty values", haft.Draft{KeepSettings: true, Named: []string{"requires_approval", "limits.wall_ms", "files",
 			"requirements"}}, "memory", func(v haft.Version) bool {
