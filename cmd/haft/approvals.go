@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,13 +45,13 @@ func approvalsCommand(*cli.Profile) cli.Command {
 					}
 					return cli.ShowOne(cli.System.Approval, printRequest)(ctx, s, []string{string(id)})
 				}},
-			{Use: "approve ID…", Short: "Agree to calls, wait for each and print its result", Check: requestNamed,
+			{Use: "approve ID…", Short: "Agree to calls, wait for each and print its result", Check: cli.SomeRequest,
 				Flags: []cli.Flag{
 					{&arguments.document, "args", "agree to these arguments instead: `JSON`, @FILE or -"},
 					{&reason, "reason", "why"},
 					{&noWait, "no-wait", "print the answer, not the result; the call runs before the command ends"},
 				},
-				Run: forEach(func(ctx context.Context, s *cli.Session, args []string) (err error) {
+				Run: cli.ForEach(func(ctx context.Context, s *cli.Session, args []string) (err error) {
 					answer := haft.Answer{Approve: true, Reason: reason}
 					if arguments.document != "" {
 						if answer.Args, err = arguments.read(s.In); err != nil {
@@ -69,9 +68,9 @@ func approvalsCommand(*cli.Profile) cli.Command {
 					}
 					return printOutcome(ctx, s, a)
 				})},
-			{Use: "deny ID…", Short: "Refuse calls", Check: requestNamed,
+			{Use: "deny ID…", Short: "Refuse calls", Check: cli.SomeRequest,
 				Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
-				Run: forEach(func(ctx context.Context, s *cli.Session, args []string) error {
+				Run: cli.ForEach(func(ctx context.Context, s *cli.Session, args []string) error {
 					a, err := decide(ctx, s, args[0], haft.Answer{Reason: reason})
 					if err != nil {
 						return err
@@ -79,33 +78,6 @@ func approvalsCommand(*cli.Profile) cli.Command {
 					return printApproval(s, a)
 				})},
 		},
-	}
-}
-
-// requestNamed refuses a command line without a request.
-func requestNamed(args []string) error {
-	if len(args) == 0 {
-		return exit.Misuse(errors.New("name the request: see what waits with haft approvals"))
-	}
-	return nil
-}
-
-// forEach does the same for each argument, and ends with the first failure after all of them.
-func forEach(do cli.Work) cli.Work {
-	return func(ctx context.Context, s *cli.Session, args []string) error {
-		if len(args) > 1 && s.JSON {
-			return exit.Misuse(errors.New("--json prints one document: answer one request at a time"))
-		}
-		var first error
-		for _, arg := range args {
-			err := do(ctx, s, []string{arg})
-			if first == nil {
-				first = err
-			} else if err != nil {
-				cli.Report(s.Err, err)
-			}
-		}
-		return first
 	}
 }
 

@@ -236,8 +236,8 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.addr) // first: a port that is taken changes nothing
 	if err != nil {
-		return exit.Advise(exit.Misuse(fmt.Errorf("listen: %w", err)), "name another address with --addr; port 0 takes "+
-			"a free one")
+		return exit.Advise(exit.Misuse(fmt.Errorf("listen: %w", err)),
+			"name another address with --addr; port 0 takes a free one")
 	}
 	if cfg.Database == "" {
 		if err := backend.AskToYield(ctx, cfg.Data, version); err != nil {

@@ -35,7 +35,8 @@ func TestPut_keeps_settings(t *testing.T) {
 			func(v haft.Version) bool { return v.Settings.Limits.Memory == 1<<20 && v.Settings.Limits.Wall > 0 }},
 		{"empty values", haft.Draft{KeepSettings: true, Named: []string{"requires_approval", "limits.wall_ms", "files",
 			"requirements"}}, "memory", func(v haft.Version) bool {
-			return !v.Settings.RequiresApproval && v.Settings.Limits.Wall == 0 && len(v.Files)+len(v.Requirements.Pip) == 0
+			return !v.Settings.RequiresApproval && v.Settings.Limits.Wall == 0 &&
+				len(v.Files)+len(v.Requirements.Pip) == 0
 		}},
 		{"a replacement", haft.Draft{}, "", func(v haft.Version) bool { return !v.Settings.RequiresApproval }},
 	}

@@ -90,8 +90,9 @@ func CheckJSON(flag string, text []byte) error {
 // SettingOf returns what a flag of haft tool add sets, as [haft.Draft.Named] calls it.
 func SettingOf(flag string) string {
 	other := map[string]string{"timeout": "limits.wall_ms", "grace": "limits.grace_ms", "memory": "limits.memory_bytes",
-		"secret": "secrets", "program": "programs", "for-role": "roles", "cache-for": "cache_ms", "output": "output.type",
-		"validator": "output.validators", "max-chars": "output.max_chars", "requirement": "requirements", "file": "files"}
+		"secret": "secrets", "program": "programs", "for-role": "roles", "cache-for": "cache_ms",
+		"output": "output.type", "validator": "output.validators", "max-chars": "output.max_chars",
+		"requirement": "requirements", "file": "files"}
 	return cmp.Or(other[flag], strings.ReplaceAll(flag, "-", "_"))
 }
 

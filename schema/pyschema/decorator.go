@@ -144,8 +144,8 @@ func merge1(sig *schema.Signature, outer, key, name string, raw []byte) string {
 // settingNames lists what the decorator takes.
 func settingNames() []string {
 	names := []string{"requires_approval", "timeout", "memory", "network", "secrets", "requirements", "description",
-		"programs", "roles", "idempotent", "parallel", "cacheable", "cache_ms", "retry", "rate", "concurrency", "limits",
-		"output", "sandbox", "min_isolation", "fallback", "on_error", "no_artifacts"}
+		"programs", "roles", "idempotent", "parallel", "cacheable", "cache_ms", "retry", "rate", "concurrency",
+		"limits", "output", "sandbox", "min_isolation", "fallback", "on_error", "no_artifacts"}
 	slices.Sort(names)
 	return names
 }
