@@ -110,6 +110,12 @@ type Draft struct {
 	// DescriptionsRequired refuses a source whose function or parameters have no description.
 	// Otherwise that is a warning.
 	DescriptionsRequired bool `json:"descriptions_required,omitempty"`
+	// KeepSettings keeps the settings, requirements, files and annotations of the tool that it replaces, where
+	// the draft has none. Otherwise the draft replaces all of them.
+	KeepSettings bool `json:"keep_settings,omitempty"`
+	// Named lists what is not kept although the draft leaves it empty, such as "requires_approval",
+	// "limits.wall_ms", "requirements" or "files".
+	Named []string `json:"named_settings,omitempty"`
 	// New refuses to add a version to a tool that exists.
 	New bool `json:"new,omitempty"`
 	// If is the digest that the current version must have, or the revision of the
@@ -131,6 +137,8 @@ type Change struct {
 	// Files lists how the files differ from those of the version before, such as
 	// "core/menu.py: changed".
 	Files []string `json:"file_changes,omitempty"`
+	// Kept lists, in words, the settings that the draft left out and that stay as they were.
+	Kept []string `json:"kept,omitempty"`
 	// Warnings are for the one who registers.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -310,7 +310,7 @@ func openStore(ctx context.Context, cfg ServiceConfig, accept func(*store.LogLos
 		})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
+		return nil, err // which says that it is about the store
 	}
 	return db, nil
 }

@@ -43,13 +43,14 @@ func (c *Client) PutTool(ctx context.Context, p haft.Principal, d haft.Draft) (*
 		Waiting  int      `json:"waiting"`
 		Schema   []string `json:"schema_changes"`
 		Files    []string `json:"file_changes"`
+		Kept     []string `json:"kept"`
 		Warnings []string `json:"warnings"`
 	}](ctx, c.api, query{method: http.MethodPost, path: "/v1/tools", as: p, body: d})
 	if err != nil {
 		return nil, err
 	}
 	return &haft.Change{Tool: out.Tool, Created: out.Created, Same: out.Same, Waiting: out.Waiting, Schema: out.Schema,
-		Files: out.Files, Warnings: out.Warnings}, nil
+		Files: out.Files, Kept: out.Kept, Warnings: out.Warnings}, nil
 }
 
 // SetTool implements [haft.Toolbox].

@@ -26,6 +26,10 @@ type Signature struct {
 	Injected []string
 	// Async is set for functions that have to be awaited.
 	Async bool
+	// Settings are those of [haft.Settings] that the source names, as JSON has them, and Requirements the
+	// packages.
+	Settings     map[string]any
+	Requirements []string
 	// Undocumented are the descriptions that are missing, where they are optional.
 	Undocumented []*SourceError
 	// Warnings say where the documentation contradicts the signature.
@@ -67,6 +71,16 @@ func (e *SourceError) Error() string {
 		b.WriteString(". Write:\n" + e.Write)
 	}
 	return b.String()
+}
+
+// PlaceInFile writes a message that begins with "line N, column M: " as FILE:N:M, which editors open.
+func PlaceInFile(file, message string) string {
+	var line, column int
+	if n, err := fmt.Sscanf(message, "line %d, column %d: ", &line, &column); n != 2 || err != nil {
+		return message
+	}
+	_, rest, _ := strings.Cut(message, ": ")
+	return fmt.Sprintf("%s:%d:%d: %s", file, line, column, rest)
 }
 
 // An AmbiguousError says that several functions of a source can be the tool.

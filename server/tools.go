@@ -25,6 +25,7 @@ type Added struct {
 	Waiting  int      `json:"waiting,omitempty" doc:"The number of the version that waits for review."`
 	Schema   []string `json:"schema_changes,omitempty" doc:"How the schema differs from that of the version before."`
 	Files    []string `json:"file_changes,omitempty" doc:"How the files differ from those of the version before."`
+	Kept     []string `json:"kept,omitempty" doc:"The settings that the draft left out and that stay as they were."`
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -119,7 +120,7 @@ func (h toolHandlers) putTool(ctx context.Context, who Identity, in *putTool) (*
 	out := &stored[Added]{
 		Status: http.StatusCreated, ETag: etag(c.Tool), Location: "/v1/tools/" + string(c.Tool.ID),
 		Body: Added{Tool: c.Tool, IsNew: c.Created, Same: c.Same, Waiting: c.Waiting, Schema: c.Schema,
-			Files: c.Files, Warnings: c.Warnings},
+			Files: c.Files, Kept: c.Kept, Warnings: c.Warnings},
 	}
 	if c.Same {
 		out.Status = http.StatusOK

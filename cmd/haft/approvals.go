@@ -45,13 +45,13 @@ func approvalsCommand(*cli.Profile) cli.Command {
 					}
 					return cli.ShowOne(cli.System.Approval, printRequest)(ctx, s, []string{string(id)})
 				}},
-			{Use: "approve ID", Short: "Agree to a call, wait for it and print its result",
+			{Use: "approve ID…", Short: "Agree to calls, wait for each and print its result", Check: cli.SomeRequest,
 				Flags: []cli.Flag{
 					{&arguments.document, "args", "agree to these arguments instead: `JSON`, @FILE or -"},
 					{&reason, "reason", "why"},
 					{&noWait, "no-wait", "print the answer, not the result; the call runs before the command ends"},
 				},
-				Run: func(ctx context.Context, s *cli.Session, args []string) (err error) {
+				Run: cli.ForEach(func(ctx context.Context, s *cli.Session, args []string) (err error) {
 					answer := haft.Answer{Approve: true, Reason: reason}
 					if arguments.document != "" {
 						if answer.Args, err = arguments.read(s.In); err != nil {
@@ -67,15 +67,16 @@ func approvalsCommand(*cli.Profile) cli.Command {
 						return printApproval(s, a)
 					}
 					return printOutcome(ctx, s, a)
-				}},
-			{Use: "deny ID", Short: "Refuse a call", Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
-				Run: func(ctx context.Context, s *cli.Session, args []string) error {
+				})},
+			{Use: "deny ID…", Short: "Refuse calls", Check: cli.SomeRequest,
+				Flags: []cli.Flag{{&reason, "reason", "why; the caller is told"}},
+				Run: cli.ForEach(func(ctx context.Context, s *cli.Session, args []string) error {
 					a, err := decide(ctx, s, args[0], haft.Answer{Reason: reason})
 					if err != nil {
 						return err
 					}
 					return printApproval(s, a)
-				}},
+				})},
 		},
 	}
 }
@@ -146,7 +147,8 @@ func decide(ctx context.Context, s *cli.Session, ref string, answer haft.Answer)
 		err = exit.Advise(err, "see what waits with: haft approvals")
 	case haft.CodeDenied:
 		err = exit.Advise(err,
-			"see who may answer with: haft policy explain TOOL; answer as somebody else with --user and --role")
+			"another person has to answer: --user NAME, with the roles that haft policy explain TOOL names; if you "+
+				"work alone on this machine, say so with: haft init --solo")
 	}
 	return a, err
 }

@@ -27,6 +27,9 @@ func (f *argumentFlags) flags() []cli.Flag {
 // read puts --args and --arg together.
 func (f argumentFlags) read(in io.Reader) ([]byte, error) {
 	text, err := toolfile.ReadGiven(in, f.document)
+	if err == nil && f.document != "" {
+		err = toolfile.CheckJSON("--args", text)
+	}
 	if err != nil || len(f.pairs) == 0 {
 		return text, err
 	}

@@ -96,6 +96,9 @@ func (f *callFlags) check(args []string) error {
 		return exit.Misuse(errors.New("--batch and --plan do not go together"))
 	case many && len(args) > 0:
 		return exit.Misuse(errors.New("the tools are named in the file: leave NAME out"))
+	case len(args) > 1 && strings.Contains(args[1], "="):
+		return exit.Misuse(fmt.Errorf("arguments of a tool are written with --arg: haft call %s --arg %s", args[0],
+			strings.Join(args[1:], " --arg ")))
 	case !many && len(args) != 1:
 		return exit.Misuse(errors.New("name one tool: haft call NAME; see which there are with haft tool list"))
 	}
@@ -138,7 +141,7 @@ func (f *callFlags) makeCall(ctx context.Context, s *cli.Session, name string) e
 	}
 	switch {
 	case f.dry:
-		return explain(ctx, s, c)
+		return didYouMean(ctx, s, name, explain(ctx, s, c))
 	case f.async || f.wait > 0:
 		return submit(ctx, s, c, f.wait)
 	case s.JSON || c.IdempotencyKey != "": // with a key it may be another call's result
@@ -147,7 +150,7 @@ func (f *callFlags) makeCall(ctx context.Context, s *cli.Session, name string) e
 			err = saveArtifacts(ctx, s.Profile, s.System, s.Who, res, f.out)
 		}
 		if err != nil {
-			return err
+			return didYouMean(ctx, s, name, err)
 		}
 		return printCall(s, res, false)
 	}
@@ -158,9 +161,23 @@ func (f *callFlags) makeCall(ctx context.Context, s *cli.Session, name string) e
 		err = saveArtifacts(ctx, s.Profile, s.System, s.Who, res, f.out)
 	}
 	if err != nil {
-		return err
+		return didYouMean(ctx, s, name, err)
 	}
 	return printCall(s, res, shown)
+}
+
+// didYouMean names the tool that does not exist, and those with a name like it.
+func didYouMean(ctx context.Context, s *cli.Session, name string, err error) error {
+	if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(haft.MessageOf(err), "no such tool") {
+		return err
+	}
+	message := "there is no such tool: " + name
+	if names, listed := toolNames(ctx, s); listed == nil {
+		if near := exit.Near(name, names); near != "" {
+			message += "; did you mean " + near + "?"
+		}
+	}
+	return &haft.Error{Code: haft.CodeNotFound, Message: message}
 }
 
 // printCall prints the result of a call, with the output of the tool unless that was shown while
@@ -176,6 +193,8 @@ func printCall(s *cli.Session, res *haft.Result, shown bool) error {
 	if res.Status == haft.StatusPending {
 		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n",
 			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
+		fmt.Fprintln(w, "  by somebody else than the one who asks: --user NAME; if you work alone here: "+
+			"haft init --solo")
 		return exit.With(exit.OfStatus[res.Status])
 	}
 	err := printResult(s.Profile, res)

@@ -124,11 +124,12 @@ is checked, confined, limited and fast.
 	root.SetIn(std.In)
 	root.SetOut(std.Out)
 	root.SetErr(std.Err)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return exit.Misuse(err) })
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
 	all := commands()
 	if one := all[first]; one != nil {
 		all = map[string]func(*cli.Profile) cli.Command{first: one}
 	}
+	root.SetHelpCommand(cli.Help(root))
 	for _, describe := range all {
 		p := &cli.Profile{Streams: std, Version: version}
 		root.AddCommand(describe(p).Build(p)) // shown in alphabetical order

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 
@@ -17,20 +18,23 @@ func mcpCommand(p *cli.Profile) cli.Command {
 	p.Lasting = true
 	var tags []string
 	var lazy int
-	var tokens bool
+	var tokens, builtins bool
 	return cli.Command{
 		Use: "mcp", Short: "Be an MCP server on stdin and stdout, for Claude, Cursor, VS Code and others",
-		Long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that is kept
-here becomes a tool of the client, and every call of it is checked, confined,
-limited and recorded. If there are many tools, two stand for all of them:
+		Long: `mcp speaks the Model Context Protocol on stdin and stdout: every tool that you added
+becomes a tool of the client, and every call of it is checked, confined, limited and
+recorded. Built-in tools are listed with --builtins, or if --agent has them. If there are many tools, two stand for all of them:
 find_tools and call_tool. What is wrong is said on stderr.`,
 		Example: `  haft mcp                                   all tools that are kept here
   haft mcp --agent support                   what the agent may call
   haft mcp --server https://haft.example.com the tools of a server
   haft mcp --tokens                          what listing them costs, and end
+  haft mcp --builtins                        and the built-in tools, such as run_code
   haft mcp install cursor                    add it to the configuration of Cursor`,
 		Flags: []cli.Flag{
 			{&tags, "tag", "only tools with this `TAG`; may be given again: one is enough"},
+			{&builtins, "builtins", "also list the built-in tools, such as run_code; with --agent or --tag they are " +
+				"listed as those say"},
 			{&lazy, "lazy",
 				"from how many tools on only find_tools and call_tool are listed; 1 always, -1 never (100)"},
 			{&tokens, "tokens", "print what listing the tools takes of a model's context, server by server, and end"},
@@ -41,6 +45,7 @@ find_tools and call_tool. What is wrong is said on stderr.`,
 			if err != nil {
 				return err
 			}
+			caller.NoBuiltins = !builtins && len(tags) == 0 && caller.Principal.Agent == ""
 			if tokens {
 				return printTokens(ctx, s, caller)
 			}
@@ -62,6 +67,7 @@ the entries of others as they are. claude-code and vscode have a file in the pro
 It does not follow links.`,
 		Example: `  haft mcp install cursor --dry-run
   haft mcp install claude-code --agent support
+  haft mcp install cursor --server http://127.0.0.1:7717 --key-file agent.key
   haft mcp install vscode --project ~/src/shop -- --tag read
   haft mcp uninstall cursor`,
 		Flags: []cli.Flag{
@@ -82,7 +88,14 @@ It does not follow links.`,
 			return err
 		}
 		r.Flags = slices.Concat(flags, args[1:])
-		return r.Run(args[0], remove, p.In, p.Out)
+		if err := r.Run(args[0], remove, p.In, p.Out); err != nil || remove {
+			return err
+		}
+		if !p.Remote() && p.Acting == "" && len(p.Principal().Roles) > 1 {
+			fmt.Fprintln(p.Err, "note: the client acts as you, the administrator, and has every tool that you added; "+
+				"for the tools of an agent only: --agent NAME, or --server URL --key-file FILE with the agent's key")
+		}
+		return nil
 	}
 	return c
 }

@@ -236,7 +236,8 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	var lc net.ListenConfig
 	ln, err := lc.Listen(ctx, "tcp", s.addr) // first: a port that is taken changes nothing
 	if err != nil {
-		return exit.Misuse(fmt.Errorf("listen: %w", err))
+		return exit.Advise(exit.Misuse(fmt.Errorf("listen: %w", err)),
+			"name another address with --addr; port 0 takes a free one")
 	}
 	if cfg.Database == "" {
 		if err := backend.AskToYield(ctx, cfg.Data, version); err != nil {
@@ -245,9 +246,12 @@ func (s *serveFlags) run(ctx context.Context, p *cli.Profile) error {
 	}
 	sys, err := app.OpenServer(ctx, cfg)
 	if err != nil {
-		return errors.Join(exit.Advise(err, "look at the data directory ("+cfg.Data+"), or name another with "+
-			"--data DIR"),
-			ln.Close())
+		advice := "look at the data directory (" + cfg.Data + "), or name another with --data DIR"
+		if haft.CodeOf(err) == haft.CodeConflict {
+			advice = "commands such as haft call work with the one that runs; for a second server name another " +
+				"directory with --data DIR (this is " + cfg.Data + ")"
+		}
+		return errors.Join(exit.Advise(err, advice), ln.Close())
 	}
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)

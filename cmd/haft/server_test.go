@@ -55,6 +55,8 @@ var alone = map[string]string{
 	"chat_real":                 "the models are those of the server",
 	"crash":                     "it kills the process that runs the call, which is then the server of the test",
 	"dev":                       "it starts servers of its own",
+	"dev_again":                 "it starts servers of its own",
+	"first_environment":         "it starts a server of its own",
 	"doctor":                    "it is about this machine",
 	"init":                      "it works on a data directory",
 	"key": "it begins without any key, which no server does, and moves files of the data " +

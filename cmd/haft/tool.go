@@ -194,8 +194,8 @@ func showForm(s *cli.Session, t *haft.Tool, format string, strict bool) error {
 // printTool shows a tool to a person.
 func printTool(s *cli.Session, t *haft.Tool) {
 	v := t.Version
-	health := cli.Shaded(string(v.Health.Status), green)
-	if v.Health.Status == haft.HealthNonStrict {
+	health := cli.Shaded(string(toolfile.HealthOf(*t).Status), green)
+	if health == cli.Shaded(string(haft.HealthNonStrict), green) {
 		health.Shade = yellow
 	}
 	registered, review := "", ""

@@ -67,7 +67,12 @@ func addCommand() cli.Command {
 		Long: `Register tools. FILE is a .py, .ts, .js or .sh file; of a DIR all of them are taken.
 All tools of a FILE are registered: the functions with a decorator called tool, or else
 every documented public function. FILE:FUNCTION registers one. A function or a parameter
-without a description is refused, unless --descriptions-optional is given. Beside weather.py there may be weather.tool.json with settings; flags win over it.
+without a description is refused, unless --descriptions-optional is given.
+
+Settings are flags here, arguments of the decorator (@haft.tool(timeout=5)), or stand in
+weather.tool.json beside weather.py; flags win. Settings that are not named stay as they
+were: --requires-approval=false or --secret '' takes one away.
+
 A DIR with a haft.toml (entry = "tool.py") is one tool, with all files in it.
 The source is reviewed and its schema derived before anything is kept; nothing of it
 is run. A source in which something grave is found waits for haft tool review.`,
@@ -164,8 +169,9 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 			return
 		}
 		value := to.Lookup(f.Name).Value
+		d.Named = append(d.Named, toolfile.SettingOf(f.Name))
 		if list, ok := f.Value.(pflag.SliceValue); ok {
-			err = errors.Join(err, value.(pflag.SliceValue).Replace(list.GetSlice()))
+			err = errors.Join(err, value.(pflag.SliceValue).Replace(toolfile.NotEmpty(list.GetSlice())))
 			return
 		}
 		err = errors.Join(err, value.Set(f.Value.String()))
@@ -173,15 +179,20 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 	if err != nil {
 		return exit.Misuse(err)
 	}
+	for _, name := range []string{"requirement", "requirements", "file"} {
+		if given(name) {
+			d.Named = append(d.Named, toolfile.SettingOf(name))
+		}
+	}
 	if given("requirement") {
-		d.Needs = toolfile.SplitRequirements(d.Kind, a.requirements)
+		d.Needs = toolfile.SplitRequirements(d.Kind, toolfile.NotEmpty(a.requirements))
 	}
 	set, err := toolfile.ReadRequirements(a.files)
 	if err != nil {
 		return err
 	}
 	toolfile.AddRequirements(d, set)
-	return toolfile.AddFiles(d, file, a.included)
+	return toolfile.AddFiles(d, file, toolfile.NotEmpty(a.included))
 }
 
 // addAll registers files and directories, prints the outcome of each, and fails if
@@ -260,7 +271,7 @@ func (a *adder) addFile(ctx context.Context, s *cli.Session, file string, draft 
 func (a *adder) add(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
 	r := added{File: file, err: err}
 	if r.err == nil {
-		draft.DescriptionsRequired = !a.loose
+		draft.DescriptionsRequired, draft.KeepSettings = !a.loose, true
 		r.Change, r.err = s.PutTool(ctx, s.Who, draft)
 	}
 	if r.err == nil {
@@ -331,6 +342,9 @@ func printAdded(std cli.Streams, r added) {
 	}
 	for _, change := range c.Files {
 		fmt.Fprintln(w, "  "+paint(w, cyan, "file:"), safe(w, change))
+	}
+	if len(c.Kept) > 0 && !c.Same {
+		fmt.Fprintln(w, "  "+paint(w, dim, "kept:"), safe(w, strings.Join(c.Kept, ", ")))
 	}
 	for _, warning := range c.Warnings {
 		fmt.Fprintln(w, "  "+paint(w, yellow, "warning:"), safe(w, warning))

@@ -36,7 +36,7 @@ func (r *run) advise(res *haft.Result) {
 	if m != nil && f.Type == "KeyError" &&
 		(strings.Contains(f.Traceback, "<frozen os>") || strings.Contains(f.Traceback, `os.py"`)) {
 		f.Message = "the variable " + m[1] + " is not set: store it with haft secret set " + m[1] +
-			", or give it with --env " + m[1] + "=VALUE"
+			", or give it with --env " + m[1] + "=VALUE; haft run has only those of --env"
 		f.Retry = haft.RetryNever
 	}
 }

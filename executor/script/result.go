@@ -150,7 +150,7 @@ func (r *run) limitText(kind haft.FailureKind) string {
 	case haft.FailCPU:
 		return fmt.Sprintf("it used more than %s of processor time", l.CPU)
 	case haft.FailMemory:
-		return fmt.Sprintf("it used more than %d bytes of memory", l.Memory)
+		return "it used more than " + memoryText(l.Memory) + " of memory"
 	case haft.FailPIDs:
 		return fmt.Sprintf("it started more than %d processes and threads", l.Processes)
 	case haft.FailOpenFiles:
@@ -169,6 +169,14 @@ func (r *run) limitText(kind haft.FailureKind) string {
 		return fmt.Sprintf("it left more than %d files or %d bytes", l.Artifacts, l.ArtBytes)
 	}
 	return "it used more than it may"
+}
+
+// memoryText writes a number of bytes as people give it.
+func memoryText(bytes int64) string {
+	if bytes >= 1<<20 && bytes%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB (%d bytes)", bytes>>20, bytes)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
 // answered fills in res from the one answer of the harness.
@@ -209,7 +217,7 @@ func (r *run) refine(f *haft.Failure, m *reply, exit sandbox.Exit) {
 			f.Message = fmt.Sprintf("line %d, column %d: %s", m.Line, m.Column, f.Message)
 		}
 	case haft.FailMemory:
-		f.Message = fmt.Sprintf("it used more than the %d bytes of memory that it may", r.limits.Memory)
+		f.Message = "it used more than the " + memoryText(r.limits.Memory) + " of memory that it may"
 	case haft.FailResult:
 		f.Message = r.limitText(haft.FailResult)
 	case haft.FailRecursion:

@@ -81,6 +81,11 @@ func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
 			return err
 		}
 		err := c.do(cmd, p, args)
+		if code := haft.CodeOf(err); code == haft.CodeDenied || code == haft.CodeUnauthenticated {
+			if advice := p.environmentAdvice(); advice != "" {
+				return exit.Advise(err, advice)
+			}
+		}
 		if c.Missing != "" && haft.CodeOf(err) == haft.CodeNotFound && exit.NextStep(err) == "" {
 			return exit.Advise(err, c.Missing)
 		}
@@ -204,7 +209,37 @@ func NoCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	cmd.SuggestionsMinimumDistance = 2
-	return exit.NoCommand(cmd.CommandPath(), args[0], cmd.SuggestionsFor(args[0]))
+	near := cmd.SuggestionsFor(args[0])
+	for _, sub := range cmd.Commands() { // haft remove means haft tool remove
+		if below, _, err := sub.Find(args[:1]); len(near) == 0 && err == nil && below != sub && sub.Name() == "tool" {
+			near = []string{sub.Name() + " " + below.Name()}
+		}
+	}
+	return exit.NoCommand(cmd.CommandPath(), args[0], near)
+}
+
+// FlagError says how to write a flag that cannot be read.
+func FlagError(err error) error {
+	if strings.Contains(err.Error(), "time: missing unit in duration") {
+		err = fmt.Errorf("%w: write a unit, such as 5s or 2m", err)
+	}
+	return exit.Misuse(err)
+}
+
+// Help returns the command that prints the help of another one. A name that is no command is an error.
+func Help(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about a command",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && (cmd == root || cmd.HasSubCommands()) {
+				err = NoCommand(cmd, rest)
+			}
+			if err != nil {
+				return exit.Advise(err, "see haft help, or the index of all pages in docs/README.md")
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		}}
 }
 
 // argumentCount returns how many arguments a use line such as "rollback NAME [VERSION]" names.

@@ -147,5 +147,11 @@ func PrintList[T any](p *Profile, list iter.Seq2[T, error], l Listing[T]) error 
 	if err != nil {
 		return err
 	}
-	return p.Print(all, func() { PrintTable(p.Out, all, l) })
+	return p.Print(all, func() {
+		PrintTable(p.Out, all, l)
+		if dir, err := p.Dir(); len(all) == 0 && err == nil && !p.Remote() && p.Database == "" {
+			fmt.Fprintln(p.Err, terminal.Paint(p.Err, terminal.Dim, "  looked in "+dir+
+				"; --data or $HAFT_DATA names another"))
+		}
+	})
 }

@@ -2,9 +2,11 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"iter"
 
 	"haft"
+	"haft/internal/exit"
 )
 
 // These functions make what the commands list, show and remove of a resource do, from the method
@@ -45,5 +47,32 @@ func RemoveOne[ID ~string](remove func(System, context.Context, haft.Principal, 
 			return err
 		}
 		return s.PrintLine(map[string]string{"removed": args[0]}, before+args[0]+after)
+	}
+}
+
+// SomeRequest refuses a command line without a request for approval.
+func SomeRequest(args []string) error {
+	if len(args) == 0 {
+		return exit.Misuse(errors.New("name the request: see what waits with haft approvals"))
+	}
+	return nil
+}
+
+// ForEach does the same for each argument, and ends with the first failure after all of them.
+func ForEach(do Work) Work {
+	return func(ctx context.Context, s *Session, args []string) error {
+		if len(args) > 1 && s.JSON {
+			return exit.Misuse(errors.New("--json prints one document: answer one request at a time"))
+		}
+		var first error
+		for _, arg := range args {
+			err := do(ctx, s, []string{arg})
+			if first == nil {
+				first = err
+			} else if err != nil {
+				Report(s.Err, err)
+			}
+		}
+		return first
 	}
 }

@@ -247,6 +247,9 @@ func (p *Profile) dial(ctx context.Context) (*Session, error) {
 	self, err := c.Self(ctx)
 	switch haft.CodeOf(err) {
 	case haft.CodeUnauthenticated:
+		if from := p.keySource(key); from != "" {
+			err = fmt.Errorf("the key %s is not valid at %s: %w", from, p.server, err)
+		}
 		err = exit.Advise(err, "give the key with --key-file FILE or in $HAFT_KEY; haft serve writes the first one "+
 			"to admin.key in its data directory")
 	case haft.CodeUnavailable, haft.CodeNotFound:
@@ -283,6 +286,39 @@ func (p *Profile) key() (string, error) {
 	return text, nil
 }
 
+// keySource says which file or variable the key is from.
+func (p *Profile) keySource(key string) string {
+	if key == strings.TrimSpace(os.Getenv("HAFT_KEY")) {
+		return "in $HAFT_KEY"
+	}
+	if p.keyFile == "" {
+		return ""
+	}
+	return "in " + p.keyFile
+}
+
+// environmentAdvice says which variables decide where the command works and as whom, and how to change
+// that. It is empty if flags or the profile decide.
+func (p *Profile) environmentAdvice() string {
+	if p.Given == nil || !p.Remote() {
+		return ""
+	}
+	var names []string
+	for _, flag := range []string{"server", "key-file"} {
+		if os.Getenv(variable(flag)) != "" && !p.Given(flag) {
+			names = append(names, variable(flag))
+		}
+	}
+	if os.Getenv("HAFT_KEY") != "" && !p.Given("key-file") {
+		names = append(names, "HAFT_KEY")
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "$" + strings.Join(names, " and $") + " of this terminal say where you work and as whom: unset " +
+		strings.Join(names, " ") + ", or name another key with --key-file"
+}
+
 // keyPrincipal returns on whose behalf the command works on a server, given the principal of the
 // key. Flags and environment may name that principal, and an agent that the key may act as. A
 // command that is only about a principal (asIf) may name any other.
@@ -310,8 +346,10 @@ func (p *Profile) keyPrincipal(own haft.Principal) (haft.Principal, error) {
 		flag = "--role"
 	}
 	if flag != "" {
-		return who, exit.Misuse(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: "+
+		err := exit.Misuse(fmt.Errorf("the key is of user %s of %s with the roles [%s], and %s says otherwise: "+
 			"on a server the key says who asks", own.User, own.Org, strings.Join(own.Roles, " "), flag))
+		return who, exit.Advise(err, cmp.Or(p.environmentAdvice(), "leave "+flag+" out, or name the key of that "+
+			"person with --key-file"))
 	}
 	return who, nil
 }

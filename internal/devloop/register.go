@@ -40,6 +40,7 @@ func (l *loop) put(ctx context.Context, f registry.Found, file string, err error
 	for _, d := range drafts {
 		var c *haft.Change
 		if err == nil {
+			d.KeepSettings = true
 			c, err = l.System.PutTool(ctx, l.Principal, d)
 		}
 		if err == nil {
@@ -83,15 +84,19 @@ func (l *loop) showChange(file string, c *haft.Change) {
 		return
 	}
 	l.printf("  %s\n", signature(t))
-	l.printf("  schema %s\n", t.Version.Health.Status)
-	for _, r := range t.Version.Health.Reasons {
+	health := toolfile.HealthOf(t)
+	l.printf("  schema %s\n", health.Status)
+	for _, r := range health.Reasons {
 		l.printf("    %s\n", terminal.Escape(r.String()))
 	}
 	for _, change := range append(c.Schema, c.Files...) {
 		l.printf("  changed: %s\n", terminal.Escape(change))
 	}
+	if len(c.Kept) > 0 {
+		l.printf("  kept: %s\n", terminal.Escape(strings.Join(c.Kept, ", ")))
+	}
 	for _, w := range c.Warnings {
-		l.printf("  %s %s\n", l.paint(yellow, "warning:"), terminal.Escape(w))
+		l.printf("  %s %s\n", l.paint(yellow, "warning:"), terminal.Escape(schema.PlaceInFile(file, w)))
 	}
 	if c.Waiting > 0 {
 		l.printf("  it is not called before a person has looked at it: accept %s, or refuse %s\n", t.Name, t.Name)

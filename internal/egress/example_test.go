@@ -45,6 +45,6 @@ func ExampleGuard_CheckAddr() {
 	fmt.Println(haft.MessageOf(err))
 	// Output:
 	// it leads to an address that is not public (private)
-	// if it should be reached, ask the operator to allow the range 10.0.0.0/8
+	// if it should be reached, ask the operator to allow the range 10.0.0.0/8 (haft serve --allow-range)
 	// the host is an address in disguise; write addresses as 192.0.2.1 or [2001:db8::1]
 }

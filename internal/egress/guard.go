@@ -138,7 +138,8 @@ func (g *Guard) refuseAddr(a netip.Addr) *Refusal {
 	}
 	if s, ok := special(a); ok {
 		r := &Refusal{Rule: RuleRange, Range: s.name, Addr: a, Reason: rangeReason(s.name)}
-		r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the range %s", s.prefix)
+		r.Ask = fmt.Sprintf("if it should be reached, ask the operator to allow the range %s "+
+			"(haft serve --allow-range)", s.prefix)
 		return r
 	}
 	if g.isOwn(a) {

@@ -94,6 +94,40 @@ func NoCommand(group, name string, near []string) error {
 	return Misuse(fmt.Errorf("there is no command %q of %s%s", name, group, advice))
 }
 
+// Near returns the name that is most like one that does not exist, or "" if none is like it.
+func Near(name string, names []string) string {
+	best, least := "", 3
+	for _, n := range names {
+		if d := distance(name, n); d < least && d < len(name) {
+			best, least = n, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters to insert, remove or replace make one text of the other.
+func distance(a, b string) int {
+	if len(a) > haft.MaxToolName || len(b) > haft.MaxToolName {
+		return max(len(a), len(b))
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		corner := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := corner
+			if a[i] != b[j] {
+				replace++
+			}
+			corner, row[j+1] = row[j+1], min(replace, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
 // With ends a command that has printed everything with a code.
 func With(code int) error {
 	if code == OK {

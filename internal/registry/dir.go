@@ -299,7 +299,8 @@ func ReadSidecar(text []byte) (haft.Draft, error) {
 	if err != nil {
 		return haft.Draft{}, err
 	}
-	if _, ok := tree.(*schema.Object); !ok {
+	o, ok := tree.(*schema.Object)
+	if !ok {
 		return haft.Draft{}, errors.New("it must be an object")
 	}
 	var d haft.Draft
@@ -311,6 +312,7 @@ func ReadSidecar(text []byte) (haft.Draft, error) {
 	if d.Source != "" || d.Files != nil || d.New || d.If != "" {
 		return haft.Draft{}, errors.New("source_code, files, new and if_digest do not belong here")
 	}
+	d.Named = namedIn(o)
 	return d, nil
 }
 
@@ -320,7 +322,7 @@ func unreadable(err error) error {
 		return fmt.Errorf("%s cannot be a %s", e.Field, e.Value)
 	}
 	if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return fmt.Errorf("%s is not known", cut(field))
+		return unknownField(strings.Trim(cut(field), `"`))
 	}
 	return err
 }

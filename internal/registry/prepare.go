@@ -33,6 +33,13 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 	if err := checkDraft(d); err != nil {
 		return nil, err
 	}
+	kept, err := r.overlay(ctx, p, &d)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkDraft(d); err != nil { // with the settings of the source
+		return nil, err
+	}
 	if level := d.Settings.MinIsolation; level != "" && r.cfg.CanIsolate != nil {
 		if err := r.cfg.CanIsolate(ctx, level); err != nil {
 			return nil, err
@@ -52,7 +59,7 @@ func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*
 			return nil, err
 		}
 	}
-	c := &change{draft: d, by: p}
+	c := &change{draft: d, by: p, kept: kept}
 	if err := r.review(ctx, c); err != nil {
 		return nil, err
 	}

@@ -24,13 +24,19 @@ import (
 //
 // The tool of the Change has the version that was put, also if that waits for a
 // person and is not the current one; its Review says so. Category and tags that
-// the draft leaves out stay as they are.
+// the draft leaves out stay as they are, and with [haft.Draft.KeepSettings] its settings do.
 func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*haft.Change, error) {
-	c, err := r.draft(ctx, p, d)
-	if err != nil {
-		return nil, err
+	for tries := 3; ; tries-- {
+		c, err := r.draft(ctx, p, d)
+		if err != nil {
+			return nil, err
+		}
+		done, err := r.keep(ctx, c)
+		// Somebody else has changed the tool whose settings are kept: they are read again.
+		if again := d.If == "" && c.draft.If != "" && haft.CodeOf(err) == haft.CodeConflict; !again || tries == 1 {
+			return done, err
+		}
 	}
-	return r.keep(ctx, c)
 }
 
 // DraftOf is the draft that makes the current version of a tool again.
@@ -70,6 +76,7 @@ type change struct {
 	findings []haft.Finding
 	waits    bool // for a person
 	warnings []string
+	kept     []string // settings of the version before, in words
 }
 
 func (c *change) warn(format string, args ...any) {
@@ -330,7 +337,7 @@ func (r *Registry) keep(ctx context.Context, c *change) (*haft.Change, error) {
 			c.warn("weaker than version %d: %s", last.Number, w)
 		}
 	}
-	done := &haft.Change{Tool: put, Created: created, Same: same, Warnings: c.warnings}
+	done := &haft.Change{Tool: put, Created: created, Same: same, Warnings: c.warnings, Kept: c.kept}
 	if c.waits {
 		done.Waiting = put.Version.Number
 	}

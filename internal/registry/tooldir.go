@@ -48,6 +48,7 @@ func readToolDir(root *os.Root, dir string) (entry string, d haft.Draft, err err
 	if d, err = readDraft(sub, of.Entry, of.Function, side); err != nil {
 		return "", d, err
 	}
+	d.Named = append(d.Named, "files")
 	d.Files, err = readToolFiles(sub, of.Files, []string{ToolDirFile, of.Entry, SidecarOf(of.Entry)})
 	return of.Entry, d, err
 }

@@ -125,10 +125,19 @@ func missingNode(module string) (Missing, bool) {
 // Advice says what to do about it, to an author or a model.
 func (m Missing) Advice() string {
 	if m.Known {
-		return "add the requirement " + m.Requirement + " to the tool: --requirement " + m.Requirement
+		return "add the requirement " + m.Requirement + " to the tool: --requirement " + m.Requirement + m.inSource()
 	}
 	return "if the package that has it is called " + m.Requirement + ", add that as a requirement of the tool: " +
-		"--requirement " + m.Requirement
+		"--requirement " + m.Requirement + m.inSource()
+}
+
+// inSource says how a Python source names the package itself, which haft dev reads at the next save.
+func (m Missing) inSource() string {
+	if m.Kind == "npm" {
+		return ""
+	}
+	return `, or write it into the source: lines "# /// script", "# dependencies = ['` + m.Requirement +
+		`']" and "# ///"`
 }
 
 // In reports whether requirements name the package.

@@ -19,6 +19,9 @@ func PrintResult(out, w io.Writer, res *haft.Result) {
 		if trace != "" {
 			fmt.Fprintln(w, Safe(w, trace))
 		}
+		if next := nextStep(res.Error); next != "" {
+			fmt.Fprintln(w, Paint(w, Dim, "  next: "+next))
+		}
 	} else {
 		fmt.Fprintln(out, Value(out, res.Value))
 	}
@@ -50,6 +53,19 @@ func PrintResult(out, w io.Writer, res *haft.Result) {
 		}
 	}
 	fmt.Fprintln(w, Paint(w, Dim, line))
+}
+
+// nextStep says to the person what to do about a failure, after a traceback that may be long.
+func nextStep(f *haft.Failure) string {
+	switch {
+	case f.Kind == haft.FailTimeout:
+		return "give it more time with --timeout, such as --timeout 2m, also when it is added"
+	case f.Kind == haft.FailMemory:
+		return "give it more memory with --memory, such as --memory 1GiB, also when it is added"
+	case strings.HasPrefix(f.Message, "this tool has no network"):
+		return "let it reach its hosts with --network HOST, such as: haft tool add FILE --network HOST"
+	}
+	return ""
 }
 
 // failureLines returns the message of a failure, and the traceback without its last

@@ -2,13 +2,17 @@ package toolfile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"haft"
+	"haft/internal/jsontree"
 	"haft/schema"
 )
 
@@ -70,4 +74,29 @@ func ReadDocument(in io.Reader, flag, text string, v any) error {
 			Message: flag + " cannot be read: " + strings.TrimPrefix(err.Error(), "json: ")}
 	}
 	return nil
+}
+
+// CheckJSON reports where a document that a flag gives is not JSON.
+func CheckJSON(flag string, text []byte) error {
+	_, err := schema.Decode(text)
+	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
+		line, column := jsontree.Position(text, e.Offset)
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are not JSON: %s, line %d, "+
+			"column %d: %s", flag, line, column, e.Message)}
+	}
+	return nil // another mistake is one of the arguments, which the call reports
+}
+
+// SettingOf returns what a flag of haft tool add sets, as [haft.Draft.Named] calls it.
+func SettingOf(flag string) string {
+	other := map[string]string{"timeout": "limits.wall_ms", "grace": "limits.grace_ms", "memory": "limits.memory_bytes",
+		"secret": "secrets", "program": "programs", "for-role": "roles", "cache-for": "cache_ms",
+		"output": "output.type", "validator": "output.validators", "max-chars": "output.max_chars",
+		"requirement": "requirements", "file": "files"}
+	return cmp.Or(other[flag], strings.ReplaceAll(flag, "-", "_"))
+}
+
+// NotEmpty returns a list without its empty entries: --secret "" names none.
+func NotEmpty(list []string) []string {
+	return slices.DeleteFunc(slices.Clone(list), func(s string) bool { return s == "" })
 }

@@ -54,6 +54,15 @@ func Health(parameters *schema.Object, tool bool) haft.SchemaHealth {
 	return schema.Health(parameters)
 }
 
+// HealthOf is [Health] of a kept tool, as haft schema --check says it.
+func HealthOf(t haft.Tool) haft.SchemaHealth {
+	tree, err := schema.Decode(t.Version.Parameters)
+	if o, ok := tree.(*schema.Object); ok && err == nil {
+		return Health(o, true)
+	}
+	return t.Version.Health
+}
+
 // NotStrict says, in lines, why parameters have no strict form; none if they have one.
 func NotStrict(parameters *schema.Object, form schema.Form) []string {
 	if _, ok := schema.Strict(parameters); !ok {

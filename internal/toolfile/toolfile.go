@@ -223,7 +223,7 @@ func ReadDraft(ref string) (haft.Draft, error) {
 	}
 	d, err := f.Draft()
 	if err != nil {
-		return d, &haft.Error{Code: haft.CodeInvalid, Message: err.Error(), Err: err}
+		return d, &haft.Error{Code: haft.CodeInvalid, Message: err.Error()}
 	}
 	return d, nil
 }

@@ -83,6 +83,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	case err != nil:
 		return nil, err
 	}
+	errs = append(errs, b.decorated(f, sig)...)
 	if missing := f.undocumented(doc, params); opts.DescriptionsOptional {
 		sig.Undocumented = missing
 	} else {

@@ -71,6 +71,8 @@ type Caller struct {
 	Person haft.Principal
 	// Tags filter tools: a tool must have one of them; empty means all tools.
 	Tags []string
+	// NoBuiltins leaves out the built-in tools.
+	NoBuiltins bool
 	// Artifacts lets the caller read what calls left behind.
 	Artifacts bool
 	// Expires is when the credential does: streams end then. Zero means never.
@@ -291,6 +293,9 @@ func (s *Server) admit(v *view) (func(), error) {
 
 // Has reports whether a tool is one of the caller's.
 func (c Caller) Has(t haft.Tool) bool {
+	if c.NoBuiltins && t.Version.Kind == haft.KindBuiltin {
+		return false
+	}
 	return len(c.Tags) == 0 || slices.ContainsFunc(c.Tags,
 		func(tag string) bool { return slices.Contains(t.Tags, tag) })
 }

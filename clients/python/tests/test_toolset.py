@@ -112,7 +112,7 @@ class TestToolsets:
         assert len(client.toolset(tag=tag)) == 1
 
     def test_refuse_tools_that_cannot_be_called(self, client: haft.Client, fresh: Fresh) -> None:
-        with pytest.raises(haft.NotFoundError):
+        with pytest.raises(haft.NotFoundError, match="there is no such tool: nothing"):
             client.toolset(fresh("nothing"))
         tool = client.register(add.function, name=fresh("off"))
         client.tools.disable(tool.name)

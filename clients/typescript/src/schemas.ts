@@ -141,6 +141,8 @@ export interface Added {
   /** How the files differ from those of the version before. */
   file_changes?: string[] | null;
   id: string;
+  /** The settings that the draft left out and that stay as they were. */
+  kept?: string[] | null;
   metadata?: { [name: string]: unknown };
   name: string;
   org: string;
@@ -497,7 +499,9 @@ export interface Draft {
   files?: ToolFile[] | null;
   function?: string;
   if_digest?: string;
+  keep_settings?: boolean;
   name?: string;
+  named_settings?: string[] | null;
   new?: boolean;
   parameters?: unknown;
   relock?: boolean;

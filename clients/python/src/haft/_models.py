@@ -755,6 +755,8 @@ class Added(Tool):
     schema_changes: list[str] = field(default_factory=list)
     #: How the files differ from those of the version before.
     file_changes: list[str] = field(default_factory=list)
+    #: The settings that the draft left out and that stay as they were.
+    kept: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 

@@ -243,7 +243,10 @@ def backoff(retry: Retry, failures: int) -> float:
 def cut(q: Query, err: Exception, sent: bool) -> UnavailableError:
     """There is no answer. The cause is kept apart: it names addresses."""
     if not sent:
-        made: UnavailableError = UnavailableError("the server cannot be reached")
+        made: UnavailableError = UnavailableError(
+            "the server cannot be reached: look whether a Haft server runs at the address that Client(server=…) or "
+            f"HAFT_SERVER names ({DEFAULT_SERVER} if neither does)"
+        )
     elif isinstance(err, httpx.TimeoutException):
         made = TimeoutError("the server did not answer in time", maybe_done=not q.repeatable)
     elif q.repeatable:
@@ -284,6 +287,8 @@ def refused(target: Target, status: int, headers: httpx.Headers, raw: bytes) -> 
     code, detail = problem.get("code"), problem.get("detail")
     if code not in BY_CODE:
         problem, code, detail = {}, _code_of(status), _foreign(status)
+    if code == "unauthenticated" and isinstance(detail, str):
+        detail += ": give a key with Client(key=…), in HAFT_KEY, or in the file that HAFT_KEY_FILE names"
     request_id = problem.get("request_id") or target.hide(headers.get("x-request-id", ""))
     after = problem.get("retry_after_ms")
     return BY_CODE[str(code)](

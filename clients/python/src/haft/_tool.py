@@ -52,6 +52,10 @@ class Draft:
     relock: bool = False
     #: Refuse a source whose function or parameters have no description.
     descriptions_required: bool = False
+    #: Keep the settings, requirements and files of the tool that it replaces, where the draft has none.
+    keep_settings: bool = False
+    #: What is not kept although the draft leaves it empty, such as ``requires_approval``.
+    named_settings: list[str] = field(default_factory=list)
     #: Refuse to add a version to a tool that exists.
     new: bool = False
     #: The digest that the current version must have.

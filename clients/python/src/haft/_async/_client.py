@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import httpx
 
-from .._errors import InvalidError
+from .._errors import InvalidError, NotFoundError
 from .._json import decode, loads, member, page
 from .._models import CallFormat, Model, Self, ToolAnswers, UsageSum
 from .._outcome import ToolsetOptions
@@ -230,7 +230,11 @@ class AsyncClient:
         made: list[AsyncModelTool] = []
         for one in tools:
             if isinstance(one, str):
-                made.append(AsyncModelTool(self.calls, await self.tools.show(one), options, {}, fixed, turnstile))
+                try:
+                    shown = await self.tools.show(one)
+                except NotFoundError as err:
+                    raise NotFoundError(f"there is no such tool: {one}", status=err.status) from None
+                made.append(AsyncModelTool(self.calls, shown, options, {}, fixed, turnstile))
                 continue
             bound = self._bind(one, {})
             pinned = await bound._pinned()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, TypeVar, overload
 
 import httpx
 
-from .._errors import InvalidError
+from .._errors import InvalidError, NotFoundError
 from .._json import decode, loads, member, page
 from .._models import CallFormat, Model, Self, ToolAnswers, UsageSum
 from .._outcome import ToolsetOptions
@@ -231,7 +231,11 @@ class Client:
         made: list[ModelTool] = []
         for one in tools:
             if isinstance(one, str):
-                made.append(ModelTool(self.calls, self.tools.show(one), options, {}, fixed, turnstile))
+                try:
+                    shown = self.tools.show(one)
+                except NotFoundError as err:
+                    raise NotFoundError(f"there is no such tool: {one}", status=err.status) from None
+                made.append(ModelTool(self.calls, shown, options, {}, fixed, turnstile))
                 continue
             bound = self._bind(one, {})
             pinned = bound._pinned()
