@@ -58,16 +58,17 @@ at = ctypes.addressof(ctypes.c_char.from_buffer(m))
 libc.open(ctypes.c_void_p(at), 0)
 say('done')`),
 		Check: func(o Outcome) error {
-			t := o.Exit.Touched
-			if t == nil || !t.Cut && !slices.Contains(t.Accesses, haft.Access{Kind: haft.AccessRead, Name: "/etc/passwd"}) {
+			t, passwd := o.Exit.Touched, haft.Access{Kind: haft.AccessRead, Name: "/etc/passwd"}
+			if t == nil || !t.Cut && !slices.Contains(t.Accesses, passwd) {
 				return fmt.Errorf("the access is not in the list: %+v", t)
 			}
 			return prints("done\n")(o)
 		},
 	}, {
 		Name: "observed_path_through_proc_is_not_lost", Group: Processes, Needs: append(filtered, haft.ControlRoot),
-		Guest: inside, Story: "A path that climbs out of a link of the process file system looks like one of a library: " +
-			"the list is marked as cut.",
+		Guest: inside,
+		Story: "A path that climbs out of a link of the process file system looks like one of a library: the list " +
+			"is marked as cut.",
 		Spec: observed, Program: py(`os.makedirs('/work/usr/lib'); open('/work/usr/lib/x', 'w').close()
 os.makedirs('/work/a/b/c'); os.chdir('/work/a/b/c')
 open('/proc/self/cwd/../../../usr/lib/x')
