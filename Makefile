@@ -20,7 +20,7 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # large and which the race detector starts slowly.
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TAGS     := -tags haft_init
-# The runsc that make setup-test installs.
+# The runsc that make test-more installs.
 export PATH := $(CURDIR)/.haft/gvisor:$(PATH)
 
 TEST     := $(GO) test $(TAGS) -vet=off -timeout 40m
@@ -122,9 +122,8 @@ suites: init # the first tier; a make of its own, which sees what setup-test has
 	  packages=$$?; wait $$scripts && exit $$packages
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
-	@mkdir -p $(VERDICTS)/gvisor
+	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
-	HAFT_VERDICTS=$(VERDICTS)/gvisor $(TEST) ./sandbox/gvisor
 
 .PHONY: test-more
 test-more: init ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
@@ -133,6 +132,9 @@ test-more: init ## the second tier, after make test: other programs, all modes o
 	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
+	@scripts/setup gvisor
+	@mkdir -p $(VERDICTS)/gvisor
+	HAFT_VERDICTS=$(VERDICTS)/gvisor $(TEST) ./sandbox/gvisor
 	$(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
