@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"strings"
 
@@ -67,7 +68,11 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rules = rules
-	return au.decide(ex, jsontree.OrEmpty(ex.readArgs()))
+	err = au.decide(ex, jsontree.OrEmpty(ex.readArgs()))
+	if err == nil && ex.decision.MinIsolation != "" { // policy may demand more than the tool
+		err = cmp.Or(au.choosePlace(ctx, ex), au.egress.holdVersions(ex))
+	}
+	return err
 }
 
 // decide asks policy about args and keeps the answer.

@@ -76,9 +76,9 @@ type Config struct {
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits
-	// Sandboxes are the types of sandboxes that tools run in, the first where nobody
-	// says; empty means [haft.SandboxLocal]. Whoever names another one is refused.
-	Sandboxes []haft.SandboxType
+	// Sandboxes are those that tools run in, in the order in which they are tried where nobody names one; empty means
+	// [haft.SandboxLocal]. Whoever names another one is refused.
+	Sandboxes []orgconfig.Place
 	// MinIsolation refuses to run scripts with less.
 	MinIsolation haft.Level
 	// Managers are the roles that may change tools, agents and policies and stop
@@ -227,7 +227,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
 		orgs: orgconfig.New(orgconfig.Config{Policies: parts.Store.Policies,
 			Sandboxes: parts.Store.Sandboxes, Shared: parts.Store.Shared(), Policy: cfg.Policy,
-			Fixed: map[string]string{canaryOrg: canaryRules}, Types: cfg.Sandboxes}),
+			Fixed: map[string]string{canaryOrg: canaryRules}, Places: cfg.Sandboxes}),
 		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)

@@ -236,7 +236,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
-		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
+		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts, Places: ex.place.Types, PlaceReason: ex.place.Reason,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v),
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept

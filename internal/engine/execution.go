@@ -12,6 +12,7 @@ import (
 	"haft/internal/jsontree"
 	"haft/internal/limit"
 	"haft/internal/observe"
+	"haft/internal/orgconfig"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
 	"haft/internal/store"
@@ -61,6 +62,7 @@ type resolution struct {
 	agent  *haft.Agent
 	tool   *registry.Compiled
 	config haft.SandboxConfig // of the organisation, for the sandbox that it runs in
+	place  orgconfig.Choice   // the sandbox that it runs in
 }
 
 // verdict is what authorize, validate and approve decide.
