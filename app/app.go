@@ -199,6 +199,11 @@ func (a *App) Close() error {
 // Provider returns the sandbox that tools run in where nobody names one, and its name.
 func (a *App) Provider() (sandbox.Provider, string) { return a.Sandboxes.Default() }
 
+// Runtime finds the interpreter for tools of a kind.
+func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, error) {
+	return a.finder.Find(ctx, kind, a.cfg.Interpreters[kind])
+}
+
 // Program returns the path of a program of the host, or "" if there is no such program.
 func (a *App) Program(name string) string { return a.finder.Program(name) }
 
