@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +18,6 @@ import (
 	"haft/sandbox"
 	"haft/sandbox/cell"
 	"haft/sandbox/e2b"
-	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
@@ -130,22 +128,16 @@ func cacheDir() string {
 func (a *App) openExecutor(ctx context.Context) (err error) {
 	cfg := script.Config{Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells}
 	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, cfg)
-	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
-	a.Runner = &toolsource.Runner{Executor: a.executor, Provider: a.provider, Need: a.cfg.Need, Runtime: a.Runtime,
-		Logger: a.cfg.Logger}
 	if a.Sandboxes, err = place.Open(ctx, place.Config{Order: a.cfg.Sandbox, Home: haft.SandboxType(a.name),
 		Provider: a.provider, Executor: a.executor, Finder: a.finder, Script: cfg, E2B: a.cfg.E2B, Owner: a.cfg.owner,
 		Local: a.cfg.Local, Logger: a.cfg.Logger}); err != nil {
 		return err
 	}
 	a.closers = append(a.closers, a.Sandboxes.Close)
-	a.Elsewhere = a.Sandboxes.Elsewhere()
+	a.Runner = &toolsource.Runner{Executor: a.executor, Provider: a.provider, Need: a.cfg.Need, Runtime: a.Runtime,
+		Logger: a.cfg.Logger, Elsewhere: a.Sandboxes.Elsewhere()}
 	return nil
 }
-
-// gvisorCells is how many sandboxes of gVisor are kept ready, unless the operator says otherwise: each takes the
-// memory of a kernel, some 60 MB.
-const gvisorCells = 8
 
 // openSandbox opens the sandbox of this machine.
 func (a *App) openSandbox(ctx context.Context) error {
@@ -168,14 +160,12 @@ func (a *App) openSandbox(ctx context.Context) error {
 		a.provider = p
 		a.closers = append(a.closers, p.Close)
 	case "gvisor":
-		p, err := gvisor.Open(ctx, gvisor.Config{Dir: a.cfg.Local.Dir, UIDs: a.cfg.Local.UIDs, Logger: a.cfg.Logger})
+		p, end, err := place.OpenGVisor(ctx, a.cfg.Local, a.cfg.Logger)
 		if err != nil {
 			return fmt.Errorf("open the gVisor sandbox: %w", err)
 		}
-		a.provider = p
-		a.closers = append(a.closers, p.Close)
-		a.cfg.Cells.Most = cmp.Or(a.cfg.Cells.Most, gvisorCells)
-		a.cfg.Cells.Total = cmp.Or(a.cfg.Cells.Total, gvisorCells)
+		a.provider, a.cfg.Cells = p, place.GVisorCells(a.cfg.Cells)
+		a.closers = append(a.closers, end)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {

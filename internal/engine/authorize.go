@@ -2,7 +2,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"strings"
 
@@ -68,9 +67,8 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rules = rules
-	err = au.decide(ex, jsontree.OrEmpty(ex.readArgs()))
-	if err == nil && ex.decision.MinIsolation != "" { // policy may demand more than the tool
-		err = cmp.Or(au.choosePlace(ctx, ex), au.egress.holdVersions(ex))
+	if err = au.decide(ex, jsontree.OrEmpty(ex.readArgs())); err == nil && ex.decision.MinIsolation != "" {
+		err = au.choosePlace(ctx, ex) // policy may demand more than the tool
 	}
 	return err
 }

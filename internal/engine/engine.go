@@ -488,11 +488,8 @@ func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) 
 	return e.orgs.Policy(ctx, org)
 }
 
-// SandboxFor returns what holds for calls of an organisation that run in a sandbox
-// of a type; the zero value if nobody said.
-func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	return e.orgs.Sandbox(ctx, org, typ)
-}
+// Orgs returns what organisations have configured.
+func (e *Engine) Orgs() *orgconfig.Reader { return e.orgs }
 
 // CheckSandbox reports why nothing can run in the sandbox that somebody names.
 func (e *Engine) CheckSandbox(name, pointer string) error {

@@ -59,10 +59,9 @@ type arrival struct {
 
 // resolution is what resolve finds.
 type resolution struct {
-	agent  *haft.Agent
-	tool   *registry.Compiled
-	config haft.SandboxConfig // of the organisation, for the sandbox that it runs in
-	place  orgconfig.Choice   // the sandbox that it runs in
+	agent *haft.Agent
+	tool  *registry.Compiled
+	place orgconfig.Choice // the sandbox that it runs in, with what the organisation says of it
 }
 
 // verdict is what authorize, validate and approve decide.

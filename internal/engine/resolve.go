@@ -51,17 +51,15 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rec.Call.Workspace = ex.call.Workspace
-	if err := au.choosePlace(ctx, ex); err != nil {
-		return err
-	}
-	return au.egress.holdVersions(ex)
+	return au.choosePlace(ctx, ex)
 }
 
 // choosePlace chooses the sandbox that the call runs in, with the isolation that is demanded as far as that is known.
 func (au *authorizer) choosePlace(ctx context.Context, ex *execution) (err error) {
 	ex.place, err = au.orgs.Choose(ctx, orgconfig.AskOf(ex.call, ex.tool.Tool.Version, ex.agent, au.isolation(ex)))
-	ex.config = ex.place.Config
 	switch haft.CodeOf(err) {
+	case "":
+		return au.egress.holdVersions(ex)
 	case haft.CodeInvalid:
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	case haft.CodeDenied:

@@ -18,6 +18,7 @@ import (
 	"haft/executor/script"
 	"haft/internal/orgconfig"
 	"haft/sandbox"
+	"haft/sandbox/cell"
 	"haft/sandbox/e2b"
 	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
@@ -43,7 +44,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Set has all kinds of sandboxes. Close it.
+// A Set has all kinds of sandboxes. Close it: that closes the executor of Home too.
 type Set struct {
 	*Executor
 	// Known are all kinds, in the order in which they are tried.
@@ -88,11 +89,26 @@ func (s *Set) openGVisor(ctx context.Context) (sandbox.Provider, func() error, e
 	if s.cfg.Script.Cold && !slices.Contains(strings.Split(s.cfg.Order, ","), string(haft.SandboxGVisor)) {
 		return unavailable("a single run uses it only if it is named: --sandbox gvisor")(ctx)
 	}
-	p, err := gvisor.Open(ctx, gvisor.Config{Dir: s.cfg.Local.Dir, UIDs: s.cfg.Local.UIDs, Logger: s.cfg.Logger})
+	return OpenGVisor(ctx, s.cfg.Local, s.cfg.Logger)
+}
+
+// OpenGVisor opens gVisor, and returns what closes it.
+func OpenGVisor(ctx context.Context, cfg local.Config, log *slog.Logger) (sandbox.Provider, func() error, error) {
+	p, err := gvisor.Open(ctx, gvisor.Config{Dir: cfg.Dir, UIDs: cfg.UIDs, Logger: log})
 	if err != nil {
 		return nil, nil, err
 	}
 	return p, p.Close, nil
+}
+
+// gvisorCells is how many sandboxes of gVisor are kept ready, unless the operator says otherwise: each takes the
+// memory of a kernel, some 60 MB.
+const gvisorCells = 8
+
+// GVisorCells returns the bounds of prepared sandboxes for gVisor.
+func GVisorCells(c cell.Config) cell.Config {
+	c.Most, c.Total = cmp.Or(c.Most, gvisorCells), cmp.Or(c.Total, gvisorCells)
+	return c
 }
 
 // openE2B opens the provider of machines of E2B.
@@ -127,6 +143,7 @@ func (s *Set) openE2B(ctx context.Context) (sandbox.Provider, func() error, erro
 func Open(ctx context.Context, cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg, providers: map[haft.SandboxType]sandbox.Provider{cfg.Home: cfg.Provider},
 		Executor: &Executor{Home: cfg.Home, Places: map[haft.SandboxType]Place{cfg.Home: {Executor: cfg.Executor}}}}
+	s.closers = []func() error{func() error { cfg.Executor.Close(); return nil }}
 	all := map[haft.SandboxType]orgconfig.Place{cfg.Home: {Type: cfg.Home, Level: levelOf(cfg.Provider)}}
 	for _, o := range s.openers() {
 		if o.typ == cfg.Home {
@@ -139,6 +156,9 @@ func Open(ctx context.Context, cfg Config) (*Set, error) {
 		}
 		sc := cfg.Script
 		sc.Cold = sc.Cold || o.remote // a machine that waits costs money
+		if o.typ == haft.SandboxGVisor {
+			sc.Cells = GVisorCells(sc.Cells)
+		}
 		x := script.New(context.WithoutCancel(ctx), p, string(o.typ), cfg.Finder, sc)
 		s.closers = append(s.closers, end, func() error { x.Close(); return nil })
 		all[o.typ], s.providers[o.typ] = orgconfig.Place{Type: o.typ, Remote: o.remote, Level: levelOf(p)}, p
