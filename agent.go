@@ -40,6 +40,8 @@ type Agent struct {
 	Tools []string `json:"tools,omitempty"`
 	// Workspace is that of its calls which name none, if their tool takes one: the name of a workspace, or NAME:ro.
 	Workspace string `json:"workspace,omitempty"`
+	// Sandbox names the sandbox of its calls for which neither call nor tool names one.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Env is added to the environment of its calls.
 	Env map[string]string `json:"env,omitempty"`
 	// Rules say in which order it may call its tools.

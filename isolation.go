@@ -86,4 +86,6 @@ func (i Isolation) Has(c Control) bool { return slices.Contains(i.Controls, c) }
 type Sandbox struct {
 	Provider  string    `json:"provider"`
 	Isolation Isolation `json:"isolation"`
+	// Reason says why it ran there, where there was a choice.
+	Reason string `json:"reason,omitempty"`
 }

@@ -44,6 +44,11 @@ type SandboxConfig struct {
 	// Type is unique in an organisation.
 	Type        SandboxType `json:"type"`
 	Description string      `json:"description,omitempty"`
+	// Default makes it the type of calls for which nobody names one.
+	Default bool `json:"default,omitempty"`
+	// AllowRemote allows code, arguments and variables of calls to leave this machine, for sandboxes of this type that
+	// are elsewhere. Without it nothing runs there.
+	AllowRemote bool `json:"allow_remote,omitempty"`
 	// Limits are those of tools that name none.
 	Limits Limits `json:"limits,omitzero"`
 	// Network names the hosts that tools may reach which name none themselves.

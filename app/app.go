@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,11 +12,12 @@ import (
 
 	"haft"
 	"haft/executor/script"
+	"haft/internal/place"
 	"haft/internal/supply"
 	"haft/internal/toolsource"
 	"haft/sandbox"
 	"haft/sandbox/cell"
-	"haft/sandbox/gvisor"
+	"haft/sandbox/e2b"
 	"haft/sandbox/local"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
@@ -25,9 +25,11 @@ import (
 
 // Config configures an [App]. The zero value is useful.
 type Config struct {
-	// Sandbox is auto, local, gvisor or process; "" means auto, which is the strongest
-	// that works here and never process.
+	// Sandbox is where tools run: local, process, gvisor or e2b, or several of them with commas between, of which the
+	// first counts that is available. "" and auto mean e2b, local, gvisor: e2b where an organisation allows it.
 	Sandbox string
+	// E2B says where machines of E2B come from; nil means what the environment says, see [e2b.FromEnv].
+	E2B *e2b.Config
 	// Interpreters names interpreters by kind: a name or an absolute path. The others
 	// are looked for on $PATH and in the usual places.
 	Interpreters map[haft.Kind]string
@@ -51,6 +53,8 @@ type Config struct {
 	Keep bool
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
+
+	owner string // the data directory, which tells this Haft from others that use the same key of E2B
 }
 
 // An App is one system. Close it.
@@ -58,12 +62,14 @@ type App struct {
 	*toolsource.Runner
 	// Supply has the packages that tools need.
 	Supply *supply.Supply
+	// Sandboxes are all kinds of sandboxes.
+	Sandboxes *place.Set
 
 	cfg      Config
 	name     string
 	provider sandbox.Provider
 	finder   *script.Finder
-	executor *script.Executor
+	executor *script.Executor // of the sandbox of this machine
 	closers  []func() error
 }
 
@@ -96,8 +102,7 @@ func Open(ctx context.Context, cfg Config) (_ *App, err error) {
 		return nil, err
 	}
 	a.openSupply() // after the sandbox, in which it installs
-	a.openExecutor(ctx)
-	return a, nil
+	return a, a.openExecutor(ctx)
 }
 
 // CacheDir is the directory for data that can be made again: answers of interpreters,
@@ -120,25 +125,23 @@ func cacheDir() string {
 }
 
 // openExecutor makes what runs scripts, and what reads their source.
-func (a *App) openExecutor(ctx context.Context) {
-	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, script.Config{
-		Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells,
-	})
-	a.closers = append(a.closers, func() error { a.executor.Close(); return nil })
+func (a *App) openExecutor(ctx context.Context) (err error) {
+	cfg := script.Config{Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells}
+	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, cfg)
+	if a.Sandboxes, err = place.Open(ctx, place.Config{Order: a.cfg.Sandbox, Home: haft.SandboxType(a.name),
+		Provider: a.provider, Executor: a.executor, Finder: a.finder, Script: cfg, E2B: a.cfg.E2B, Owner: a.cfg.owner,
+		Local: a.cfg.Local, Logger: a.cfg.Logger}); err != nil {
+		return err
+	}
+	a.closers = append(a.closers, a.Sandboxes.Close)
 	a.Runner = &toolsource.Runner{Executor: a.executor, Provider: a.provider, Need: a.cfg.Need, Runtime: a.Runtime,
-		Logger: a.cfg.Logger}
+		Logger: a.cfg.Logger, Elsewhere: a.Sandboxes.Elsewhere()}
+	return nil
 }
 
-// gvisorCells is how many sandboxes of gVisor are kept ready, unless the operator says otherwise: each takes the
-// memory of a kernel, some 60 MB.
-const gvisorCells = 8
-
-// openSandbox opens the configured provider.
+// openSandbox opens the sandbox of this machine.
 func (a *App) openSandbox(ctx context.Context) error {
-	a.name = a.cfg.Sandbox
-	if a.name == "" || a.name == "auto" {
-		a.name = "local"
-	}
+	a.name = place.HomeOf(a.cfg.Sandbox)
 	switch a.name {
 	case "local":
 		cfg := a.cfg.Local
@@ -157,22 +160,18 @@ func (a *App) openSandbox(ctx context.Context) error {
 		a.provider = p
 		a.closers = append(a.closers, p.Close)
 	case "gvisor":
-		p, err := gvisor.Open(ctx, gvisor.Config{Dir: a.cfg.Local.Dir, UIDs: a.cfg.Local.UIDs, Logger: a.cfg.Logger})
+		p, end, err := place.OpenGVisor(ctx, a.cfg.Local, a.cfg.Logger)
 		if err != nil {
 			return fmt.Errorf("open the gVisor sandbox: %w", err)
 		}
-		a.provider = p
-		a.closers = append(a.closers, p.Close)
-		a.cfg.Cells.Most = cmp.Or(a.cfg.Cells.Most, gvisorCells)
-		a.cfg.Cells.Total = cmp.Or(a.cfg.Cells.Total, gvisorCells)
+		a.provider, a.cfg.Cells = p, place.GVisorCells(a.cfg.Cells)
+		a.closers = append(a.closers, end)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {
 			return fmt.Errorf("open the process provider: %w", err)
 		}
 		a.provider = p
-	default:
-		return &haft.Error{Code: haft.CodeInvalid, Message: "the sandboxes are auto, local, gvisor and process"}
 	}
 	return nil
 }
@@ -187,8 +186,8 @@ func (a *App) Close() error {
 	return errors.Join(errs...)
 }
 
-// Provider returns the sandbox in use, and its name.
-func (a *App) Provider() (sandbox.Provider, string) { return a.provider, a.name }
+// Provider returns the sandbox that tools run in where nobody names one, and its name.
+func (a *App) Provider() (sandbox.Provider, string) { return a.Sandboxes.Default() }
 
 // Runtime finds the interpreter for tools of a kind.
 func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, error) {
@@ -199,7 +198,7 @@ func (a *App) Runtime(ctx context.Context, kind haft.Kind) (*script.Runtime, err
 func (a *App) Program(name string) string { return a.finder.Program(name) }
 
 // Drop ends the idle sandboxes of an organisation, or of all if org is empty.
-func (a *App) Drop(org string) { a.executor.Drop(org) }
+func (a *App) Drop(org string) { a.Sandboxes.Drop(org) }
 
 // IdleCells returns how many cells are kept ready for an organisation.
 func (a *App) IdleCells(org string) int { return a.executor.IdleCells(org) }

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv(victimVar) != "" {
 		victim()
 	}
+	if dir := os.Getenv(e2bServerVar); dir != "" {
+		os.Exit(serveE2B(dir))
+	}
 	os.Exit(m.Run())
 }
 

@@ -77,6 +77,6 @@ func (s *Service) Locked(ctx context.Context, p haft.Principal, ref string) (map
 
 // shared returns the requirements in the sandbox configuration of an organisation.
 func (s *Service) shared(ctx context.Context, org string) (haft.Requirements, error) {
-	c, err := s.SandboxFor(ctx, org, haft.SandboxType(s.App.name))
+	c, err := s.Orgs().Sandbox(ctx, org, haft.SandboxType(s.App.name))
 	return c.Needs, err
 }

@@ -150,7 +150,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openAudit(ctx, cfg); err != nil {
 		return nil, err
 	}
-	cfg.Keep = true
+	cfg.Keep, cfg.owner = true, cfg.Data
 	if cfg.Egress, err = cfg.egressConfig(); err != nil {
 		return nil, err
 	}
@@ -177,7 +177,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		Derive:      s.derive, Lock: s.locker.Lock, Scan: s.locker.Scan, Review: s.App.Review, Judge: s.judge,
 		SelfReview: s.mayAcceptOwn(cfg.SelfReview),
 		Builtin:    tools.Tools(),
-		HasProgram: script.HasSystemProgram, CanIsolate: s.App.CanIsolate,
+		HasProgram: script.HasSystemProgram, CanIsolate: s.App.Sandboxes.CanIsolate,
 	})
 	ec, err := s.engineConfig(cfg)
 	if err != nil {
@@ -192,7 +192,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	scripts := agentstate.Executor{Executor: s.App.executor, States: s.AgentLoop.Memory()}
+	scripts := agentstate.Executor{Executor: s.App.Sandboxes, States: s.AgentLoop.Memory()}
 	wired := make(chan struct{})
 	ec.Started = wired // what was accepted before may need the engine that is being made
 	parts := engine.Parts{
@@ -380,7 +380,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		ec.Logger = cfg.Logger
 	}
 	if ec.Sandboxes == nil {
-		ec.Sandboxes = []haft.SandboxType{haft.SandboxType(s.App.name)}
+		ec.Sandboxes = s.App.Sandboxes.Known
 	}
 	if ec.Egress == nil {
 		ec.Egress = &session.Opener{Guard: egress.New(cfg.Egress), Logger: s.App.cfg.Logger}

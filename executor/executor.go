@@ -112,6 +112,10 @@ type Request struct {
 	// not make, and records the others. Nil means that nothing may be reached.
 	Egress func(next http.RoundTripper) http.RoundTripper
 	Need   sandbox.Need
+	// Places are the types of sandboxes that a script may run in, the best first, and PlaceReason says why that is the
+	// first. Empty means the sandbox of the server.
+	Places      []haft.SandboxType
+	PlaceReason string
 	// Returns is the schema of the value, where it is known.
 	Returns json.RawMessage
 	// Letta is that of [haft.Settings].

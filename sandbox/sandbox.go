@@ -68,8 +68,15 @@ func Killed(ctx context.Context) context.Context {
 	return context.Background() //nolint:forbidigo // it never ends
 }
 
+// ErrLost is wrapped by the error of a run whose sandbox was lost after the command had begun, such as a machine
+// elsewhere that cannot be reached any more: it is not known what the command has done.
+var ErrLost = errors.New("the sandbox was lost while the command ran")
+
 // A Spec describes one run. It is not changed by the provider.
 type Spec struct {
+	// Tenant names whose run it is. A provider that keeps sandboxes for several runs never gives one to two tenants,
+	// and keeps none of a run without a tenant.
+	Tenant string
 	// Argv is the command. Argv[0] is an absolute path inside the sandbox.
 	Argv []string
 	// Env is the whole environment, as "K=V". Nothing else is inherited.
@@ -254,8 +261,8 @@ func (n Need) advice() string {
 	case haft.LevelKernel:
 		return "the sandbox gvisor gives it (--sandbox gvisor); haft doctor --fix, or make gvisor, installs it"
 	case haft.LevelMachine:
-		return "Haft has no sandbox with a machine of its own, and nothing can be installed that adds one; demand " +
-			"kernel, and run Haft in a virtual machine of its own if that is not enough"
+		return "the sandbox e2b rents machines, see docs/e2b.md; or demand kernel, and run Haft in a virtual machine " +
+			"of its own"
 	case haft.LevelNamespaces:
 		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
 	}

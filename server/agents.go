@@ -21,6 +21,7 @@ type AgentBody struct {
 	Tags         []string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
 	Tools        []string `json:"tools,omitempty" maxItems:"1000" maxLength:"200" doc:"The names of the tools it may call."`
 	Workspace    string   `json:"workspace,omitempty" maxLength:"140" doc:"The workspace of its calls which name none, if their tool takes one: a name, or NAME:ro."`
+	Sandbox      string   `json:"sandbox,omitempty" maxLength:"64" doc:"The sandbox of its calls for which neither call nor tool names one."`
 	// Env is write-only: answers have the names, and no values.
 	Env      map[string]string `json:"env,omitempty" doc:"Added to the environment of its calls. Values are never shown again; an empty one keeps what is there."`
 	Rules    []haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -99,8 +100,8 @@ func (h agentHandlers) addAgent(ctx context.Context, who Identity, in *addAgent)
 // agent makes an agent of a body.
 func (b AgentBody) agent(name string) haft.Agent {
 	return haft.Agent{Name: name, Title: b.Title, Metadata: b.Metadata, Description: b.Description,
-		Instructions: b.Instructions, Model: b.Model, Tags: b.Tags, Tools: b.Tools, Workspace: b.Workspace, Env: b.Env,
-		Rules: b.Rules, Disabled: b.Disabled, If: b.If}
+		Instructions: b.Instructions, Model: b.Model, Tags: b.Tags, Tools: b.Tools, Workspace: b.Workspace,
+		Sandbox: b.Sandbox, Env: b.Env, Rules: b.Rules, Disabled: b.Disabled, If: b.If}
 }
 
 // storeAgent writes an agent.
@@ -148,6 +149,7 @@ type setAgent struct {
 		Tags         *[]string `json:"tags,omitempty" maxItems:"50" maxLength:"100"`
 		Tools        *[]string `json:"tools,omitempty" maxItems:"1000" maxLength:"200"`
 		Workspace    *string   `json:"workspace,omitempty" maxLength:"140"`
+		Sandbox      *string   `json:"sandbox,omitempty" maxLength:"64"`
 		// Env is merged into the stored environment.
 		Env      map[string]*string `json:"env,omitempty" doc:"Merged into what is there; null removes a variable."`
 		Rules    *[]haft.ToolRule   `json:"tool_rules,omitempty" maxItems:"100"`
@@ -168,6 +170,7 @@ func (h agentHandlers) setAgent(ctx context.Context, who Identity, in *setAgent)
 		setField(&a.Tags, b.Tags)
 		setField(&a.Tools, b.Tools)
 		setField(&a.Workspace, b.Workspace)
+		setField(&a.Sandbox, b.Sandbox)
 		setField(&a.Rules, b.Rules)
 		setField(&a.Disabled, b.Disabled)
 		if a.Env == nil {

@@ -11,6 +11,8 @@ import (
 // SandboxBody describes a sandbox configuration to write.
 type SandboxBody struct {
 	Description string            `json:"description,omitempty" maxLength:"4096"`
+	Default     bool              `json:"default,omitempty" doc:"Calls for which nobody names a sandbox run in this one."`
+	AllowRemote bool              `json:"allow_remote,omitempty" doc:"Code and data of calls may leave the machine of the server, for sandboxes of this type."`
 	Limits      haft.Limits       `json:"limits,omitzero" doc:"Those of tools that name none."`
 	Network     []string          `json:"network,omitempty" maxItems:"64" maxLength:"2048" doc:"The hosts that tools may reach which name none themselves."`
 	Needs       haft.Requirements `json:"requirements,omitzero" doc:"Packages that every tool has besides its own."`
@@ -61,8 +63,8 @@ func (h sandboxHandlers) addSandbox(ctx context.Context, who Identity,
 
 // config makes a configuration of a body.
 func (b SandboxBody) config(typ haft.SandboxType, condition string) haft.SandboxConfig {
-	return haft.SandboxConfig{Type: typ, Description: b.Description, Limits: b.Limits, Network: b.Network,
-		Needs: b.Needs, If: condition}
+	return haft.SandboxConfig{Type: typ, Description: b.Description, Default: b.Default, AllowRemote: b.AllowRemote,
+		Limits: b.Limits, Network: b.Network, Needs: b.Needs, If: condition}
 }
 
 // storeSandbox writes a configuration.

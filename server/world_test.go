@@ -21,6 +21,7 @@ import (
 	"haft/internal/auth"
 	"haft/internal/auth/authtest"
 	"haft/internal/engine"
+	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/secret"
 	"haft/internal/servertest"
@@ -134,8 +135,8 @@ func setup(t testing.TB, change func(*server.Config)) *world {
 	secrets := &vault{values: map[string]secret.Value{}}
 	w.core, w.engine, w.store = servertest.Open(t, rules, w, registry.Config{
 		Review: func(context.Context, haft.Kind, string, bool) ([]haft.Finding, error) { return nil, nil },
-	}, engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
-		haft.SandboxModal}, Vault: secrets}, service.Config{Vault: secrets})
+	}, engine.Config{Sandboxes: orgconfig.Places(haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxE2B,
+		haft.SandboxModal), Vault: secrets}, service.Config{Vault: secrets})
 	hooks, err := webhook.Open(t.Context(), w.store, webhook.Config{
 		Idle: true, Client: http.DefaultClient, Manage: w.engine.Manage, May: w.engine.May, Cursor: w.engine.Cursor,
 	})

@@ -152,15 +152,15 @@ func printAgent(s *cli.Session, a *haft.Agent) {
 	}
 	cli.PrintFacts(s.Out, "name", cli.Shaded(a.Name, bold), "id", a.ID, "state", state, "description", a.Description,
 		"model", a.Model, "tags", strings.Join(a.Tags, ", "), "instructions", a.Instructions,
-		"tools", strings.Join(a.Tools, ", "), "workspace", a.Workspace,
+		"tools", strings.Join(a.Tools, ", "), "workspace", a.Workspace, "sandbox", a.Sandbox,
 		"environment", strings.Join(slices.Sorted(maps.Keys(a.Env)), ", "), "rules", strings.Join(rules, ", "),
 		"changed", cli.Since(a.Updated))
 }
 
 // agentFields are the flags that describe an agent.
 type agentFields struct {
-	description, instructions, model, workspace string
-	tags                                        []string
+	description, instructions, model, workspace, sandbox string
+	tags                                                 []string
 }
 
 func (f *agentFields) flags() []cli.Flag {
@@ -169,6 +169,7 @@ func (f *agentFields) flags() []cli.Flag {
 		{&f.instructions, "instructions", "what its model gets first: `TEXT`, @FILE, or - for standard input"},
 		{&f.model, "model", "the `NAME` of the model that it uses"},
 		{&f.workspace, "workspace", "the `NAME[:ro]` of the workspace of its calls which name none; it must be shared"},
+		{&f.sandbox, "sandbox", "the sandbox of its calls for which neither call nor tool names one"},
 		{&f.tags, "tag", "a tag; may be given again, and replaces those that are there"},
 	}
 }
@@ -182,7 +183,7 @@ func (f *agentFields) set(s *cli.Session, a *haft.Agent, _ []string) error {
 	f.instructions = string(text)
 	for name, to := range map[string][2]*string{"description": {&a.Description, &f.description},
 		"instructions": {&a.Instructions, &f.instructions}, "model": {&a.Model, &f.model},
-		"workspace": {&a.Workspace, &f.workspace}} {
+		"workspace": {&a.Workspace, &f.workspace}, "sandbox": {&a.Sandbox, &f.sandbox}} {
 		if s.Given(name) {
 			*to[0] = *to[1]
 		}

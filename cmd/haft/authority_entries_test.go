@@ -353,6 +353,7 @@ haft policy explain
 haft init
 haft policy set
 haft policy show
+haft sandbox set
 haft secret list
 haft secret remove
 haft secret set
@@ -423,6 +424,9 @@ haft env list
 haft env show
 haft policy check
 haft run
+haft sandbox list
+haft sandbox remove
+haft sandbox show
 haft schema
 `,
 	"background": `

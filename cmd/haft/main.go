@@ -17,6 +17,7 @@ import (
 
 	"haft/internal/cli"
 	"haft/internal/exit"
+	"haft/internal/sandboxcmd"
 	"haft/internal/tooltest"
 	"haft/sandbox/local"
 )
@@ -88,7 +89,7 @@ func commands() map[string]func(*cli.Profile) cli.Command {
 		"serve": serveCommand, "tool": toolCommand, "call": callCommand, "calls": callsCommand,
 		"approvals": approvalsCommand, "policy": policyCommand, "audit": auditCommand, "restore": restoreCommand,
 		"backup": backupCommand, "export": exportCommand, "erase": eraseCommand, "agent": agentCommand,
-		"file": fileCommand, "session": sessionCommand, "workspace": workspaceCommand,
+		"file": fileCommand, "session": sessionCommand, "sandbox": sandboxcmd.Command, "workspace": workspaceCommand,
 		"secret": secretCommand, "key": keyCommand, "webhook": webhookCommand, "mcp-server": mcpServerCommand,
 		"mcp": mcpCommand, "env": envCommand, "chat": chatCommand,
 		"logs": logsCommand, "events": eventsCommand, "top": topCommand, "config": configCommand,

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"io"
@@ -13,6 +12,7 @@ import (
 
 	"haft"
 	"haft/internal/bounds"
+	"haft/internal/connectframe"
 )
 
 // The bounds on a message of a client, and how long one may take to arrive.
@@ -130,12 +130,6 @@ type stream struct {
 	begun bool
 }
 
-// The flags of a frame.
-const (
-	flagCompressed = 1
-	flagEnd        = 2
-)
-
 // send sends one message.
 func (s *stream) send(flag byte, message any) error {
 	if !s.begun {
@@ -143,14 +137,11 @@ func (s *stream) send(flag byte, message any) error {
 		s.w.Header().Set("Content-Type", "application/connect+json")
 		s.w.WriteHeader(http.StatusOK)
 	}
-	raw, err := json.Marshal(message)
+	frame, err := connectframe.Append(nil, flag, message)
 	if err != nil {
 		return err
 	}
-	head := make([]byte, 5, 5+len(raw))
-	head[0] = flag
-	binary.BigEndian.PutUint32(head[1:], uint32(len(raw)))
-	if _, err := s.w.Write(append(head, raw...)); err != nil {
+	if _, err := s.w.Write(frame); err != nil {
 		return err
 	}
 	return http.NewResponseController(s.w).Flush()
@@ -163,35 +154,32 @@ func (s *stream) end(err error) {
 		f := faultOf(err)
 		last["error"] = map[string]string{"code": f.code, "message": f.message}
 	}
-	_ = s.send(flagEnd, last) // a client that is gone needs no answer
+	_ = s.send(connectframe.End, last) // a client that is gone needs no answer
 }
 
 // readFrame reads one message of a stream, which begins within a time. It returns [io.EOF] at the end.
 func readFrame(w http.ResponseWriter, body io.Reader, within time.Duration, v any) error {
 	deadline(w, within)
 	defer deadline(w, 0)
-	var head [5]byte
-	if _, err := io.ReadFull(body, head[:]); err != nil {
-		if errors.Is(err, io.EOF) {
-			return io.EOF
-		}
-		return unread(err)
-	}
-	size := binary.BigEndian.Uint32(head[1:])
+	flag, size, err := connectframe.Head(body, maxMessage)
 	switch {
-	case head[0]&flagCompressed != 0:
+	case errors.Is(err, io.EOF):
+		return io.EOF
+	case errors.Is(err, connectframe.ErrCompressed):
 		return &fault{code: "unimplemented", status: http.StatusUnsupportedMediaType,
 			message: "nothing is compressed here"}
-	case size > maxMessage:
+	case errors.Is(err, connectframe.ErrTooLarge):
 		return &fault{code: "resource_exhausted", status: http.StatusRequestEntityTooLarge,
 			message: "a message has at most " + strconv.Itoa(maxMessage) + " bytes"}
+	case err != nil:
+		return unread(err)
 	}
 	deadline(w, readTime)
-	raw, err := io.ReadAll(io.LimitReader(body, int64(size))) // memory comes with the bytes, not with their number
-	if err != nil || len(raw) != int(size) {
-		return unread(cmpErr(err))
+	raw, err := connectframe.Body(body, size)
+	if err != nil {
+		return unread(err)
 	}
-	if head[0]&flagEnd != 0 {
+	if flag&connectframe.End != 0 {
 		return io.EOF
 	}
 	return decode(raw, v)
@@ -205,14 +193,6 @@ func drain(w http.ResponseWriter, body io.Reader) error {
 		return &fault{code: "invalid_argument", status: http.StatusBadRequest, message: "there is one message too many"}
 	}
 	return nil
-}
-
-// cmpErr returns err, or that something ended too early.
-func cmpErr(err error) error {
-	if err == nil {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // streaming registers an operation of the Connect protocol with one message of the client and many

@@ -22,6 +22,7 @@ import (
 	"haft/internal/memory"
 	"haft/internal/memorystore"
 	"haft/internal/model"
+	"haft/internal/orgconfig"
 	"haft/internal/registry"
 	"haft/internal/servertest"
 	"haft/internal/service"
@@ -164,7 +165,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			return &registry.Derived{Signature: &schema.Signature{Name: name, Parameters: parameters}, Function: name},
 				nil
 		},
-	}, engine.Config{Sandboxes: sandboxes}, service.Config{})
+	}, engine.Config{Sandboxes: orgconfig.Places(sandboxes...)}, service.Config{})
 	w.memory = &faultyMemory{API: &memory.API{Store: memorystore.New(st), Agents: st.Agents,
 		Rules: authority.Rules{Operators: servertest.Operators},
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}

@@ -59,6 +59,8 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	res.Timeline.Execute = haft.Millis(time.Since(began))
 	r.ended(res, exit)
 	switch {
+	case errors.Is(runErr, sandbox.ErrLost):
+		return fmt.Errorf("%w: %w", executor.ErrMaybeRan, runErr)
 	case runErr != nil:
 		return runErr
 	case wasStopped(ctx, exit):
@@ -108,7 +110,8 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		argv = append([]string{r.rt.Argv[0], "-c", `cd -- "$HAFT_WORKSPACE" && exec "$@"`, "bash"}, argv...)
 	}
 	return r.withWorkspace(sandbox.Spec{
-		Argv: argv, Env: append(env, vars...),
+		Tenant: r.req.Org,
+		Argv:   argv, Env: append(env, vars...),
 		Mounts: r.mounts(), Files: files, Collect: true, Observe: r.req.Observe != nil,
 		Limits: r.limits, Network: r.req.Network, Need: r.req.Need,
 	}), nil

@@ -67,6 +67,10 @@ func (r *run) conclude(ctx context.Context, res *haft.Result, m *reply, err erro
 		stopped(ctx, res)
 	case err == nil:
 		r.answered(res, m, exit)
+	case errors.Is(runErr, sandbox.ErrLost):
+		executor.Fail(res, haft.Failure{Kind: haft.FailUnknown, Retry: haft.RetryNever,
+			Message: "the sandbox was lost while the tool ran: nobody knows what it has done"})
+		res.Status = haft.StatusUnknown
 	case runErr != nil:
 		fail(res, haft.FailRuntime, "the sandbox could not be kept up", haft.RetrySame)
 	case errors.Is(err, errFrame) && (exit.Cause == sandbox.CauseExit || exit.Cause == sandbox.CauseFinished):

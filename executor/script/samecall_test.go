@@ -35,6 +35,8 @@ var notSent = map[string]string{
 	"Stdout":      "is used by this process",
 	"Stderr":      "is used by this process",
 	"Progress":    "is used by this process",
+	"Places":      "is for who chooses the executor",
+	"PlaceReason": "is for who chooses the executor",
 }
 
 // TestSameCall_looks_at_every_field: whoever adds a field to a request says here whether

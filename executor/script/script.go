@@ -396,7 +396,8 @@ func (r *run) took(res *haft.Result, asked time.Time, c *cell.Cell) {
 // plan says how the cells of this call are made.
 func (r *run) plan() cell.Plan {
 	spec := sandbox.Spec{
-		Argv: append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
+		Tenant: r.req.Org,
+		Argv:   append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need, Terminals: r.req.Terminals,
 		Observe: r.req.Observe != nil,
 	}

@@ -67,7 +67,10 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rules = rules
-	return au.decide(ex, jsontree.OrEmpty(ex.readArgs()))
+	if err = au.decide(ex, jsontree.OrEmpty(ex.readArgs())); err == nil && ex.decision.MinIsolation != "" {
+		err = au.choosePlace(ctx, ex) // policy may demand more than the tool
+	}
+	return err
 }
 
 // decide asks policy about args and keeps the answer.

@@ -76,9 +76,9 @@ type Config struct {
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits
-	// Sandboxes are the types of sandboxes that tools run in, the first where nobody
-	// says; empty means [haft.SandboxLocal]. Whoever names another one is refused.
-	Sandboxes []haft.SandboxType
+	// Sandboxes are those that tools run in, in the order in which they are tried where nobody names one; empty means
+	// [haft.SandboxLocal]. Whoever names another one is refused.
+	Sandboxes []orgconfig.Place
 	// MinIsolation refuses to run scripts with less.
 	MinIsolation haft.Level
 	// Managers are the roles that may change tools, agents and policies and stop
@@ -227,7 +227,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
 		orgs: orgconfig.New(orgconfig.Config{Policies: parts.Store.Policies,
 			Sandboxes: parts.Store.Sandboxes, Shared: parts.Store.Shared(), Policy: cfg.Policy,
-			Fixed: map[string]string{canaryOrg: canaryRules}, Types: cfg.Sandboxes}),
+			Fixed: map[string]string{canaryOrg: canaryRules}, Places: cfg.Sandboxes}),
 		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)
@@ -488,11 +488,8 @@ func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) 
 	return e.orgs.Policy(ctx, org)
 }
 
-// SandboxFor returns what holds for calls of an organisation that run in a sandbox
-// of a type; the zero value if nobody said.
-func (e *Engine) SandboxFor(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
-	return e.orgs.Sandbox(ctx, org, typ)
-}
+// Orgs returns what organisations have configured.
+func (e *Engine) Orgs() *orgconfig.Reader { return e.orgs }
 
 // CheckSandbox reports why nothing can run in the sandbox that somebody names.
 func (e *Engine) CheckSandbox(name, pointer string) error {

@@ -237,7 +237,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
-		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v),
+		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
@@ -289,7 +289,7 @@ func (au *authorizer) isolation(ex *execution) haft.Level {
 func (au *authorizer) runLimits(ex *execution) haft.Limits {
 	tool := ex.tool.Tool.Version.Settings.Limits
 	asked := ex.call.Limits.Or(tool)
-	return asked.Within(tool.Or(au.cfg.Ceilings)).Or(ex.config.Limits).Or(au.cfg.Defaults).Within(au.cfg.Ceilings)
+	return asked.Within(tool.Or(au.cfg.Ceilings)).Or(ex.place.Config.Limits).Or(au.cfg.Defaults).Within(au.cfg.Ceilings)
 }
 
 // environment is what the tool sees: that of the agent, that of the call, and

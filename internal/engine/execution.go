@@ -12,6 +12,7 @@ import (
 	"haft/internal/jsontree"
 	"haft/internal/limit"
 	"haft/internal/observe"
+	"haft/internal/orgconfig"
 	"haft/internal/outgoing"
 	"haft/internal/registry"
 	"haft/internal/store"
@@ -58,9 +59,9 @@ type arrival struct {
 
 // resolution is what resolve finds.
 type resolution struct {
-	agent  *haft.Agent
-	tool   *registry.Compiled
-	config haft.SandboxConfig // of the organisation, for the sandbox that it runs in
+	agent *haft.Agent
+	tool  *registry.Compiled
+	place orgconfig.Choice // the sandbox that it runs in, with what the organisation says of it
 }
 
 // verdict is what authorize, validate and approve decide.

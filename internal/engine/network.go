@@ -27,7 +27,7 @@ const maxConnections = 100
 // egressFor decides what a call may reach.
 func (n *egressPlanner) egressFor(ctx context.Context, ex *execution) (route.Plan, error) {
 	plan, err := n.plan.Plan(ctx, route.Subject{Org: ex.call.Principal.Org, Version: ex.tool.Tool.Version,
-		Default: ex.config.Network, Binds: len(ex.env.Bound) > 0, Named: ex.env.NamedHosts(string(ex.call.Args)),
+		Default: ex.place.Config.Network, Binds: len(ex.env.Bound) > 0, Named: ex.env.NamedHosts(string(ex.call.Args)),
 		Decision: ex.decision})
 	if r, ok := errors.AsType[*route.Refusal](err); ok {
 		err = noEgress(r.Kind, r.Message)

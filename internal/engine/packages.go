@@ -35,7 +35,7 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
 			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
 				code := haft.Version{Kind: kind, Digest: v.Digest + string(kind)}
-				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.config.Needs,
+				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.place.Config.Needs,
 					rn.packageProgress(ctx, ex))
 			}
 		}
@@ -43,7 +43,7 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 	}
 	began := time.Now()
 	progress := rn.packageProgress(ctx, ex)
-	layers, release, err := rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.config.Needs, progress)
+	layers, release, err := rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, v, ex.place.Config.Needs, progress)
 	ex.timeline.Packages = haft.Millis(time.Since(began))
 	if ctx.Err() != nil && err != nil {
 		return nil, context.Cause(ctx)

@@ -1,13 +1,12 @@
 package engine
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"haft"
 	"haft/internal/callenv"
+	"haft/internal/orgconfig"
 )
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
@@ -52,20 +51,20 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rec.Call.Workspace = ex.call.Workspace
-	if err := au.readSandboxConfig(ctx, ex); err != nil {
-		return err
-	}
-	return au.egress.holdVersions(ex)
+	return au.choosePlace(ctx, ex)
 }
 
-// readSandboxConfig finds what the organisation says of the sandbox that the call runs in.
-func (au *authorizer) readSandboxConfig(ctx context.Context, ex *execution) (err error) {
-	if err := errors.Join(au.orgs.CheckSandbox(ex.call.Sandbox, "/sandbox"),
-		au.orgs.CheckSandbox(ex.tool.Tool.Version.Settings.Sandbox, "/settings/sandbox")); err != nil {
+// choosePlace chooses the sandbox that the call runs in, with the isolation that is demanded as far as that is known.
+func (au *authorizer) choosePlace(ctx context.Context, ex *execution) (err error) {
+	ex.place, err = au.orgs.Choose(ctx, orgconfig.AskOf(ex.call, ex.tool.Tool.Version, ex.agent, au.isolation(ex)))
+	switch haft.CodeOf(err) {
+	case "":
+		return au.egress.holdVersions(ex)
+	case haft.CodeInvalid:
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
+	case haft.CodeDenied:
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, haft.MessageOf(err)).by("sandbox")
 	}
-	typ := haft.SandboxType(cmp.Or(ex.call.Sandbox, ex.tool.Tool.Version.Settings.Sandbox))
-	ex.config, err = au.orgs.Sandbox(ctx, ex.call.Principal.Org, typ)
 	return err
 }
 

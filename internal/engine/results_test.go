@@ -88,8 +88,8 @@ filters:
 func TestSandbox_that_is_not_there_is_refused(t *testing.T) {
 	w := setup(t, allowAll, engine.Config{})
 	w.tool("o", "work", nil)
-	for name, says := range map[string]string{"nonsense": "no such sandbox", "e2b": "no client for e2b",
-		"modal": "no client for modal", "gvisor": "not available"} {
+	for name, says := range map[string]string{"nonsense": "no such sandbox", "e2b": "e2b is not available",
+		"modal": "modal is not available", "gvisor": "not available"} {
 		res := w.do(haft.Call{Tool: "work", Sandbox: name, Principal: user("o", "ann")})
 		want(t, res, haft.StatusValidation)
 		if !strings.Contains(res.Error.Message, says) || !strings.Contains(res.Error.Message, "it has local") {

@@ -23,8 +23,8 @@ const maxVariables = 200
 func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
-		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.config.Needs,
-		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
+		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.place.Config.Needs,
+		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox, ex.place.Shown), MinIsolation: au.isolation(ex),
 		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
 		Workspace: ex.call.Workspace,
@@ -77,7 +77,7 @@ func (au *authorizer) termsServer(ctx context.Context, ex *execution) (*haft.Ter
 func (ex *execution) wants() []string {
 	v := ex.tool.Tool.Version
 	if len(v.Settings.Network) == 0 && v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP {
-		return ex.config.Network
+		return ex.place.Config.Network
 	}
 	return v.Settings.Network
 }

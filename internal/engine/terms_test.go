@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/engine"
+	"haft/internal/orgconfig"
 	"haft/internal/store"
 )
 
@@ -119,7 +120,7 @@ func TestApproval_of_an_older_haft(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := setup(t, askFirst,
-				engine.Config{Sandboxes: []haft.SandboxType{haft.SandboxLocal, haft.SandboxProcess}})
+				engine.Config{Sandboxes: orgconfig.Places(haft.SandboxLocal, haft.SandboxProcess)})
 			tool := w.tool("o", "delete", nil)
 			c.call.Tool, c.call.Principal, c.call.Args = "delete", user("o", "ann"),
 				json.RawMessage(`{"path":"/tmp/x"}`)

@@ -73,7 +73,7 @@ func (n *egressPlanner) mayReach(ex *execution) error {
 	script := ex.tool.Tool.Version.Kind != haft.KindBuiltin && ex.tool.Tool.Version.Kind != haft.KindMCP
 	own, now := ex.tool.Tool.Version.Settings.Network, ex.tool.Current.Settings.Network
 	if len(now) == 0 && script {
-		now = ex.config.Network
+		now = ex.place.Config.Network
 	}
 	covered := func(entry string) bool {
 		return slices.ContainsFunc(now, func(have string) bool { return n.plan.Covers(have, entry) })
@@ -90,7 +90,7 @@ func (n *egressPlanner) mayReach(ex *execution) error {
 				strings.Join(more, ", ")).by("network")
 	}
 	if len(own) == 0 && script {
-		ex.config.Network = slices.DeleteFunc(slices.Clone(ex.config.Network),
+		ex.place.Config.Network = slices.DeleteFunc(slices.Clone(ex.place.Config.Network),
 			func(entry string) bool { return !covered(entry) })
 	}
 	return nil

@@ -29,9 +29,8 @@ type Config struct {
 	Policy *policy.Policy
 	// Fixed are policies of organisations that are not in the store, and that nothing is added to.
 	Fixed map[string]string
-	// Types are the types of sandboxes that tools run in, the first where nobody
-	// says; empty means [haft.SandboxLocal].
-	Types []haft.SandboxType
+	// Places are the sandboxes that tools run in, in the order of auto; empty means [haft.SandboxLocal].
+	Places []Place
 }
 
 // A Reader returns what organisations have configured. It is safe for concurrent use.

@@ -2,61 +2,261 @@ package orgconfig
 
 import (
 	"context"
+	"reflect"
 	"slices"
 	"strings"
+	"time"
 
 	"haft"
 )
 
-// Sandbox returns what holds for calls of an organisation that run in a sandbox
-// of a type; the zero value if nobody said. An empty type is that of calls that
-// name none.
+// A Place is a kind of sandbox that this server knows.
+type Place struct {
+	Type haft.SandboxType
+	// Missing says what is missing here, and what to do about it; "" means that tools can run there.
+	Missing string
+	// Remote says that code and data leave this machine.
+	Remote bool
+	// Level returns the isolation that it gives; nil means that nobody knows, and that it is not looked at.
+	Level func(ctx context.Context) haft.Level
+}
+
+// Places returns places of this machine that give any isolation.
+func Places(types ...haft.SandboxType) []Place {
+	list := make([]Place, len(types))
+	for i, t := range types {
+		list[i].Type = t
+	}
+	return list
+}
+
+// An Ask is what is known of a call whose sandbox is to be chosen.
+type Ask struct {
+	Org string
+	// Call, Tool and Agent are the names that they give, "" for none. The first of them counts.
+	Call, Tool, Agent string
+	// Level is the isolation that is demanded.
+	Level haft.Level
+	// Script says that it runs in a sandbox that can be chosen, Local that it needs something of this machine: hosts
+	// that it is held to, or a workspace.
+	Script, Local bool
+}
+
+// AskOf returns what is known of a call of a version of a tool. Agent is nil for none.
+func AskOf(c haft.Call, v haft.Version, agent *haft.Agent, level haft.Level) Ask {
+	ask := Ask{Org: c.Principal.Org, Call: c.Sandbox, Tool: v.Settings.Sandbox, Level: level,
+		Script: v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP,
+		Local:  len(v.Settings.Network) > 0 || c.Workspace != nil}
+	if agent != nil {
+		ask.Agent = agent.Sandbox
+	}
+	return ask
+}
+
+// A Choice is the sandbox of a call.
+type Choice struct {
+	// Types are the sandbox, and those that can take its place if it is not available.
+	Types []haft.SandboxType
+	// Reason says why it is that one, if there was a choice.
+	Reason string
+	// Config is what the organisation says of it.
+	Config haft.SandboxConfig
+	// Shown is what an approver is shown of it: that code leaves the machine, or what agent or organisation named.
+	Shown string
+}
+
+// Choose returns the sandbox of a call: what the call names, else the tool, the agent or the organisation, else the
+// first place that is available, allowed and as isolated as is demanded. The error has [haft.CodeInvalid] for a name
+// that cannot be had, and [haft.CodeDenied] for a place where code of the organisation may not go.
+func (r *Reader) Choose(ctx context.Context, ask Ask) (Choice, error) {
+	byType, err := r.sandboxes.get(ctx, ask.Org, r.cfg.Shared, r.readSandboxes)
+	if err != nil {
+		return Choice{}, err
+	}
+	name, reason := ask.named(byType)
+	if name != "" && name != "auto" {
+		return r.chooseNamed(ask, byType, name, reason)
+	}
+	return r.chooseAuto(ctx, ask, byType)
+}
+
+// named returns the sandbox that somebody names, and who.
+func (a Ask) named(byType map[haft.SandboxType]*haft.SandboxConfig) (name, reason string) {
+	switch {
+	case a.Call != "":
+		return a.Call, "named by the call"
+	case a.Tool != "":
+		return a.Tool, "named by the tool"
+	case !a.Script:
+		return "", ""
+	case a.Agent != "":
+		return a.Agent, "named by the agent"
+	}
+	for _, t := range haft.SandboxTypes() {
+		if c := byType[t]; c != nil && c.Default {
+			return string(t), "the default of the organisation"
+		}
+	}
+	return "", ""
+}
+
+// chooseNamed returns the named place, or what stands in its way.
+func (r *Reader) chooseNamed(ask Ask, byType map[haft.SandboxType]*haft.SandboxConfig, name, reason string) (Choice,
+	error) {
+	if err := r.CheckSandbox(name, "/sandbox"); err != nil {
+		return Choice{}, err
+	}
+	typ := haft.SandboxType(name)
+	list := r.places()
+	p := list[slices.IndexFunc(list, func(p Place) bool { return p.Type == typ })]
+	c := Choice{Types: []haft.SandboxType{typ}, Reason: reason, Shown: name, Config: exactly(byType, typ)}
+	if !ask.Script {
+		if p.Remote {
+			return Choice{}, &haft.Error{Code: haft.CodeInvalid,
+				Message: "built-in tools and those of MCP servers do not run in the sandbox " + name}
+		}
+		return Choice{Config: c.Config}, nil
+	}
+	if why := p.refuses(ask, c.Config); why != "" {
+		return Choice{}, &haft.Error{Code: haft.CodeDenied, Message: "the sandbox " + name + " is refused: " + why}
+	}
+	return c, nil
+}
+
+// refuses says why a call may not run at a place that is available, or "".
+func (p Place) refuses(ask Ask, c haft.SandboxConfig) string {
+	switch {
+	case p.Remote && !c.AllowRemote:
+		return "the organisation does not allow its code to leave this machine; its administrator can set " +
+			"allow_remote in the sandbox configuration " + string(p.Type)
+	case p.Remote && (ask.Local || len(c.Network) > 0):
+		return "the tool needs hosts or a workspace, which only sandboxes of this machine give"
+	}
+	return ""
+}
+
+// chooseAuto returns the first place that fits, and after one elsewhere those that fit too, up to the first of this
+// machine. All have the same configuration: what was decided for the first holds for the others.
+func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.SandboxType]*haft.SandboxConfig) (Choice,
+	error) {
+	var c Choice
+	var passed []string
+	remote := false
+	available := slices.DeleteFunc(slices.Clone(r.places()), func(p Place) bool { return p.Missing != "" })
+	for _, p := range available {
+		if len(c.Types) > 0 && !remote {
+			break
+		}
+		config := configOf(byType, p.Type)
+		why := p.refuses(ask, config)
+		if why == "" && ask.Level != "" && p.Level != nil && !p.Level(ctx).AtLeast(ask.Level) {
+			why = "its isolation is not " + string(ask.Level)
+		}
+		switch {
+		case why != "":
+			passed = append(passed, string(p.Type)+" is passed over: "+why)
+		case len(c.Types) == 0:
+			c.Types, c.Config, remote = []haft.SandboxType{p.Type}, config, p.Remote
+		case alike(c.Config, config):
+			c.Types, remote = append(c.Types, p.Type), p.Remote
+		}
+	}
+	if len(c.Types) == 0 { // the sandbox of this machine refuses it, and says how it could be had
+		i := max(0, slices.IndexFunc(available, func(p Place) bool { return !p.Remote }))
+		if len(available) == 0 {
+			return Choice{}, &haft.Error{Code: haft.CodeUnavailable, Message: "there is no sandbox on this server"}
+		}
+		c.Types, c.Config = []haft.SandboxType{available[i].Type}, configOf(byType, available[i].Type)
+	}
+	if first := c.Types[0]; first == haft.SandboxE2B || first == haft.SandboxModal {
+		c.Shown = string(first)
+	}
+	if len(available) > 1 && ask.Script {
+		c.Reason = strings.Join(append([]string{"auto"}, passed...), "; ")
+	}
+	return c, nil
+}
+
+// alike reports whether two configurations say the same of a call.
+func alike(a, b haft.SandboxConfig) bool {
+	for _, c := range []*haft.SandboxConfig{&a, &b} {
+		c.ID, c.Org, c.Type, c.Description, c.If, c.Default, c.AllowRemote = "", "", "", "", "", false, false
+		c.Created, c.Updated = time.Time{}, time.Time{}
+	}
+	return reflect.DeepEqual(a, b)
+}
+
+// configOf returns what an organisation says of a type that nobody named. For one of this machine that it says nothing
+// of, what it says of [haft.SandboxLocal] holds, as it was before there were others.
+func configOf(byType map[haft.SandboxType]*haft.SandboxConfig, typ haft.SandboxType) haft.SandboxConfig {
+	if byType[typ] == nil && typ != haft.SandboxE2B && typ != haft.SandboxModal {
+		typ = haft.SandboxLocal
+	}
+	return exactly(byType, typ)
+}
+
+// exactly returns what an organisation says of a type, or nothing.
+func exactly(byType map[haft.SandboxType]*haft.SandboxConfig, typ haft.SandboxType) haft.SandboxConfig {
+	if c := byType[typ]; c != nil {
+		return *c
+	}
+	return haft.SandboxConfig{}
+}
+
+// Sandbox returns what holds for calls of an organisation that run in a sandbox of a type; the zero value if nobody
+// said. An empty type is that of calls that name none.
 func (r *Reader) Sandbox(ctx context.Context, org string, typ haft.SandboxType) (haft.SandboxConfig, error) {
 	byType, err := r.sandboxes.get(ctx, org, r.cfg.Shared, r.readSandboxes)
 	if err != nil {
 		return haft.SandboxConfig{}, err
 	}
 	if typ == "" || typ == "auto" {
-		typ = r.sandboxTypes()[0]
-		if byType[typ] == nil {
-			typ = haft.SandboxLocal // as it was before there were others
+		return configOf(byType, r.local()), nil
+	}
+	return exactly(byType, typ), nil
+}
+
+// local is the first place of this machine that is available.
+func (r *Reader) local() haft.SandboxType {
+	for _, p := range r.places() {
+		if !p.Remote && p.Missing == "" {
+			return p.Type
 		}
 	}
-	if c := byType[typ]; c != nil {
-		return *c, nil
-	}
-	return haft.SandboxConfig{}, nil
+	return haft.SandboxLocal
 }
 
-// sandboxTypes are those that tools can run in.
-func (r *Reader) sandboxTypes() []haft.SandboxType {
-	if len(r.cfg.Types) == 0 {
-		return []haft.SandboxType{haft.SandboxLocal}
+// places are those that the server knows.
+func (r *Reader) places() []Place {
+	if len(r.cfg.Places) == 0 {
+		return Places(haft.SandboxLocal)
 	}
-	return r.cfg.Types
+	return r.cfg.Places
 }
 
-// CheckSandbox reports why nothing can run in the sandbox that somebody names: there
-// is no such one, or not here. It is the one place that decides it, for calls, tools
-// and sandbox configurations. To run in another sandbox than the named one would be to
-// run with another isolation. Empty and auto leave the choice to the engine.
+// CheckSandbox reports why nothing can run in the sandbox that somebody names: there is no such one, or not here. It is
+// the one place that decides it, for calls, tools, agents and sandbox configurations. To run in another sandbox than
+// the named one would be to run with another isolation. Empty and auto leave the choice to the engine.
 func (r *Reader) CheckSandbox(name, pointer string) error {
-	have := r.sandboxTypes()
-	if name == "" || name == "auto" || slices.Contains(have, haft.SandboxType(name)) {
+	if name == "" || name == "auto" {
 		return nil
 	}
-	what := "there is no such sandbox on this server"
+	message := "there is no such sandbox on this server"
 	if haft.SandboxType(name).Check() == nil {
-		what = "the sandbox " + name + " is not available on this server"
+		message = "the sandbox " + name + " is not available on this server"
 	}
-	names := make([]string, len(have))
-	for i := range have {
-		names[i] = string(have[i])
+	var have []string
+	for _, p := range r.places() {
+		if p.Type == haft.SandboxType(name) {
+			if p.Missing == "" {
+				return nil
+			}
+			message += ": " + p.Missing
+		} else if p.Missing == "" {
+			have = append(have, string(p.Type))
+		}
 	}
-	message := what + "; it has " + strings.Join(names, ", ")
-	if t := haft.SandboxType(name); t == haft.SandboxE2B || t == haft.SandboxModal {
-		message += ". Haft has no client for " + name + ", and runs nothing there"
-	}
+	message += "; it has " + strings.Join(have, ", ")
 	return &haft.Error{Code: haft.CodeInvalid, Message: message,
 		Misfits: []haft.Misfit{{Pointer: pointer, Message: message}}}
 }

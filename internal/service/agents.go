@@ -248,6 +248,9 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	if err := cmp.Or(checkTexts(a), workspace.CheckRef(a.Workspace)); err != nil {
 		return nil, err
 	}
+	if err := m.decisions.CheckSandbox(a.Sandbox, "/sandbox"); err != nil {
+		return nil, err
+	}
 	for name := range a.Env {
 		if err := secret.CheckEnvName(name); err != nil {
 			return nil, err

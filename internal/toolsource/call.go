@@ -75,7 +75,17 @@ func (r *Runner) CanIsolate(ctx context.Context, level haft.Level) error {
 // Expect starts a sandbox for a call of that kind that follows soon, while the source is
 // still being read.
 func (r *Runner) Expect(ctx context.Context, kind haft.Kind, run Run) {
-	r.Executor.Expect(ctx, r.request(kind, run))
+	if r.Elsewhere == nil {
+		r.Executor.Expect(ctx, r.request(kind, run))
+	}
+}
+
+// runScript runs a request where calls run.
+func (r *Runner) runScript(ctx context.Context, req executor.Request) (*haft.Result, error) {
+	if r.Elsewhere != nil {
+		return r.Elsewhere.Execute(ctx, req)
+	}
+	return r.Executor.Execute(ctx, req)
 }
 
 // request returns the request of a run, without tool and arguments.
@@ -152,7 +162,7 @@ func (t *Tool) fileArgs(args *schema.Object, files []sandbox.File) ([]executor.F
 // execute runs a request, with an egress session if the run names hosts.
 func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*haft.Result, error) {
 	if len(run.Hosts) == 0 {
-		return r.Executor.Execute(ctx, req)
+		return r.runScript(ctx, req)
 	}
 	g := &session.Opener{Guard: egress.New(egress.Config{Allow: run.Ranges}), Logger: r.Logger}
 	out, err := g.Open(ctx, route.Request{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts})
@@ -160,7 +170,7 @@ func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*h
 		return nil, err
 	}
 	req.ServeEgress, req.CA = out.Session.Serve, out.CA
-	res, err := r.Executor.Execute(ctx, req)
+	res, err := r.runScript(ctx, req)
 	contacts, _ := out.Session.Close()
 	for _, c := range contacts {
 		if err == nil && c.Refused != "" && len(res.Notices) < maxNotices {

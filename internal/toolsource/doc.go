@@ -12,6 +12,7 @@ import (
 	"log/slog"
 
 	"haft"
+	"haft/executor"
 	"haft/executor/script"
 	"haft/sandbox"
 )
@@ -19,7 +20,9 @@ import (
 // A Runner reads the source of tools and calls them. All fields are required.
 type Runner struct {
 	Executor *script.Executor
-	Provider sandbox.Provider
+	// Elsewhere runs the calls instead, where they do not run in the sandbox of this machine; nil means Executor.
+	Elsewhere executor.Executor
+	Provider  sandbox.Provider
 	// Need refuses every run with less isolation than this.
 	Need sandbox.Need
 	// Runtime finds the interpreter for tools of a kind.

@@ -111,6 +111,8 @@ export interface AddAgentBody {
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
   name: string;
+  /** The sandbox of its calls for which neither call nor tool names one. */
+  sandbox?: string;
   tags?: string[] | null;
   /** What people call it. */
   title?: string;
@@ -122,6 +124,10 @@ export interface AddAgentBody {
 }
 
 export interface AddSandboxBody {
+  /** Code and data of calls may leave the machine of the server, for sandboxes of this type. */
+  allow_remote?: boolean;
+  /** Calls for which nobody names a sandbox run in this one. */
+  default?: boolean;
   description?: string;
   /** Those of tools that name none. */
   limits?: Limits;
@@ -172,6 +178,7 @@ export interface Agent {
   model?: string;
   name: string;
   org: string;
+  sandbox?: string;
   tags?: string[] | null;
   title?: string;
   tool_rules?: ToolRule[] | null;
@@ -194,6 +201,8 @@ export interface AgentBody {
   metadata?: { [name: string]: unknown };
   /** The name of the model that it uses; see GET /v1/models. */
   model?: string;
+  /** The sandbox of its calls for which neither call nor tool names one. */
+  sandbox?: string;
   tags?: string[] | null;
   /** What people call it. */
   title?: string;
@@ -1073,6 +1082,10 @@ export interface RunPlanBody {
 }
 
 export interface SandboxBody {
+  /** Code and data of calls may leave the machine of the server, for sandboxes of this type. */
+  allow_remote?: boolean;
+  /** Calls for which nobody names a sandbox run in this one. */
+  default?: boolean;
   description?: string;
   /** Those of tools that name none. */
   limits?: Limits;
@@ -1083,7 +1096,9 @@ export interface SandboxBody {
 }
 
 export interface SandboxConfig {
+  allow_remote?: boolean;
   created_at: string;
+  default?: boolean;
   description?: string;
   id: string;
   if_revision?: string;
@@ -1098,6 +1113,7 @@ export interface SandboxConfig {
 export interface SandboxUsed {
   isolation: Isolation;
   provider: string;
+  reason?: string;
 }
 
 export interface SchemaHealth {
@@ -1204,6 +1220,7 @@ export interface SetAgentBody {
   instructions?: string;
   metadata?: { [name: string]: unknown };
   model?: string;
+  sandbox?: string;
   tags?: string[];
   title?: string;
   tool_rules?: ToolRule[];

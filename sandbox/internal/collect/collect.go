@@ -111,7 +111,7 @@ func isCache(name string) bool {
 
 // entry takes one file, or goes into one directory.
 func (w *walk) entry(name string, depth int) {
-	if !clean(name) {
+	if !Clean(name) {
 		w.cut(name, "has a name that cannot be given back")
 		return
 	}
@@ -177,7 +177,7 @@ func (w *walk) file(name string, st *unix.Stat_t) {
 		return
 	}
 	w.left -= n
-	w.files = append(w.files, haft.Artifact{Name: name, ContentType: contentType(name, b.Bytes()), Size: n,
+	w.files = append(w.files, haft.Artifact{Name: name, ContentType: ContentType(name, b.Bytes()), Size: n,
 		Data: b.Bytes()})
 }
 
@@ -194,18 +194,18 @@ func (w *walk) cut(name, why string) {
 	}
 }
 
-// clean reports whether a name can be shown to anybody: UTF-8, no control or
+// Clean reports whether a name can be shown to anybody: UTF-8, no control or
 // direction characters, not too long.
-func clean(name string) bool {
+func Clean(name string) bool {
 	return utf8.ValidString(name) && len(name) <= maxName && !strings.ContainsFunc(name, func(r rune) bool {
 		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || r == '\\' ||
 			r == utf8.RuneError
 	})
 }
 
-// contentType is what the content looks like. The name only decides between kinds
+// ContentType is what the content looks like. The name only decides between kinds
 // of text, which look alike.
-func contentType(name string, b []byte) string {
+func ContentType(name string, b []byte) string {
 	sniffed := http.DetectContentType(b)
 	if !strings.HasPrefix(sniffed, "text/plain") {
 		return sniffed

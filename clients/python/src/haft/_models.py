@@ -312,6 +312,8 @@ class Sandbox:
 
     provider: str
     isolation: Isolation
+    #: Why it ran there, where there was a choice.
+    reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -889,6 +891,8 @@ class Agent:
     tools: list[str] = field(default_factory=list)
     #: The workspace of its calls which name none: a name, or "NAME:ro".
     workspace: str = ""
+    #: The sandbox of its calls for which neither call nor tool names one.
+    sandbox: str = ""
     env: dict[str, str] = field(default_factory=dict, repr=False)
     tool_rules: list[ToolRule] = field(default_factory=list)
     disabled: bool = False
@@ -1419,6 +1423,10 @@ class SandboxConfig:
     org: str
     type: SandboxType
     description: str | None = None
+    #: Calls for which nobody names a sandbox run in this one.
+    default: bool = False
+    #: Code and data of calls may leave the machine of the server, for sandboxes of this type.
+    allow_remote: bool = False
     #: Those of tools that name none.
     limits: Limits | None = None
     #: The hosts that tools may reach which name none themselves.

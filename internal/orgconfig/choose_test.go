@@ -1,0 +1,113 @@
+package orgconfig_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	"haft"
+	"haft/internal/orgconfig"
+)
+
+// kept are the sandbox configurations of an organisation.
+type kept []haft.SandboxConfig
+
+// SandboxConfigs implements [orgconfig.Sandboxes].
+func (k kept) SandboxConfigs(context.Context, string) ([]haft.SandboxConfig, error) { return k, nil }
+
+// level returns what says that a place has a level.
+func level(l haft.Level) func(context.Context) haft.Level {
+	return func(context.Context) haft.Level { return l }
+}
+
+// places are those of a server with everything but modal.
+func places() []orgconfig.Place {
+	return []orgconfig.Place{
+		{Type: haft.SandboxE2B, Remote: true, Level: level(haft.LevelMachine)},
+		{Type: haft.SandboxLocal, Level: level(haft.LevelNamespaces)},
+		{Type: haft.SandboxGVisor, Level: level(haft.LevelKernel)},
+		{Type: haft.SandboxModal, Remote: true, Missing: "there is no client"},
+	}
+}
+
+// ask is short for what is asked.
+type ask = orgconfig.Ask
+
+func TestChoose(t *testing.T) {
+	allowed := haft.SandboxConfig{Type: haft.SandboxE2B, AllowRemote: true, Org: "acme", ID: "1"}
+	preferred := haft.SandboxConfig{Type: haft.SandboxGVisor, Default: true}
+	for name, c := range map[string]struct {
+		ask    ask
+		kept   kept
+		want   string // types, or the code of the error
+		reason string // of the choice, or in the message of the error
+	}{
+		"nothing said":         {ask{}, nil, "local", "e2b is passed over: the organisation does not"},
+		"allowed":              {ask{}, kept{allowed}, "e2b local", "auto"},
+		"by the call":          {ask{Call: "gvisor", Tool: "local", Agent: "e2b"}, nil, "gvisor", "by the call"},
+		"by the tool":          {ask{Tool: "local", Agent: "e2b"}, nil, "local", "by the tool"},
+		"by the agent":         {ask{Agent: "gvisor"}, kept{allowed}, "gvisor", "by the agent"},
+		"by the organisation":  {ask{}, kept{allowed, preferred}, "gvisor", "default of the organisation"},
+		"auto by the call":     {ask{Call: "auto", Tool: "gvisor"}, kept{allowed}, "e2b local", "auto"},
+		"remote is not leave":  {ask{Call: "e2b"}, nil, "denied", "allow_remote"},
+		"default is not leave": {ask{}, kept{{Type: haft.SandboxE2B, Default: true}}, "denied", "allow_remote"},
+		"an agent is not leave": {ask{Agent: "e2b"}, kept{{Type: haft.SandboxLocal, AllowRemote: true}}, "denied",
+			"allow_remote"},
+		"missing": {ask{Tool: "modal"}, kept{{Type: haft.SandboxModal, AllowRemote: true}}, "invalid",
+			"no client"},
+		"unknown":            {ask{Call: "moon"}, nil, "invalid", "no such sandbox"},
+		"needs this machine": {ask{Local: true}, kept{allowed}, "local", "only sandboxes of this machine"},
+		"needs it, but e2b is named": {ask{Local: true, Call: "e2b"}, kept{allowed}, "denied",
+			"only sandboxes of this machine"},
+		"hosts of the organisation": {ask{Call: "e2b"}, kept{{Type: haft.SandboxE2B, AllowRemote: true,
+			Network: []string{"example.com"}}}, "denied", "hosts"},
+		"isolation":                   {ask{Level: haft.LevelKernel}, nil, "gvisor", "passed over: its isolation"},
+		"isolation of a machine":      {ask{Level: haft.LevelMachine}, kept{allowed}, "e2b", "auto"},
+		"isolation that nobody gives": {ask{Level: haft.LevelMachine}, nil, "local", "auto"},
+		"no fallback to another configuration": {ask{}, kept{allowed, {Type: haft.SandboxLocal,
+			Network: []string{"example.com"}}}, "e2b", "auto"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: places()})
+			c.ask.Org, c.ask.Script = "acme", true
+			got, err := r.Choose(t.Context(), c.ask)
+			types := make([]string, len(got.Types))
+			for i := range got.Types {
+				types[i] = string(got.Types[i])
+			}
+			have, why := strings.Join(types, " "), got.Reason
+			if err != nil {
+				have, why = string(haft.CodeOf(err)), haft.MessageOf(err)
+			}
+			if have != c.want || !strings.Contains(why, c.reason) {
+				t.Errorf("Choose = %s because %q, want %s because %q", have, why, c.want, c.reason)
+			}
+		})
+	}
+}
+
+// A place of this machine is never followed by one elsewhere, whatever order the operator has.
+func TestChoose_never_falls_back_to_a_machine_elsewhere(t *testing.T) {
+	list := places()
+	slices.Reverse(list)
+	r := orgconfig.New(orgconfig.Config{Places: list,
+		Sandboxes: kept{{Type: haft.SandboxE2B, AllowRemote: true}}})
+	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true})
+	if err != nil || !slices.Equal(got.Types, []haft.SandboxType{haft.SandboxGVisor}) ||
+		got.Shown != "" {
+		t.Errorf("Choose = %+v, %v", got, err)
+	}
+}
+
+// Built-in tools run in the server: nobody is made to believe that they run elsewhere.
+func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
+	r := orgconfig.New(orgconfig.Config{Places: places(),
+		Sandboxes: kept{{Type: haft.SandboxE2B, AllowRemote: true, Default: true}}})
+	if _, err := r.Choose(t.Context(), orgconfig.Ask{Call: "e2b"}); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a built-in tool at E2B: %v", err)
+	}
+	if got, err := r.Choose(t.Context(), orgconfig.Ask{Agent: "e2b"}); err != nil || got.Reason != "" {
+		t.Errorf("of an agent: %+v, %v", got, err)
+	}
+}
