@@ -187,7 +187,9 @@ func TestMCP_clients(t *testing.T) {
 		}
 	}
 	for name, client := range clients {
-		t.Run(name+"/stdio", func(t *testing.T) { look(t, append(slices.Clone(client), d.haft, "mcp", "--builtins")...) })
+		t.Run(name+"/stdio", func(t *testing.T) {
+			look(t, append(slices.Clone(client), d.haft, "mcp", "--builtins")...)
+		})
 	}
 	if calls := d.run(t, "calls", "--limit", "100"); strings.Contains(calls, "stick") &&
 		!strings.Contains(calls, "cancelled") {
