@@ -428,6 +428,7 @@ haft sandbox list
 haft sandbox remove
 haft sandbox show
 haft schema
+haft test
 `,
 	"background": `
 background: a call goes on after an approval
