@@ -153,6 +153,9 @@ func (p *Provider) check(spec sandbox.Spec) error {
 	if spec.Network == sandbox.NetworkEgress {
 		return denied("a sandbox of E2B cannot be held to named hosts: run this tool in a sandbox of this machine")
 	}
+	if spec.Observe {
+		return denied("what a tool touches is not seen in a sandbox of E2B: run it in the sandbox local")
+	}
 	if spec.Terminals {
 		return denied("a sandbox of E2B has no sessions of Haft")
 	}
