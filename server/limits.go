@@ -51,6 +51,7 @@ func limits() map[string]limit {
 		"Draft.function":                {text: named},
 		"Draft.if_digest":               {text: named},
 		"Draft.name":                    {text: haft.MaxToolName},
+		"Draft.named_settings":          {items: 100, text: label},
 		"Draft.source_code":             {text: 1 << 20},
 		"Draft.tags":                    {items: 32, text: label},
 		"KeyState.name":                 {text: 256},

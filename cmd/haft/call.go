@@ -167,12 +167,12 @@ func (f *callFlags) makeCall(ctx context.Context, s *cli.Session, name string) e
 	return printCall(s, res, shown)
 }
 
-// didYouMean names the tool that does not exist, and those with a name like it.
+// didYouMean names the tools whose names are like the one that does not exist.
 func didYouMean(ctx context.Context, s *cli.Session, name string, err error) error {
 	if haft.CodeOf(err) != haft.CodeNotFound || !strings.Contains(haft.MessageOf(err), "no such tool") {
 		return err
 	}
-	message := "there is no such tool: " + name
+	message := "there is no such tool" // its name may be a secret that was put in the wrong place
 	if names, listed := toolNames(ctx, s); listed == nil {
 		if near := exit.Near(name, names); near != "" {
 			message += "; did you mean " + near + "?"

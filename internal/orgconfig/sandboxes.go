@@ -162,9 +162,12 @@ func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.Sandbo
 		}
 	}
 	if len(c.Types) == 0 { // the sandbox of this machine refuses it, and says how it could be had
-		i := max(0, slices.IndexFunc(available, func(p Place) bool { return !p.Remote }))
 		if len(available) == 0 {
 			return Choice{}, &haft.Error{Code: haft.CodeUnavailable, Message: "there is no sandbox on this server"}
+		}
+		i := slices.IndexFunc(available, func(p Place) bool { return !p.Remote })
+		if i < 0 {
+			return Choice{}, &haft.Error{Code: haft.CodeDenied, Message: strings.Join(passed, "; ")}
 		}
 		c.Types, c.Config = []haft.SandboxType{available[i].Type}, configOf(byType, available[i].Type)
 	}

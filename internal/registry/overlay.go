@@ -34,13 +34,17 @@ func (r *Registry) overlay(ctx context.Context, p haft.Principal, d *haft.Draft)
 		if derived.Output != "" {
 			named = append(named, "output.type")
 		}
-		fill(now, derived.Settings, named, "")
-		if len(d.Needs.Pip) == 0 && !slices.Contains(named, "requirements") {
+		asked := derived.Settings
+		if !d.KeepSettings { // the draft has all settings: a source may still restrict itself
+			asked = restrictions(asked)
+		}
+		fill(now, asked, named, "")
+		if d.KeepSettings && len(d.Needs.Pip) == 0 && !slices.Contains(named, "requirements") {
 			d.Needs.Pip = derived.Requirements
 		}
 	}
 	if d.KeepSettings && name != "" && !d.New {
-		before, err := r.replaced(ctx, p.Org, name, d)
+		before, err := r.replaced(ctx, p, name, d)
 		if err != nil {
 			return nil, err
 		}
@@ -85,10 +89,11 @@ func (r *Registry) outline(ctx context.Context, p haft.Principal, d haft.Draft) 
 	return derived, nil
 }
 
-// replaced returns the version whose settings a draft keeps: the newest one if it waits for a person, or
-// else the current one; nil if there is no such tool.
-func (r *Registry) replaced(ctx context.Context, org, name string, d *haft.Draft) (*haft.Version, error) {
-	t, err := r.store.Tools.Tool(ctx, org, name)
+// replaced returns the version whose settings a draft keeps: the current one, or else the newest one if it is
+// of the same author and waits for a person; nil if there is none. Nothing is kept of a version that somebody
+// else has proposed: that would get around its review.
+func (r *Registry) replaced(ctx context.Context, p haft.Principal, name string, d *haft.Draft) (*haft.Version, error) {
+	t, err := r.store.Tools.Tool(ctx, p.Org, name)
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		return nil, nil
 	}
@@ -96,14 +101,25 @@ func (r *Registry) replaced(ctx context.Context, org, name string, d *haft.Draft
 		return nil, fmt.Errorf("read the tool: %w", err)
 	}
 	d.If = cmp.Or(d.If, t.Version.Digest)
-	newest, err := r.newest(ctx, org, t.ID)
-	if err != nil || newest == nil {
+	if t.Version.Number != 0 {
+		return &t.Version, nil
+	}
+	newest, err := r.newest(ctx, p.Org, t.ID)
+	if err != nil || newest == nil || newest.Author != p.User || newest.Review.State != haft.ReviewWaiting {
 		return nil, err
 	}
-	if t.Version.Number == 0 || newest.Review.State == haft.ReviewWaiting {
-		return newest, nil
+	return newest, nil
+}
+
+// restrictions returns those settings of a source that only take something away.
+func restrictions(asked map[string]any) map[string]any {
+	out := map[string]any{}
+	for _, key := range []string{"requires_approval", "audit_files"} {
+		if v, ok := asked[key].(bool); ok && v {
+			out[key] = true
+		}
 	}
-	return &t.Version, nil
+	return out
 }
 
 // settingsTree returns settings as JSON has them, without those that are empty.

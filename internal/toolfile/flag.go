@@ -79,7 +79,7 @@ func ReadDocument(in io.Reader, flag, text string, v any) error {
 // CheckJSON reports where a document that a flag gives is not JSON.
 func CheckJSON(flag string, text []byte) error {
 	_, err := schema.Decode(text)
-	if e, ok := errors.AsType[*schema.SyntaxError](err); ok {
+	if e, ok := errors.AsType[*schema.SyntaxError](err); ok && !json.Valid(text) {
 		line, column := jsontree.Position(text, e.Offset)
 		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("the arguments are not JSON: %s, line %d, "+
 			"column %d: %s", flag, line, column, e.Message)}

@@ -164,7 +164,11 @@ func (r *run) makeAgent(ctx context.Context) error {
 func (r *run) content(c Content) ([]byte, error) {
 	switch {
 	case c.From != "":
-		b, err := toolfile.ReadBounded(r.file.beside(c.From), maxContent)
+		path, err := r.file.within(c.From)
+		if err != nil {
+			return nil, err
+		}
+		b, err := toolfile.ReadBounded(path, maxContent)
 		if err != nil {
 			return nil, fmt.Errorf("read a file of the case: %w", err)
 		}

@@ -22,6 +22,10 @@ func (w *world) answer(req egress.MockRequest) (*http.Response, error) {
 			Message: "the network is mocked, and the request is of no case"}
 	}
 	r := found.(*run) //nolint:forcetypeassert // nothing else is stored
+	if r.c.Network == networkReal && !r.cfg.RealNetwork {
+		return nil, &haft.Error{Code: haft.CodeDenied,
+			Message: "the case asks for the real network: haft test --real-network allows it"}
+	}
 	if r.c.Network == networkReal {
 		r.meet(req.URL.Hostname())
 		return req.Send()
@@ -55,7 +59,9 @@ func (r *run) secretValue(name string, s Secret) secret.Value {
 func (r *run) openMock() (release func(), err error) {
 	o := apimock.Options{Record: r.cfg.Record && r.c.Record != ""}
 	if r.c.Record != "" {
-		o.Cassette = r.file.beside(r.c.Record)
+		if o.Cassette, err = r.file.within(r.c.Record); err != nil {
+			return nil, err
+		}
 	}
 	for name, s := range r.c.Secrets {
 		o.Secrets = append(o.Secrets, secret.Named{Name: name, Value: r.secretValue(name, s)})

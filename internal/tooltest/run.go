@@ -26,6 +26,8 @@ type Config struct {
 	Sandboxes []string
 	// Record asks real APIs for the answers of cases that have a file for them, and keeps them.
 	Record bool
+	// RealNetwork allows cases with network: real to reach it.
+	RealNetwork bool
 	// Advisories is a file, a directory or a zip archive of known vulnerabilities in the OSV format, which are looked
 	// for in the locks of the tools; empty means none.
 	Advisories string

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -140,7 +141,11 @@ func (p *place) addServer(ctx context.Context, name string, s haft.MCPServer) er
 	s.Name, s.If = name, haft.IfNone
 	s.Mounts = slices.Clone(s.Mounts)
 	for i, m := range s.Mounts {
-		dir, err := filepath.Abs(p.file.beside(m.Dir))
+		path, err := p.file.within(m.Dir)
+		if err != nil {
+			return err
+		}
+		dir, err := filepath.Abs(path)
 		if err != nil {
 			return fmt.Errorf("find the directory of a mount: %w", err)
 		}
@@ -168,7 +173,11 @@ func (f *File) policyText(c *Case) (string, error) {
 	if strings.Contains(name, "\n") {
 		return name, nil
 	}
-	text, err := toolfile.ReadBounded(f.beside(name), yamltree.MaxBytes)
+	path, err := f.within(name)
+	if err != nil {
+		return "", err
+	}
+	text, err := toolfile.ReadBounded(path, yamltree.MaxBytes)
 	if err != nil {
 		return "", f.fail(c.At, "read the policy: %s", err)
 	}
@@ -181,6 +190,29 @@ func (f *File) beside(name string) string {
 		return name
 	}
 	return filepath.Join(filepath.Dir(f.Path), filepath.FromSlash(name))
+}
+
+// within returns the path of a file below the directory of the test file: a test that came with a repository neither
+// reads nor writes other files of whoever runs it.
+func (f *File) within(name string) (string, error) {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(f.Path))
+	if err != nil {
+		return "", fmt.Errorf("find the directory of the test: %w", err)
+	}
+	at := filepath.Join(dir, filepath.FromSlash(name))
+	real, err := filepath.EvalSymlinks(at)
+	if errors.Is(err, fs.ErrNotExist) { // it is written there, so that its directory counts
+		real, err = filepath.EvalSymlinks(filepath.Dir(at))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("find a file of the test: %w", err)
+	}
+	below, relErr := filepath.Rel(dir, real)
+	if !filepath.IsLocal(filepath.FromSlash(name)) || err == nil && (relErr != nil || !filepath.IsLocal(below)) {
+		return "", &haft.Error{Code: haft.CodeInvalid,
+			Message: f.Path + ": a test names only files below its own directory, and none by a link that leads elsewhere"}
+	}
+	return at, nil
 }
 
 // register registers the tools of FILE, FILE:FUNCTION or a directory.

@@ -133,7 +133,8 @@ func (r *run) open(ctx context.Context) error {
 	case <-r.link.ended:
 		return r.lost()
 	case <-timer.C:
-		return broken("the relay in a sandbox of E2B does not start the command")
+		return &haft.Error{Code: haft.CodeUnavailable, Err: sandbox.ErrLost,
+			Message: "the relay in a sandbox of E2B does not say that it has started the command"}
 	case <-ctx.Done():
 		return fmt.Errorf("start a command at E2B: %w", ctx.Err())
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"haft"
 	"haft/schema"
@@ -102,6 +103,10 @@ func setArgument(f *statement, sig *schema.Signature, name string, value any) st
 
 // merge1 adds one setting to those of the signature, if it is one.
 func merge1(sig *schema.Signature, outer, key, name string, raw []byte) string {
+	// A decoder takes a key in other letters for the same one, and who looks for the key does not.
+	if key != strings.ToLower(key) || strings.ContainsFunc(key, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return name + " is no setting of a tool: the settings are " + strings.Join(settingNames(), ", ")
+	}
 	one := map[string]any{key: json.RawMessage(raw)}
 	if outer != "" {
 		one = map[string]any{outer: one}
