@@ -210,7 +210,8 @@ func (f *File) within(name string) (string, error) {
 	below, relErr := filepath.Rel(dir, real)
 	if !filepath.IsLocal(filepath.FromSlash(name)) || err == nil && (relErr != nil || !filepath.IsLocal(below)) {
 		return "", &haft.Error{Code: haft.CodeInvalid,
-			Message: f.Path + ": a test names only files below its own directory, and none by a link that leads elsewhere"}
+			Message: f.Path + ": a test names only files below its own directory, and none by a link that leads " +
+				"elsewhere"}
 	}
 	return at, nil
 }
