@@ -33,9 +33,8 @@ func limits() map[string]limit {
 		rule  = 2048 // of the network
 	)
 	return map[string]limit{
-		".env":     {members: 100, name: 128, text: 96 << 10},
-		".headers": {members: 64, name: 256, text: 16 << 10},
-
+		".env":                          {members: 100, name: 128, text: 96 << 10},
+		".headers":                      {members: 64, name: 256, text: 16 << 10},
 		"Annotations.title":             {text: 200},
 		"Answer.reason":                 {text: 2000},
 		"Binding.basic":                 {text: 16},
