@@ -31,7 +31,8 @@ func observeCases() []Case {
 		},
 	}, {
 		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered, Guest: inside,
-		Story: "What is opened, changed, removed, started and connected to is recorded, by whatever path and call.",
+		Story: "What is opened, changed, removed, started and connected to is recorded, by whatever path and call; " +
+			"where names cannot be read, as in Docker without flags, the list says that it is none.",
 		Spec:  observed, Program: py(touching), Check: touchedAll,
 	}, {
 		Name: "unobserved_run_has_no_list", Group: Honest,
@@ -170,6 +171,9 @@ func touchedAll(o Outcome) error {
 		return err
 	}
 	t := o.Exit.Touched
+	if t != nil && t.Cut && !t.Observed && !o.Exit.Isolation.Has(haft.ControlPIDNS) {
+		return nil // as in a container that lets nobody read the memory of another process, which the list states
+	}
 	if t == nil || t.Cut {
 		return fmt.Errorf("there is no complete list: %+v", t)
 	}
