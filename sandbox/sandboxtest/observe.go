@@ -33,7 +33,7 @@ func observeCases() []Case {
 		Name: "observed_run_shows_what_it_touched", Group: Honest, Needs: filtered, Guest: inside,
 		Story: "What is opened, changed, removed, started and connected to is recorded, by whatever path and call; " +
 			"where names cannot be read, as in Docker without flags, the list says that it is none.",
-		Spec:  observed, Program: py(touching), Check: touchedAll,
+		Spec: observed, Program: py(touching), Check: touchedAll,
 	}, {
 		Name: "unobserved_run_has_no_list", Group: Honest,
 		Story: "Without the wish for it nothing is recorded.", Program: py(`open('/etc/passwd')`),
