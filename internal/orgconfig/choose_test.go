@@ -100,6 +100,15 @@ func TestChoose_never_falls_back_to_a_machine_elsewhere(t *testing.T) {
 	}
 }
 
+// Where there is nothing but machines elsewhere, an organisation that does not allow them has no sandbox.
+func TestChoose_refuses_what_may_not_leave(t *testing.T) {
+	list := slices.DeleteFunc(places(), func(p orgconfig.Place) bool { return !p.Remote })
+	r := orgconfig.New(orgconfig.Config{Places: list, Sandboxes: kept{}})
+	if got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true}); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("Choose = %+v, %v", got, err)
+	}
+}
+
 // Built-in tools run in the server: nobody is made to believe that they run elsewhere.
 func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 	r := orgconfig.New(orgconfig.Config{Places: places(),

@@ -67,6 +67,42 @@ func TestPut_keeps_settings_of(t *testing.T) {
 	}
 }
 
+// Nothing is kept of a version that somebody proposed and nobody accepted: not instead of the current one, and of
+// another author not at all.
+func TestPut_keeps_nothing_of_what_waits(t *testing.T) {
+	mallory := ann
+	mallory.User = "mallory"
+	proposed := risky(2)
+	proposed.Settings = haft.Settings{Network: []string{"evil.test"}}
+	for _, first := range []bool{true, false} {
+		r := newRegistry(t)
+		if first {
+			mustPut(t, r, ann, haft.Draft{Source: "def f(): # F.", Settings: haft.Settings{RequiresApproval: true}})
+		}
+		mustPut(t, r, mallory, proposed)
+		c := mustPut(t, r, ann, haft.Draft{Source: "def f(): # F again.", KeepSettings: true})
+		if s := c.Tool.Version.Settings; len(s.Network) > 0 || s.RequiresApproval != first {
+			t.Errorf("with a current version %t: settings = %+v", first, s)
+		}
+	}
+}
+
+// A draft that replaces all settings takes from its source only what restricts it.
+func TestPut_gives_a_source_nothing_that_the_draft_left_out(t *testing.T) {
+	asks := func(ctx context.Context, src registry.Source) (*registry.Derived, error) {
+		d, err := derive(ctx, src)
+		if err == nil {
+			d.Settings = map[string]any{"requires_approval": true, "network": []any{"evil.test"}}
+		}
+		return d, err
+	}
+	r := registry.New(open(t), registry.Config{Derive: asks, Review: scan})
+	c := mustPut(t, r, ann, haft.Draft{Source: "# haft\ndef pay(): # Pay."})
+	if s := c.Tool.Version.Settings; !s.RequiresApproval || len(s.Network) > 0 {
+		t.Errorf("settings = %+v", s)
+	}
+}
+
 // The source may name settings. They win over what is kept, and lose against the draft.
 func TestPut_takes_settings_of_the_source(t *testing.T) {
 	said := func(ctx context.Context, src registry.Source) (*registry.Derived, error) {

@@ -116,6 +116,30 @@ func TestLoad(t *testing.T) {
 	}
 }
 
+// A test names only files below its directory, also by way of links.
+func TestFile_within(t *testing.T) {
+	outside, dir := t.TempDir(), t.TempDir()
+	for _, path := range []string{filepath.Join(outside, "key"), filepath.Join(dir, "data.csv")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{"key": filepath.Join(outside, "key"), "out": outside,
+		"dangling": filepath.Join(outside, "new")} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := &File{Path: filepath.Join(dir, "a_test.yaml")}
+	for name, want := range map[string]bool{"data.csv": true, "new.yaml": true, "sub/none.csv": true, "..": false,
+		"../key": false, "sub/../../key": false, filepath.Join(outside, "key"): false, "key": false, "out/key": false,
+		"out/new.yaml": false, "dangling": false} {
+		if _, err := f.within(name); (err == nil) != want {
+			t.Errorf("within(%q): %v", name, err)
+		}
+	}
+}
+
 func TestDifferences(t *testing.T) {
 	for name, tt := range map[string]struct{ want, got, text string }{
 		"same":       {`{"a":[1,{"b":null}]}`, `{"a":[1.0,{"b":null}]}`, ""},

@@ -201,8 +201,10 @@ func (f *File) within(name string) (string, error) {
 	}
 	at := filepath.Join(dir, filepath.FromSlash(name))
 	real, err := filepath.EvalSymlinks(at)
-	if errors.Is(err, fs.ErrNotExist) { // it is written there, so that its directory counts
+	if _, missing := os.Lstat(at); errors.Is(missing, fs.ErrNotExist) { // it is written there: its directory counts
 		real, err = filepath.EvalSymlinks(filepath.Dir(at))
+	} else if errors.Is(err, fs.ErrNotExist) { // a link to what is not there would be written through
+		return "", fmt.Errorf("find a file of the test: %w", err)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", fmt.Errorf("find a file of the test: %w", err)
