@@ -104,7 +104,8 @@ func TestChoose_never_falls_back_to_a_machine_elsewhere(t *testing.T) {
 func TestChoose_refuses_what_may_not_leave(t *testing.T) {
 	list := slices.DeleteFunc(places(), func(p orgconfig.Place) bool { return !p.Remote })
 	r := orgconfig.New(orgconfig.Config{Places: list, Sandboxes: kept{}})
-	if got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true}); haft.CodeOf(err) != haft.CodeDenied {
+	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true})
+	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Choose = %+v, %v", got, err)
 	}
 }
