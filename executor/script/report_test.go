@@ -172,25 +172,28 @@ func TestOutput_is_passed_on_in_whole_characters(t *testing.T) {
 	}
 }
 
-// A tool that is stopped cleans up in its grace time, and its call is a timeout all the same.
+// A tool that is stopped cleans up in its grace time, and its call is a timeout all the same. The tools wait in
+// short steps: a signal that comes just before a system call does not interrupt it, nor does one that comes before
+// a shell starts its program.
 func TestStopped_tools_clean_up(t *testing.T) {
 	for name, c := range map[string]struct {
 		kind   haft.Kind
 		source string
 	}{
-		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('go'); time.sleep(60)\n" +
-			"  finally:\n    time.sleep(0.1)\n    print('bye')"},
+		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('go')\n" +
+			"    while True: time.sleep(0.01)\n  finally:\n    time.sleep(0.1)\n    print('bye')"},
 		"python with": {haft.KindPython, "import contextlib, time\n@contextlib.contextmanager\ndef m():\n" +
-			"  try: yield\n  finally: print('bye')\ndef f():\n  with m(): print('go'); time.sleep(60)"},
+			"  try: yield\n  finally: print('bye')\ndef f():\n  with m():\n" +
+			"    print('go')\n    while True: time.sleep(0.01)"},
 		"python async": {haft.KindPython, "import asyncio\nasync def f():\n  try:\n    print('go')\n" +
-			"    await asyncio.sleep(60)\n  finally:\n    await asyncio.sleep(0.1)\n    print('bye')"},
+			"    while True: await asyncio.sleep(0.01)\n  finally:\n    await asyncio.sleep(0.1)\n    print('bye')"},
 		"python generator": {haft.KindPython, "import time\ndef f():\n  try:\n    yield 1\n" +
-			"    print('go'); time.sleep(60)\n  finally: print('bye')"},
-		"python value": {haft.KindPython, "import time\ndef f():\n  try: print('go'); time.sleep(60)\n" +
-			"  except SystemExit:\n    print('bye')\n    return 1"},
+			"    print('go')\n    while True: time.sleep(0.01)\n  finally: print('bye')"},
+		"python value": {haft.KindPython, "import time\ndef f():\n  try:\n    print('go')\n" +
+			"    while True: time.sleep(0.01)\n  except SystemExit:\n    print('bye')\n    return 1"},
 		"javascript": {haft.KindJavaScript, "exports.f = () => new Promise((done) => { setTimeout(done, 60000);\n" +
 			"  process.on('SIGTERM', () => { console.log('bye'); done(1) }); console.log('go') })"},
-		"bash": {haft.KindBash, "trap 'sleep 0.1; echo bye; exit 0' TERM\necho go\nsleep 60"},
+		"bash": {haft.KindBash, "trap 'sleep 0.1; echo bye; exit 0' TERM\necho go\nwhile :; do sleep 0.01; done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -219,9 +222,9 @@ func TestKilled_tools_do_not_clean_up(t *testing.T) {
 		kind   haft.Kind
 		source string
 	}{
-		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('up', flush=True)\n    time.sleep(60)\n" +
-			"  finally:\n    print('bye', flush=True)\n    time.sleep(60)"},
-		"bash": {haft.KindBash, "trap 'echo bye; sleep 60' TERM\necho up\nsleep 60"},
+		"python": {haft.KindPython, "import time\ndef f():\n  try:\n    print('up', flush=True)\n" +
+			"    while True: time.sleep(0.01)\n  finally:\n    print('bye', flush=True)\n    time.sleep(60)"},
+		"bash": {haft.KindBash, "trap 'echo bye; sleep 60' TERM\necho up\nwhile :; do sleep 0.01; done"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
