@@ -109,6 +109,9 @@ type Spec struct {
 	// called, and Run returns, after the last ServeEgress has returned, so that what it
 	// recorded is complete.
 	ServeEgress func(ctx context.Context, conn net.Conn)
+	// Loopback lets the command listen on TCP ports of a loopback of its own, and connect to them. It does not go
+	// with [NetworkFull]. A provider that cannot bound the memory of those connections does not allow them.
+	Loopback bool
 	// Need refuses to run with less isolation than this.
 	Need Need
 	// Observe records what the command touches, from Begin on if that is set: see [Exit.Touched]. A provider that
