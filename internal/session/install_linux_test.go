@@ -24,11 +24,10 @@ func wheel(t *testing.T) []byte {
 	var out bytes.Buffer
 	w := zip.NewWriter(&out)
 	for name, text := range map[string]string{
-		"tiny.py":                             "answer = 42\n",
-		"tiny-1.0.dist-info/METADATA":         "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
-		"tiny-1.0.dist-info/WHEEL":            "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
-		"tiny-1.0.dist-info/RECORD":           "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\n",
-		"tiny-1.0.dist-info/entry_points.txt": "[console_scripts]\ntiny-says = tiny:says\n",
+		"tiny.py":                     "answer = 42\n",
+		"tiny-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: tiny\nVersion: 1.0\n",
+		"tiny-1.0.dist-info/WHEEL":    "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+		"tiny-1.0.dist-info/RECORD":   "tiny.py,,\ntiny-1.0.dist-info/METADATA,,\ntiny-1.0.dist-info/WHEEL,,\n",
 	} {
 		f, err := w.Create(name)
 		if err == nil {

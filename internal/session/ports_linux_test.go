@@ -140,7 +140,8 @@ mine = socket.socket(); mine.bind(('0.0.0.0', 8765)); mine.listen()
 		port, host)); strings.Count(text, "reached") != 1 || !strings.HasSuffix(text, "'reached']") {
 		t.Errorf("code of a session reaches %s", text)
 	}
-	if text, _ := code(t, b, "python", "import socket\ntry: socket.create_connection(('127.0.0.1', 8765), 5); r = 'reached'\n"+
+	if text, _ := code(t, b, "python", "import socket\n"+
+		"try: socket.create_connection(('127.0.0.1', 8765), 5); r = 'reached'\n"+
 		"except OSError as e: r = type(e).__name__\nr"); !strings.Contains(text, "ConnectionRefused") {
 		t.Errorf("another session: %s", text)
 	}

@@ -46,8 +46,8 @@ const (
 	acceptPause = 10 * time.Millisecond
 )
 
-// listen plans the listener of a run that has egress, and the loopback of one that may listen itself. It comes after the step
-// that keeps the private directories: see run.takeDescriptors.
+// listen plans the listener of a run that has egress, or the loopback of one that may listen itself.
+// It comes after the step that keeps the private directories: see run.takeDescriptors.
 func listen(pl *plan.Plan, spec *sandbox.Spec) {
 	if spec.Network == sandbox.NetworkEgress {
 		pl.Listen(sandbox.EgressPort, sandbox.EgressConns)

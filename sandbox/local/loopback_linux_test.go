@@ -36,7 +36,8 @@ func TestConformance_loopback_by_its_namespace_alone(t *testing.T) {
 }
 
 func TestConformance_with_loopback_and_egress(t *testing.T) {
-	sandboxtest.RunEgress(t, func(t *testing.T) sandbox.Provider { return withLoopback{open(t, local.Config{})} }, false)
+	sandboxtest.RunEgress(t,
+		func(t *testing.T) sandbox.Provider { return withLoopback{open(t, local.Config{})} }, false)
 }
 
 // What connections of a run to itself hold is bounded, and a run for which nobody bounds it makes none.
