@@ -59,6 +59,7 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.verbose, "verbose,v", "show a line for every case"},
 			{&f.cfg.Advisories, "advisories", "fail for packages that a `FILE` of advisories (OSV) is about"},
 			{&f.cfg.Learn, "learn", "observe the calls, and print the least settings that they need as YAML"},
+			{&f.cfg.Coverage, "coverage", "count which lines of tools in Python run"},
 			{&f.listed, "list", "show the cases and run none"},
 			{&f.watch, "watch", "run again the test files that a change is about, until interrupted"},
 			{&f.junit, "junit", "write a report in JUnit's XML to a `FILE`"},

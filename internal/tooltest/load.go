@@ -143,6 +143,9 @@ func Load(path string) (*File, error) {
 // addGates takes the gates from haft-test.yaml beside the file, where the file has none.
 func (f *File) addGates() error {
 	path := filepath.Join(filepath.Dir(f.Path), GatesFile)
+	if _, err := f.within(GatesFile); err != nil {
+		return err
+	}
 	text, err := toolfile.ReadBounded(path, yamltree.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -74,6 +74,12 @@ func TestFile_toolPath(t *testing.T) {
 			t.Errorf("filePath(%q) = %q, %v", name, got, err)
 		}
 	}
+	if err := os.Symlink(filepath.Join(outside, "key.py"), filepath.Join(repo, "tests", GatesFile)); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.addGates(); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("gates by a link: %v", err)
+	}
 	if _, err := f.within("pipe.py"); haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a pipe with what a test reads: %v", err)
 	}

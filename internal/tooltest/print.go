@@ -114,6 +114,9 @@ func (p *Printer) Summary(r *Report) {
 		fmt.Fprintf(p.Out, "%s %s: %s: %s\n", terminal.Paint(p.Out, colour, word), terminal.Escape(g.File), g.Name,
 			terminal.Escape(g.Text))
 	}
+	for _, c := range r.Coverage {
+		fmt.Fprintf(p.Out, "coverage %s: %s\n", terminal.Escape(c.Test), terminal.Escape(c.String()))
+	}
 	for _, l := range r.Learned {
 		fmt.Fprintf(p.Out, "# what the calls of %s needed:\n%s", terminal.Escape(l.File), l.YAML)
 	}

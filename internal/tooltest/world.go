@@ -37,6 +37,7 @@ type world struct {
 	cases atomic.Int64 // how many were begun, which makes the names of users
 	runs  sync.Map     // of *run by organisation and user
 	watching
+	covering
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -258,6 +259,7 @@ func (p *place) add(ctx context.Context, file string, d haft.Draft) error {
 			return fmt.Errorf("install the packages: %w", err)
 		}
 	}
+	p.keepSource(t.Name, file)
 	p.tools = append(p.tools, *t)
 	return nil
 }
@@ -271,6 +273,7 @@ func (p *place) apply(file string, d *haft.Draft) error {
 	if len(s.Packages) > 0 {
 		d.Needs = toolfile.SplitRequirements(d.Kind, s.Packages)
 	}
+	p.cover(file, d)
 	p.file.fix(d)
 	files := make([]string, len(s.Files))
 	for i, name := range s.Files {
