@@ -53,7 +53,7 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.cfg.Repeat, "repeat", "run each case so often, and report those that pass only sometimes"},
 			{&f.cfg.Parallel, "parallel", "how many cases run at once; 0 means two for each processor"},
 			{&f.sandboxes, "sandbox", "run all cases in each of the `SANDBOXES`, separated by commas: auto, local, " +
-				"gvisor, process"},
+				"gvisor, e2b, process"},
 			{&f.cfg.RealNetwork, "real-network", "allow cases with network: real to reach the network"},
 			{&f.cfg.Record, "record", "ask the real APIs once, and keep their answers in the files that cases name"},
 			{&f.verbose, "verbose,v", "show a line for every case"},
