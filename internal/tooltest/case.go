@@ -256,8 +256,8 @@ func (r *run) note(res *haft.Result) {
 
 // call makes the call of a case or a step.
 func (r *run) call(c Call) (haft.Call, error) {
-	call := haft.Call{ID: haft.NewCallID(), Tool: cmp.Or(c.Tool, r.c.Tool), Args: c.Args, Principal: r.principal, Limits: c.Limits,
-		Sandbox: c.Sandbox, Turn: r.name, Workspace: r.workspace, Env: map[string]string{}}
+	call := haft.Call{ID: haft.NewCallID(), Tool: cmp.Or(c.Tool, r.c.Tool), Args: c.Args, Principal: r.principal,
+		Limits: c.Limits, Sandbox: c.Sandbox, Turn: r.name, Workspace: r.workspace, Env: map[string]string{}}
 	if c.Key != "" {
 		call.IdempotencyKey = r.name + "-" + c.Key
 	}

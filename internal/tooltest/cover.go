@@ -160,8 +160,8 @@ func (w *world) covered(f *File) (list []Covered) {
 	return list
 }
 
-// coverGate compares the lines that ran with the gate of a file.
-func (r *runner) coverGate(w *world, f *File, add func(name string, closed bool, format string, args ...any)) {
+// coverGates compares the lines that ran with the gate of a file.
+func (r *runner) coverGates(w *world, f *File, add func(name string, closed bool, format string, args ...any)) {
 	list := w.covered(f)
 	r.report.Coverage = append(r.report.Coverage, list...)
 	if f.Gates.Coverage == nil || r.cfg.Run != nil || len(r.cfg.Tags) > 0 || r.focus {

@@ -59,7 +59,8 @@ func TestFile_toolPath(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := &File{Path: filepath.Join(repo, "tests", "a_test.yaml")}
-	for name, want := range map[string]string{"../tool.py": "", "../tool.py:one": "", "..": "", "own.py": "", "none.py": "",
+	for name, want := range map[string]string{"../tool.py": "", "../tool.py:one": "", "..": "", "own.py": "",
+		"none.py":                      "",
 		filepath.Join(repo, "tool.py"): "", "link.py": "is not below", "out": "is not below", "side.py": "is not below",
 		filepath.Join(outside, "key.py"): "is not below", filepath.Join(outside, "key.py") + ":f": "is not below",
 		"../..": "is not below", "pipe.py": "no regular file"} {

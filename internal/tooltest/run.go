@@ -84,7 +84,7 @@ type Report struct {
 	Count    map[State]int `json:"count"`
 	// Learned is what the tools of each file need, with Config.Learn.
 	Learned []Learned `json:"learned,omitempty"`
-	// Coverage is which lines ran, with Config.Coverage or the gate.
+	// Coverage is which lines ran, with Config.Coverage, or if a file demands some.
 	Coverage []Covered `json:"coverage,omitempty"`
 }
 

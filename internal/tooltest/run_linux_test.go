@@ -159,8 +159,8 @@ func TestRun_examples(t *testing.T) {
 	}
 }
 
-// The lines of functions that ran are counted, also after an exception and in coroutines, and threads. The file that says
-// so is nobody's artifact.
+// The lines of functions that ran are counted, also after an exception, in coroutines and in threads. The file that
+// says so is nobody's artifact.
 func TestRun_coverage(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "tools.py", `import threading
