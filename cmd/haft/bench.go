@@ -14,17 +14,18 @@ import (
 // benchCommand measures Haft beside other ways to run a tool.
 func benchCommand(p *cli.Profile) cli.Command {
 	var (
-		cfg   bench.Config
+		cfg   = bench.Config{Peers: ".haft/bench"}
 		quick bool
 		chart string
 	)
 	return cli.Command{
 		Alone: true,
-		Use:   "bench", Short: "Measure ours beside bare python3, bubblewrap and runsc, in one run",
+		Use:   "bench", Short: "Measure ours beside what people use otherwise, in one run",
 		Flags: []cli.Flag{
 			{&cfg.Rounds, "rounds", "how often each way is timed (200)"},
 			{&cfg.Slice, "slice", "how long a slice of the throughput row lasts (3s)"},
 			{&cfg.Sleepers, "sleepers", "how many calls sleep at once (1000); -1 for none"},
+			{&cfg.Peers, "peers", "a directory with what we are compared with, as scripts/setup bench makes it (.haft/bench)"},
 			{&cfg.Python, "python", "the interpreter: a name or a path"},
 			cli.ReducedFlag(&cfg.AllowReduced),
 			{&quick, "quick", "a short run: rougher figures"},
@@ -40,6 +41,7 @@ func benchCommand(p *cli.Profile) cli.Command {
 			if err != nil {
 				return fmt.Errorf("find this program: %w", err)
 			}
+			cfg.Version = version
 			cfg.Self, cfg.Packages, cfg.Numpy = self, supply.FromEnv(os.Getenv), true
 			cfg.Server = []string{"npx", "-y", "@modelcontextprotocol/server-everything@2026.8.31"}
 			cfg.Progress = func(what string) { fmt.Fprintln(p.Err, paint(p.Err, dim, "measuring: "+what)) }
