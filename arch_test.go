@@ -81,7 +81,7 @@ var imports = map[string][]string{
 	"internal/javascript":        {},
 	"internal/shell":             {},
 	"internal/review":            {"internal/javascript", "internal/shell"},
-	"internal/store": {"internal/audit", "internal/auth", "internal/event", "internal/limit",
+	"internal/store": {"internal/audit", "internal/auth", "internal/event", "internal/limit", "internal/pause",
 		"internal/secret/keeper", "internal/store/migrations", "internal/store/redo", "internal/store/rowset",
 		"internal/store/words"},
 	"internal/store/redo":     {},
