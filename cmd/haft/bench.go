@@ -17,6 +17,8 @@ func benchCommand(p *cli.Profile) cli.Command {
 		cfg   = bench.Config{Peers: ".haft/bench"}
 		quick bool
 		chart string
+		grow  bool
+		page  string
 	)
 	return cli.Command{
 		Alone: true,
@@ -30,12 +32,14 @@ func benchCommand(p *cli.Profile) cli.Command {
 			cli.ReducedFlag(&cfg.AllowReduced),
 			{&quick, "quick", "a short run: rougher figures"},
 			{&chart, "chart", "write the times as an SVG picture to this `FILE`"},
+			{&grow, "growth", "also measure what grows with tools, history, tenants, output and callers"},
+			{&page, "doc", "write tables and charts into this page, between its marks; with --growth and all rows"},
 			{&p.JSON, "json", "print one JSON object"},
 		},
 		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 			defer tuneForServer()()
 			if quick {
-				cfg.Rounds, cfg.Slice, cfg.Sleepers = 40, time.Second, 100
+				cfg.Rounds, cfg.Slice, cfg.Sleepers, cfg.Most = 40, time.Second, 100, 1000
 			}
 			self, err := os.Executable()
 			if err != nil {
@@ -48,6 +52,16 @@ func benchCommand(p *cli.Profile) cli.Command {
 			rep, err := bench.Measure(ctx, cfg)
 			if err != nil {
 				return fmt.Errorf("measure: %w", err)
+			}
+			if grow || page != "" {
+				if rep.Growth, err = bench.Grow(ctx, cfg); err != nil {
+					return fmt.Errorf("measure what grows: %w", err)
+				}
+			}
+			if page != "" {
+				if err := rep.WriteDocument(page); err != nil {
+					return err
+				}
 			}
 			if chart != "" {
 				if err := rep.WriteChart(chart); err != nil {

@@ -117,16 +117,19 @@ func (b *bench) openServed(call func(*served) func(context.Context, int) error) 
 	}
 }
 
-// openMCP opens a server and a session of MCP for each caller.
+// mcpSessions is how many sessions of MCP callers share: a server bounds those of one key.
+const mcpSessions = 4
+
+// openMCP opens a server and some sessions of MCP.
 func (b *bench) openMCP(ctx context.Context) (*ready, error) {
 	sessions := newPerCaller[string]()
 	return b.openServed(func(s *served) func(context.Context, int) error {
 		return func(ctx context.Context, caller int) error {
-			session, err := sessions.get(caller, func() (string, error) { return s.openMCP(ctx) })
+			session, err := sessions.get(caller%mcpSessions, func() (string, error) { return s.openMCP(ctx) })
 			if err != nil {
 				return err
 			}
-			return s.addMCP(ctx, session)
+			return s.addMCP(ctx, session, caller)
 		}
 	})(ctx)
 }

@@ -39,6 +39,8 @@ type Config struct {
 	AllowReduced bool
 	// Callers are the numbers of callers without pauses; nil means 1, 4, 16 and 64.
 	Callers []int
+	// Most bounds the sizes of [Grow]; 0 means its whole sizes.
+	Most int
 	// Peers is a directory with what we are compared with, as scripts/setup bench makes it; "" compares only with what is
 	// installed in the system.
 	Peers string
@@ -56,6 +58,7 @@ type Report struct {
 	Version string
 	Others  float64
 	Loads   []Load
+	Growth  []Series
 	Samples []Sample
 	Rows    []Row
 	Notes   []string

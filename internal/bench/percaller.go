@@ -10,20 +10,17 @@ type perCaller[T any] struct {
 
 func newPerCaller[T any]() *perCaller[T] { return &perCaller[T]{made: map[int]T{}} }
 
-// get returns the thing of a caller, who calls it alone.
+// get returns the thing of a caller. Others wait while it is made.
 func (p *perCaller[T]) get(caller int, make func() (T, error)) (T, error) {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	t, ok := p.made[caller]
-	p.mu.Unlock()
 	if ok {
 		return t, nil
 	}
 	t, err := make()
-	if err != nil {
-		return t, err
+	if err == nil {
+		p.made[caller] = t
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.made[caller] = t
-	return t, nil
+	return t, err
 }

@@ -47,6 +47,9 @@ func (r *Report) Print(w io.Writer) {
 	_ = t.Flush()
 	fmt.Fprintln(w)
 	r.printLoads(w)
+	if len(r.Growth) > 0 {
+		PrintGrowth(w, r.Growth)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, "- "+n)
 	}

@@ -40,8 +40,10 @@ func (b *bench) serve(ctx context.Context) (_ *served, err error) {
 		}
 	}()
 	s.cmd = exec.CommandContext(ctx, b.cfg.Self, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log-level", "error",
-		"--python", b.python, "--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced))
+		"--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced))
 	s.cmd.Stderr = os.Stderr
+	// The server takes the first python3 of $PATH: the one that the other rows are about.
+	s.cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(b.python)+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	s.cmd.Cancel = func() error { return s.cmd.Process.Signal(os.Interrupt) }
 	s.cmd.WaitDelay = 20 * time.Second
 	out, err := s.cmd.StdoutPipe()
@@ -161,10 +163,10 @@ func (s *served) openMCP(ctx context.Context) (string, error) {
 	return session, err
 }
 
-// addMCP calls the job over MCP.
-func (s *served) addMCP(ctx context.Context, session string) error {
-	raw, _, err := s.post(ctx, "/mcp", session, []byte(
-		`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"add","arguments":`+jobArgs+`}}`))
+// addMCP calls the job over MCP, for one of the callers who share a session.
+func (s *served) addMCP(ctx context.Context, session string, caller int) error {
+	raw, _, err := s.post(ctx, "/mcp", session, fmt.Appendf(nil,
+		`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"add","arguments":%s}}`, caller+2, jobArgs))
 	if err != nil {
 		return err
 	}
