@@ -157,7 +157,7 @@ size: ## count lines of code: no blank lines, no comments, no tests
 	@git ls-files '*.go' | grep -v -e '_test\.go$$' -e 'test/[^/]*$$' | xargs cat | sed -e '/^[[:space:]]*$$/d' -e '/^[[:space:]]*\/\//d' | wc -l
 
 .PHONY: bench
-bench: setup build ## measure ours beside bare python3, bubblewrap and runsc, in one run
+bench: setup build ## measure ours beside what people use otherwise, in one run
 	@scripts/setup bench
 	$(BIN) bench $(BENCHFLAGS)
 

@@ -6,10 +6,14 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"haft"
 	"haft/internal/bench"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
@@ -94,12 +98,25 @@ func TestChart_is_XML_and_escapes(t *testing.T) {
 	}
 }
 
+// build makes the haft that serves, as go test builds it for the scripts of the command, so that a suite compiles it once.
+func build(t *testing.T) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "haft")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name, "haft/cmd/haft").CombinedOutput(); err != nil {
+		t.Fatalf("build haft: %v\n%s", err, out)
+	}
+	return name
+}
+
 // TestMeasure runs the whole measurement with the smallest numbers: it says
 // nothing about speed, only that every row can be had.
 func TestMeasure(t *testing.T) {
-	rep, err := bench.Measure(t.Context(), bench.Config{Rounds: 3, Slice: 50 * time.Millisecond, Sleepers: 5})
-	if err != nil {
+	rep, err := bench.Measure(t.Context(), bench.Config{Rounds: 3, Slice: 50 * time.Millisecond, Sleepers: 5,
+		Self: build(t), Callers: []int{1, 4}})
+	if haft.CodeOf(err) == haft.CodeUnavailable {
 		sandboxtest.Require(t, "sandbox", err.Error())
+	} else if err != nil {
+		t.Fatal(err)
 	}
 	if len(rep.Rows) < 5 {
 		t.Errorf("%d rows were measured: %+v", len(rep.Rows), rep.Rows)
@@ -107,6 +124,16 @@ func TestMeasure(t *testing.T) {
 	for _, r := range rep.Rows {
 		if r.Ratio <= 0 || r.Unmeasured != "" {
 			t.Errorf("row %q has no figure: %+v", r.What, r)
+		}
+	}
+	for _, way := range []string{"haft, in the engine", "haft, over HTTP", "haft, over MCP", "haft, in a session over HTTP",
+		"haft, no cell ready", "python3 -I -S, no sandbox"} {
+		for _, callers := range []int{1, 4} {
+			if !slices.ContainsFunc(rep.Loads, func(l bench.Load) bool {
+				return l.Way == way && l.Callers == callers && l.Calls >= callers && l.Rate > 0 && l.P50 <= l.P95 && l.P95 <= l.P99
+			}) {
+				t.Errorf("%s with %d callers was not measured: %+v", way, callers, rep.Loads)
+			}
 		}
 	}
 	if len(rep.Samples) < 3 || rep.Machine == "" {

@@ -121,8 +121,8 @@ func (b *bench) http(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.ratio("confined Python call over HTTP, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5), 1./5,
-		1./8)
+	b.ratio("confined Python call over HTTP, recorded, p50", samples[0].Quantile(.5), samples[1].Quantile(.5), 1./8,
+		1./10)
 	b.report.Samples = append(b.report.Samples, samples[0])
 	const callers = 64
 	rate, err := b.slice(ctx, callers, func() error { return d.call(ctx, `{"tool": "noop", "args": {}}`) })

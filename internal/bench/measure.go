@@ -20,8 +20,8 @@ import (
 
 // Config says what to measure. The zero value is the whole table.
 type Config struct {
-	// Self is the haft binary, for the row on the whole command; "" leaves it out.
-	Self string
+	// Self is the haft binary, for the whole command and for servers; "" leaves those out. Version is its version.
+	Self, Version string
 	// Python is the interpreter; "" is the one that tools get.
 	Python string
 	// Rounds is how often each way is timed; 0 means 200.
@@ -37,6 +37,13 @@ type Config struct {
 	Numpy bool
 	// AllowReduced measures also where the sandbox has no namespaces.
 	AllowReduced bool
+	// Callers are the numbers of callers without pauses; nil means 1, 4, 16 and 64.
+	Callers []int
+	// Most bounds the sizes of [Grow]; 0 means its whole sizes.
+	Most int
+	// Peers is a directory with what we are compared with, as scripts/setup bench makes it; "" compares only with what is
+	// installed in the system.
+	Peers string
 	// Packages says where packages come from.
 	Packages supply.Config
 	// Progress hears what is measured next.
@@ -46,6 +53,12 @@ type Config struct {
 // A Report is what was measured.
 type Report struct {
 	Machine string
+	// Version is that of Haft. Others is how many processors other programs used before anything was measured: with more
+	// than a tenth of one, the figures say little.
+	Version string
+	Others  float64
+	Loads   []Load
+	Growth  []Series
 	Samples []Sample
 	Rows    []Row
 	Notes   []string
@@ -79,13 +92,14 @@ type bench struct {
 	app    *app.App
 	python string
 	job    *app.Tool
+	dir    string // of this run
 	report *Report
 }
 
 // Measure measures.
 func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	cfg.setDefaults()
-	b := &bench{cfg: cfg, report: &Report{Machine: machine()}}
+	b := &bench{cfg: cfg, report: &Report{Machine: machine(), Version: cfg.Version}}
 	a, err := app.Open(ctx, cfg.system())
 	if err != nil {
 		return nil, err
@@ -100,8 +114,16 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.job, err = b.tool(ctx, "add", source); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.packages, b.throughput, b.pipeline, b.agents,
-		b.http, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
+	remove, err := b.workDir()
+	if err != nil {
+		return nil, err
+	}
+	defer remove()
+	if b.report.Others, err = othersBusy(ctx, min(2*time.Second, b.cfg.Slice)); err != nil {
+		return nil, err
+	}
+	for _, step := range []func(context.Context) error{b.latency, b.packages, b.sustained, b.memory, b.pipeline, b.agents,
+		b.http, b.sessions, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -116,6 +138,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Slice <= 0 {
 		c.Slice = 3 * time.Second
+	}
+	if c.Callers == nil {
+		c.Callers = []int{1, 4, 16, 64}
 	}
 	if c.Sleepers == 0 {
 		c.Sleepers = 1000
@@ -206,10 +231,10 @@ func (b *bench) latency(ctx context.Context) error {
 	}
 	bare := samples[1].Quantile(.5)
 	b.ratio("confined Python call, fresh process, p50", samples[0].Quantile(.5), bare, 1./10, 1./20)
-	b.ratio("no cell ready, p50", empty[0].Quantile(.5), empty[1].Quantile(.5), 1.5, 1)
+	b.ratio("no cell ready, p50", empty[0].Quantile(.5), empty[1].Quantile(.5), 1, .7)
 	b.report.Samples = append(samples, empty[0])
 	if command != nil {
-		b.ratio("haft run of a file, whole command, p50", command[0].Quantile(.5), command[1].Quantile(.5), 5, 3)
+		b.ratio("haft run of a file, whole command, p50", command[0].Quantile(.5), command[1].Quantile(.5), 4, 3)
 		b.report.Samples = append(b.report.Samples, command[0])
 	}
 	return nil

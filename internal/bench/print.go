@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -23,7 +24,7 @@ func (r *Report) WriteChart(file string) error {
 
 // Print writes the report as two tables in Markdown, which is readable as it is.
 func (r *Report) Print(w io.Writer) {
-	fmt.Fprintf(w, "Measured on %s.\n\n", r.Machine)
+	r.printHead(w)
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
 	fmt.Fprintln(t, "| one call\t| p50\t| p95\t| p99\t| runs\t|")
 	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|")
@@ -45,9 +46,49 @@ func (r *Report) Print(w io.Writer) {
 	}
 	_ = t.Flush()
 	fmt.Fprintln(w)
+	r.printLoads(w)
+	if len(r.Growth) > 0 {
+		PrintGrowth(w, r.Growth)
+	}
 	for _, n := range r.Notes {
 		fmt.Fprintln(w, "- "+n)
 	}
+}
+
+// printHead says where this was measured, and whether the machine was quiet.
+func (r *Report) printHead(w io.Writer) {
+	fmt.Fprintf(w, "Haft %s, measured on %s; before that, other programs used %.2f processors", cmp.Or(r.Version, "devel"),
+		r.Machine, r.Others)
+	if r.Others > quiet {
+		fmt.Fprint(w, ". **The machine was not quiet: these figures say little**")
+	}
+	fmt.Fprint(w, ".\n\n")
+}
+
+// quiet is how many processors others may use.
+const quiet = .1
+
+// printLoads writes what callers without pauses got.
+func (r *Report) printLoads(w io.Writer) {
+	if len(r.Loads) == 0 {
+		return
+	}
+	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
+	fmt.Fprintln(t, "| callers without pauses\t| version\t| callers\t| calls/s\t| p50\t| p95\t| p99\t| processor per call\t| memory\t|")
+	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
+	for _, l := range r.Loads {
+		p50, p95, p99, processor, memory := "", "", "", "", ""
+		if l.Calls > 0 {
+			p50, p95, p99, processor = Round(l.P50), Round(l.P95), Round(l.P99), Round(l.Processor)
+		}
+		if l.Memory > 0 {
+			memory = fmt.Sprintf("%.0f MB", float64(l.Memory)/(1<<20))
+		}
+		fmt.Fprintf(t, "| %s\t| %s\t| %d\t| %.4g\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", l.Way, l.Version, l.Callers, l.Rate, p50,
+			p95, p99, processor, memory)
+	}
+	_ = t.Flush()
+	fmt.Fprintln(w)
 }
 
 // Round writes a time with the digits that matter.

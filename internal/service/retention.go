@@ -303,6 +303,20 @@ func (m *RetentionManager) pruneLoop(ctx context.Context) {
 	}
 }
 
+// indexLoop makes the audit log searchable as it grows, until ctx ends.
+func (m *RetentionManager) indexLoop(ctx context.Context) {
+	tick := time.NewTicker(m.cfg.PruneEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		m.warn(ctx, "index the audit log", m.store.Audit.IndexAudit(ctx))
+	}
+}
+
 // purge removes the memory of agents that are gone, for a while at most; the next one goes on.
 func (m *RetentionManager) purge(ctx context.Context) error {
 	some, cancel := context.WithTimeout(ctx, pruneFor)

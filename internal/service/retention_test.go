@@ -176,3 +176,26 @@ func TestSetRetention(t *testing.T) {
 		}
 	}
 }
+
+// A server makes the audit log searchable before somebody searches it.
+func TestIndexAudit_without_a_search(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Beat: 10 * time.Millisecond}, service.Config{})
+	made(t, w, "o", haft.StatusSuccess, 1, time.Hour)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(time.Minute); ; <-tick.C {
+		if kept, err := w.store.Audit.AuditHead(t.Context(), "o"); err != nil || kept.Seq == 0 {
+			t.Fatalf("AuditHead = %+v, %v, want the entry", kept, err)
+		}
+		orgs, _, err := w.store.Audit.Unindexed(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(orgs) == 0 {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after a minute no search would find all entries of %q", orgs)
+		}
+	}
+}

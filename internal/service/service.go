@@ -265,6 +265,7 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
 		servers: a.Servers, sandboxes: a.Sandboxes, files: files, workspaces: spaces}
 	e.Go(a.Retainer.pruneLoop)
+	e.Go(a.Retainer.indexLoop)
 	return a
 }
 

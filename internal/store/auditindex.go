@@ -7,14 +7,15 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/pause"
 )
 
 // What entries of an audit are found by. Each entry has one row of every facet of
 // which it has a value, in the order of time.
 //
-// The rows are made when somebody looks, and not when entries are added: what a call
-// costs does not depend on how its trace may be searched. A search that is the first
-// in a long time makes many, in short transactions; it may be stopped and goes on
+// The rows are not made when entries are added: what a call costs does not depend on how
+// its trace may be searched. [Audit.IndexAudit] makes them in the background, and a search
+// makes those that are still missing, in short transactions; it may be stopped and goes on
 // the next time.
 const (
 	facetAll = iota // has the empty value
@@ -42,10 +43,63 @@ var insertFacets = &insert{"INSERT INTO audit_facets (org, facet, value, at, seq
 
 const indexedQuery unlogged = "SELECT seq FROM audit_indexed WHERE org = $1"
 
-// indexAudit makes all entries of an organisation findable.
-func (s Audit) indexAudit(ctx context.Context, org string) error {
-	const doing = "make the audit trail findable"
+// doingIndex says in errors what indexing does.
+const doingIndex = "make the audit trail findable"
+
+// indexedShare is which part of the time IndexAudit may write: one in so many.
+const indexedShare = 4
+
+// IndexAudit makes findable what is not yet, of all organisations, so that no search has to
+// wait for it. Callers come before it: after each transaction it waits for three times as long
+// as that took. Of servers that do it at the same time one makes the rows of an entry.
+func (s Audit) IndexAudit(ctx context.Context) error {
+	for after := ""; ; {
+		orgs, next, err := s.Unindexed(ctx, after)
+		if err != nil {
+			return err
+		}
+		for _, org := range orgs {
+			if err := s.indexAudit(ctx, org, func(took time.Duration) error {
+				return pause.For(ctx, (indexedShare-1)*took)
+			}); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		after = next
+	}
+}
+
+// unindexedQuery finds organisations by the ends of two indexes each.
+const unindexedQuery logged = `SELECT h.org, h.name FROM audit_heads h LEFT JOIN audit_indexed i ON i.org = h.org
+	WHERE h.org > $1 AND EXISTS (SELECT 1 FROM audit a WHERE a.org = h.org AND a.seq > COALESCE(i.seq, 0))
+	ORDER BY h.org LIMIT $2`
+
+// Unindexed lists organisations that have entries which are not findable yet, and where to go
+// on, or "".
+func (s Audit) Unindexed(ctx context.Context, after string) (orgs []string, next string, err error) {
+	orgs, err = list(ctx, s.db, doingIndex, func(r scanner) (org string, err error) {
+		var name string
+		if err := r.Scan(&next, &name); err != nil {
+			return "", err
+		}
+		err = decode(name, &org)
+		return org, err
+	}, unindexedQuery, after, MaxPage)
+	if len(orgs) < MaxPage {
+		next = ""
+	}
+	return orgs, next, err
+}
+
+// indexAudit makes all entries of an organisation findable. After each transaction but the last
+// it calls wait with how long that took.
+func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Duration) error) error {
+	const doing = doingIndex
 	for {
+		began := time.Now()
 		mark, err := value[int64](ctx, s.db, doing, indexedQuery, column(org))
 		if err != nil {
 			return err
@@ -57,6 +111,9 @@ func (s Audit) indexAudit(ctx context.Context, org string) error {
 		if err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
 			return t.indexAudit(ctx, org, mark, entries)
 		}); err != nil || len(entries) < indexedAtOnce {
+			return err
+		}
+		if err := wait(time.Since(began)); err != nil {
 			return err
 		}
 	}
@@ -95,7 +152,7 @@ func (s Audit) FindAudit(ctx context.Context, org string, f haft.AuditFilter,
 	var next *haft.AuditPlace
 	q := numberQuery(org, f, after)
 	if f.Narrow() {
-		if err := s.indexAudit(ctx, org); err != nil {
+		if err := s.indexAudit(ctx, org, func(time.Duration) error { return nil }); err != nil {
 			return nil, nil, err
 		}
 		facets, err := s.fewestFirst(ctx, org, facetsOf(f))

@@ -44,6 +44,7 @@ func (s *Store) Plans(ctx context.Context, explain string) ([]Plan, error) {
 		{"last of calls", logged("SELECT call, MAX(seq) FROM events WHERE call IN ($1,$2) GROUP BY call"),
 			[]any{"a", "b"}},
 		{"end of chain", lastEntry, []any{"acme"}},
+		{"audit logs to index", unindexedQuery, []any{"", 1000}},
 	}
 	add := func(name string, q query, args ...any) { list = append(list, named{name, q, args}) }
 	for name, f := range map[string]haft.ToolFilter{

@@ -115,6 +115,38 @@ func auditFound(t testing.TB, s *store.Store) {
 	}
 }
 
+// auditIndexed: what IndexAudit has made findable is left to no search, and is found.
+func auditIndexed(t testing.TB, s *store.Store) {
+	for round := range 3 {
+		all := trail(t, s, 700)
+		if orgs, next, err := s.Audit.Unindexed(t.Context(), ""); err != nil || next != "" ||
+			!slices.Equal(orgs, []string{"acme", "other"}) {
+			t.Errorf("round %d: Unindexed = %q, %q, %v, want both organisations", round, orgs, next, err)
+		}
+		var both sync.WaitGroup // as of two servers
+		for range 2 {
+			both.Go(func() {
+				if err := s.Audit.IndexAudit(t.Context()); err != nil {
+					t.Errorf("IndexAudit: %v", err)
+				}
+			})
+		}
+		both.Wait()
+		if orgs, _, err := s.Audit.Unindexed(t.Context(), ""); err != nil || len(orgs) > 0 {
+			t.Errorf("round %d: Unindexed = %q, %v, want none", round, orgs, err)
+		}
+		want := 0
+		for _, e := range all {
+			if e.Tool == "t2" {
+				want += round + 1
+			}
+		}
+		if got := len(found(t, s, haft.AuditFilter{Tool: "t2"})); got != want {
+			t.Errorf("round %d: %d entries are found, want %d", round, got, want)
+		}
+	}
+}
+
 // auditFoundLater: entries that are added after a search are found by the next one,
 // also while many search at once.
 func auditFoundLater(t testing.TB, s *store.Store) {

@@ -73,6 +73,7 @@ func cases() []testCase {
 		{"audit_checkpoints_are_chained", auditChained},
 		{"audit_entries_are_found", auditFound},
 		{"audit_entries_are_found_later", auditFoundLater},
+		{"audit_entries_are_indexed_ahead", auditIndexed},
 		{"events_are_pruned", eventsPruned},
 		{"events_rise", eventsRise},
 		{"agents_are_kept", agents},
