@@ -95,7 +95,7 @@ func echoSpec(script string) sandbox.Spec {
 }
 
 // runs runs a script and returns what it printed.
-func runs(t *testing.T, p *e2b.Provider, spec sandbox.Spec) (string, error) {
+func runs(t *testing.T, p sandbox.Provider, spec sandbox.Spec) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	spec.Stdout = &out
