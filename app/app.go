@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +27,9 @@ import (
 
 // Config configures an [App]. The zero value is useful.
 type Config struct {
-	// Sandbox is where tools run: local, process, gvisor, e2b or modal, or several of them with commas between, of which
-	// the first counts that is available. "" and auto mean e2b, local, gvisor, modal: machines elsewhere where an
-	// organisation allows it.
+	// Sandbox is where tools run: local, process, gvisor, e2b or modal, or several of them with commas between, of
+	// which the first counts that is available. "" and auto mean e2b, local, gvisor, modal: machines elsewhere where
+	// an organisation allows it.
 	Sandbox string
 	// E2B says where machines of E2B come from; nil means what the environment says, see [e2b.FromEnv].
 	E2B *e2b.Config
@@ -79,9 +80,7 @@ type App struct {
 
 // Open opens an App.
 func Open(ctx context.Context, cfg Config) (_ *App, err error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	a := &App{cfg: cfg}
 	defer func() {
 		if err != nil {

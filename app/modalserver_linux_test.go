@@ -241,7 +241,8 @@ func (s *modalServer) ImageGetOrCreate(_ context.Context, r *pb.ImageGetOrCreate
 	s.images = append(s.images, strings.Join(r.GetImage().GetDockerfileCommands(), "\n"))
 	result := pb.GenericResult_builder{Status: pb.GenericResult_GENERIC_STATUS_SUCCESS}
 	if s.buildsFailed {
-		result = pb.GenericResult_builder{Status: pb.GenericResult_GENERIC_STATUS_FAILURE, Exception: "text of a server"}
+		result = pb.GenericResult_builder{Status: pb.GenericResult_GENERIC_STATUS_FAILURE,
+			Exception: "text of the server"}
 	}
 	return pb.ImageGetOrCreateResponse_builder{ImageId: "im-1", Result: result.Build()}.Build(), nil
 }

@@ -97,7 +97,8 @@ func list(ctx context.Context, p *cli.Profile, _ []string) error {
 		if len(l.Running) > 0 {
 			cli.PrintTable(p.Out, l.Running, cli.Listing[machine]{Head: "ID,SANDBOX,TEMPLATE,STARTED,ENDS",
 				Row: func(i machine) []any {
-					return []any{i.ID, i.Sandbox, i.Template, i.Started.Format(time.DateTime), i.Ends.Format(time.DateTime)}
+					return []any{i.ID, i.Sandbox, i.Template, i.Started.Format(time.DateTime),
+						i.Ends.Format(time.DateTime)}
 				}})
 		}
 	})
@@ -141,8 +142,8 @@ func show(ctx context.Context, p *cli.Profile, args []string) error {
 	if i := slices.IndexFunc(l.Running, func(i machine) bool { return i.ID == args[0] }); i >= 0 {
 		m := l.Running[i]
 		return p.Print(m, func() {
-			cli.PrintFacts(p.Out, "id", m.ID, "sandbox", m.Sandbox, "template", m.Template, "owner", m.Owner, "state", m.State,
-				"started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
+			cli.PrintFacts(p.Out, "id", m.ID, "sandbox", m.Sandbox, "template", m.Template, "owner", m.Owner,
+				"state", m.State, "started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
 		})
 	}
 	return &haft.Error{Code: haft.CodeNotFound,

@@ -141,7 +141,8 @@ func (m *machine) Start(ctx context.Context, argv []string) (rented.Process, err
 	}
 	if err != nil {
 		s.Close()
-		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "a sandbox of E2B does not start commands", Err: err}
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Err: err,
+			Message: "a sandbox of E2B does not start commands"}
 	}
 	s.pid = first.Start.PID
 	return s, nil

@@ -42,7 +42,8 @@ func problem(err error) error {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		e.Message = "Modal refuses the token: the operator checks MODAL_TOKEN_ID and MODAL_TOKEN_SECRET"
 	case codes.NotFound:
-		e.Message, e.Err = "Modal has no such sandbox, app or image: the operator checks HAFT_MODAL_IMAGE", rented.ErrGone
+		e.Message = "Modal has no such sandbox, app or image: the operator checks HAFT_MODAL_IMAGE"
+		e.Err = rented.ErrGone
 	case codes.FailedPrecondition, codes.Aborted:
 		e.Message, e.Err = "Modal says that the sandbox is not in a state to be used", rented.ErrGone
 	case codes.ResourceExhausted:
@@ -95,7 +96,8 @@ func isBusy(err error) bool {
 func retryAfter(err error) haft.Millis {
 	for _, detail := range status.Convert(err).Details() {
 		if policy, ok := detail.(interface{ GetRetryAfterSecs() float32 }); ok && policy.GetRetryAfterSecs() > 0 {
-			return haft.Millis(time.Duration(min(float64(policy.GetRetryAfterSecs()), maxRetry.Seconds()) * float64(time.Second)))
+			secs := min(float64(policy.GetRetryAfterSecs()), maxRetry.Seconds())
+			return haft.Millis(time.Duration(secs * float64(time.Second)))
 		}
 	}
 	return haft.Millis(time.Second)

@@ -85,8 +85,8 @@ func (p *Provider) look(ctx context.Context, now bool) {
 	for {
 		if now {
 			if err := p.pool.reap(ctx, time.Now()); err != nil && ctx.Err() == nil {
-				p.cfg.Logger.WarnContext(ctx, "rented sandboxes could not be looked through", "server", p.cfg.Name,
-					"err", err)
+				p.cfg.Logger.WarnContext(ctx, "rented sandboxes could not be looked through",
+					"server", p.cfg.Name, "err", err)
 			}
 		}
 		select {
@@ -118,7 +118,8 @@ func (p *Provider) Remove(ctx context.Context, id string) error {
 		return err
 	}
 	if !slices.ContainsFunc(list, func(i Info) bool { return i.ID == id }) {
-		return &haft.Error{Code: haft.CodeNotFound, Message: "Haft has no such sandbox at " + p.cfg.Name + ": see haft sandbox list"}
+		return &haft.Error{Code: haft.CodeNotFound,
+			Message: "Haft has no such sandbox at " + p.cfg.Name + ": see haft sandbox list"}
 	}
 	return p.pool.End(ctx, id)
 }
