@@ -264,8 +264,8 @@ func (n Need) advice() string {
 	case haft.LevelKernel:
 		return "the sandbox gvisor gives it (--sandbox gvisor); haft doctor --fix, or make gvisor, installs it"
 	case haft.LevelMachine:
-		return "the sandbox e2b rents machines, see docs/e2b.md; or demand kernel, and run Haft in a virtual machine " +
-			"of its own"
+		return "the sandboxes e2b and modal rent machines, see docs/e2b.md and docs/modal.md; or demand kernel, and " +
+			"run Haft in a virtual machine of its own"
 	case haft.LevelNamespaces:
 		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
 	}
