@@ -23,7 +23,8 @@ TAGS     := -tags haft_init
 # The runsc that make test-more installs.
 export PATH := $(CURDIR)/.haft/gvisor:$(PATH)
 
-TEST     := $(GO) test $(TAGS) -vet=off -timeout 40m
+# Without the tables for debuggers, linking a test program takes two thirds of the time.
+TEST     := $(GO) test $(TAGS) -ldflags=-w -vet=off -timeout 40m
 FUZZTIME ?= 60s
 # How long make attack has one program attack its supervisor by everything at once; 2 s in make test.
 ATTACKTIME ?= 60s
@@ -34,11 +35,19 @@ VERDICTS := $(CURDIR)/.haft/verdicts
 # suite that make test runs: as root, reduced, and as an ordinary user.
 LOCAL    := ^(TestRun|TestProvider|TestTemplate)
 MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
-# The tests of packages app and executor/script that run other people's programs.
+# The tests that run other people's programs, in the packages that make test-more lists.
 REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_(brokers|mocks)_for_real_clients|TestEgress_)
 
-# The packages whose tests compute less where the race detector is on.
-PURE     := ./internal/audit ./internal/model ./internal/review ./internal/secret
+# The packages whose own state is used by several goroutines at a time. make test runs them with the race detector,
+# which takes three times the processor time, and make race all others.
+RACED    := $(addprefix ./,client compat/e2b executor/upstream sandbox/cell sandbox/process server server/agentapi \
+  server/mcpserver $(addprefix internal/,auth backlog chain chains checkpoint connlimit conversation credential egress \
+  engine event eventstream filestore followup limit localsocket memory portproxy registry secret/keeper secret/vault \
+  service session store store/redo store/sqlite telemetry toolrule webhook workspace))
+# The packages that have targets of their own, and all others, of which the command takes longest and begins first.
+APART    := $(addprefix ./,sandbox/local sandbox/gvisor deploy internal/soak cmd/haft)
+PLAIN     = ./cmd/haft $(filter-out $(APART) $(RACED),$(shell $(GO) list -f '{{.Dir}}' ./... | \
+  sed -e "s|^$(CURDIR)/|./|" -e "s|^$(CURDIR)$$|.|"))
 
 # The packages whose tests need no sandbox, no database server and no other program.
 FAST     := $(addprefix ./,client compat/letta policy schema schema/bashschema schema/tsschema server \
@@ -99,11 +108,14 @@ static: init # what is checked without running the program
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); \
 	  if [ -n "$$unformatted" ]; then echo "not gofmt'd:"; echo "$$unformatted"; exit 1; fi
 	$(GO) vet $(TAGS) ./...
-	GOOS=darwin $(GO) build ./...
 	$(GO) mod tidy -diff
 
+.PHONY: other-systems
+other-systems: # the program builds where there is no sandbox
+	GOOS=darwin $(GO) build ./...
+
 .PHONY: check
-check: static ## check an edit in a few minutes: no root, no network, nothing installed
+check: static other-systems ## check an edit in a few minutes: no root, no network, nothing installed
 	$(TEST) . $(FAST)
 
 .PHONY: test
@@ -114,22 +126,19 @@ test: ## set up and run the tests
 .PHONY: suites
 suites: init # the first tier; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	@# The command's scripts start hundreds of processes, each of which the race detector would start slowly, and wait
-	@# for them: they run without it, beside the packages. So does the root package, which reads all sources, and what
-	@# only computes, of which tests with the race detector do less (skiptest.Race).
-	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) . ./cmd/haft $(PURE) & scripts=$$!; $(TEST) $(RACE) -p 3 -skip '$(REAL)' $$($(GO) list ./... | \
-	  grep -v -x haft | grep -v -e '/sandbox/local$$' -e '/sandbox/gvisor$$' -e '/cmd/haft$$' -e '/deploy$$' -e '/soak$$'); \
-	  packages=$$?; wait $$scripts && exit $$packages
+	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) -p 2 -skip '$(REAL)' $(PLAIN) & plain=$$!; \
+	  $(TEST) $(RACE) -p 2 -skip '$(REAL)' $(RACED); raced=$$?; wait $$plain && exit $$raced
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
 
 .PHONY: test-more
-test-more: init ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
+test-more: init other-systems ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
 	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
 	@echo "more than they compute, so side by side"
-	$(TEST) -run '$(REAL)' ./app ./executor/script & app=$$!; $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$app && exit $$soak
+	$(TEST) -p 2 -run '$(REAL)' ./app ./executor/script ./compat/letta ./cmd/haft & real=$$!; \
+	  $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$real && exit $$soak
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
 	@scripts/setup gvisor
@@ -138,6 +147,10 @@ test-more: init ## the second tier, after make test: other programs, all modes o
 	$(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
+
+.PHONY: race
+race: init ## run the tests of all packages with the race detector, which make test does only for those in RACED
+	$(TEST) $(RACE) -p 3 -skip '$(REAL)' $(PLAIN) $(RACED)
 
 .PHONY: size
 size: ## count lines of code: no blank lines, no comments, no tests

@@ -63,8 +63,8 @@ func TestLimits(t *testing.T) {
 	if err := json.Unmarshal(b, &fields); err != nil {
 		t.Fatal(err)
 	}
-	if len(fields) != 14 {
-		t.Errorf("%d limits have a default, want all 14: %v", len(fields), fields)
+	if len(fields) != 15 {
+		t.Errorf("%d limits have a default, want all 15: %v", len(fields), fields)
 	}
 }
 

@@ -51,6 +51,7 @@ type Limits struct {
 	Result    int64  `json:"result_bytes,omitempty"`   // the encoded value
 	Artifacts int    `json:"artifacts,omitempty"`      // files given back
 	ArtBytes  int64  `json:"artifact_bytes,omitempty"` // all of them together
+	Network   int64  `json:"network_bytes,omitempty"`  // sent to named hosts, and as much received
 }
 
 // DefaultLimits are the limits of a call that names none.
@@ -60,7 +61,7 @@ func DefaultLimits() Limits {
 		Memory: 512 << 20, Processes: 64, OpenFiles: 256,
 		FileSize: 64 << 20, Disk: 128 << 20, Inodes: 8192,
 		Stdout: 1 << 20, Stderr: 1 << 20, Result: 4 << 20,
-		Artifacts: 32, ArtBytes: 32 << 20,
+		Artifacts: 32, ArtBytes: 32 << 20, Network: 1 << 30,
 	}
 }
 
@@ -72,7 +73,7 @@ func LimitCeilings() Limits {
 		Memory: 16 << 30, Processes: 4096, OpenFiles: 65536,
 		FileSize: 4 << 30, Disk: 8 << 30, Inodes: 1 << 20,
 		Stdout: 64 << 20, Stderr: 64 << 20, Result: 64 << 20,
-		Artifacts: 1024, ArtBytes: 1 << 30,
+		Artifacts: 1024, ArtBytes: 1 << 30, Network: 1 << 40,
 	}
 }
 
@@ -91,11 +92,14 @@ func (l Limits) Within(ceiling Limits) Limits {
 	return l.merge(ceiling, func(a, b int64) int64 { return min(a, b) })
 }
 
-// Shown returns l as a request for approval shows and binds it: without a grace time that is the
-// default, so that approvals of before there was one hold.
+// Shown returns l as a request for approval shows and binds it: without a grace time and a bound of
+// the network that are the default, so that approvals of before there were any hold.
 func (l Limits) Shown() Limits {
 	if l.Grace == DefaultLimits().Grace {
 		l.Grace = 0
+	}
+	if l.Network == DefaultLimits().Network {
+		l.Network = 0
 	}
 	return l
 }
@@ -117,6 +121,7 @@ func (l Limits) merge(m Limits, pick func(a, b int64) int64) Limits {
 		Result:    pick(l.Result, m.Result),
 		Artifacts: int(pick(int64(l.Artifacts), int64(m.Artifacts))),
 		ArtBytes:  pick(l.ArtBytes, m.ArtBytes),
+		Network:   pick(l.Network, m.Network),
 	}
 }
 

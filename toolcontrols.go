@@ -25,6 +25,7 @@ func (s Settings) Weaker(before Settings) []string {
 	say(added(s.Network, before.Network), "network: it may reach more hosts")
 	say(len(before.Secrets) > 0 && added(before.Secrets, s.Secrets), "secrets: it runs without some of them")
 	say(added(s.Programs, before.Programs), "programs: it may run more programs of the host")
+	say(before.NoArtifacts && !s.NoArtifacts, "no_artifacts: files that it leaves are kept")
 	say(before.AuditFiles && !s.AuditFiles, "audit_files: the audit does not list any more what it touches")
 	say(s.Idempotent && !before.Idempotent, "idempotent: it may run twice")
 	say(s.Cacheable && !before.Cacheable, "cacheable: old values may be given back")
@@ -69,5 +70,5 @@ func (l Limits) looser(before Limits) bool {
 		more(l.OpenFiles, before.OpenFiles) || more(l.FileSize, before.FileSize) || more(l.Disk, before.Disk) ||
 		more(l.Inodes, before.Inodes) ||
 		more(l.Stdout, before.Stdout) || more(l.Stderr, before.Stderr) || more(l.Result, before.Result) ||
-		more(l.Artifacts, before.Artifacts) || more(l.ArtBytes, before.ArtBytes)
+		more(l.Artifacts, before.Artifacts) || more(l.ArtBytes, before.ArtBytes) || more(l.Network, before.Network)
 }

@@ -3,6 +3,8 @@ package haft_test
 import (
 	"cmp"
 	"go/ast"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -30,6 +32,11 @@ var retired = map[string]string{
 // inField are uses of those words that are terms of the field.
 var inField = []string{"nFlight", "semaphoreGate"}
 
+// retiredText matches words and turns of phrase that comments and documents had and that the field has other words
+// for: contract or conformance suite, API or endpoint, in flight, egress proxy, because something is missing.
+var retiredText = regexp.MustCompile(`(?i)\b(laws?|doors?|doorkeepers?|aloft|outlets?|historian|postman|for want of|` +
+	`in vain|of which nobody|who comes back with|put back alone)\b`)
+
 // words splits a name such as inFlight or HTTPDoor.
 var words = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)
 
@@ -41,6 +48,35 @@ func TestWords(t *testing.T) {
 		}
 	}
 	holdExceptions(t, "word", 0, found, 0)
+}
+
+// TestWords_in_texts looks at comments and documents.
+func TestWords_in_texts(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, group := range s.file.Comments {
+			for _, c := range group.List {
+				if found := retiredText.FindString(c.Text); found != "" {
+					t.Errorf("%s: the comment says %q: %s", s.name, found, c.Text)
+				}
+			}
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(pages, "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "RATIONALE.md", "SECURITY.md")
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			if found := retiredText.FindString(line); found != "" {
+				t.Errorf("%s:%d says %q", page, i+1, found)
+			}
+		}
+	}
 }
 
 // fileWords returns the retired words in the names that a file declares or uses.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,17 +20,21 @@ import (
 	"haft/sandbox/cell"
 	"haft/sandbox/e2b"
 	"haft/sandbox/local"
+	"haft/sandbox/modal"
 	"haft/sandbox/process"
 	"haft/schema/pyschema"
 )
 
 // Config configures an [App]. The zero value is useful.
 type Config struct {
-	// Sandbox is where tools run: local, process, gvisor or e2b, or several of them with commas between, of which the
-	// first counts that is available. "" and auto mean e2b, local, gvisor: e2b where an organisation allows it.
+	// Sandbox is where tools run: local, process, gvisor, e2b or modal, or several of them with commas between, of
+	// which the first counts that is available. "" and auto mean e2b, local, gvisor, modal: machines elsewhere where
+	// an organisation allows it.
 	Sandbox string
 	// E2B says where machines of E2B come from; nil means what the environment says, see [e2b.FromEnv].
 	E2B *e2b.Config
+	// Modal says whose sandboxes of Modal are used; nil means what the environment says, see [modal.FromEnv].
+	Modal *modal.Config
 	// Interpreters names interpreters by kind: a name or an absolute path. The others
 	// are looked for on $PATH and in the usual places.
 	Interpreters map[haft.Kind]string
@@ -54,7 +59,7 @@ type Config struct {
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 
-	owner string // the data directory, which tells this Haft from others that use the same key of E2B
+	owner string // the data directory, which tells this Haft from others that use the same key of E2B or Modal
 }
 
 // An App is one system. Close it.
@@ -75,9 +80,7 @@ type App struct {
 
 // Open opens an App.
 func Open(ctx context.Context, cfg Config) (_ *App, err error) {
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	a := &App{cfg: cfg}
 	defer func() {
 		if err != nil {
@@ -129,8 +132,8 @@ func (a *App) openExecutor(ctx context.Context) (err error) {
 	cfg := script.Config{Hints: a.cfg.Interpreters, Cold: !a.cfg.Keep, Cells: a.cfg.Cells}
 	a.executor = script.New(context.WithoutCancel(ctx), a.provider, a.name, a.finder, cfg)
 	if a.Sandboxes, err = place.Open(ctx, place.Config{Order: a.cfg.Sandbox, Home: haft.SandboxType(a.name),
-		Provider: a.provider, Executor: a.executor, Finder: a.finder, Script: cfg, E2B: a.cfg.E2B, Owner: a.cfg.owner,
-		Local: a.cfg.Local, Logger: a.cfg.Logger}); err != nil {
+		Provider: a.provider, Executor: a.executor, Finder: a.finder, Script: cfg, E2B: a.cfg.E2B, Modal: a.cfg.Modal,
+		Owner: a.cfg.owner, Local: a.cfg.Local, Logger: a.cfg.Logger}); err != nil {
 		return err
 	}
 	a.closers = append(a.closers, a.Sandboxes.Close)

@@ -95,7 +95,7 @@ func echoSpec(script string) sandbox.Spec {
 }
 
 // runs runs a script and returns what it printed.
-func runs(t *testing.T, p *e2b.Provider, spec sandbox.Spec) (string, error) {
+func runs(t *testing.T, p sandbox.Provider, spec sandbox.Spec) (string, error) {
 	t.Helper()
 	var out strings.Builder
 	spec.Stdout = &out
@@ -372,7 +372,7 @@ func TestE2BClient_runs_tools(t *testing.T) {
 	modal := draft
 	modal.Settings.Sandbox = "modal"
 	if _, err := s.PutTool(ctx, root(), modal); haft.CodeOf(err) != haft.CodeInvalid ||
-		!strings.Contains(haft.MessageOf(err), "no client for Modal") {
+		!strings.Contains(haft.MessageOf(err), "set MODAL_TOKEN_ID and MODAL_TOKEN_SECRET") {
 		t.Errorf("a tool for modal: %v", err)
 	}
 	call := func(sandbox string) *haft.Result {

@@ -241,7 +241,7 @@ roles: {admin: ["tool:*"]}
 	hinted := wheels(t, text)
 	putTool(t, hinted, "load", "import serial", "return serial.safe_load('x')")
 	res, err := hinted.Call(t.Context(), haft.Call{Tool: "load", Principal: root()})
-	if err != nil || res.Error == nil || !strings.HasSuffix(res.Error.Message,
+	if err != nil || res.Error == nil || !strings.Contains(res.Error.Message,
 		"add the requirement pyserial to the tool: --requirement pyserial") {
 		t.Fatalf("told: %+v, %v", res, err)
 	}

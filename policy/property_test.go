@@ -216,7 +216,7 @@ func checkCompose(t testing.TB, d *draw, say func(string, ...any), rules []strin
 	server := compile(t, rules)
 	org := compile(t, d.rules())
 	got := policy.Compose(server, org).Decide(req)
-	firm := base.Effect == policy.Deny && base.Rule != "" // not for want of an allow
+	firm := base.Effect == policy.Deny && base.Rule != "" // not because nothing allows it
 	switch {
 	case firm && got.Effect != policy.Deny:
 		say("an organisation lifts it to %s", got)

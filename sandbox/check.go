@@ -55,6 +55,9 @@ func (s Spec) Check() error {
 	if (s.ServeEgress != nil) != (s.Network == NetworkEgress) {
 		return invalid("egress and the kind of network do not go together")
 	}
+	if s.Loopback && s.Network == NetworkFull {
+		return invalid("a loopback of its own and the network of the host do not go together")
+	}
 	return checkFiles(s.Files)
 }
 

@@ -109,6 +109,9 @@ type Spec struct {
 	// called, and Run returns, after the last ServeEgress has returned, so that what it
 	// recorded is complete.
 	ServeEgress func(ctx context.Context, conn net.Conn)
+	// Loopback lets the command listen on TCP ports of a loopback of its own, and connect to them. It does not go
+	// with [NetworkFull]. A provider that cannot bound the memory of those connections does not allow them.
+	Loopback bool
 	// Need refuses to run with less isolation than this.
 	Need Need
 	// Observe records what the command touches, from Begin on if that is set: see [Exit.Touched]. A provider that
@@ -261,8 +264,8 @@ func (n Need) advice() string {
 	case haft.LevelKernel:
 		return "the sandbox gvisor gives it (--sandbox gvisor); haft doctor --fix, or make gvisor, installs it"
 	case haft.LevelMachine:
-		return "the sandbox e2b rents machines, see docs/e2b.md; or demand kernel, and run Haft in a virtual machine " +
-			"of its own"
+		return "the sandboxes e2b and modal rent machines, see docs/e2b.md and docs/modal.md; or demand kernel, and " +
+			"run Haft in a virtual machine of its own"
 	case haft.LevelNamespaces:
 		return "haft doctor says how this machine gets namespaces; in a container, see docs/deploy.md"
 	}

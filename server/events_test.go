@@ -290,7 +290,7 @@ func TestEvents_heartbeats_carry_a_cursor(t *testing.T) {
 	w := setup(t, func(c *server.Config) { c.Heartbeat = 20 * time.Millisecond })
 	w.tool("f", "")
 	first := w.call(user, `{"tool":"f"}`)
-	// Nothing fits, so that only heartbeats come; who comes back with theirs misses nothing.
+	// Nothing fits, so that only heartbeats come; a client that resumes after one misses nothing.
 	s := w.watchSSE(within(t), user, "?after=0&tool=none")
 	defer s.close()
 	for s.lastID == "" && s.lines.Scan() {

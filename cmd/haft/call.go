@@ -194,8 +194,8 @@ func printCall(s *cli.Session, res *haft.Result, shown bool) error {
 	if res.Status == haft.StatusPending {
 		fmt.Fprintf(w, "%s a person has to agree to call %s\n  next: haft approvals approve %s\n",
 			paint(w, cyan, "pending_approval:"), res.Call, res.Approval)
-		fmt.Fprintln(w, "  by somebody else than the one who asks: --user NAME; if you work alone here: "+
-			"haft init --solo")
+		fmt.Fprintln(w, "  by somebody else than the one who asks (--user NAME), unless you work alone here and "+
+			"said so: haft init --solo")
 		return exit.With(exit.OfStatus[res.Status])
 	}
 	err := printResult(s.Profile, res)

@@ -26,7 +26,7 @@ func doctorCommand(p *cli.Profile) cli.Command {
 			{&attack, "attack", "run the hostile programs on this machine's kernel and grade it"},
 			{&fix, "fix", "install gVisor, if it is missing; this needs Go and takes some minutes"},
 			cli.ReducedFlag(&p.Reduced), {&p.JSON, "json", "print one JSON object"},
-			{&name, "sandbox", "the sandbox: auto, local, gvisor, process or e2b"},
+			{&name, "sandbox", "the sandbox: auto, local, gvisor, process, e2b or modal"},
 		},
 		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
 			if fix {

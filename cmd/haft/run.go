@@ -78,7 +78,8 @@ is one tool of several files.
 				"`HOSTS`, such as api.example.com,*.example.org:8443"},
 			{&f.ranges, "allow-range", "a `CIDR` of addresses that are not public and may be reached all the same"},
 			{&f.programs, "program", programUsage},
-			{&f.sandbox, "sandbox", "auto, local, gvisor, process or e2b; e2b sends the tool and its arguments away"},
+			{&f.sandbox, "sandbox", "auto, local, gvisor, process, e2b or modal; the last two send the tool and its " +
+				"arguments away"},
 			cli.ReducedFlag(&p.Reduced),
 			{&f.isolation, "isolation", "refuse to run with less: reduced, namespaces, kernel or machine"},
 			{&f.python, "python", "the Python interpreter: a name, a path, or a virtual environment"},

@@ -114,7 +114,8 @@ func (s *serveFlags) flags(p *cli.Profile) []cli.Flag {
 		{&c.Letta.Network, "letta-network", "a `HOST`, or full, for tools of Letta's API; may be given again"},
 		{&c.Letta.Programs, "letta-program", "a `PROGRAM` of the host for tools of Letta's API; may be given again"},
 		{&c.Sandbox, "sandbox", "where tools run for which nobody names a sandbox: `NAMES` with commas between, the " +
-			"first that is available; auto means e2b where it is configured and allowed, else local"},
+			"first that is available; auto means e2b where it is configured and allowed, else local; modal is for " +
+			"what names it"},
 		{&c.E2BDomain, "e2b-domain", "the `DOMAIN` below which E2B's API has the hosts of sandboxes, see docs/e2b.md"},
 		{&c.Manage.CommandVariables, "mcp-variable", "a reserved variable `NAME` for MCP commands; may be given again"},
 		{&c.PublicVariables, "public-variable", "the `NAME` of a variable that is no secret; may be given again"},

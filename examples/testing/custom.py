@@ -54,7 +54,7 @@ async def slow_echo(text: str) -> str:
     return text
 
 
-def fail(how: Literal["raise", "exit", "import", "deep", "object", "write"]) -> object:
+def fail(how: Literal["raise", "chain", "exit", "import", "deep", "object", "write"]) -> object:
     """Fail in a way that a test asks for.
 
     Args:
@@ -64,6 +64,11 @@ def fail(how: Literal["raise", "exit", "import", "deep", "object", "write"]) -> 
     match how:
         case "raise":
             raise LookupError("there is no such order: look at the list first")
+        case "chain":
+            try:
+                {}["order"]
+            except KeyError as e:
+                raise RuntimeError("the shop has no orders") from e
         case "exit":
             sys.exit(3)
         case "import":

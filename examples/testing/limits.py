@@ -1,5 +1,6 @@
 """Tools that use too much."""
 
+import ctypes
 import os
 import socket
 import subprocess
@@ -28,6 +29,11 @@ def use(what: str) -> object:
             return "x" * (8 << 20)
         case "nothing":
             return "done"
+        case "processes":
+            for _ in range(10_000):
+                subprocess.Popen(["sleep", "60"])
+        case "memory of another process":
+            return ctypes.CDLL(None, use_errno=True).ptrace(16, os.getppid(), None, None)  # PTRACE_ATTACH
         case "files of the host":
             return sorted(set(os.listdir("/home")) if os.path.isdir("/home") else [])
         case "root":

@@ -222,6 +222,7 @@ type run struct {
 	reports        reports
 	key            cell.Key // of the cell
 	sourceFrame    []byte   // in Python
+	session        bool     // it makes a session, whose code may listen on ports
 }
 
 // do runs the call and fills in res. An error means that there is no result.
@@ -399,7 +400,7 @@ func (r *run) plan() cell.Plan {
 		Tenant: r.req.Org,
 		Argv:   append(append([]string{}, r.rt.Argv...), r.start()...), Env: baseEnv(r.req.Network), Mounts: r.mounts(),
 		Collect: true, Limits: r.limits, Network: r.req.Network, Need: r.req.Need, Terminals: r.req.Terminals,
-		Observe: r.req.Observe != nil,
+		Observe: r.req.Observe != nil, Loopback: r.session,
 	}
 	spec = r.withWorkspace(spec)
 	if r.reuse() {
@@ -453,6 +454,7 @@ type confinement struct {
 	network sandbox.Network
 	level   haft.Level
 	tty     bool
+	ports   bool
 }
 
 // policyOf returns the digest of everything that confines a run. Every call needs one,
@@ -461,7 +463,7 @@ func (x *Executor) policyOf(spec sandbox.Spec) string {
 	if len(spec.Need.Controls) > 0 {
 		return policyDigest(spec)
 	}
-	key := confinement{spec.Limits, spec.Network, spec.Need.Level, spec.Terminals}
+	key := confinement{spec.Limits, spec.Network, spec.Need.Level, spec.Terminals, spec.Loopback}
 	digest, ok := x.policies.get(key)
 	if !ok {
 		digest = policyDigest(spec)
@@ -478,7 +480,8 @@ func policyDigest(spec sandbox.Spec) string {
 		Network   sandbox.Network
 		Need      sandbox.Need
 		Terminals bool
-	}{spec.Limits, spec.Network, spec.Need, spec.Terminals})
+		Loopback  bool
+	}{spec.Limits, spec.Network, spec.Need, spec.Terminals, spec.Loopback})
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:16])
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,15 @@ var (
 
 // sessionImports are what the agent imports. Idle cells have them already.
 var sessionImports = []string{"errno", "selectors", "socket", "stat", "struct", "subprocess", "time", "ast", "inspect"}
+
+// sessionEnv is what code in a session has besides. Servers of the session itself are not behind the proxy. pip may
+// install: not into the system, which nobody in a sandbox can write, but into the home directory, and without a cache
+// that would take room there.
+var sessionEnv = map[string]string{
+	"no_proxy": "localhost,127.0.0.1", "NO_PROXY": "localhost,127.0.0.1",
+	"PIP_BREAK_SYSTEM_PACKAGES": "1", "PIP_NO_CACHE_DIR": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+	"PATH": DefaultPath + ":/work/.local/bin:/work/node_modules/.bin",
+}
 
 // sessionFrame asks the harness to serve a session.
 type sessionFrame struct {
@@ -57,8 +67,12 @@ func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell
 	}
 	limits := sandbox.Lasting(x.Limits(req.Limits))
 	limits.CPU = x.cfg.Ceilings.CPU // of all its commands together
-	r := &run{x: x, req: req, limits: limits, rt: rt}
+	r := &run{x: x, req: req, limits: limits, rt: rt, session: true}
 	m := sessionFrame{Type: typeSession, Kernels: map[string][]string{}, Path: r.paths(), Env: egressEnv(req)}
+	if m.Env = maps.Clone(m.Env); m.Env == nil {
+		m.Env = map[string]string{}
+	}
+	maps.Copy(m.Env, sessionEnv)
 	others := x.kernels(ctx, m.Kernels)
 	head, err := r.head()
 	if err != nil {

@@ -59,7 +59,7 @@
 //	          name them. Others go on.
 //
 // A chain whose failures were all dealt with by continue or skip is a success. A
-// step of which nobody can know whether it ran is never repeated, and the chain
+// step that may or may not have run is never repeated, and the chain
 // stops as unknown unless its on_error is continue.
 //
 // A step that was skipped because of its condition skips those whose arguments

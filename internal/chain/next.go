@@ -244,7 +244,7 @@ func (r *run) skipRest() {
 }
 
 // culprit returns the step that stopped the chain, or -1. Of several it is the
-// first of which nobody knows whether it ran, which somebody has to look at, or
+// first that may or may not have run, which somebody has to look at, or
 // else the first that failed, or else the first that was cancelled.
 func (r *run) culprit() int {
 	for _, status := range []haft.Status{haft.StatusUnknown, "", haft.StatusCancelled} {

@@ -81,7 +81,7 @@ func (s *session) follow(ctx context.Context, v *turnView) error {
 	}
 }
 
-// errLost says that a turn is followed in vain.
+// errLost says that the turn that is followed is not there any more.
 var errLost error = &haft.Error{Code: haft.CodeUnavailable, Message: "nothing more is known of the turn"}
 
 // watch shows a turn until the events end.

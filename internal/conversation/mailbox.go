@@ -160,7 +160,7 @@ func said(m haft.Message) string {
 	return m.Text
 }
 
-// abandon has a turn end of which nobody wants to know any more.
+// abandon ends a turn whose result nobody needs any more.
 func (s *Service) abandon(ctx context.Context, t haft.Turn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settling)
 	defer cancel()

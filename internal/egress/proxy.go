@@ -227,7 +227,7 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn) {
 }
 
 // errLimit is what reads and writes return when the bytes of the call are used up.
-var errLimit = errors.New("the bytes of this call are used up")
+var errLimit = errors.New("the call has sent or received as many bytes as it may (limits.network_bytes)")
 
 // past is a deadline that is over.
 var past = time.Unix(1, 0)

@@ -189,3 +189,28 @@ func TestGranted_connections_follow_the_rules(t *testing.T) {
 	close(w.end)
 	want(t, w.world.end(admin("o"), id), haft.StatusSuccess)
 }
+
+// TestEgress_bytes_are_those_of_the_limit: what a call may send and receive is what its limit says, lowered by
+// the call, or that of the organisation.
+func TestEgress_bytes_are_those_of_the_limit(t *testing.T) {
+	for name, c := range map[string]struct{ tool, call, org, want int64 }{
+		"default": {0, 0, 0, haft.DefaultLimits().Network}, "tool": {5000, 0, 0, 5000}, "call": {5000, 400, 0, 400},
+		"a call raises nothing": {5000, 9000, 0, 5000}, "organisation": {0, 0, 700, 700},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := &openGuard{}
+			w := newSlowWorld(t, g)
+			close(w.end)
+			check(t, second(w.PutSandboxConfig(t.Context(), admin("o"), haft.SandboxConfig{Type: haft.SandboxLocal,
+				Network: []string{"a.example"}, Limits: haft.Limits{Network: c.org}})))
+			w.tool("o", "slow", func(d *haft.Draft) { d.Settings.Limits.Network = c.tool })
+			res, err := w.Call(t.Context(), haft.Call{Tool: "slow", Args: json.RawMessage(`{}`),
+				Principal: user("o", "ann"), Limits: haft.Limits{Network: c.call}})
+			check(t, err)
+			want(t, res, haft.StatusSuccess)
+			if g.way.Bytes != c.want {
+				t.Errorf("%d bytes, want %d", g.way.Bytes, c.want)
+			}
+		})
+	}
+}

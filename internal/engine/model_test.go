@@ -416,7 +416,7 @@ func (m *model) check() {
 		}
 	}
 	m.checkEvents()
-	for id, n := range m.runs { // steps of chains, and calls of which nobody was told
+	for id, n := range m.runs { // steps of chains, and calls that were not acknowledged
 		if idempotent, known := m.accepted[id]; !known && n > 1 {
 			r, err := m.watch.Calls.Record(m.tb.Context(), "o", id)
 			if err != nil || r.Call.Tool == "once" {

@@ -66,7 +66,7 @@ func (n *egressPlanner) openEgress(ctx context.Context, ex *execution, req *exec
 		}
 		return nil
 	}
-	exit, err := n.cfg.Egress.Open(ctx, route.Request{Call: ex.named(), Hosts: plan.Hosts,
+	exit, err := n.cfg.Egress.Open(ctx, route.Request{Call: ex.named(), Hosts: plan.Hosts, Bytes: req.Limits.Network,
 		Bound: ex.env.BoundList(ex.tool.Tool.Version.Settings.Secrets), Forbids: j.Forbids})
 	if err != nil {
 		return noEgress(haft.FailIsolation, "the network of the tool cannot be given: "+haft.MessageOf(err))

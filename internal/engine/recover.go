@@ -233,7 +233,7 @@ func (rc *recovery) revive(ctx context.Context, r *haft.Record) (*execution, err
 	return rc.seals.approved(ex, a), nil
 }
 
-// lose closes a call of which nobody can know whether it ran.
+// lose closes a call that may or may not have run.
 func (w *recorder) lose(ctx context.Context, r *haft.Record, why string) error {
 	return w.end(ctx, r, haft.StatusUnknown, haft.FailUnknown, "nobody can know whether the tool ran: "+why)
 }

@@ -56,7 +56,7 @@ func confine(t *testing.T, kind haft.Kind, exe string) (*script.Runtime, layer.R
 		spec := c.Spec()
 		spec.Mounts = append(slices.Clone(rt.Mounts), spec.Mounts...)
 		if c.Network {
-			spec.Network = sandbox.NetworkFull // the outlet is the app's; here it is about the rest
+			spec.Network = sandbox.NetworkFull // the egress proxy is the app's; this test is about the rest
 		}
 		return p.Run(ctx, spec)
 	}

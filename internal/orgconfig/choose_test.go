@@ -121,3 +121,32 @@ func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 		t.Errorf("of an agent: %+v, %v", got, err)
 	}
 }
+
+// Modal is used where it is named, or where nothing before it is isolated enough; never without leave.
+func TestChoose_modal_is_last(t *testing.T) {
+	list := slices.DeleteFunc(places(), func(p orgconfig.Place) bool { return p.Type == haft.SandboxModal })
+	list = append(list, orgconfig.Place{Type: haft.SandboxModal, Remote: true, Level: level(haft.LevelMachine)})
+	leave := kept{{Type: haft.SandboxModal, AllowRemote: true}}
+	for name, c := range map[string]struct {
+		ask  ask
+		kept kept
+		want string
+	}{
+		"named by the tool":        {ask{Tool: "modal"}, leave, "modal"},
+		"named without leave":      {ask{Tool: "modal"}, nil, "denied"},
+		"leave alone":              {ask{}, leave, "local"},
+		"isolation of a machine":   {ask{Level: haft.LevelMachine}, leave, "modal"},
+		"it needs hosts":           {ask{Level: haft.LevelMachine, Local: true}, leave, "local"},
+		"named, and hosts, denied": {ask{Tool: "modal", Local: true}, leave, "denied"},
+	} {
+		c.ask.Org, c.ask.Script = "acme", true
+		got, err := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: list}).Choose(t.Context(), c.ask)
+		have := string(haft.CodeOf(err))
+		if err == nil {
+			have = string(got.Types[0])
+		}
+		if have != c.want {
+			t.Errorf("%s: %s because %q, want %s", name, have, got.Reason, c.want)
+		}
+	}
+}

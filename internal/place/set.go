@@ -22,6 +22,7 @@ import (
 	"haft/sandbox/e2b"
 	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
+	"haft/sandbox/modal"
 )
 
 // Config is what a [Set] is made of.
@@ -37,9 +38,12 @@ type Config struct {
 	Script script.Config
 	// E2B says where machines of E2B come from; nil means what the environment says, see [e2b.FromEnv].
 	E2B *e2b.Config
+	// Modal says whose sandboxes of Modal are used; nil means what the environment says, see [modal.FromEnv].
+	Modal *modal.Config
 	// Local is the configuration of the sandbox of this machine, whose directories gVisor shares.
 	Local local.Config
-	// Owner is the data directory, which tells this Haft from others that use the same key of E2B; "" means none.
+	// Owner is the data directory, which tells this Haft from others that use the same key of E2B or Modal; "" means
+	// none.
 	Owner  string
 	Logger *slog.Logger
 }
@@ -66,15 +70,16 @@ type opener struct {
 // openers are the kinds of sandboxes besides Home. A new provider is one more entry here.
 func (s *Set) openers() []opener {
 	return []opener{
-		{haft.SandboxModal, true, unavailable("Haft has no client for Modal")},
+		{haft.SandboxModal, true, s.openModal},
 		{haft.SandboxE2B, true, s.openE2B},
 		{haft.SandboxGVisor, false, s.openGVisor},
 	}
 }
 
-// auto is the order in which kinds are tried if the operator says nothing.
+// auto is the order in which kinds are tried if the operator says nothing. Modal is last: it is for what names it, or
+// demands what nothing before gives.
 func auto() []haft.SandboxType {
-	return []haft.SandboxType{haft.SandboxE2B, haft.SandboxLocal, haft.SandboxGVisor}
+	return []haft.SandboxType{haft.SandboxE2B, haft.SandboxLocal, haft.SandboxGVisor, haft.SandboxModal}
 }
 
 // unavailable is a kind that cannot be had.
@@ -120,23 +125,49 @@ func (s *Set) openE2B(ctx context.Context) (sandbox.Provider, func() error, erro
 	if err != nil {
 		return nil, nil, err
 	}
-	if cfg.Owner == "" && s.cfg.Owner != "" {
-		host, _ := os.Hostname() // without a name, the directory has to do
-		dir, err := filepath.Abs(s.cfg.Owner)
-		if err != nil {
-			return nil, nil, fmt.Errorf("find the data directory: %w", err)
-		}
-		sum := sha256.Sum256([]byte(host + "\x00" + dir))
-		cfg.Owner = hex.EncodeToString(sum[:10])
+	if cfg.Owner, err = s.ownerOr(cfg.Owner); err != nil {
+		return nil, nil, err
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = s.cfg.Logger
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, s.cfg.Logger)
 	p, err := e2b.New(ctx, cfg)
 	if err != nil {
 		return nil, nil, err
 	}
 	return p, p.Close, nil
+}
+
+// openModal opens the provider of sandboxes of Modal.
+func (s *Set) openModal(ctx context.Context) (sandbox.Provider, func() error, error) {
+	cfg, err := modal.FromEnv(os.Getenv)
+	if s.cfg.Modal != nil {
+		cfg, err = *s.cfg.Modal, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Owner, err = s.ownerOr(cfg.Owner); err != nil {
+		return nil, nil, err
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, s.cfg.Logger)
+	p, err := modal.New(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p, p.Close, nil
+}
+
+// ownerOr returns the owner that is set, or the digest of the data directory, if there is one.
+func (s *Set) ownerOr(owner string) (string, error) {
+	if owner != "" || s.cfg.Owner == "" {
+		return owner, nil
+	}
+	host, _ := os.Hostname() // without a name, the directory has to do
+	dir, err := filepath.Abs(s.cfg.Owner)
+	if err != nil {
+		return "", fmt.Errorf("find the data directory: %w", err)
+	}
+	sum := sha256.Sum256([]byte(host + "\x00" + dir))
+	return hex.EncodeToString(sum[:10]), nil
 }
 
 // Open opens the kinds of sandboxes that are configured.
@@ -208,8 +239,8 @@ func parse(text string, all map[haft.SandboxType]orgconfig.Place) ([]haft.Sandbo
 		switch {
 		case !known || slices.Contains(list, t):
 			return nil, &haft.Error{Code: haft.CodeInvalid,
-				Message: "the sandboxes are auto, or some of local, process, gvisor and e2b with commas between, " +
-					"but not local and process together"}
+				Message: "the sandboxes are auto, or some of local, process, gvisor, e2b and modal with commas " +
+					"between, but not local and process together"}
 		case p.Missing != "":
 			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the sandbox " + string(t) +
 				" is not available: " + p.Missing}
@@ -284,10 +315,23 @@ func (s *Set) Kinds(ctx context.Context) []Info {
 	return list
 }
 
-// Machines returns the client of E2B, or nil if none is configured.
-func (s *Set) Machines() *e2b.Provider {
-	p, _ := s.providers[haft.SandboxE2B].(*e2b.Provider)
-	return p
+// Machines are those that Haft rents from one server.
+type Machines interface {
+	// List returns the running machines that any Haft has made with the account.
+	List(ctx context.Context) ([]e2b.Info, error)
+	// Remove ends one of them. The error has [haft.CodeNotFound] if there is none of that id.
+	Remove(ctx context.Context, id string) error
+}
+
+// Machines returns the servers that rent machines to this Haft, by kind.
+func (s *Set) Machines() map[haft.SandboxType]Machines {
+	all := map[haft.SandboxType]Machines{}
+	for t, p := range s.providers {
+		if m, ok := p.(Machines); ok {
+			all[t] = m
+		}
+	}
+	return all
 }
 
 // Default returns the sandbox that tools run in where nobody names one, and its name.

@@ -4,6 +4,7 @@ package sandboxcmd
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,9 +21,15 @@ import (
 // A listing is what haft sandbox list prints.
 type listing struct {
 	Sandboxes []place.Info `json:"sandboxes"`
-	Running   []e2b.Info   `json:"running"`
-	// Unknown says why the running machines are not known.
+	Running   []machine    `json:"running"`
+	// Unknown says why the running machines of a kind are not known.
 	Unknown string `json:"unknown,omitempty"`
+}
+
+// A machine is one elsewhere, and of what kind it is.
+type machine struct {
+	e2b.Info
+	Sandbox haft.SandboxType `json:"sandbox"`
 }
 
 // Command is haft sandbox.
@@ -60,14 +67,19 @@ func look(ctx context.Context, p *cli.Profile) (listing, error) {
 		return listing{}, err
 	}
 	defer a.Close() // it has run nothing
-	l := listing{Sandboxes: a.Sandboxes.Kinds(ctx), Running: []e2b.Info{}}
-	if m := a.Sandboxes.Machines(); m != nil {
-		if list, err := m.List(ctx); err != nil {
-			l.Unknown = haft.MessageOf(err)
-		} else {
-			l.Running = append(l.Running, list...)
+	l := listing{Sandboxes: a.Sandboxes.Kinds(ctx), Running: []machine{}}
+	all := a.Sandboxes.Machines()
+	var unknown []string
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		list, err := all[kind].List(ctx)
+		if err != nil {
+			unknown = append(unknown, haft.MessageOf(err))
+		}
+		for _, info := range list {
+			l.Running = append(l.Running, machine{info, kind})
 		}
 	}
+	l.Unknown = strings.Join(unknown, "; ")
 	return l, nil
 }
 
@@ -83,9 +95,10 @@ func list(ctx context.Context, p *cli.Profile, _ []string) error {
 			cli.PrintFacts(p.Out, "machines", l.Unknown)
 		}
 		if len(l.Running) > 0 {
-			cli.PrintTable(p.Out, l.Running, cli.Listing[e2b.Info]{Head: "ID,TEMPLATE,STARTED,ENDS",
-				Row: func(i e2b.Info) []any {
-					return []any{i.ID, i.Template, i.Started.Format(time.DateTime), i.Ends.Format(time.DateTime)}
+			cli.PrintTable(p.Out, l.Running, cli.Listing[machine]{Head: "ID,SANDBOX,TEMPLATE,STARTED,ENDS",
+				Row: func(i machine) []any {
+					return []any{i.ID, i.Sandbox, i.Template, i.Started.Format(time.DateTime),
+						i.Ends.Format(time.DateTime)}
 				}})
 		}
 	})
@@ -126,11 +139,11 @@ func show(ctx context.Context, p *cli.Profile, args []string) error {
 				"controls", strings.Join(have, ", "), "not stated", strings.Join(lack, ", "))
 		})
 	}
-	if i := slices.IndexFunc(l.Running, func(i e2b.Info) bool { return i.ID == args[0] }); i >= 0 {
+	if i := slices.IndexFunc(l.Running, func(i machine) bool { return i.ID == args[0] }); i >= 0 {
 		m := l.Running[i]
 		return p.Print(m, func() {
-			cli.PrintFacts(p.Out, "id", m.ID, "template", m.Template, "owner", m.Owner, "state", m.State,
-				"started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
+			cli.PrintFacts(p.Out, "id", m.ID, "sandbox", m.Sandbox, "template", m.Template, "owner", m.Owner,
+				"state", m.State, "started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
 		})
 	}
 	return &haft.Error{Code: haft.CodeNotFound,
@@ -143,11 +156,22 @@ func remove(ctx context.Context, p *cli.Profile, args []string) error {
 		return err
 	}
 	defer a.Close() // it has run nothing
-	m := a.Sandboxes.Machines()
-	if m == nil {
-		return exit.Misuse(errors.New("no sandboxes elsewhere are configured: set E2B_API_KEY"))
+	all := a.Sandboxes.Machines()
+	if len(all) == 0 {
+		return exit.Misuse(errors.New("no sandboxes elsewhere are configured: set E2B_API_KEY, or MODAL_TOKEN_ID and " +
+			"MODAL_TOKEN_SECRET"))
 	}
-	if err := m.Remove(ctx, args[0]); err != nil {
+	for _, kind := range slices.Sorted(maps.Keys(all)) {
+		failed := all[kind].Remove(ctx, args[0])
+		if failed == nil {
+			err = nil
+			break
+		}
+		if err == nil || haft.CodeOf(err) == haft.CodeNotFound {
+			err = failed
+		}
+	}
+	if err != nil {
 		return err
 	}
 	return p.Print(map[string]string{"removed": args[0]}, func() { cli.PrintFacts(p.Out, "ended", args[0]) })

@@ -278,7 +278,7 @@ func (u *ServerManager) relist(ctx context.Context, p haft.Principal, s haft.MCP
 	})
 }
 
-// needsLogin reports whether listing failed for want of a login.
+// needsLogin reports whether listing failed because the server needs a login.
 func (u *ServerManager) needsLogin(err error) bool {
 	f, ok := u.cfg.Upstream.(interface{ NeedsLogin(error) bool })
 	return ok && f.NeedsLogin(err)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/sandbox"
 )
 
 // A Command is a program that is started in a session.
@@ -156,8 +158,13 @@ func (p *Process) Resize(size Size) error {
 	return p.r.control("resize", map[string]any{"rows": size.Rows, "cols": size.Cols})
 }
 
-// Dial connects to a TCP port inside the session.
+// Dial connects to a TCP port inside the session, or to the UNIX socket that stands for it. The port of
+// egress is not one of them: who may use a port of the session may not thereby use its hosts.
 func (s *Session) Dial(ctx context.Context, port int) (io.ReadWriteCloser, error) {
+	if port == sandbox.EgressPort {
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("port %d of a session is its own way out", port)}
+	}
 	end := s.use()
 	r, err := s.ch.start("dial", map[string]any{"port": port})
 	if err == nil {

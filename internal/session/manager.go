@@ -397,7 +397,7 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 // environment. A call with other secrets would not redact those that the session remembers.
 func rulesOf(req executor.Request) string {
 	limits := req.Limits
-	limits.Wall, limits.CPU = 0, 0 // of a call, and not of its session
+	limits.Wall, limits.CPU, limits.Network = 0, 0, 0 // of a call, and not of its session
 	h := sha256.New()
 	fmt.Fprintf(h, "%+v %s %q %+v", limits, req.Network, req.Route, req.Need)
 	for _, l := range req.Layers {

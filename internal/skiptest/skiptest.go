@@ -1,4 +1,4 @@
-// Package skiptest makes tests loud that skip for want of something: a suite that
+// Package skiptest makes tests loud that skip because something is missing: a suite that
 // skips quietly is worse than none.
 //
 // The environment variable HAFT_REQUIRE lists what must be there, as in CI. A test
@@ -23,7 +23,7 @@ func Lacking(t testing.TB, thing, reason string) {
 	if Required(thing) {
 		t.Fatalf("%s is required by HAFT_REQUIRE, but: %s", thing, reason)
 	}
-	t.Skipf("SKIPPED for want of %s: %s", thing, reason)
+	t.Skipf("SKIPPED because %s is missing: %s", thing, reason)
 }
 
 // Required reports whether HAFT_REQUIRE names thing.

@@ -3,7 +3,7 @@
 //
 // There is one implementation in portable SQL, [Store]. Packages sqlite and
 // postgres below open a database and hand it over with a [Dialect], which has
-// the few words that differ. Package storetest is the law for both.
+// the few words that differ. Package storetest is the conformance suite of both.
 //
 // [Store.Commit] is the hot path: everything that happened to a group of calls
 // is kept in one transaction, or nothing of it is. When it returns, it is on the

@@ -69,18 +69,29 @@ func ReadRequirements(files []string, sets ...requirement.Set) (all requirement.
 
 // DirRequirements reads the files of a directory that name packages for all tools in it.
 func DirRequirements(dir string) (requirement.Set, error) {
-	return ReadRequirements(requirementFiles(dir))
+	files, err := requirementFiles(dir)
+	if err != nil {
+		return requirement.Set{}, err
+	}
+	return ReadRequirements(files)
 }
 
-// requirementFiles returns the files of a directory that name packages.
-func requirementFiles(dir string) []string {
+// requirementFiles returns the files of a directory that name packages. A link is refused: the lines of the file that
+// it leads to would be asked for at the package index.
+func requirementFiles(dir string) ([]string, error) {
 	var files []string
 	for _, name := range []string{"requirements.txt", "pyproject.toml", "package.json"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); !errors.Is(err, fs.ErrNotExist) {
-			files = append(files, filepath.Join(dir, name))
+		file := filepath.Join(dir, name)
+		info, err := os.Lstat(file)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
 		}
+		if err == nil && !info.Mode().IsRegular() {
+			return nil, wrong(fmt.Errorf("%s is no regular file: copy what it leads to", file))
+		}
+		files = append(files, file)
 	}
-	return files
+	return files, nil
 }
 
 // AddDirRequirements gives a tool of a directory the packages that files of the directory name. A

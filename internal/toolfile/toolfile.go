@@ -67,7 +67,7 @@ func ReadFiles(names []string) ([]sandbox.File, error) {
 			files = append(files, below...)
 			continue
 		}
-		from, to := splitName(name)
+		from, to := SplitName(name)
 		b, err := ReadBounded(from, maxFile)
 		if err != nil {
 			return nil, wrong(fmt.Errorf("read a file for the tool: %w", err))
@@ -80,8 +80,8 @@ func ReadFiles(names []string) ([]sandbox.File, error) {
 	return files, nil
 }
 
-// splitName splits PATH[:NAME] into the file to read and the name that the tool finds it under.
-func splitName(text string) (from, to string) {
+// SplitName splits PATH[:NAME] into the file to read and the name that the tool finds it under.
+func SplitName(text string) (from, to string) {
 	if i := strings.LastIndexByte(text, ':'); i > 0 && i < len(text)-1 {
 		if _, err := os.Lstat(text); err != nil {
 			return text[:i], text[i+1:]
@@ -189,7 +189,10 @@ func ReadTool(ref string) (t Tool, err error) {
 	if f.Err != nil {
 		return t, f.Err
 	}
-	t.Path, t.Requirements = filepath.Join(ref, f.Path), requirementFiles(ref)
+	t.Path = filepath.Join(ref, f.Path)
+	if t.Requirements, err = requirementFiles(ref); err != nil {
+		return t, err
+	}
 	t.Source = app.Source{Name: strings.TrimSuffix(f.Path, path.Ext(f.Path)), Kind: f.Draft.Kind,
 		Text: []byte(f.Draft.Source), Function: f.Draft.Function}
 	for _, file := range f.Draft.Files {

@@ -165,7 +165,8 @@ func (r *Runner) execute(ctx context.Context, req executor.Request, run Run) (*h
 		return r.runScript(ctx, req)
 	}
 	g := &session.Opener{Guard: egress.New(egress.Config{Allow: run.Ranges}), Logger: r.Logger}
-	out, err := g.Open(ctx, route.Request{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts})
+	out, err := g.Open(ctx, route.Request{Call: haft.Call{ID: req.Call}, Hosts: run.Hosts,
+		Bytes: req.Limits.Network})
 	if err != nil {
 		return nil, err
 	}

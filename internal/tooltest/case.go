@@ -2,6 +2,7 @@ package tooltest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -221,7 +222,8 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 	before := len(r.mock.Report().Requests)
 	seen := r.watch(call.ID, r.file.Touches != nil || r.cfg.Learn)
 	o.result, o.err = r.do(ctx, call, c)
-	touched := seen()
+	touched := withoutLines(seen())
+	r.takeCovered(call.Tool, o.result)
 	o.seen, o.hosts = r.mock.Report().Requests[before:], r.hosts()
 	var faults []Fault
 	if r.c.made == nil {
@@ -254,8 +256,8 @@ func (r *run) note(res *haft.Result) {
 
 // call makes the call of a case or a step.
 func (r *run) call(c Call) (haft.Call, error) {
-	call := haft.Call{ID: haft.NewCallID(), Tool: c.Tool, Args: c.Args, Principal: r.principal, Limits: c.Limits,
-		Sandbox: c.Sandbox, Turn: r.name, Workspace: r.workspace, Env: map[string]string{}}
+	call := haft.Call{ID: haft.NewCallID(), Tool: cmp.Or(c.Tool, r.c.Tool), Args: c.Args, Principal: r.principal,
+		Limits: c.Limits, Sandbox: c.Sandbox, Turn: r.name, Workspace: r.workspace, Env: map[string]string{}}
 	if c.Key != "" {
 		call.IdempotencyKey = r.name + "-" + c.Key
 	}

@@ -89,7 +89,7 @@ type Case struct {
 
 // A Call says what is called, and what is expected of it.
 type Call struct {
-	// Tool is a name; the first tool of the file if it is empty.
+	// Tool is a name; that of the case for a step, and else the first tool of the file if it is empty.
 	Tool string          `json:"tool"`
 	Args json.RawMessage `json:"args"`
 	// Raw are arguments as a text that need not be JSON, as models write them.
@@ -235,6 +235,8 @@ type Gates struct {
 	Health *float64 `json:"health"`
 	// UndeclaredHosts says whether tools may try to reach hosts that they do not declare; true if it is not given.
 	UndeclaredHosts *bool `json:"undeclared_hosts"`
+	// Coverage is how many percent of the lines in functions have to run.
+	Coverage *float64 `json:"coverage"`
 	// Skipped bounds how many cases may be skipped.
 	Skipped *int `json:"skipped"`
 }

@@ -42,6 +42,7 @@ func (r *runner) gates(w *world, f *File, sandbox string) {
 			percent, *least, why)
 	}
 	r.touchGates(w, f, add)
+	r.coverGates(w, f, add)
 	if most := f.Gates.Skipped; most != nil {
 		n := 0
 		for _, o := range mine {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode"
 
 	"haft"
 	"haft/internal/apimock"
@@ -118,6 +119,10 @@ func Find(names []string) ([]string, error) {
 
 // Load reads a test file.
 func Load(path string) (*File, error) {
+	if strings.ContainsFunc(path, unicode.IsControl) {
+		return nil, &haft.Error{Code: haft.CodeInvalid,
+			Message: fmt.Sprintf("the name of the test file %q is not one line of text", path)}
+	}
 	text, err := toolfile.ReadBounded(path, yamltree.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &haft.Error{Code: haft.CodeNotFound, Message: path + ": there is no such file", Err: err}
@@ -138,6 +143,9 @@ func Load(path string) (*File, error) {
 // addGates takes the gates from haft-test.yaml beside the file, where the file has none.
 func (f *File) addGates() error {
 	path := filepath.Join(filepath.Dir(f.Path), GatesFile)
+	if _, err := f.within(GatesFile); err != nil {
+		return err
+	}
 	text, err := toolfile.ReadBounded(path, yamltree.MaxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -258,6 +266,8 @@ func (f *File) check() error {
 		}
 		names[c.Name] = true
 		switch {
+		case strings.ContainsFunc(c.Name, unicode.IsControl):
+			return f.fail(c.At, "the name of a case is one line of text")
 		case len(c.Setup)+len(c.Steps)+len(c.Teardown) > maxSteps:
 			return f.fail(c.At, "the case has more than %d steps", maxSteps)
 		case c.Parallel < 0 || c.Parallel > maxParallel:

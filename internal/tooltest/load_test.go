@@ -1,6 +1,7 @@
 package tooltest
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -56,6 +57,7 @@ cases:
 
 func TestParse_refuses(t *testing.T) {
 	for text, want := range map[string]string{
+		`cases: [{name: "a\n::error::b"}]`:                       "the name of a case is one line",
 		"cases: [{name: a}, {name: a}]":                          "a_test.yaml:1:20: there is another case called",
 		"cases:\n- {name: a, steps: [{tool: b}], args: {}}":      "a_test.yaml:2:3: a case has steps or args",
 		"cases: [{steps: [{name: x}, {name: x}]}]":               "there is another step",
@@ -111,32 +113,11 @@ func TestLoad(t *testing.T) {
 	if _, err := Find([]string{t.TempDir()}); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("an empty directory: %v", err)
 	}
+	if _, err := Load("a\n::error::b_test.yaml"); haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a name of two lines: %v", err)
+	}
 	if _, err := Load("none_test.yaml"); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("a file that is not there: %v", err)
-	}
-}
-
-// A test names only files below its directory, also by way of links.
-func TestFile_within(t *testing.T) {
-	outside, dir := t.TempDir(), t.TempDir()
-	for _, path := range []string{filepath.Join(outside, "key"), filepath.Join(dir, "data.csv")} {
-		if err := os.WriteFile(path, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for link, to := range map[string]string{"key": filepath.Join(outside, "key"), "out": outside,
-		"dangling": filepath.Join(outside, "new")} {
-		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	f := &File{Path: filepath.Join(dir, "a_test.yaml")}
-	for name, want := range map[string]bool{"data.csv": true, "new.yaml": true, "sub/none.csv": true, "..": false,
-		"../key": false, "sub/../../key": false, filepath.Join(outside, "key"): false, "key": false, "out/key": false,
-		"out/new.yaml": false, "dangling": false} {
-		if _, err := f.within(name); (err == nil) != want {
-			t.Errorf("within(%q): %v", name, err)
-		}
 	}
 }
 
@@ -257,5 +238,25 @@ func TestText(t *testing.T) {
 		if err := json.Unmarshal([]byte(tt.want), &x); err != nil || x.fits(tt.got) != tt.fits {
 			t.Errorf("%s for %q: %v", tt.want, tt.got, err)
 		}
+	}
+}
+
+// What a tool prints is no command for GitHub's runners, and no sequence for a terminal.
+func TestPrinter_has_no_commands_of_tools(t *testing.T) {
+	o := Outcome{File: "a_test.yaml", Name: "::x ##[y]", State: Failed, Faults: []Fault{
+		{"stdout", "stdout differs\n  - a\n    ::stop-commands::b\n  + \x1b[2J##[add-path]c"}}}
+	var shown, notes bytes.Buffer
+	(&Printer{Out: &shown}).Show(o)
+	WriteAnnotations(&notes, &Report{Outcomes: []Outcome{o}})
+	for line := range strings.Lines(shown.String()) {
+		if strings.HasPrefix(strings.TrimSpace(line), "::") || strings.Contains(line, "##[") {
+			t.Errorf("a runner takes this for a command: %q", line)
+		}
+	}
+	if n := strings.Count(notes.String(), "\n"); n != 1 || !strings.Contains(notes.String(), "::stop-commands::b") {
+		t.Errorf("the annotation is %q", notes.String())
+	}
+	if text := shown.String() + notes.String(); strings.Contains(text, "\x1b") {
+		t.Errorf("the terminal gets a sequence: %q", text)
 	}
 }

@@ -75,7 +75,7 @@ func (p *Printer) showCase(o Outcome) {
 
 // showLine shows a line of a fault: what was expected in red, and what came in green.
 func (p *Printer) showLine(text string) {
-	text = terminal.Escape(text)
+	text = noCommand(terminal.Escape(text))
 	switch trimmed := strings.TrimLeft(text, " "); {
 	case strings.HasPrefix(trimmed, "- "):
 		text = terminal.Paint(p.Out, terminal.Red, text)
@@ -85,13 +85,22 @@ func (p *Printer) showLine(text string) {
 	fmt.Fprintln(p.Out, "    "+text)
 }
 
+// noCommand changes a line that GitHub's runners would take for a command: what a tool prints is none. They look for ::
+// after the blanks at the beginning, and for ##[ anywhere.
+func noCommand(line string) string {
+	if strings.HasPrefix(strings.TrimSpace(line), "::") {
+		line = "= " + line
+	}
+	return strings.ReplaceAll(line, "##[", `##\[`)
+}
+
 // title names a case, with the place that editors open.
 func title(o Outcome) string {
 	text := fmt.Sprintf("%s:%d: %s", o.File, o.At.Line, o.Name)
 	if o.Sandbox != "" {
 		text += " [" + o.Sandbox + "]"
 	}
-	return terminal.Escape(text)
+	return noCommand(terminal.Escape(text))
 }
 
 // Summary shows what became of all.
@@ -104,6 +113,9 @@ func (p *Printer) Summary(r *Report) {
 		}
 		fmt.Fprintf(p.Out, "%s %s: %s: %s\n", terminal.Paint(p.Out, colour, word), terminal.Escape(g.File), g.Name,
 			terminal.Escape(g.Text))
+	}
+	for _, c := range r.Coverage {
+		fmt.Fprintf(p.Out, "coverage %s: %s\n", terminal.Escape(c.Test), terminal.Escape(c.String()))
 	}
 	for _, l := range r.Learned {
 		fmt.Fprintf(p.Out, "# what the calls of %s needed:\n%s", terminal.Escape(l.File), l.YAML)

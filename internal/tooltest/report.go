@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // maxOutput bounds the output of a tool in a report, in bytes.
@@ -154,8 +155,15 @@ func WriteAnnotations(w io.Writer, r *Report) {
 	}
 }
 
-// escape makes a text fit for a command, whose properties have more special characters.
+// escape makes a text fit for a command, whose properties have more special characters. What a tool prints has no
+// control over the terminal.
 func escape(text string, property bool) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\r' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 	text = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A").Replace(text)
 	if property {
 		text = strings.NewReplacer(":", "%3A", ",", "%2C").Replace(text)

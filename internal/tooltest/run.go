@@ -33,6 +33,8 @@ type Config struct {
 	Advisories string
 	// Learn observes all calls, and reports the least settings that they need.
 	Learn bool
+	// Coverage counts the lines of tools that run.
+	Coverage bool
 	// Reduced allows runs where there are no namespaces.
 	Reduced bool
 	// Progress shows how packages are installed, and Done is called with each case that has ended, one at a time.
@@ -82,6 +84,8 @@ type Report struct {
 	Count    map[State]int `json:"count"`
 	// Learned is what the tools of each file need, with Config.Learn.
 	Learned []Learned `json:"learned,omitempty"`
+	// Coverage is which lines ran, with Config.Coverage, or if a file demands some.
+	Coverage []Covered `json:"coverage,omitempty"`
 }
 
 // Good reports whether nothing failed.

@@ -159,6 +159,76 @@ func TestRun_examples(t *testing.T) {
 	}
 }
 
+// The lines of functions that ran are counted, also after an exception, in coroutines and in threads. The file that
+// says so is nobody's artifact.
+func TestRun_coverage(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "tools.py", `import threading
+
+
+class Table:
+    size = 3
+
+    def area(self) -> int:
+        return self.size**2
+
+    def unused(self) -> int:
+        return 0
+
+
+def pick(n: int) -> int:
+    """Pick.
+
+    Args:
+        n: The number.
+    """
+    if n > 1:
+        raise ValueError("too many")
+    if n < 0:
+        n = -n
+        return n
+    return Table().area()
+
+
+async def wait(n: int) -> int:
+    """Wait.
+
+    Args:
+        n: The number.
+    """
+    box = []
+
+    def work():
+        box.append(n)
+
+    t = threading.Thread(target=work)
+    t.start()
+    t.join()
+    return box[0]
+`)
+	put(t, dir, "tools_test.yaml", "gates: {coverage: 81}\nseed: 1\ntouches: {}\ncases:\n"+
+		"- {name: a, tool: pick, args: {n: 1}, expect: {value: 9, artifacts: []}}\n"+
+		"- {name: b, tool: pick, args: {n: 2}, expect: {failure: {message: too many}}}\n"+
+		"- {name: c, tool: wait, args: {n: 7}, expect: {value: 7}}\n")
+	r := run(t, tooltest.Config{}, filepath.Join(dir, "tools_test.yaml"))
+	for _, o := range r.Outcomes {
+		if o.State != tooltest.Passed {
+			t.Errorf("%s %s\n%s", o.State, o.Name, text(o))
+		}
+	}
+	if len(r.Coverage) != 1 {
+		t.Fatalf("the coverage is %+v", r.Coverage)
+	}
+	if c := r.Coverage[0]; !slices.Equal(c.Missed, []int{11, 23, 24}) || c.Ran != 12 || c.Lines != 15 {
+		t.Errorf("the coverage is %s, %+v", c, c)
+	}
+	i := slices.IndexFunc(r.Gates, func(g tooltest.Verdict) bool { return g.Name == "coverage" })
+	if i < 0 || !r.Gates[i].Closed || !strings.HasPrefix(r.Gates[i].Text, "80 % of the lines of") ||
+		!strings.HasSuffix(r.Gates[i].Text, "not 11, 23-24, 81 % is the least") {
+		t.Errorf("the gates are %+v", r.Gates)
+	}
+}
+
 // put writes a file.
 func put(t *testing.T, dir, name, text string) {
 	t.Helper()

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -38,6 +37,7 @@ type world struct {
 	cases atomic.Int64 // how many were begun, which makes the names of users
 	runs  sync.Map     // of *run by organisation and user
 	watching
+	covering
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -184,43 +184,12 @@ func (f *File) policyText(c *Case) (string, error) {
 	return string(text), nil
 }
 
-// beside returns the path of a file that the test file names.
-func (f *File) beside(name string) string {
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return filepath.Join(filepath.Dir(f.Path), filepath.FromSlash(name))
-}
-
-// within returns the path of a file below the directory of the test file: a test that came with a repository neither
-// reads nor writes other files of whoever runs it.
-func (f *File) within(name string) (string, error) {
-	dir, err := filepath.EvalSymlinks(filepath.Dir(f.Path))
-	if err != nil {
-		return "", fmt.Errorf("find the directory of the test: %w", err)
-	}
-	at := filepath.Join(dir, filepath.FromSlash(name))
-	real, err := filepath.EvalSymlinks(at)
-	if _, missing := os.Lstat(at); errors.Is(missing, fs.ErrNotExist) { // it is written there: its directory counts
-		real, err = filepath.EvalSymlinks(filepath.Dir(at))
-	} else if errors.Is(err, fs.ErrNotExist) { // a link to what is not there would be written through
-		return "", fmt.Errorf("find a file of the test: %w", err)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("find a file of the test: %w", err)
-	}
-	below, relErr := filepath.Rel(dir, real)
-	if !filepath.IsLocal(filepath.FromSlash(name)) || err == nil && (relErr != nil || !filepath.IsLocal(below)) {
-		return "", &haft.Error{Code: haft.CodeInvalid,
-			Message: f.Path + ": a test names only files below its own directory, and none by a link that leads " +
-				"elsewhere"}
-	}
-	return at, nil
-}
-
 // register registers the tools of FILE, FILE:FUNCTION or a directory.
 func (p *place) register(ctx context.Context, ref string) error {
-	at := p.file.beside(ref)
+	at, err := p.file.toolPath(ref)
+	if err != nil {
+		return err
+	}
 	if !toolfile.IsDir(at) {
 		d, err := toolfile.ReadDraft(at)
 		if err != nil {
@@ -290,6 +259,7 @@ func (p *place) add(ctx context.Context, file string, d haft.Draft) error {
 			return fmt.Errorf("install the packages: %w", err)
 		}
 	}
+	p.keepSource(t.Name, file)
 	p.tools = append(p.tools, *t)
 	return nil
 }
@@ -303,10 +273,14 @@ func (p *place) apply(file string, d *haft.Draft) error {
 	if len(s.Packages) > 0 {
 		d.Needs = toolfile.SplitRequirements(d.Kind, s.Packages)
 	}
+	p.cover(file, d)
 	p.file.fix(d)
 	files := make([]string, len(s.Files))
 	for i, name := range s.Files {
-		files[i] = p.file.beside(name)
+		var err error
+		if files[i], err = p.file.filePath(name); err != nil {
+			return err
+		}
 	}
 	return toolfile.AddFiles(d, file, files)
 }

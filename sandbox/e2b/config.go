@@ -92,11 +92,7 @@ func (c Config) check() (Config, error) {
 		}
 	}
 	c.SandboxURL = strings.TrimSuffix(c.SandboxURL, "/")
-	c.Life, c.Idle = cmp.Or(c.Life, 5*time.Minute), cmp.Or(c.Idle, 2*time.Minute)
-	c.Max, c.MaxOfTenant = cmp.Or(c.Max, 20), cmp.Or(c.MaxOfTenant, 10)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Life = cmp.Or(c.Life, 5*time.Minute)
 	return c, nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/sandbox/internal/rented"
 )
 
 // The bounds of an answer, and the time for one.
@@ -25,19 +26,8 @@ const (
 	maxWaitTime = time.Hour
 )
 
-// errGone is the error of a machine that is not there any more.
-var errGone = errors.New("the machine has ended")
-
 // An Info describes a machine that Haft has made.
-type Info struct {
-	ID       string `json:"id"`
-	Template string `json:"template"`
-	// Owner names the Haft that made it, and State is the digest of tenant and configuration.
-	Owner   string    `json:"owner"`
-	State   string    `json:"state"`
-	Started time.Time `json:"started_at"`
-	Ends    time.Time `json:"ends_at"`
-}
+type Info = rented.Info
 
 // The metadata of machines.
 const (
@@ -53,22 +43,22 @@ type sandboxAnswer struct {
 	Domain string `json:"domain"`
 }
 
-// An api speaks to the server.
-type api struct {
+// A server speaks to the API. It implements [rented.Renter].
+type server struct {
 	cfg  Config
 	http *http.Client
 }
 
-// newAPI makes the client. It follows no redirects: they would get the key.
-func newAPI(cfg Config) *api {
+// newServer makes the client. It follows no redirects: they would get the key.
+func newServer(cfg Config) *server {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost, transport.ResponseHeaderTimeout = 32, createTime
-	return &api{cfg: cfg, http: &http.Client{Transport: transport,
+	return &server{cfg: cfg, http: &http.Client{Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 }
 
 // control makes a request to the control API.
-func (a *api) control(ctx context.Context, method, path string, in, out any) (http.Header, error) {
+func (a *server) control(ctx context.Context, method, path string, in, out any) (http.Header, error) {
 	limit := answerTime
 	if method == http.MethodPost {
 		limit = createTime
@@ -79,7 +69,7 @@ func (a *api) control(ctx context.Context, method, path string, in, out any) (ht
 }
 
 // roundTrip sends JSON, or bytes, and reads JSON.
-func (a *api) roundTrip(ctx context.Context, method, address string, head http.Header, in, out any) (http.Header,
+func (a *server) roundTrip(ctx context.Context, method, address string, head http.Header, in, out any) (http.Header,
 	error) {
 	var body io.Reader
 	kind := "application/json"
@@ -137,11 +127,11 @@ func statusError(res *http.Response) error {
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.Message = "E2B refuses the key: the operator checks E2B_API_KEY"
 	case http.StatusNotFound:
-		e.Message, e.Err = "E2B has no such sandbox or template: the operator checks HAFT_E2B_TEMPLATE", errGone
+		e.Message, e.Err = "E2B has no such sandbox or template: the operator checks HAFT_E2B_TEMPLATE", rented.ErrGone
 	case http.StatusConflict:
-		e.Message, e.Err = "E2B says that the sandbox is not in a state to be used", errGone
+		e.Message, e.Err = "E2B says that the sandbox is not in a state to be used", rented.ErrGone
 	case http.StatusBadGateway:
-		e.Message, e.Err = "the sandbox of E2B has ended", errGone
+		e.Message, e.Err = "the sandbox of E2B has ended", rented.ErrGone
 	case http.StatusTooManyRequests:
 		e.Code, e.Message = haft.CodeRateLimited, "E2B takes no more requests, or gives no more sandboxes, for now"
 		e.RetryAfter = haft.Millis(time.Second)
@@ -158,38 +148,41 @@ func statusError(res *http.Response) error {
 	return e
 }
 
-// create makes a machine.
-func (a *api) create(ctx context.Context, state string, internet bool) (*machine, error) {
+// Create implements [rented.Renter].
+func (a *server) Create(ctx context.Context, want rented.Want) (rented.Machine, error) {
 	in := map[string]any{"templateID": a.cfg.Template, "timeout": seconds(a.cfg.Life),
-		"metadata":              map[string]string{metaHaft: "1", metaOwner: a.cfg.Owner, metaState: state},
-		"allow_internet_access": internet, "secure": true}
+		"metadata":              map[string]string{metaHaft: "1", metaOwner: a.cfg.Owner, metaState: want.State},
+		"allow_internet_access": want.Internet, "secure": true}
 	var out sandboxAnswer
 	if _, err := a.control(ctx, http.MethodPost, "/sandboxes", in, &out); err != nil {
-		if errors.Is(err, errGone) { // there is no machine yet
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: haft.MessageOf(err)}
-		}
 		return nil, err
 	}
-	return a.machine(out, state)
+	return a.machine(out)
 }
 
-// connect returns a machine that was made before.
-func (a *api) connect(ctx context.Context, id, state string) (*machine, error) {
+// Reuse implements [rented.Renter].
+func (a *server) Reuse(ctx context.Context, i rented.Info) (rented.Machine, error) {
 	var out sandboxAnswer
-	_, err := a.control(ctx, http.MethodPost, "/sandboxes/"+id+"/connect", a.life(), &out)
+	_, err := a.control(ctx, http.MethodPost, "/sandboxes/"+i.ID+"/connect", a.life(), &out)
 	if err != nil {
 		return nil, err
 	}
-	if out.ID != id {
+	if out.ID != i.ID {
 		return nil, broken("E2B gave another sandbox than the one it was asked for")
 	}
-	return a.machine(out, state)
+	m, err := a.machine(out)
+	if err != nil {
+		return nil, err
+	}
+	if n, err := m.processes(ctx); err != nil || n > 0 {
+		return nil, errors.Join(rented.ErrGone, err)
+	}
+	return m, nil
 }
 
 // machine checks an answer and says where the machine is.
-func (a *api) machine(out sandboxAnswer, state string) (*machine, error) {
-	m := &machine{id: out.ID, token: out.Token, state: state, base: a.cfg.SandboxURL, layers: map[string]bool{},
-		ends: time.Now().Add(a.cfg.Life)}
+func (a *server) machine(out sandboxAnswer) (*machine, error) {
+	m := &machine{server: a, id: out.ID, token: out.Token, base: a.cfg.SandboxURL, ends: time.Now().Add(a.cfg.Life)}
 	domain := cmp.Or(out.Domain, a.cfg.Domain)
 	if !isID(out.ID) || !isHost(domain) {
 		return nil, broken("E2B gave a sandbox whose name or domain is none")
@@ -204,33 +197,29 @@ func (a *api) machine(out sandboxAnswer, state string) (*machine, error) {
 func seconds(d time.Duration) int { return max(1, int(d/time.Second)) }
 
 // life says how long a machine lives from now on.
-func (a *api) life() map[string]any { return map[string]any{"timeout": seconds(a.cfg.Life)} }
+func (a *server) life() map[string]any { return map[string]any{"timeout": seconds(a.cfg.Life)} }
 
-// extend lets a machine live from now on as long as a new one.
-func (a *api) extend(ctx context.Context, id string) error {
-	_, err := a.control(ctx, http.MethodPost, "/sandboxes/"+id+"/timeout", a.life(), nil)
-	return err
-}
-
-// kill ends a machine. It is no error if it has ended.
-func (a *api) kill(ctx context.Context, id string) error {
+// End implements [rented.Renter].
+func (a *server) End(ctx context.Context, id string) error {
 	if !isID(id) {
 		return invalid("this is not the name of a sandbox")
 	}
 	_, err := a.control(ctx, http.MethodDelete, "/sandboxes/"+id, nil, nil)
-	if errors.Is(err, errGone) {
+	if errors.Is(err, rented.ErrGone) {
 		return nil
 	}
 	return err
 }
 
-// list returns the running machines of Haft with this metadata.
-func (a *api) list(ctx context.Context, meta map[string]string) ([]Info, error) {
+// List implements [rented.Renter].
+func (a *server) List(ctx context.Context, owner, state string) ([]rented.Info, error) {
 	filter := url.Values{metaHaft: {"1"}}
-	for k, v := range meta {
-		filter.Set(k, v)
+	for k, v := range map[string]string{metaOwner: owner, metaState: state} {
+		if v != "" {
+			filter.Set(k, v)
+		}
 	}
-	var all []Info
+	var all []rented.Info
 	for next := ""; len(all) < maxSandbox; {
 		q := url.Values{"metadata": {filter.Encode()}, "state": {"running"}, "limit": {"100"}}
 		if next != "" {
@@ -253,8 +242,8 @@ func (a *api) list(ctx context.Context, meta map[string]string) ([]Info, error) 
 				mine = mine && s.Metadata[k] == filter.Get(k)
 			}
 			if mine {
-				all = append(all, Info{s.ID, s.Template, s.Metadata[metaOwner], s.Metadata[metaState], s.Started,
-					s.Ends})
+				all = append(all, rented.Info{ID: s.ID, Template: s.Template, Owner: s.Metadata[metaOwner],
+					State: s.Metadata[metaState], Started: s.Started, Ends: s.Ends})
 			}
 		}
 		if next = head.Get("X-Next-Token"); next == "" || len(page) == 0 {

@@ -11,7 +11,9 @@ import (
 	"net/url"
 	"time"
 
+	"haft"
 	"haft/internal/connectframe"
+	"haft/sandbox/internal/rented"
 )
 
 // envdPort is that of the service in a machine which starts commands and has files.
@@ -24,6 +26,29 @@ const (
 	maxEvent    = 4 << 20
 )
 
+// A machine is a sandbox of E2B. It implements [rented.Machine].
+type machine struct {
+	*server
+	id, token, base string
+	ends            time.Time
+}
+
+// ID implements [rented.Machine].
+func (m *machine) ID() string { return m.id }
+
+// Last implements [rented.Machine]: it extends the life of a machine if half of it is over. While a run lasts, that is
+// done again and again.
+func (m *machine) Last(ctx context.Context, _ time.Duration) error {
+	if time.Until(m.ends) > m.cfg.Life/2 {
+		return nil
+	}
+	if _, err := m.control(ctx, http.MethodPost, "/sandboxes/"+m.id+"/timeout", m.life(), nil); err != nil {
+		return err
+	}
+	m.ends = time.Now().Add(m.cfg.Life)
+	return nil
+}
+
 // heads are the headers of a request to a machine.
 func (m *machine) heads() http.Header {
 	h := http.Header{"E2b-Sandbox-Id": {m.id}, "E2b-Sandbox-Port": {envdPort}, "Connect-Protocol-Version": {"1"}}
@@ -34,10 +59,10 @@ func (m *machine) heads() http.Header {
 }
 
 // call makes a request of one message each way.
-func (a *api) call(ctx context.Context, m *machine, method string, in, out any) error {
+func (m *machine) call(ctx context.Context, method string, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
-	_, err := a.roundTrip(ctx, http.MethodPost, m.base+"/process.Process/"+method, m.heads(), in, out)
+	_, err := m.roundTrip(ctx, http.MethodPost, m.base+"/process.Process/"+method, m.heads(), in, out)
 	return err
 }
 
@@ -46,24 +71,18 @@ type selector struct {
 	PID int `json:"pid"`
 }
 
-// sendInput writes to the standard input of a process.
-func (a *api) sendInput(ctx context.Context, m *machine, pid int, data []byte) error {
-	return a.call(ctx, m, "SendInput", map[string]any{"process": selector{pid},
-		"input": map[string][]byte{"stdin": data}}, nil)
-}
-
 // processes returns how many processes run in a machine that was made before.
-func (a *api) processes(ctx context.Context, m *machine) (int, error) {
+func (m *machine) processes(ctx context.Context) (int, error) {
 	var out struct {
 		Processes []json.RawMessage `json:"processes"`
 	}
-	err := a.call(ctx, m, "List", struct{}{}, &out)
+	err := m.call(ctx, "List", struct{}{}, &out)
 	return len(out.Processes), err
 }
 
-// upload writes a file.
-func (a *api) upload(ctx context.Context, m *machine, path string, data io.Reader) error {
-	_, err := a.roundTrip(ctx, http.MethodPost, m.base+"/files?path="+url.QueryEscape(path), m.heads(), data, nil)
+// Upload implements [rented.Machine].
+func (m *machine) Upload(ctx context.Context, path string, data io.Reader) error {
+	_, err := m.roundTrip(ctx, http.MethodPost, m.base+"/files?path="+url.QueryEscape(path), m.heads(), data, nil)
 	return err
 }
 
@@ -79,15 +98,17 @@ type event struct {
 	} `json:"end"`
 }
 
-// A stream has the messages about a process.
+// A stream has the messages about a process. It implements [rented.Process].
 type stream struct {
+	m     *machine
+	pid   int
 	body  io.ReadCloser
 	stop  context.CancelFunc
 	timer *time.Timer // ends the request when nothing comes
 }
 
-// start starts a process, and returns the stream of its output.
-func (a *api) start(ctx context.Context, m *machine, argv []string) (*stream, error) {
+// Start implements [rented.Machine].
+func (m *machine) Start(ctx context.Context, argv []string) (rented.Process, error) {
 	frame, err := connectframe.Append(nil, 0, map[string]any{"stdin": true,
 		"process": map[string]any{"cmd": argv[0], "args": argv[1:], "envs": map[string]string{}}})
 	if err != nil {
@@ -103,7 +124,7 @@ func (a *api) start(ctx context.Context, m *machine, argv []string) (*stream, er
 	req.Header = m.heads()
 	req.Header.Set("Content-Type", "application/connect+json")
 	req.Header.Set("Keepalive-Ping-Interval", pingSeconds)
-	res, err := a.http.Do(req)
+	res, err := m.http.Do(req)
 	if err != nil {
 		cancel()
 		return nil, unreachable(err)
@@ -113,7 +134,33 @@ func (a *api) start(ctx context.Context, m *machine, argv []string) (*stream, er
 		defer res.Body.Close() // only read
 		return nil, statusError(res)
 	}
-	return &stream{res.Body, cancel, time.AfterFunc(silence, cancel)}, nil
+	s := &stream{m: m, body: res.Body, stop: cancel, timer: time.AfterFunc(silence, cancel)}
+	first, err := s.next()
+	if err == nil && (first.Start == nil || first.Start.PID <= 0) {
+		err = errors.New("the first event of a command is not its start")
+	}
+	if err != nil {
+		s.Close()
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Err: err,
+			Message: "a sandbox of E2B does not start commands"}
+	}
+	s.pid = first.Start.PID
+	return s, nil
+}
+
+// Send implements [rented.Process].
+func (s *stream) Send(ctx context.Context, data []byte) error {
+	return s.m.call(ctx, "SendInput", map[string]any{"process": selector{s.pid},
+		"input": map[string][]byte{"stdin": data}}, nil)
+}
+
+// Next implements [rented.Process].
+func (s *stream) Next() (stdout, stderr []byte, err error) {
+	e, err := s.next()
+	if err != nil || e.Data == nil {
+		return nil, nil, err
+	}
+	return e.Data.Stdout, e.Data.Stderr, nil
 }
 
 // next returns the next event. It returns [io.EOF] after the last, and another error if the stream was cut.
@@ -138,7 +185,7 @@ func (s *stream) next() (event, error) {
 	case err != nil:
 		return event{}, err
 	case e.Error != nil && e.Error.Code == "unavailable":
-		return event{}, errGone
+		return event{}, rented.ErrGone
 	case e.Error != nil:
 		return event{}, fmt.Errorf("the server ended the stream with %.40q", e.Error.Code)
 	case flag&connectframe.End != 0:
@@ -147,8 +194,8 @@ func (s *stream) next() (event, error) {
 	return e.Event, nil
 }
 
-// close ends the stream. The process runs on.
-func (s *stream) close() {
+// Close implements [rented.Process]. The process runs on.
+func (s *stream) Close() {
 	s.timer.Stop()
 	s.stop()
 	_ = s.body.Close() // only read

@@ -63,9 +63,9 @@ func check(name string) error {
 	if err != nil {
 		return fmt.Errorf("look at runsc: %w", err)
 	}
-	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || info.Mode()&0o022 != 0 {
-		return &haft.Error{Code: haft.CodeDenied, Message: name + " is not a program that only its owner can change: " +
-			"remove it, and run haft doctor --fix"}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 || info.Mode()&0o022 != 0 || !ownedByUs(info) {
+		return &haft.Error{Code: haft.CodeDenied, Message: name + " is not a program that only this user or root can " +
+			"change: remove it, and run haft doctor --fix"}
 	}
 	return nil
 }

@@ -5,7 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"os"
 	"sync"
+	"syscall"
 
 	"haft"
 	"haft/sandbox"
@@ -79,6 +82,12 @@ func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
 	}
 	p.proven = true
 	return p.local.Isolation(ctx)
+}
+
+// ownedByUs reports whether a file belongs to the user of this process, or to root.
+func ownedByUs(info fs.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && (stat.Uid == 0 || int(stat.Uid) == os.Geteuid())
 }
 
 // reason returns the last error that runsc reported. It is for an operator, and not for the tool.

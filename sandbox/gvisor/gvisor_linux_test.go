@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -12,6 +13,23 @@ import (
 	"haft/sandbox"
 	"haft/sandbox/gvisor"
 )
+
+func TestFind_refuses_a_program_of_another_user(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root can give files away")
+	}
+	dir := t.TempDir()
+	t.Setenv("XDG_CACHE_HOME", filepath.Join(dir, "cache"))
+	t.Setenv("PATH", filepath.Join(dir, "path"))
+	name := filepath.Join(dir, "path", "runsc")
+	put(t, name, 0o755)
+	if err := os.Chown(name, 1234, 1234); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gvisor.Find(); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("Find = %v, want code %q", err, haft.CodeDenied)
+	}
+}
 
 // system are the mounts that a shell needs.
 func system() []sandbox.Mount {

@@ -4,6 +4,7 @@ package gvisor
 
 import (
 	"context"
+	"io/fs"
 	"runtime"
 
 	"haft"
@@ -28,6 +29,9 @@ func (*Provider) Isolation(context.Context) (haft.Isolation, error) {
 func (*Provider) Run(context.Context, sandbox.Spec) (sandbox.Exit, error) {
 	return sandbox.Exit{}, unsupported()
 }
+
+// ownedByUs does not matter here, where nothing that is found can be opened.
+func ownedByUs(fs.FileInfo) bool { return true }
 
 // unsupported names the system.
 func unsupported() error {

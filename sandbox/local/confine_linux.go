@@ -134,12 +134,12 @@ func (l landlock) rights() (read, write uint64) {
 
 // attr returns the struct landlock_ruleset_attr. The kernel derives the version from its
 // size.
-func (l landlock) attr(internet bool) []byte {
+func (l landlock) attr(anyPort bool) []byte {
 	read, write := l.rights()
 	b := binary.NativeEndian.AppendUint64(nil, read|write|llNever)
 	if l.abi >= 4 {
 		tcp := uint64(llTCP)
-		if internet {
+		if anyPort {
 			tcp = 0
 		}
 		b = binary.NativeEndian.AppendUint64(b, tcp)
@@ -155,8 +155,9 @@ func (l landlock) attr(internet bool) []byte {
 // around the root has another root above it, and no rule.
 //
 // With egress, its port is the only one. The network namespace ensures that only the
-// egress listener can be reached at that port.
-func (l landlock) plan(pl *plan.Plan, network sandbox.Network, writable []string) {
+// egress listener can be reached at that port. With a loopback of its own a command may use all
+// ports, of which there are too many for rules: there the network namespace alone bounds TCP.
+func (l landlock) plan(pl *plan.Plan, spec *sandbox.Spec, writable []string) {
 	if l.abi == 0 {
 		return
 	}
@@ -167,10 +168,11 @@ func (l landlock) plan(pl *plan.Plan, network sandbox.Network, writable []string
 	}
 	rules = append(rules,
 		plan.Rule{Path: "/dev", Access: unix.LANDLOCK_ACCESS_FS_WRITE_FILE | write&(llTruncate|llIoctl)})
-	if network == sandbox.NetworkEgress && l.abi >= 4 {
+	anyPort := spec.Network == sandbox.NetworkFull || spec.Loopback
+	if spec.Network == sandbox.NetworkEgress && !anyPort && l.abi >= 4 {
 		rules = append(rules, plan.Rule{Port: sandbox.EgressPort, Access: unix.LANDLOCK_ACCESS_NET_CONNECT_TCP})
 	}
-	pl.Landlock(l.attr(network == sandbox.NetworkFull), rules)
+	pl.Landlock(l.attr(anyPort), rules)
 }
 
 // errnoIn returns the errno in err, or err.

@@ -46,12 +46,22 @@ const (
 	acceptPause = 10 * time.Millisecond
 )
 
-// listen plans the listener of a run that has egress. It comes after the step
-// that keeps the private directories: see run.takeDescriptors.
+// listen plans the listener of a run that has egress, or the loopback of one that may listen itself.
+// It comes after the step that keeps the private directories: see run.takeDescriptors.
 func listen(pl *plan.Plan, spec *sandbox.Spec) {
 	if spec.Network == sandbox.NetworkEgress {
 		pl.Listen(sandbox.EgressPort, sandbox.EgressConns)
+	} else if spec.Loopback {
+		pl.Loopback()
 	}
+}
+
+// socketMemory bounds what the connections of one run hold, where that is not a part of its memory.
+const socketMemory = 16 << 20
+
+// mayLoopback forbids a loopback whose connections would hold memory that nobody bounds.
+func (p *Provider) mayLoopback(spec *sandbox.Spec) {
+	spec.Loopback = spec.Loopback && p.machine.namespaces && p.machine.tree.BoundsSockets()
 }
 
 // closeConn serves the egress connections of a template, which has none.

@@ -157,6 +157,9 @@ class Steps:
         if do == "listen":
             from fcntl import ioctl
             return lambda slots: listen(s, ioctl)
+        if do == "loopback":
+            from fcntl import ioctl
+            return lambda slots: raise_loopback(ioctl)
         if do == "landlock":
             attr = decode(s["data"])
             where = self.address(attr)
@@ -243,11 +246,16 @@ def write(s, data):
     os.close(fd)
 
 
-def listen(s, ioctl):
-    """Raise the loopback and listen there."""
+def raise_loopback(ioctl):
+    """Make 127.0.0.0/8 there."""
     lo = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
     ioctl(lo.fileno(), 0x8914, struct.pack("16sH22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
     lo.close()
+
+
+def listen(s, ioctl):
+    """Raise the loopback and listen there."""
+    raise_loopback(ioctl)
     door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
     door.bind(("127.0.0.1", s["port"]))
     door.listen(s["queue"])

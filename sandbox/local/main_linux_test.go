@@ -120,7 +120,7 @@ func inMode(config local.Config) local.Config {
 	return config
 }
 
-// lacking skips a test for want of a control: loudly, and not at all in the full
+// lacking skips a test because a control is missing: loudly, and not at all in the full
 // mode of a machine that is required to have it.
 func lacking(t testing.TB, c haft.Control) {
 	t.Helper()

@@ -91,7 +91,7 @@ func (p *Provider) root(pl *plan.Plan, spec *sandbox.Spec) ([]tree, error) {
 			pl.Symlink("/work", "home/user")
 		}
 	}
-	etc(pl, made, spec.Network)
+	etc(pl, made, spec.Network == sandbox.NetworkEgress || spec.Loopback)
 	return slices.DeleteFunc(trees, func(t tree) bool { return t.slot < 0 }), nil
 }
 
@@ -294,21 +294,26 @@ func mkdirs(pl *plan.Plan, made map[string]bool, dir string) {
 	made[dir] = true
 }
 
-// etc plans the files that libraries need. With egress, names are looked up outside:
-// inside, a lookup must fail at once and not after the timeout of a resolver.
-func etc(pl *plan.Plan, made map[string]bool, network sandbox.Network) {
+// etc plans the files that libraries need. With egress, names are looked up outside, and with
+// nothing but a loopback nowhere: inside, a lookup must fail at once and not after the timeout of a resolver.
+func etc(pl *plan.Plan, made map[string]bool, loopback bool) {
 	hosts, order := "127.0.0.1 localhost haft\n::1 localhost\n", "files dns"
-	if network == sandbox.NetworkEgress {
+	if loopback {
 		hosts, order = "127.0.0.1 localhost haft\n", "files"
 	}
-	for _, f := range []struct{ name, text string }{
+	type file struct{ name, text string }
+	var more []file
+	if loopback { // there is no IPv6: the wildcard address that programs take first has to be that of IPv4
+		more = append(more, file{"gai.conf", "precedence ::ffff:0:0/96 100\n"})
+	}
+	for _, f := range append(more, []file{
 		{"passwd", fmt.Sprintf("%s:x:%d:%d::/work:/bin/sh\nnobody:x:65534:65534::/:/bin/false\n", insideName, insideID,
 			insideID)},
 		{"group", fmt.Sprintf("%s:x:%d:\nnogroup:x:65534:\n", insideName, insideID)},
 		{"hosts", hosts},
 		{"nsswitch.conf", "passwd: files\ngroup: files\nhosts: " + order + "\n"},
 		{"hostname", "haft\n"},
-	} {
+	}...) {
 		if !made["etc"] || made["etc/"+f.name] {
 			continue
 		}

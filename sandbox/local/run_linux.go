@@ -222,8 +222,12 @@ func (r *run) openAs(uid int) (theirs []*os.File, err error) {
 	r.uid = uid
 	l := r.spec.Limits
 	host := r.hostLimits()
+	r.p.mayLoopback(r.spec)
 	name := strconv.FormatUint(r.p.runs.Add(1), 10)
 	bounds := cgroup.Limits{Memory: host.Memory, PIDs: host.Processes + r.initTasks}
+	if r.spec.Loopback {
+		bounds.Sockets = socketMemory
+	}
 	if r.group, err = r.p.machine.tree.New(name, bounds); err != nil {
 		return nil, &sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}
 	}
@@ -353,15 +357,15 @@ func (p *Provider) confine(pl *plan.Plan, spec *sandbox.Spec, company int) error
 		}
 	}
 	if p.machine.isolation.Has(haft.ControlLandlock) {
-		p.machine.landlock.plan(pl, spec.Network, writable)
+		p.machine.landlock.plan(pl, spec, writable)
 	}
 	return p.planFilter(pl, filterOf(spec))
 }
 
 // filterOf says which filter of system calls a sandbox with namespaces has.
 func filterOf(spec *sandbox.Spec) filter.Config {
-	return filter.Config{Internet: spec.Network == sandbox.NetworkFull, Egress: spec.Network == sandbox.NetworkEgress,
-		Observe: spec.Observe}
+	return filter.Config{Internet: spec.Network == sandbox.NetworkFull,
+		Egress: spec.Network == sandbox.NetworkEgress || spec.Loopback, Observe: spec.Observe}
 }
 
 // planFilter plans the filter of system calls, where there is one.

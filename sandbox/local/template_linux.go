@@ -85,6 +85,7 @@ func (t *Template) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, er
 		defer spec.Channel.Close() // the command has its own copy
 	}
 	spec.Argv, spec.Env, spec.Mounts, spec.Network = t.spec.Argv, t.spec.Env, t.spec.Mounts, t.spec.Network
+	spec.Loopback = t.spec.Loopback
 	spec.Limits = spec.Limits.Or(t.spec.Limits)
 	if err := checkSpec(&spec); err != nil {
 		return sandbox.Exit{}, err

@@ -679,6 +679,7 @@ export interface Limits {
   grace_ms?: number;
   inodes?: number;
   memory_bytes?: number;
+  network_bytes?: number;
   open_files?: number;
   processes?: number;
   result_bytes?: number;

@@ -478,7 +478,7 @@ class _Dial(_Request):
     """A connection to a port of the session."""
 
     def __init__(self, agent, id, m):
-        at = "/work/.ports/%d" % m["port"]  # where there are no sockets of the Internet
+        at = "/work/.ports/%d" % m["port"]  # where code may not listen on TCP ports
         kind, at = (socket.AF_UNIX, at) if os.path.exists(at) else (socket.AF_INET, ("127.0.0.1", m["port"]))
         s = None
         try:

@@ -52,6 +52,8 @@ class _Kernel:
         sys.argv = [""]
         if "" not in sys.path:
             sys.path.insert(0, "")
+            # What pip installs in the session. The interpreter itself reads no such directory.
+            sys.path.append("/work/.local/lib/python%d.%d/site-packages" % sys.version_info[:2])
         os.environ.setdefault("MPLBACKEND", "agg")
 
     def receive(self):

@@ -33,6 +33,8 @@ type Request struct {
 	// Forbids returns the rule of the policy by which a host and port may not be
 	// reached all the same, or "". It is asked for every connection. Nil forbids nothing.
 	Forbids func(host string, port uint16) (rule string)
+	// Bytes is how many may be sent, and as many received, in all; 0 means the default.
+	Bytes int64
 	// Local says that the tool runs in this process: it may send requests
 	// to every host that the policy does not forbid, and Hosts and Bound do not count.
 	Local bool

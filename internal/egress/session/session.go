@@ -70,7 +70,7 @@ func (o *Opener) Open(ctx context.Context, w route.Request) (*route.Route, error
 	exit.CA, exit.Leased = broker.CAPEM(), p.leased
 	p.proxy = egress.NewProxy(egress.ProxyConfig{
 		Guard: o.Guard, Caller: callerOf(w.Call), Rules: rules, Forbid: p.forbid, Broker: broker, Record: p.record,
-		Logger: o.Logger,
+		Logger: o.Logger, Limits: egress.Limits{BytesUp: w.Bytes, BytesDown: w.Bytes},
 	})
 	return exit, nil
 }

@@ -61,6 +61,7 @@ func (u *Servers) route(ctx context.Context, s haft.MCPServer, env map[string]st
 	log := u.logs.of(s, env)
 	exit, err := u.cfg.Egress.Open(ctx, route.Request{
 		Call: haft.Call{Tool: s.Name, Principal: haft.Principal{Org: s.Org}}, Hosts: s.Network, Record: log.ended,
+		Bytes:   s.Limits.Network,
 		Forbids: func(host string, port uint16) string { return rules.ServerForbids(u.ctx, s, host, port) },
 	})
 	if err != nil {

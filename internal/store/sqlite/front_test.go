@@ -369,7 +369,7 @@ func TestOpen_a_log_that_was_closed(t *testing.T) {
 	complete(t, open(t, sqlite.Config{Dir: dir}), 5)
 }
 
-// TestOpen_a_log_of_another_database: a database that was put back alone, closed as it
+// TestOpen_a_log_of_another_database: a database that was restored without its log, closed as it
 // was, never heard of the log that lies beside it.
 func TestOpen_a_log_of_another_database(t *testing.T) {
 	dir := t.TempDir()

@@ -10,12 +10,12 @@ import (
 	"haft/internal/store"
 )
 
-// keysBackend holds a store against the law for backends of API keys.
+// keysBackend holds a store to the contract for backends of API keys.
 func keysBackend(t *testing.T, open func(t *testing.T) *store.Store) {
 	authtest.TestKeys(t, func(t *testing.T) auth.Keys { return open(t).Keys })
 }
 
-// keysBounded is what a store does for keys beyond that law.
+// keysBounded is what a store does for keys beyond that contract.
 func keysBounded(t testing.TB, s *store.Store) {
 	ctx := t.Context()
 	some := func(want bool) {

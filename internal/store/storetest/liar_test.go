@@ -13,7 +13,7 @@ import (
 	"haft/internal/store/sqlite"
 )
 
-// A jury notes what a law complains about.
+// A jury notes what the conformance suite complains about.
 type jury struct {
 	testing.TB
 	mu         sync.Mutex
@@ -86,9 +86,9 @@ func lie(t *testing.T, text, trigger string) *store.Store {
 	return s
 }
 
-// TestLaw_convicts_liars: the law can fail. Each lie is one that a plausible
+// TestContract_convicts_liars: the conformance suite can fail. Each lie is one that a plausible
 // mistake would tell.
-func TestLaw_convicts_liars(t *testing.T) {
+func TestContract_convicts_liars(t *testing.T) {
 	for _, tt := range []struct{ name, text, trigger string }{
 		{"organisations_are_apart", "TEXT COLLATE NOCASE", ""},
 		{"organisations_are_apart", "TEXT COLLATE RTRIM", ""},

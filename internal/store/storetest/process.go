@@ -91,7 +91,7 @@ func unasked(t testing.TB, s *store.Store) {
 	}
 }
 
-// kept tries a batch again of which nobody knows what became: it is not kept twice, and
+// kept tries a batch again whose outcome is unknown: it is not kept twice, and
 // the others of it can be told.
 func kept(t testing.TB, s *store.Store) {
 	a, b, c := owned("p1", "a", haft.StatusSuccess), owned("p1", "b", haft.StatusSuccess),

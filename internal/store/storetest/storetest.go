@@ -1,4 +1,4 @@
-// Package storetest is the law for stores: what every one must do, as tests.
+// Package storetest is the conformance suite of stores: what every one must do, as tests.
 //
 // An opener calls [Run] with a function that opens an empty store. [Postgres] gives
 // any test a database of a real server.
@@ -116,7 +116,7 @@ func Run(t *testing.T, open func(t *testing.T) *store.Store) {
 	t.Run("keys_are_a_backend", func(t *testing.T) { keysBackend(t, open) })
 }
 
-// at is when things happen in the law.
+// at is when things happen in the suite.
 var at = time.Date(2026, 11, 15, 12, 0, 0, 123456000, time.UTC)
 
 // principal returns somebody of an organisation.

@@ -460,6 +460,8 @@ class Limits:
     result_bytes: int | None = None
     artifacts: int | None = None
     artifact_bytes: int | None = None
+    #: Sent to named hosts, and as much received.
+    network_bytes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,12 @@ import (
 type Limits struct {
 	Memory int64
 	PIDs   int
+	// Sockets bounds the memory of TCP sockets in version 1. In version 2 it is a part of Memory.
+	Sockets int64
 }
+
+// socketLimit is the file of Limits.Sockets.
+const socketLimit = "memory.kmem.tcp.limit_in_bytes"
 
 // A Group is one run's cgroup.
 //
@@ -109,6 +114,9 @@ func (g *Group) limit(l Limits) error {
 		// Swap accounting may be off, and then there is no such file.
 		{Memory, "memory.memsw.limit_in_bytes", memory, true},
 		{PIDs, "pids.max", pids, false},
+	}
+	if l.Sockets > 0 {
+		settings = append(settings, setting{Memory, socketLimit, strconv.FormatInt(l.Sockets, 10), false})
 	}
 	if g.tree.V2 {
 		settings = []setting{

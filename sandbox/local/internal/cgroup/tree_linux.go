@@ -172,6 +172,16 @@ func (t *Tree) miss(reason string) bool {
 // Has reports whether a controller can be used.
 func (t *Tree) Has(controller string) bool { return t.dirs[controller] != "" }
 
+// BoundsSockets reports whether the memory of TCP sockets is bounded by the limits of a group.
+func (t *Tree) BoundsSockets() bool {
+	dir := t.dirs[Memory]
+	if dir == "" || t.V2 {
+		// Version 2 counts them, unless the kernel was told not to.
+		return dir != "" && !slices.Contains(fields("/proc/cmdline"), "cgroup.memory=nosocket")
+	}
+	return unix.Access(filepath.Join(dir, socketLimit), unix.W_OK) == nil
+}
+
 // Joined lists the controllers of version 1, whose groups a process joins one by
 // one, in an order that does not change.
 func (t *Tree) Joined() []string {

@@ -75,6 +75,8 @@ func (s *Step) do(slots []int) (int, unix.Errno) {
 		return fd, errnoOf(err)
 	case DoListen:
 		return s.listen()
+	case DoLoopback:
+		return 0, raiseLoopback()
 	case DoLandlock:
 		return 0, s.landlock(slots)
 	case DoSeccomp:
@@ -178,19 +180,24 @@ func addRule(set, kind uintptr, rule []byte) unix.Errno {
 	return errno
 }
 
-// listen raises the loopback and listens there.
-func (s *Step) listen() (int, unix.Errno) {
+// raiseLoopback makes 127.0.0.0/8 there.
+func raiseLoopback() unix.Errno {
 	lo, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return -1, errnoOf(err)
+		return errnoOf(err)
 	}
 	up, err := unix.NewIfreq("lo")
 	if err == nil {
 		up.SetUint16(unix.IFF_UP)
 		err = unix.IoctlIfreq(lo, unix.SIOCSIFFLAGS, up)
 	}
-	if err := cmpErr(err, unix.Close(lo)); err != nil {
-		return -1, errnoOf(err)
+	return errnoOf(cmpErr(err, unix.Close(lo)))
+}
+
+// listen raises the loopback and listens there.
+func (s *Step) listen() (int, unix.Errno) {
+	if errno := raiseLoopback(); errno != 0 {
+		return -1, errno
 	}
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {

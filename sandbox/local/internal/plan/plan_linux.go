@@ -62,6 +62,7 @@ const (
 	DoJoin     Kind = "join"     // move this thread into the cgroup whose tasks file is in Slot
 	DoKeep     Kind = "keep"     // open the directory Path, to be sent to the parent
 	DoListen   Kind = "listen"   // raise the loopback and listen on Port of 127.0.0.1, to be sent to the parent
+	DoLoopback Kind = "loopback" // raise the loopback
 	DoLandlock Kind = "landlock" // restrict this thread to Rules
 	DoSeccomp  Kind = "seccomp"  // load the program Data
 	DoCount    Kind = "count"    // limit processes to Count more than the user has
@@ -180,6 +181,12 @@ func (p *Plan) Keep(path string) {
 // socket belongs to the namespace that it was made in, whoever accepts from it.
 func (p *Plan) Listen(port uint16, queue int) {
 	p.Steps = append(p.Steps, Step{Name: "listen", Path: "loopback", Do: DoListen, Port: port, Queue: queue})
+}
+
+// Loopback appends the raising of the loopback of the network namespace that the process is in, which
+// needs CAP_NET_ADMIN there.
+func (p *Plan) Loopback() {
+	p.Steps = append(p.Steps, Step{Name: "loopback", Path: "loopback", Do: DoLoopback})
 }
 
 // Attr appends a mount_setattr(2), Linux 5.12.

@@ -1,4 +1,4 @@
-package e2b
+package rented
 
 import (
 	"bytes"
@@ -53,17 +53,16 @@ func (e ending) cpu() time.Duration {
 // A link reads what a relay sends.
 type link struct {
 	r      *run
-	stream *stream
+	stream Process
 	line   []byte
 	out    map[byte]*sink
 	credit map[byte]*credit
 
-	opened, started, ended, over chan struct{}
-	asked                        chan struct{}
-	once, begin                  sync.Once
+	started, ended, over chan struct{}
+	asked                chan struct{}
+	once, begin          sync.Once
 
 	// What follows belongs to the reader until ended is closed.
-	pid       int
 	err       error // nil if the command ended and the relay said how
 	end       ending
 	artifacts []haft.Artifact
@@ -74,8 +73,8 @@ type link struct {
 }
 
 // newLink makes the link of a run.
-func newLink(r *run, s *stream) *link {
-	l := &link{r: r, stream: s, opened: make(chan struct{}), started: make(chan struct{}), ended: make(chan struct{}),
+func newLink(r *run, s Process) *link {
+	l := &link{r: r, stream: s, started: make(chan struct{}), ended: make(chan struct{}),
 		over: make(chan struct{}), asked: make(chan struct{}, 1), left: r.limits.ArtBytes,
 		credit: map[byte]*credit{'i': newCredit(), 'c': newCredit()}, out: map[byte]*sink{}}
 	read := func(kind byte) func(int) {
@@ -108,16 +107,6 @@ func (l *link) hasEnded() bool {
 	}
 }
 
-// send sends input to the relay, when it is there.
-func (l *link) send(ctx context.Context, b []byte) error {
-	select {
-	case <-l.opened:
-		return l.r.p.pool.sendInput(ctx, l.r.m, l.pid, b)
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // unsent ends the link because input could not be sent. The relay may have ended: then the stream says how, and what
 // it has sent before is read first.
 func (l *link) unsent(err error) {
@@ -132,33 +121,22 @@ func (l *link) unsent(err error) {
 // read reads the stream to its end.
 func (l *link) read() {
 	defer close(l.over)
-	first := true
 	for {
-		e, err := l.stream.next()
+		stdout, stderr, err := l.stream.Next()
 		if errors.Is(err, io.EOF) {
 			err = errors.New("the relay ended without a word")
 			l.whole = l.hasEnded()
+		}
+		if err == nil {
+			err = l.take(stdout)
 		}
 		if err != nil {
 			l.fail(err)
 			return
 		}
-		switch {
-		case first && (e.Start == nil || e.Start.PID <= 0):
-			l.fail(errors.New("the first event of a command is not its start"))
-			return
-		case first:
-			l.pid, first = e.Start.PID, false
-			close(l.opened)
-		case e.Data != nil:
-			if err := l.take(e.Data.Stdout); err != nil {
-				l.fail(err)
-				return
-			}
-			if len(e.Data.Stderr) > 0 {
-				l.r.p.pool.cfg.Logger.Warn("the relay in a sandbox of E2B failed", "said",
-					string(e.Data.Stderr[max(0, len(e.Data.Stderr)-1000):]))
-			}
+		if len(stderr) > 0 {
+			l.r.p.cfg.Logger.Warn("the relay in a rented sandbox failed", "server", l.r.p.cfg.Name, "said",
+				string(stderr[max(0, len(stderr)-1000):]))
 		}
 	}
 }

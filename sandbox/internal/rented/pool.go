@@ -1,4 +1,4 @@
-package e2b
+package rented
 
 import (
 	"context"
@@ -11,19 +11,19 @@ import (
 	"haft"
 )
 
-// A machine is a sandbox of E2B. It is used by one run at a time.
+// A machine is a rented one. It is used by one run at a time.
 type machine struct {
-	id, token, base string
-	state           string // the digest of tenant and configuration
-	tenant          string
-	layers          map[string]bool // where packages are
-	ends            time.Time
-	idle            time.Time // since when nobody uses it
+	Machine
+	state  string // the digest of tenant and configuration
+	tenant string
+	layers map[string]bool // where packages are
+	idle   time.Time       // since when nobody uses it
 }
 
 // A pool has the machines of one provider.
 type pool struct {
-	*api
+	Renter
+	cfg Config
 	// What holds whenever mu is free: every machine of idle is in all.
 	mu      sync.Mutex
 	all     map[string]*machine
@@ -35,37 +35,41 @@ type pool struct {
 
 // acquire returns a machine for a run: an idle one of that state, one that an earlier process of this owner left, or a
 // new one. Release it.
-func (p *pool) acquire(ctx context.Context, state, tenant string, internet bool) (*machine, error) {
+func (p *pool) acquire(ctx context.Context, want Want, tenant string) (*machine, error) {
 	for tenant != "" && !p.cfg.Fresh {
-		m := p.takeIdle(state)
+		m := p.takeIdle(want.State)
 		if m == nil {
 			break
 		}
-		if err := p.refresh(ctx, m); err == nil {
+		err := m.Last(ctx, want.Last)
+		if err == nil {
 			return m, nil
-		} else if !errors.Is(err, errGone) {
-			p.release(ctx, m, false)
+		}
+		p.release(ctx, m, false)
+		if !errors.Is(err, ErrGone) {
 			return nil, err
 		}
-		p.forget(m)
 	}
 	if err := p.reserve(ctx, tenant); err != nil {
 		return nil, err
 	}
-	m, err := p.adopt(ctx, state, tenant)
-	if m == nil && err == nil {
-		m, err = p.create(ctx, state, internet)
+	next, err := p.adopt(ctx, want, tenant)
+	if next == nil && err == nil {
+		next, err = p.Create(ctx, want)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.making[tenant]--; p.making[tenant] == 0 {
 		delete(p.making, tenant)
 	}
+	if errors.Is(err, ErrGone) { // there is no machine yet
+		err = &haft.Error{Code: haft.CodeUnavailable, Message: haft.MessageOf(err)}
+	}
 	if err != nil {
 		return nil, err
 	}
-	m.tenant = tenant
-	p.all[m.id] = m
+	m := &machine{Machine: next, state: want.State, tenant: tenant, layers: map[string]bool{}}
+	p.all[m.ID()] = m
 	return m, nil
 }
 
@@ -80,18 +84,6 @@ func (p *pool) takeIdle(state string) *machine {
 	m := p.idle[i]
 	p.idle = slices.Delete(p.idle, i, i+1)
 	return m
-}
-
-// refresh extends the life of a machine if half of it is over.
-func (p *pool) refresh(ctx context.Context, m *machine) error {
-	if time.Until(m.ends) > p.cfg.Life/2 {
-		return nil
-	}
-	if err := p.extend(ctx, m.id); err != nil {
-		return err
-	}
-	m.ends = time.Now().Add(p.cfg.Life)
-	return nil
 }
 
 // reserve makes room for another machine of a tenant, or reports that there is none.
@@ -119,8 +111,8 @@ func (p *pool) reserve(ctx context.Context, tenant string) error {
 		if i < 0 {
 			p.mu.Unlock()
 			return &haft.Error{Code: haft.CodeRateLimited, RetryAfter: haft.Millis(time.Second), Message: fmt.Sprintf(
-				"all sandboxes of E2B are in use: %d are the most, and %d of an organisation", p.cfg.Max,
-				p.cfg.MaxOfTenant)}
+				"all sandboxes of %s are in use: %d are the most, and %d of an organisation", p.cfg.Name,
+				p.cfg.Max, p.cfg.MaxOfTenant)}
 		}
 		old = p.idle[i]
 		p.idle = slices.Delete(p.idle, i, i+1)
@@ -128,22 +120,22 @@ func (p *pool) reserve(ctx context.Context, tenant string) error {
 	p.making[tenant]++
 	p.mu.Unlock()
 	if old != nil {
-		p.end(ctx, old)
+		p.end(ctx, old.ID())
 	}
 	return nil
 }
 
 // adopt returns a machine of that state which an earlier process has left, or nil. One in which something runs is
 // ended.
-func (p *pool) adopt(ctx context.Context, state, tenant string) (*machine, error) {
+func (p *pool) adopt(ctx context.Context, want Want, tenant string) (Machine, error) {
 	p.mu.Lock()
-	first := !p.adopted[state] && tenant != "" && !p.cfg.Fresh
-	p.adopted[state] = true
+	first := !p.adopted[want.State] && tenant != "" && !p.cfg.Fresh
+	p.adopted[want.State] = true
 	p.mu.Unlock()
 	if !first {
 		return nil, nil
 	}
-	list, err := p.list(ctx, map[string]string{metaOwner: p.cfg.Owner, metaState: state})
+	list, err := p.List(ctx, p.cfg.Owner, want.State)
 	if err != nil {
 		return nil, err
 	}
@@ -151,14 +143,10 @@ func (p *pool) adopt(ctx context.Context, state, tenant string) (*machine, error
 		if p.knows(info.ID) {
 			continue
 		}
-		m, err := p.connect(ctx, info.ID, state)
-		if err != nil {
-			continue // it may have just ended
-		}
-		if n, err := p.processes(ctx, m); err == nil && n == 0 {
+		if m, err := p.Reuse(ctx, info); err == nil && m.Last(ctx, want.Last) == nil {
 			return m, nil
 		}
-		p.end(ctx, m)
+		p.end(ctx, info.ID)
 	}
 	return nil, nil
 }
@@ -168,13 +156,6 @@ func (p *pool) knows(id string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.all[id] != nil
-}
-
-// forget drops a machine that has ended.
-func (p *pool) forget(m *machine) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, m.id)
 }
 
 // release gives a machine back after a run. One that is not clean is ended.
@@ -187,16 +168,19 @@ func (p *pool) release(ctx context.Context, m *machine, clean bool) {
 	}
 	p.mu.Unlock()
 	if !keep {
-		p.end(ctx, m)
+		p.end(ctx, m.ID())
 	}
 }
 
 // end ends a machine. One that cannot be ended now is ended by the reaper, or by its time.
-func (p *pool) end(ctx context.Context, m *machine) {
-	if err := p.kill(context.WithoutCancel(ctx), m.id); err != nil {
-		p.cfg.Logger.WarnContext(ctx, "a sandbox of E2B could not be ended now", "sandbox", m.id, "err", err)
+func (p *pool) end(ctx context.Context, id string) {
+	if err := p.End(context.WithoutCancel(ctx), id); err != nil {
+		p.cfg.Logger.WarnContext(ctx, "a rented sandbox could not be ended now", "server", p.cfg.Name, "sandbox", id,
+			"err", err)
 	}
-	p.forget(m)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, id)
 }
 
 // reapAge is how old a machine is at least that is ended because nobody knows it: a younger one may be one that is
@@ -216,16 +200,16 @@ func (p *pool) reap(ctx context.Context, now time.Time) error {
 	})
 	p.mu.Unlock()
 	for _, m := range old {
-		p.end(ctx, m)
+		p.end(ctx, m.ID())
 	}
-	list, err := p.list(ctx, map[string]string{metaOwner: p.cfg.Owner})
+	list, err := p.List(ctx, p.cfg.Owner, "")
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, info := range list {
 		if !p.knows(info.ID) && now.Sub(info.Started) >= reapAge {
-			errs = append(errs, p.kill(ctx, info.ID))
+			errs = append(errs, p.End(ctx, info.ID))
 		}
 	}
 	return errors.Join(errs...)
@@ -240,7 +224,7 @@ func (p *pool) close(ctx context.Context) {
 	p.mu.Unlock()
 	var work sync.WaitGroup
 	for _, m := range list {
-		work.Go(func() { p.end(ctx, m) })
+		work.Go(func() { p.end(ctx, m.ID()) })
 	}
 	work.Wait()
 }

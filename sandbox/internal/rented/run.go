@@ -1,4 +1,4 @@
-package e2b
+package rented
 
 import (
 	"context"
@@ -75,15 +75,13 @@ func (r *run) do(ctx context.Context) (sandbox.Exit, error) {
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	r.cancel = cancel
-	s, err := r.p.pool.start(life, r.m, []string{"/bin/sh", "-c",
-		`for p in /usr/bin/python3 /usr/local/bin/python3; do [ -x $p ] && exec $p -I -S -c "$0"; done; exec python3 -I -S -c "$0"`,
-		relaySource})
+	s, err := r.startRelay(ctx, life)
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	defer s.close()
+	defer s.Close()
 	r.link = newLink(r, s)
-	r.in = newSender(life, r.link.send, r.link.unsent)
+	r.in = newSender(life, s.Send, r.link.unsent)
 	go r.link.read()
 	defer r.link.close()
 	if err := r.open(ctx); err != nil {
@@ -104,19 +102,33 @@ func (r *run) do(ctx context.Context) (sandbox.Exit, error) {
 	return exit, nil
 }
 
+// startRelay starts the relay. It lives as long as life, and ctx ends waiting for it.
+func (r *run) startRelay(ctx, life context.Context) (Process, error) {
+	timer := time.AfterFunc(startTime, r.cancel)
+	unwatch := context.AfterFunc(ctx, r.cancel)
+	s, err := r.m.Start(life, []string{"/bin/sh", "-c",
+		`for p in /usr/bin/python3 /usr/local/bin/python3; do [ -x $p ] && exec $p -I -S -c "$0"; done; exec python3 -I -S -c "$0"`,
+		relaySource})
+	inTime, wanted := timer.Stop(), unwatch()
+	if err == nil && inTime && wanted {
+		return s, nil
+	}
+	if err == nil {
+		s.Close()
+	}
+	switch {
+	case !wanted:
+		return nil, fmt.Errorf("start a command at %s: %w", r.p.cfg.Name, ctx.Err())
+	case !inTime:
+		return nil, unavailable("a sandbox of " + r.p.cfg.Name + " does not start commands")
+	}
+	return nil, err
+}
+
 // open starts the command.
 func (r *run) open(ctx context.Context) error {
 	timer := time.NewTimer(startTime)
 	defer timer.Stop()
-	select {
-	case <-r.link.opened:
-	case <-r.link.ended:
-		return r.lost()
-	case <-timer.C:
-		return broken("a sandbox of E2B does not start commands")
-	case <-ctx.Done():
-		return fmt.Errorf("start a command at E2B: %w", ctx.Err())
-	}
 	spec, err := json.Marshal(r.message())
 	if err != nil {
 		return fmt.Errorf("encode a command: %w", err)
@@ -134,9 +146,9 @@ func (r *run) open(ctx context.Context) error {
 		return r.lost()
 	case <-timer.C:
 		return &haft.Error{Code: haft.CodeUnavailable, Err: sandbox.ErrLost,
-			Message: "the relay in a sandbox of E2B does not say that it has started the command"}
+			Message: "the relay in a sandbox of " + r.p.cfg.Name + " does not say that it has started the command"}
 	case <-ctx.Done():
-		return fmt.Errorf("start a command at E2B: %w", ctx.Err())
+		return fmt.Errorf("start a command at %s: %w", r.p.cfg.Name, ctx.Err())
 	}
 }
 
@@ -148,10 +160,11 @@ func (r *run) lost() error {
 		return setup
 	}
 	if !r.begun {
-		return &haft.Error{Code: haft.CodeUnavailable, Message: "a sandbox of E2B does not run commands", Err: err}
+		return &haft.Error{Code: haft.CodeUnavailable, Err: err,
+			Message: "a sandbox of " + r.p.cfg.Name + " does not run commands: it needs Python 3"}
 	}
 	return &haft.Error{Code: haft.CodeUnavailable, Err: errors.Join(sandbox.ErrLost, err),
-		Message: "the sandbox of E2B was lost while the command ran: nobody knows what it has done"}
+		Message: "the sandbox of " + r.p.cfg.Name + " was lost while the command ran: nobody knows what it has done"}
 }
 
 // message is the command for the relay.
@@ -279,9 +292,9 @@ func (r *run) watch(ctx context.Context) (sandbox.Cause, time.Time) {
 
 // prolong lets the machine live on, while the command runs. If that fails, the next time counts.
 func (r *run) prolong(ctx context.Context) {
-	if err := r.p.pool.refresh(context.WithoutCancel(ctx), r.m); err != nil {
-		r.p.pool.cfg.Logger.WarnContext(ctx, "the time of a sandbox of E2B could not be extended", "sandbox", r.m.id,
-			"err", err)
+	if err := r.m.Last(context.WithoutCancel(ctx), 0); err != nil {
+		r.p.cfg.Logger.WarnContext(ctx, "the time of a rented sandbox could not be extended", "server", r.p.cfg.Name,
+			"sandbox", r.m.ID(), "err", err)
 	}
 }
 

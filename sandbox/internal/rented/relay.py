@@ -466,7 +466,9 @@ def main():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     relay = Relay()
+    signal.alarm(int(SILENCE))  # a host that is gone sends no command
     spec = relay.first()
+    signal.alarm(0)
     try:
         prepare(spec)
     except OSError as e:
