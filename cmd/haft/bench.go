@@ -16,9 +16,6 @@ func benchCommand(p *cli.Profile) cli.Command {
 	var (
 		cfg   = bench.Config{Peers: ".haft/bench"}
 		quick bool
-		chart string
-		grow  bool
-		page  string
 	)
 	return cli.Command{
 		Alone: true,
@@ -27,13 +24,13 @@ func benchCommand(p *cli.Profile) cli.Command {
 			{&cfg.Rounds, "rounds", "how often each way is timed (200)"},
 			{&cfg.Slice, "slice", "how long a slice of the throughput row lasts (3s)"},
 			{&cfg.Sleepers, "sleepers", "how many calls sleep at once (1000); -1 for none"},
-			{&cfg.Peers, "peers", "a directory with what we are compared with, as scripts/setup bench makes it (.haft/bench)"},
+			{&cfg.Peers, "peers", "a `DIR` with what is compared, of scripts/setup bench (.haft/bench)"},
 			{&cfg.Python, "python", "the interpreter: a name or a path"},
 			cli.ReducedFlag(&cfg.AllowReduced),
 			{&quick, "quick", "a short run: rougher figures"},
-			{&chart, "chart", "write the times as an SVG picture to this `FILE`"},
-			{&grow, "growth", "also measure what grows with tools, history, tenants, output and callers"},
-			{&page, "doc", "write tables and charts into this page, between its marks; with --growth and all rows"},
+			{&cfg.Chart, "chart", "write the times as an SVG picture to this `FILE`"},
+			{&cfg.Grow, "growth", "also measure what grows with tools, history, tenants, output and callers"},
+			{&cfg.Page, "doc", "write tables and charts into this page, between its marks; with --growth and all rows"},
 			{&p.JSON, "json", "print one JSON object"},
 		},
 		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
@@ -49,24 +46,9 @@ func benchCommand(p *cli.Profile) cli.Command {
 			cfg.Self, cfg.Packages, cfg.Numpy = self, supply.FromEnv(os.Getenv), true
 			cfg.Server = []string{"npx", "-y", "@modelcontextprotocol/server-everything@2026.8.31"}
 			cfg.Progress = func(what string) { fmt.Fprintln(p.Err, paint(p.Err, dim, "measuring: "+what)) }
-			rep, err := bench.Measure(ctx, cfg)
+			rep, err := bench.Run(ctx, cfg)
 			if err != nil {
 				return fmt.Errorf("measure: %w", err)
-			}
-			if grow || page != "" {
-				if rep.Growth, err = bench.Grow(ctx, cfg); err != nil {
-					return fmt.Errorf("measure what grows: %w", err)
-				}
-			}
-			if page != "" {
-				if err := rep.WriteDocument(page); err != nil {
-					return err
-				}
-			}
-			if chart != "" {
-				if err := rep.WriteChart(chart); err != nil {
-					return err
-				}
 			}
 			return p.Print(rep, func() { rep.Print(p.Out) })
 		},

@@ -98,11 +98,13 @@ func TestChart_is_XML_and_escapes(t *testing.T) {
 	}
 }
 
-// build makes the haft that serves, as go test builds it for the scripts of the command, so that a suite compiles it once.
+// build makes the haft that serves, as go test builds it for the scripts of the command, so that a suite
+// compiles it once.
 func build(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "haft")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name, "haft/cmd/haft").CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name,
+		"haft/cmd/haft").CombinedOutput(); err != nil {
 		t.Fatalf("build haft: %v\n%s", err, out)
 	}
 	return name
@@ -126,11 +128,13 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("row %q has no figure: %+v", r.What, r)
 		}
 	}
-	for _, way := range []string{"haft, in the engine", "haft, over HTTP", "haft, over MCP", "haft, in a session over HTTP",
+	for _, way := range []string{"haft, in the engine", "haft, over HTTP", "haft, over MCP",
+		"haft, in a session over HTTP",
 		"haft, no cell ready", "python3 -I -S, no sandbox"} {
 		for _, callers := range []int{1, 4} {
 			if !slices.ContainsFunc(rep.Loads, func(l bench.Load) bool {
-				return l.Way == way && l.Callers == callers && l.Calls >= callers && l.Rate > 0 && l.P50 <= l.P95 && l.P95 <= l.P99
+				return l.Way == way && l.Callers == callers && l.Calls >= callers && l.Rate > 0 &&
+					l.P50 <= l.P95 && l.P95 <= l.P99
 			}) {
 				t.Errorf("%s with %d callers was not measured: %+v", way, callers, rep.Loads)
 			}

@@ -64,7 +64,7 @@ func versionOf(ctx context.Context, argv ...string) string {
 }
 
 // ours are the ways of Haft.
-func (b *bench) ours(ctx context.Context) []contender {
+func (b *contest) ours(ctx context.Context) []contender {
 	list := []contender{{name: inEngine, open: b.openEngine}}
 	if b.cfg.Self == "" {
 		b.note("left out: HTTP, MCP and sessions, whose server is a haft of its own")
@@ -84,7 +84,8 @@ func (b *bench) ours(ctx context.Context) []contender {
 		}, close: func() {}}, nil
 	}})
 	if runsc, err := gvisor.Find(); err == nil {
-		list = append(list, contender{name: "haft, in gVisor", open: b.openGuests, version: versionOf(ctx, runsc, "--version")})
+		list = append(list, contender{name: "haft, in gVisor", open: b.openGuests, version: versionOf(ctx,
+			runsc, "--version")})
 	}
 	return list
 }
@@ -98,7 +99,7 @@ const (
 )
 
 // openEngine opens a system in this process that records everything.
-func (b *bench) openEngine(ctx context.Context) (*ready, error) {
+func (b *contest) openEngine(ctx context.Context) (*ready, error) {
 	s, err := b.openService(ctx)
 	if err != nil {
 		return nil, err
@@ -107,7 +108,8 @@ func (b *bench) openEngine(ctx context.Context) (*ready, error) {
 }
 
 // openServed opens a server in a process of its own.
-func (b *bench) openServed(call func(*served) func(context.Context, int) error) func(context.Context) (*ready, error) {
+func (b *contest) openServed(call func(*served) func(context.Context, int) error) func(context.Context) (*ready,
+	error) {
 	return func(ctx context.Context) (*ready, error) {
 		s, err := b.serve(ctx)
 		if err != nil {
@@ -121,7 +123,7 @@ func (b *bench) openServed(call func(*served) func(context.Context, int) error) 
 const mcpSessions = 4
 
 // openMCP opens a server and some sessions of MCP.
-func (b *bench) openMCP(ctx context.Context) (*ready, error) {
+func (b *contest) openMCP(ctx context.Context) (*ready, error) {
 	sessions := newPerCaller[string]()
 	return b.openServed(func(s *served) func(context.Context, int) error {
 		return func(ctx context.Context, caller int) error {
@@ -135,7 +137,7 @@ func (b *bench) openMCP(ctx context.Context) (*ready, error) {
 }
 
 // openSessions opens a server and a sandbox for each caller, in which code runs one after the other.
-func (b *bench) openSessions(ctx context.Context) (*ready, error) {
+func (b *contest) openSessions(ctx context.Context) (*ready, error) {
 	sessions := newPerCaller[string]()
 	return b.openServed(func(s *served) func(context.Context, int) error {
 		return func(ctx context.Context, caller int) error {
@@ -149,7 +151,7 @@ func (b *bench) openSessions(ctx context.Context) (*ready, error) {
 }
 
 // openGuests opens a system whose cells are in gVisor.
-func (b *bench) openGuests(ctx context.Context) (*ready, error) {
+func (b *contest) openGuests(ctx context.Context) (*ready, error) {
 	cfg := b.cfg.system()
 	cfg.Sandbox = "gvisor"
 	a, err := app.Open(ctx, cfg)
@@ -178,15 +180,17 @@ func (s *served) openSession(ctx context.Context) (string, error) {
 
 // addInSession runs the job as code of a sandbox that lives.
 func (s *served) addInSession(ctx context.Context, session string) error {
-	res, err := s.call(ctx, "run_code", map[string]string{"language": "python", "code": "print(19 + 23)", "session": session})
+	res, err := s.call(ctx, "run_code", map[string]string{"language": "python", "code": "print(19 + 23)",
+		"session": session})
 	if err == nil && !strings.Contains(string(res.Value), jobValue) && !strings.Contains(res.Stdout, jobValue) {
 		err = fmt.Errorf("the session answers %.100q", res.Value)
 	}
 	return err
 }
 
-// theirs are the ways that people use otherwise, where they are installed. What is not installed is left out, with a note.
-func (b *bench) theirs(ctx context.Context) []contender {
+// theirs are the ways that people use otherwise, where they are installed. What is not installed is left out,
+// with a note.
+func (b *contest) theirs(ctx context.Context) []contender {
 	job := []string{"-I", "-S", "-c", "print(19 + 23)"}
 	python := append([]string{b.python}, job...)
 	list := []contender{{name: bareCall, version: versionOf(ctx, b.python, "--version"),
@@ -196,21 +200,25 @@ func (b *bench) theirs(ctx context.Context) []contender {
 	}
 	if venv := b.peer("smolagents", "bin", "python"); venv != "" {
 		file := filepath.Join(b.dir, "job.py")
-		add("subprocess with a venv, no sandbox", versionOf(ctx, venv, "--version"), each(prints(venv, file, jobArgs)))
+		add("subprocess with a venv, no sandbox", versionOf(ctx, venv, "--version"), each(prints(venv, file,
+			jobArgs)))
 		add("smolagents' local executor, no sandbox", packageVersion(ctx, venv, "smolagents"),
 			b.openDriver(venv, "run_smolagents.py"))
 	} else {
 		b.missing("smolagents and a venv")
 	}
 	if bwrap, err := exec.LookPath("bwrap"); err == nil {
-		add("bubblewrap", versionOf(ctx, bwrap, "--version"), each(prints(append([]string{bwrap, "--unshare-all", "--ro-bind",
-			"/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent", "--cap-drop", "ALL"},
+		add("bubblewrap", versionOf(ctx, bwrap, "--version"), each(prints(append([]string{bwrap,
+			"--unshare-all", "--ro-bind",
+			"/", "/", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--die-with-parent", "--cap-drop",
+			"ALL"},
 			python...)...)))
 	} else {
 		b.missing("bubblewrap")
 	}
 	if runsc, err := gvisor.Find(); err == nil {
-		add("gVisor, runsc do", versionOf(ctx, runsc, "--version"), each(prints(append([]string{runsc, "--network=none",
+		add("gVisor, runsc do", versionOf(ctx, runsc, "--version"), each(prints(append([]string{runsc,
+			"--network=none",
 			"--ignore-cgroups", "do"}, python...)...)))
 	} else {
 		b.note("left out: gVisor is not installed (haft doctor --fix)")
@@ -222,7 +230,8 @@ func (b *bench) theirs(ctx context.Context) []contender {
 		b.missing("Anthropic's sandbox-runtime")
 	}
 	if venv := b.peer("letta", "bin", "python"); venv != "" {
-		add("Letta's local sandbox, no isolation", packageVersion(ctx, venv, "letta"), b.openDriver(venv, "run_letta.py"))
+		add("Letta's local sandbox, no isolation", packageVersion(ctx, venv, "letta"), b.openDriver(venv,
+			"run_letta.py"))
 	} else {
 		b.missing("Letta")
 	}
@@ -230,12 +239,12 @@ func (b *bench) theirs(ctx context.Context) []contender {
 }
 
 // missing notes that a way is left out.
-func (b *bench) missing(what string) {
+func (b *contest) missing(what string) {
 	b.note("left out: %s is not installed (scripts/setup bench)", what)
 }
 
 // peer returns the path of a file below Config.Peers, or "" if there is none.
-func (b *bench) peer(parts ...string) string {
+func (b *contest) peer(parts ...string) string {
 	if b.cfg.Peers == "" {
 		return ""
 	}
@@ -248,11 +257,12 @@ func (b *bench) peer(parts ...string) string {
 
 // packageVersion asks an interpreter for the version of a package.
 func packageVersion(ctx context.Context, python, name string) string {
-	return versionOf(ctx, python, "-c", "import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))", name)
+	return versionOf(ctx, python, "-c",
+		"import importlib.metadata, sys; print(importlib.metadata.version(sys.argv[1]))", name)
 }
 
 // npmVersion is the version of an installed package of npm.
-func (b *bench) npmVersion(name string) string {
+func (b *contest) npmVersion(name string) string {
 	raw, err := os.ReadFile(filepath.Join(b.cfg.Peers, "npm", "node_modules", name, "package.json"))
 	var p struct{ Version string }
 	if err != nil || decode(raw, &p) != nil {

@@ -15,8 +15,8 @@ import (
 // Marks around what [Report.WriteDocument] writes. What stands between them is replaced.
 const beginMark, endMark = "<!-- measured: begin -->", "<!-- measured: end -->"
 
-// WriteDocument puts the tables into a page between its marks, and the charts beside it, as bench.svg, bench-load.svg and
-// bench-growth.svg.
+// WriteDocument puts the tables into a page between its marks, and the charts beside it, as bench.svg,
+// bench-load.svg and bench-growth.svg.
 func (r *Report) WriteDocument(file string) error {
 	page, err := os.ReadFile(file)
 	if err != nil {
@@ -33,7 +33,10 @@ func (r *Report) WriteDocument(file string) error {
 	if err := r.WriteChart(filepath.Join(dir, "bench.svg")); err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(dir, "bench-load.svg"), func(w io.Writer) error { return LoadChart(w, r.Loads) }); err != nil {
+	if err := writeFile(filepath.Join(dir, "bench-load.svg"), func(w io.Writer) error {
+		return LoadChart(w,
+			r.Loads)
+	}); err != nil {
 		return err
 	}
 	if len(r.Growth) > 0 {
@@ -71,7 +74,8 @@ func PrintGrowth(w io.Writer, all []Series) {
 		for _, p := range s.Points {
 			points = append(points, fmt.Sprintf("%s: %s", count(p.N), Round(p.Took)))
 		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| n^%.2f, %s\t| %s\t|\n", s.Grows, s.What, strings.Join(points, ", "), s.Slope(),
+		fmt.Fprintf(t, "| %s\t| %s\t| %s\t| n^%.2f, %s\t| %s\t|\n", s.Grows, s.What, strings.Join(points, ", "),
+			s.Slope(),
 			s.verdict(), s.Each())
 	}
 	_ = t.Flush() // it fails only where w does
@@ -165,13 +169,16 @@ func plot(w io.Writer, title string, lines []line, unit func(float64) string) er
 	p.f(`<rect width="100%%" height="100%%" fill="#fff"/>`)
 	p.f(`<text x="16" y="24" font-size="15" font-weight="600" fill="#111">%s</text>`, html.EscapeString(title))
 	for e := lo[0]; len(lines) > 0 && e <= hi[0]; e++ {
-		p.f(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, x(math.Pow(10, e)), x(math.Pow(10, e)), top, height-bottom)
+		p.f(`<line x1="%.1f" x2="%.1f" y1="%d" y2="%d" stroke="#ddd"/>`, x(math.Pow(10, e)), x(math.Pow(10, e)),
+			top, height-bottom)
 		p.f(`<text x="%.1f" y="%d" text-anchor="middle" fill="#666">%s</text>`, x(math.Pow(10, e)), height-10,
 			count(int(math.Pow(10, e))))
 	}
 	for e := lo[1]; len(lines) > 0 && e <= hi[1]; e++ {
-		p.f(`<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#eee"/>`, left, width-right, y(math.Pow(10, e)), y(math.Pow(10, e)))
-		p.f(`<text x="%d" y="%.1f" text-anchor="end" fill="#666">%s</text>`, left-8, y(math.Pow(10, e))+4, unit(math.Pow(10, e)))
+		p.f(`<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#eee"/>`, left, width-right, y(math.Pow(10, e)),
+			y(math.Pow(10, e)))
+		p.f(`<text x="%d" y="%.1f" text-anchor="end" fill="#666">%s</text>`, left-8, y(math.Pow(10, e))+4,
+			unit(math.Pow(10, e)))
 	}
 	for i, l := range lines {
 		colour := fmt.Sprintf("hsl(%d,45%%,%d%%)", 360*i/len(lines), map[bool]int{true: 32, false: 62}[l.ours])

@@ -13,9 +13,9 @@ import (
 	"sync"
 )
 
-// drivers are programs that run the job by the libraries of others, in one process that lives as long as it is asked:
-// nobody pays for loading a library at each call. A line of input is the number of a caller; the line of output has the
-// same number, and the value or an error.
+// drivers are programs that run the job by the libraries of others, in one process that lives as long as it
+// is asked: nobody pays for loading a library at each call. A line of input is the number of a caller; the
+// line of output has the same number, and the value or an error.
 //
 //go:embed driver/*
 var drivers embed.FS
@@ -45,7 +45,7 @@ func decode(raw []byte, to any) error {
 }
 
 // writeDrivers writes the drivers, and the job as a script, to the directory of this run.
-func (b *bench) writeDrivers() error {
+func (b *contest) writeDrivers() error {
 	entries, err := drivers.ReadDir("driver")
 	if err != nil {
 		return fmt.Errorf("list drivers: %w", err)
@@ -63,7 +63,7 @@ func (b *bench) writeDrivers() error {
 }
 
 // openDriver starts a driver.
-func (b *bench) openDriver(program, file string) func(context.Context) (*ready, error) {
+func (b *contest) openDriver(program, file string) func(context.Context) (*ready, error) {
 	return func(ctx context.Context) (*ready, error) {
 		peers, err := filepath.Abs(b.cfg.Peers)
 		if err != nil {

@@ -53,12 +53,33 @@ func (s Series) Each() time.Duration {
 	return (last.Took - first.Took) / time.Duration(max(last.N-first.N, 1))
 }
 
+// Run measures what cfg says, and writes the page and the chart that it names.
+func Run(ctx context.Context, cfg Config) (*Report, error) {
+	rep, err := Measure(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.Grow || cfg.Page != "" {
+		if rep.Growth, err = Grow(ctx, cfg); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.Chart != "" {
+		err = rep.WriteChart(cfg.Chart)
+	}
+	if err == nil && cfg.Page != "" {
+		err = rep.WriteDocument(cfg.Page)
+	}
+	return rep, err
+}
+
 // Grow measures what grows with what: see [Series]. Measured alone, after [Measure] or without it.
 func Grow(ctx context.Context, cfg Config) ([]Series, error) {
 	cfg.setDefaults()
-	b := &bench{cfg: cfg, report: &Report{}}
+	b := &growth{&bench{cfg: cfg, report: &Report{}}}
 	var all []Series
-	for _, step := range []func(context.Context) ([]Series, error){b.growTools, b.growHistory, b.growTenants, b.growOutput,
+	for _, step := range []func(context.Context) ([]Series, error){b.growTools, b.growHistory, b.growTenants,
+		b.growOutput,
 		b.growCallers} {
 		list, err := step(ctx)
 		if err != nil {
@@ -69,8 +90,11 @@ func Grow(ctx context.Context, cfg Config) ([]Series, error) {
 	return all, nil
 }
 
+// growth is a measurement of what grows.
+type growth struct{ *bench }
+
 // sizes are the powers of ten from a size up to the largest, which Config.Most bounds.
-func (b *bench) sizes(from, to int) []int {
+func (b *growth) sizes(from, to int) []int {
 	var list []int
 	for n := from; n < to; n *= 10 {
 		if b.cfg.Most <= 0 || n <= b.cfg.Most {
@@ -84,7 +108,7 @@ func (b *bench) sizes(from, to int) []int {
 }
 
 // median times do for Config.Rounds rounds.
-func (b *bench) median(do func(i int) error) (time.Duration, error) {
+func (b *growth) median(do func(i int) error) (time.Duration, error) {
 	i := 0
 	list, err := Interleave(b.cfg.Rounds, []Way{{"growth", func() error { i++; return do(i) }}})
 	if err != nil {
@@ -100,7 +124,7 @@ type thing struct {
 }
 
 // grow times several things at sizes which to makes.
-func (b *bench) grow(grows string, sizes []int, to func(n int) error, things []thing) ([]Series, error) {
+func (b *growth) grow(grows string, sizes []int, to func(n int) error, things []thing) ([]Series, error) {
 	list := make([]Series, len(things))
 	for i, t := range things {
 		list[i] = Series{Grows: grows, What: t.what}
@@ -122,7 +146,7 @@ func (b *bench) grow(grows string, sizes []int, to func(n int) error, things []t
 }
 
 // growTools times calls and searches among more and more tools.
-func (b *bench) growTools(ctx context.Context) ([]Series, error) {
+func (b *growth) growTools(ctx context.Context) ([]Series, error) {
 	s, err := b.openService(ctx)
 	if err != nil {
 		return nil, err
@@ -131,9 +155,11 @@ func (b *bench) growTools(ctx context.Context) ([]Series, error) {
 	made := 0
 	return b.grow("tools", b.sizes(10, 10_000), func(n int) error {
 		for ; made < n; made++ {
-			tool := haft.Tool{Org: "light", Name: fmt.Sprintf("tool_%05d", made), Category: fmt.Sprint("category", made%20),
+			tool := haft.Tool{Org: "light", Name: fmt.Sprintf("tool_%05d", made),
+				Category: fmt.Sprint("category", made%20),
 				Version: haft.Version{Kind: haft.KindPython, Digest: fmt.Sprint("d", made),
-					Description: fmt.Sprintf("Does thing %d with words that all tools have.", made), Created: time.Now()}}
+					Description: fmt.Sprintf("Does thing %d with words that all tools have.", made),
+					Created:     time.Now()}}
 			if _, _, _, err := s.Store.Tools.PutTool(ctx, tool, store.PutOptions{Activate: true}); err != nil {
 				return fmt.Errorf("keep a tool: %w", err)
 			}
@@ -152,7 +178,7 @@ func (b *bench) growTools(ctx context.Context) ([]Series, error) {
 }
 
 // growHistory times calls and searches with more and more calls in the past, which are written to the store directly.
-func (b *bench) growHistory(ctx context.Context) ([]Series, error) {
+func (b *growth) growHistory(ctx context.Context) ([]Series, error) {
 	s, err := b.openService(ctx)
 	if err != nil {
 		return nil, err
@@ -180,7 +206,8 @@ func (b *bench) growHistory(ctx context.Context) ([]Series, error) {
 			return err
 		}},
 		{"search of the audit log by tool", func(int) error {
-			list, _, err := s.Store.Audit.FindAudit(ctx, "light", haft.AuditFilter{Tool: "noop", Limit: 50}, haft.AuditPlace{})
+			list, _, err := s.Store.Audit.FindAudit(ctx, "light", haft.AuditFilter{Tool: "noop", Limit: 50},
+				haft.AuditPlace{})
 			if err == nil && len(list) == 0 {
 				err = errors.New("no entry is found")
 			}
@@ -190,7 +217,7 @@ func (b *bench) growHistory(ctx context.Context) ([]Series, error) {
 }
 
 // indexed has the audit log made searchable, as a server does in the background, and says how long that took.
-func (b *bench) indexed(ctx context.Context, s *service) error {
+func (b *growth) indexed(ctx context.Context, s *service) error {
 	start := time.Now()
 	_, _, err := s.Store.Audit.FindAudit(ctx, "light", haft.AuditFilter{Tool: "noop", Limit: 1}, haft.AuditPlace{})
 	b.cfg.Progress("the audit log was made searchable in " + Round(time.Since(start)))
@@ -213,13 +240,14 @@ func past(from int) store.Batch {
 			Status: haft.StatusSuccess, Created: at, Ended: at, Owner: "bench",
 			Result: &haft.Result{Call: id, Status: haft.StatusSuccess},
 		})
-		b.Audit = append(b.Audit, audit.Entry{Org: "light", Kind: "call.ended", Actor: p, Call: id, Tool: tool, Time: at})
+		b.Audit = append(b.Audit, audit.Entry{Org: "light", Kind: "call.ended", Actor: p, Call: id, Tool: tool,
+			Time: at})
 	}
 	return b
 }
 
 // growTenants times calls of more and more organisations, one after the other.
-func (b *bench) growTenants(ctx context.Context) ([]Series, error) {
+func (b *growth) growTenants(ctx context.Context) ([]Series, error) {
 	s, err := b.openService(ctx)
 	if err != nil {
 		return nil, err
@@ -261,7 +289,7 @@ def write(size: int) -> int:
 `
 
 // growOutput times confined calls that print more and more.
-func (b *bench) growOutput(ctx context.Context) ([]Series, error) {
+func (b *growth) growOutput(ctx context.Context) ([]Series, error) {
 	a, err := app.Open(ctx, b.cfg.system())
 	if err != nil {
 		return nil, err
@@ -285,9 +313,9 @@ func (b *bench) growOutput(ctx context.Context) ([]Series, error) {
 		}}})
 }
 
-// growCallers measures calls of more and more callers without pauses. What is timed is the share of one call of all the
-// time: each caller has to wait for the others.
-func (b *bench) growCallers(ctx context.Context) ([]Series, error) {
+// growCallers measures calls of more and more callers without pauses. What is timed is the share of one call
+// of all the time: each caller has to wait for the others.
+func (b *growth) growCallers(ctx context.Context) ([]Series, error) {
 	s, err := b.openService(ctx)
 	if err != nil {
 		return nil, err

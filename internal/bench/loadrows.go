@@ -17,12 +17,13 @@ func (r *Report) load(way string, callers int) (Load, bool) {
 }
 
 // loadRows adds the rows on callers without pauses.
-func (b *bench) loadRows(starts []*bareStart) {
+func (b *contest) loadRows(starts []*bareStart) {
 	const few, many = 4, 64
 	var beside []string
 	for _, s := range starts {
 		beside = append(beside, fmt.Sprintf("%.0f/s %s", s.rate, s.version))
-		b.report.Loads = append(b.report.Loads, Load{Way: "python3 -I -S -c pass, loops of a shell", Version: s.version,
+		b.report.Loads = append(b.report.Loads, Load{Way: "python3 -I -S -c pass, loops of a shell",
+			Version: s.version,
 			Callers: loops(), Rate: s.rate})
 	}
 	b.note("bare starts, %d loops of a shell: %s; ratios are to the first, which tools get", loops(),
@@ -41,8 +42,9 @@ func (b *bench) loadRows(starts []*bareStart) {
 				continue
 			}
 			row := Row{What: fmt.Sprintf("sustained confined calls per second, %d callers: %s", n, way.name),
-				Ours: fmt.Sprintf("%.0f/s", l.Rate), Theirs: strings.Join(beside, ", "), Ratio: l.Rate / starts[0].rate,
-				Must: way.must, Aim: way.aim, AtLeast: true}
+				Ours: fmt.Sprintf("%.0f/s", l.Rate), Theirs: strings.Join(beside, ", "),
+				Ratio: l.Rate / starts[0].rate,
+				Must:  way.must, Aim: way.aim, AtLeast: true}
 			b.add(row)
 		}
 		b.callersRows(way.name, few, many)
@@ -55,7 +57,7 @@ func (b *bench) loadRows(starts []*bareStart) {
 }
 
 // callersRows adds the rows on one way with many callers against few, and with one against bare.
-func (b *bench) callersRows(way string, few, many int) {
+func (b *contest) callersRows(way string, few, many int) {
 	four, ok4 := b.report.load(way, few)
 	if l, ok := b.report.load(way, many); ok && ok4 {
 		b.add(Row{What: fmt.Sprintf("the same with %d callers, against %d: %s", many, few, way),

@@ -39,10 +39,14 @@ type Config struct {
 	AllowReduced bool
 	// Callers are the numbers of callers without pauses; nil means 1, 4, 16 and 64.
 	Callers []int
+	// Grow also measures what grows with what. Page is a page for everything, see
+	// [Report.WriteDocument], and Chart a file for the chart of times; "" is none.
+	Grow        bool
+	Page, Chart string
 	// Most bounds the sizes of [Grow]; 0 means its whole sizes.
 	Most int
-	// Peers is a directory with what we are compared with, as scripts/setup bench makes it; "" compares only with what is
-	// installed in the system.
+	// Peers is a directory with what we are compared with, as scripts/setup bench makes it; "" compares only
+	// with what is installed in the system.
 	Peers string
 	// Packages says where packages come from.
 	Packages supply.Config
@@ -53,8 +57,8 @@ type Config struct {
 // A Report is what was measured.
 type Report struct {
 	Machine string
-	// Version is that of Haft. Others is how many processors other programs used before anything was measured: with more
-	// than a tenth of one, the figures say little.
+	// Version is that of Haft. Others is how many processors other programs used before anything was
+	// measured: with more than a tenth of one, the figures say little.
 	Version string
 	Others  float64
 	Loads   []Load
@@ -122,8 +126,9 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	if b.report.Others, err = othersBusy(ctx, min(2*time.Second, b.cfg.Slice)); err != nil {
 		return nil, err
 	}
-	for _, step := range []func(context.Context) error{b.latency, b.packages, b.sustained, b.memory, b.pipeline, b.agents,
-		b.http, b.sessions, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
+	c := &contest{b}
+	for _, step := range []func(context.Context) error{b.latency, b.packages, c.sustained, c.memory, b.pipeline,
+		b.agents, b.http, b.sessions, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}

@@ -57,7 +57,8 @@ func (r *Report) Print(w io.Writer) {
 
 // printHead says where this was measured, and whether the machine was quiet.
 func (r *Report) printHead(w io.Writer) {
-	fmt.Fprintf(w, "Haft %s, measured on %s; before that, other programs used %.2f processors", cmp.Or(r.Version, "devel"),
+	fmt.Fprintf(w, "Haft %s, measured on %s; before that, other programs used %.2f processors",
+		cmp.Or(r.Version, "devel"),
 		r.Machine, r.Others)
 	if r.Others > quiet {
 		fmt.Fprint(w, ". **The machine was not quiet: these figures say little**")
@@ -74,7 +75,9 @@ func (r *Report) printLoads(w io.Writer) {
 		return
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 1, ' ', 0)
-	fmt.Fprintln(t, "| callers without pauses\t| version\t| callers\t| calls/s\t| p50\t| p95\t| p99\t| processor per call\t| memory\t|")
+	fmt.Fprintln(t,
+		"| callers without pauses\t| version\t| callers\t| calls/s\t| p50\t| p95\t| p99\t| processor per call\t"+
+			"| memory\t|")
 	fmt.Fprintln(t, "|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|---\t|")
 	for _, l := range r.Loads {
 		p50, p95, p99, processor, memory := "", "", "", "", ""
@@ -84,7 +87,8 @@ func (r *Report) printLoads(w io.Writer) {
 		if l.Memory > 0 {
 			memory = fmt.Sprintf("%.0f MB", float64(l.Memory)/(1<<20))
 		}
-		fmt.Fprintf(t, "| %s\t| %s\t| %d\t| %.4g\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", l.Way, l.Version, l.Callers, l.Rate, p50,
+		fmt.Fprintf(t, "| %s\t| %s\t| %d\t| %.4g\t| %s\t| %s\t| %s\t| %s\t| %s\t|\n", l.Way, l.Version,
+			l.Callers, l.Rate, p50,
 			p95, p99, processor, memory)
 	}
 	_ = t.Flush()

@@ -39,7 +39,8 @@ func (b *bench) serve(ctx context.Context) (_ *served, err error) {
 			s.close()
 		}
 	}()
-	s.cmd = exec.CommandContext(ctx, b.cfg.Self, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log-level", "error",
+	s.cmd = exec.CommandContext(ctx, b.cfg.Self, "serve", "--addr", "127.0.0.1:0", "--data", dir, "--log-level",
+		"error",
 		"--allow-reduced="+strconv.FormatBool(b.cfg.AllowReduced))
 	s.cmd.Stderr = os.Stderr
 	// The server takes the first python3 of $PATH: the one that the other rows are about.

@@ -15,17 +15,20 @@ import (
 	"time"
 )
 
+// A contest is a measurement of ways beside each other.
+type contest struct{ *bench }
+
 // A Load is what callers without pauses got from one way.
 type Load struct {
 	Way, Version  string
 	Callers       int
 	Rate          float64 // calls per second
 	P50, P95, P99 time.Duration
-	// Processor is what a call took of the processors of the whole machine, kernel workers included. Inside is what it took
-	// of it in the process of the server alone, where there is one.
+	// Processor is what a call took of the processors of the whole machine, kernel workers included. Inside
+	// is what it took of it in the process of the server alone, where there is one.
 	Processor, Inside time.Duration
-	// Memory is what the way took at the most with this many callers, above what there was before it was opened (PSS), in
-	// bytes; 0 is not measured.
+	// Memory is what the way took at the most with this many callers, above what there was before it was
+	// opened (PSS), in bytes; 0 is not measured.
 	Memory int64
 	Calls  int
 }
@@ -33,8 +36,8 @@ type Load struct {
 const (
 	// turns is how often each way is loaded, in turn with the others.
 	turns = 3
-	// settle is for what a way does after its calls, such as replacing cells, so that it does not fall into the turn of
-	// the next.
+	// settle is for what a way does after its calls, such as replacing cells, so that it does not fall into
+	// the turn of the next.
 	settle = 500 * time.Millisecond
 	// memoryCallers is how many callers there are while memory is measured.
 	memoryCallers = 4
@@ -63,9 +66,9 @@ type bareStart struct {
 	rate            float64
 }
 
-// sustained loads Haft and what people use otherwise by callers without pauses, in turn, beside starts of the interpreter by
-// loops of a shell.
-func (b *bench) sustained(ctx context.Context) error {
+// sustained loads Haft and what people use otherwise by callers without pauses, in turn, beside starts of the
+// interpreter by loops of a shell.
+func (b *contest) sustained(ctx context.Context) error {
 	b.cfg.Progress("callers without pauses, ours and others in turn")
 	var ways []*opened
 	defer func() {
@@ -113,7 +116,7 @@ func (b *bench) sustained(ctx context.Context) error {
 }
 
 // try opens a way and makes one call. One that is not ours is left out if that fails.
-func (b *bench) try(ctx context.Context, w *opened) error {
+func (b *contest) try(ctx context.Context, w *opened) error {
 	r, err := w.open(ctx)
 	if err == nil {
 		if err = r.do(ctx, 0); err != nil {
@@ -125,7 +128,7 @@ func (b *bench) try(ctx context.Context, w *opened) error {
 }
 
 // fail leaves a way out that does not work here, unless it is ours.
-func (b *bench) fail(ctx context.Context, w *opened, err error) error {
+func (b *contest) fail(ctx context.Context, w *opened, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -140,7 +143,7 @@ func (b *bench) fail(ctx context.Context, w *opened, err error) error {
 }
 
 // turn loads a way for one slice.
-func (b *bench) turn(ctx context.Context, l *loading) error {
+func (b *contest) turn(ctx context.Context, l *loading) error {
 	if l.of.failed != nil {
 		return nil
 	}
@@ -182,7 +185,7 @@ func (l *loading) finish() Load {
 }
 
 // callers runs do from several callers without pauses for one slice.
-func (b *bench) callers(ctx context.Context, n int, do func(caller int) error) error {
+func (b *contest) callers(ctx context.Context, n int, do func(caller int) error) error {
 	var (
 		first error
 		once  sync.Once
@@ -215,9 +218,10 @@ func pauseFor(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// bareStarts are the interpreters whose start is the baseline: the one that tools get, and that of the system if it is
-// another. Both are the real binaries: the first was asked where it is, and no shim of a version manager is in /usr/bin.
-func (b *bench) bareStarts(ctx context.Context) []*bareStart {
+// bareStarts are the interpreters whose start is the baseline: the one that tools get, and that of the system
+// if it is another. Both are the real binaries: the first was asked where it is, and no shim of a version
+// manager is in /usr/bin.
+func (b *contest) bareStarts(ctx context.Context) []*bareStart {
 	starts := []*bareStart{{python: b.python}}
 	if system, err := filepath.EvalSymlinks("/usr/bin/python3"); err == nil && system != b.python {
 		starts = append(starts, &bareStart{python: system})
@@ -240,7 +244,7 @@ func place(python string) string {
 }
 
 // shellLoops starts an interpreter from one loop of a shell for each processor, and returns how often a second.
-func (b *bench) shellLoops(ctx context.Context, python string) (float64, error) {
+func (b *contest) shellLoops(ctx context.Context, python string) (float64, error) {
 	const loop = `n=0; trap 'echo $n; exit 0' TERM; echo 0
 while "$1" -I -S -c pass; do n=$((n+1)); done; exit 1`
 	var cmds []*exec.Cmd
@@ -276,7 +280,7 @@ while "$1" -I -S -c pass; do n=$((n+1)); done; exit 1`
 func loops() int { return runtime.NumCPU() }
 
 // memory measures what ways need, each alone: what there is while some callers use it, above what there was before.
-func (b *bench) memory(ctx context.Context) error {
+func (b *contest) memory(ctx context.Context) error {
 	b.cfg.Progress("the memory of ours and others")
 	for _, c := range append(b.ours(ctx), b.theirs(ctx)...) {
 		at := -1
@@ -298,7 +302,7 @@ func (b *bench) memory(ctx context.Context) error {
 }
 
 // memoryOf opens a way, loads it, and returns the most memory that it had.
-func (b *bench) memoryOf(ctx context.Context, c contender) (int64, error) {
+func (b *contest) memoryOf(ctx context.Context, c contender) (int64, error) {
 	b.app.Drop("") // cells of rows before would end while it is measured
 	if err := pauseFor(ctx, min(settle, b.cfg.Slice)); err != nil {
 		return 0, err
@@ -338,5 +342,5 @@ func (b *bench) workDir() (func(), error) {
 		return nil, fmt.Errorf("make a directory: %w", err)
 	}
 	b.dir = dir
-	return func() { os.RemoveAll(dir) }, b.writeDrivers()
+	return func() { os.RemoveAll(dir) }, (&contest{b}).writeDrivers()
 }
