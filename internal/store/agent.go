@@ -6,6 +6,7 @@ import (
 
 	"haft"
 	"haft/internal/secret/keeper"
+	"haft/internal/store/stored"
 )
 
 var agents = &named[haft.Agent]{
@@ -163,7 +164,7 @@ func (s Agents) DropAgentEnv(ctx context.Context, a haft.Agent) (dropped bool, e
 			return err
 		}
 		now.Env = nil
-		doc, err := encode(now)
+		doc, err := stored.Encode(now)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // Approval returns one, or [haft.CodeNotFound].
@@ -49,7 +50,7 @@ func (s Approvals) Approvals(ctx context.Context, org string, f haft.ApprovalFil
 		all = append(all, part...)
 	}
 	slices.SortStableFunc(all, func(a, b haft.Approval) int {
-		return cmp.Or(cmp.Compare(micros(a.Created), micros(b.Created)),
+		return cmp.Or(cmp.Compare(stored.Micros(a.Created), stored.Micros(b.Created)),
 			cmp.Compare(column(string(a.ID)), column(string(b.ID))))
 	})
 	return all[:min(len(all), page(f.Limit))], nil
@@ -63,7 +64,7 @@ const approvalQuery unlogged = "SELECT doc FROM approvals WHERE org = $1 AND sta
 func (s Approvals) approvalsIn(ctx context.Context, org string, state haft.ApprovalState,
 	f haft.ApprovalFilter) ([]haft.Approval, error) {
 	var fit []haft.Approval
-	after, id := micros(f.After), column(string(f.AfterID))
+	after, id := stored.Micros(f.After), column(string(f.AfterID))
 	for {
 		part, err := list(ctx, s.db, "list approvals", doc[haft.Approval], approvalQuery, column(org), string(state),
 			after, id, MaxPage)
@@ -71,7 +72,7 @@ func (s Approvals) approvalsIn(ctx context.Context, org string, state haft.Appro
 			return nil, err
 		}
 		for _, a := range part {
-			after, id = micros(a.Created), column(string(a.ID))
+			after, id = stored.Micros(a.Created), column(string(a.ID))
 			if (f.Tool == "" || f.Tool == a.Tool) && (f.User == "" || f.User == a.Requester.User) &&
 				(f.Agent == "" || f.Agent == a.Requester.Agent) {
 				fit = append(fit, a)
@@ -87,5 +88,6 @@ func (s Approvals) approvalsIn(ctx context.Context, org string, state haft.Appro
 // is over.
 func (s Approvals) ExpiredApprovals(ctx context.Context, now time.Time, limit int) ([]haft.Approval, error) {
 	return list(ctx, s.db, "list expired approvals", doc[haft.Approval], unlogged("SELECT doc FROM approvals WHERE "+
-		"state = 'pending' AND expires > 0 AND expires <= $1 ORDER BY expires LIMIT $2"), micros(now), page(limit))
+		"state = 'pending' AND expires > 0 AND expires <= $1 ORDER BY expires LIMIT $2"),
+		stored.Micros(now), page(limit))
 }

@@ -8,6 +8,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/pause"
+	"haft/internal/store/stored"
 )
 
 // What entries of an audit are found by. Each entry has one row of every facet of
@@ -85,7 +86,7 @@ func (s Audit) Unindexed(ctx context.Context, after string) (orgs []string, next
 		if err := r.Scan(&next, &name); err != nil {
 			return "", err
 		}
-		err = decode(name, &org)
+		err = stored.Decode(name, &org)
 		return org, err
 	}, unindexedQuery, after, MaxPage)
 	if len(orgs) < MaxPage {
@@ -135,7 +136,7 @@ func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audi
 		for facet, value := range [...]string{facetKind: e.Kind, facetUser: e.Actor.User, facetAgent: e.Actor.Agent,
 			facetTool: e.Tool, facetCall: string(e.Call)} {
 			if facet == facetAll || value != "" {
-				rows = append(rows, column(org), facet, column(value), micros(e.Time), e.Seq)
+				rows = append(rows, column(org), facet, column(value), stored.Micros(e.Time), e.Seq)
 			}
 		}
 	}
@@ -228,7 +229,7 @@ func (s Audit) fewestFirst(ctx context.Context, org string, list []facet) ([]fac
 // scanPlace reads where an entry is in the order of times.
 func scanPlace(r scanner) (haft.AuditPlace, error) {
 	p, err := scanPair[int64, int64](r)
-	return haft.AuditPlace{Time: fromMicros(p.a), Seq: p.b}, err
+	return haft.AuditPlace{Time: stored.Time(p.a), Seq: p.b}, err
 }
 
 // lastOfPageQuery finds the place up to which one page looks for entries that have several
@@ -285,14 +286,14 @@ func addFacet(q *builder, org string, f haft.AuditFilter, of facet, after haft.A
 		inside = f.Until.IsZero() || after.Time.Before(f.Until)
 	}
 	if after != (haft.AuditPlace{}) && inside {
-		q.add(behind, micros(after.Time), after.Seq)
+		q.add(behind, stored.Micros(after.Time), after.Seq)
 	} else if !begin.IsZero() {
-		q.add(first, ceilMicros(begin))
+		q.add(first, stored.MicrosUp(begin))
 	}
 	if to != nil {
-		q.add(upTo, micros(to.Time), to.Seq)
+		q.add(upTo, stored.Micros(to.Time), to.Seq)
 	} else if !end.IsZero() {
-		q.add(last, ceilMicros(end))
+		q.add(last, stored.MicrosUp(end))
 	}
 }
 
@@ -314,23 +315,14 @@ func auditOf(org string) func(scanner) (audit.Entry, error) {
 			return e, err
 		}
 		var d auditDoc
-		if err := decode(doc, &d); err != nil {
+		if err := stored.Decode(doc, &d); err != nil {
 			return e, err
 		}
 		e.Kind, e.Actor, e.Call, e.Tool, e.Digest, e.Erased = d.Kind, d.Actor, d.Call, d.Tool, d.Digest, d.Erased
-		e.Time = fromMicros(at)
+		e.Time = stored.Time(at)
 		if body != "" {
 			e.Body = json.RawMessage(body)
 		}
 		return e, nil
 	}
-}
-
-// ceilMicros is the first microsecond that is not before t.
-func ceilMicros(t time.Time) int64 {
-	us := t.UnixMicro()
-	if t.After(time.UnixMicro(us)) {
-		us++
-	}
-	return us
 }

@@ -13,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/store/stored"
 )
 
 // An auditDoc is what of an entry has no column of its own.
@@ -43,7 +44,7 @@ func (e *encoded) encodeAudit(entries []audit.Entry) error {
 			return invalid("an entry of the audit trail has an organisation and a kind")
 		}
 		entry = tidy(entry)
-		doc, err := encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool,
+		doc, err := stored.Encode(auditDoc{Kind: entry.Kind, Actor: entry.Actor, Call: entry.Call, Tool: entry.Tool,
 			Digest: entry.Digest})
 		if err != nil {
 			return err
@@ -67,7 +68,7 @@ type auditRow struct {
 func tidy(e audit.Entry) audit.Entry {
 	e = e.Valid()
 	if !utf8.Valid(e.Body) || slices.Contains(e.Body, 0) {
-		e.Body = json.RawMessage(strings.ReplaceAll(utf8Text(e.Body), "\x00", string(utf8.RuneError)))
+		e.Body = json.RawMessage(strings.ReplaceAll(stored.Text(e.Body), "\x00", string(utf8.RuneError)))
 	}
 	return e
 }
@@ -99,7 +100,7 @@ func (e *encoded) link(ends map[string]audit.Head) []any {
 		}
 		linked := audit.Link(ends[entry.Org], entry.Entry)
 		ends[entry.Org] = linked.Head()
-		rows = append(rows, column(linked.Org), linked.Seq, micros(linked.Time), entry.doc, string(entry.Body),
+		rows = append(rows, column(linked.Org), linked.Seq, stored.Micros(linked.Time), entry.doc, string(entry.Body),
 			linked.Prev, linked.Hash)
 	}
 	return rows
@@ -150,7 +151,7 @@ func (t *tx) lockHeads(ctx context.Context, heads map[string]audit.Head) error {
 	byColumn := make(map[string]string, len(orgs))
 	var fresh []any
 	for _, org := range orgs {
-		name, err := encode(org)
+		name, err := stored.Encode(org)
 		if err != nil {
 			return err
 		}
@@ -197,7 +198,7 @@ func (t *tx) moveHeads(ctx context.Context, heads map[string]audit.Head) error {
 				continue
 			}
 		}
-		name, err := encode(org)
+		name, err := stored.Encode(org)
 		if err != nil {
 			return err
 		}
@@ -235,7 +236,7 @@ func (s Audit) AuditOrgs(ctx context.Context) ([]string, error) {
 			if err := r.Scan(&after, &name); err != nil {
 				return "", err
 			}
-			err = decode(name, &org)
+			err = stored.Decode(name, &org)
 			return org, err
 		}, logged("SELECT org, name FROM audit_heads WHERE org > $1 ORDER BY org LIMIT $2"), after, MaxPage)
 		if all = append(all, part...); err != nil || len(part) < MaxPage {
@@ -247,7 +248,7 @@ func (s Audit) AuditOrgs(ctx context.Context) ([]string, error) {
 // PutCheckpoint keeps a checkpoint without a place, as earlier versions made them; see
 // AddCheckpoints. The first one of a key for an entry stays. Only tests still make such ones.
 func (s Audit) PutCheckpoint(ctx context.Context, c audit.Checkpoint) error {
-	doc, err := encode(c)
+	doc, err := stored.Encode(c)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"haft/internal/audit"
+	"haft/internal/store/stored"
 )
 
 // An Unsigned chain has entries after its last checkpoint.
@@ -30,7 +31,7 @@ func (s Audit) AddCheckpoints(ctx context.Context, tip int64, list []audit.Check
 		if c.Place == nil {
 			return invalid("a checkpoint that is chained has a place")
 		}
-		doc, err := encode(c)
+		doc, err := stored.Encode(c)
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ type chainedRow struct {
 // program's back: it comes as a checkpoint without a signature, which no check passes.
 func (r chainedRow) checkpoint() audit.Checkpoint {
 	var c audit.Checkpoint
-	if err := decode(r.doc, &c); err == nil && c.Place != nil && c.Place.Serial == r.serial &&
+	if err := stored.Decode(r.doc, &c); err == nil && c.Place != nil && c.Place.Serial == r.serial &&
 		c.Place.Number == r.number &&
 		c.Seq == r.seq && column(c.Org) == r.org {
 		return c
@@ -117,7 +118,7 @@ func (s Audit) UnsignedChains(ctx context.Context, after string, limit int) ([]U
 		if err := r.Scan(&last, &name, &u.Head.Seq, &u.Head.Hash, &serial, &number, &seq, &doc); err != nil {
 			return u, err
 		}
-		if err := decode(name, &u.Head.Org); err != nil {
+		if err := stored.Decode(name, &u.Head.Org); err != nil {
 			return u, err
 		}
 		if column(u.Head.Org) != last {

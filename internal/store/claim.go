@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // Claim takes an idempotency key for a call. It returns the call that has the
@@ -23,7 +24,7 @@ func (s Calls) Claim(ctx context.Context, org, scope, agent, key, digest string,
 	err = s.db.write(ctx, "claim an idempotency key", func(ctx context.Context, t *tx) error {
 		n, err := t.exec(ctx, "INSERT INTO claims (org, scope, agent, name, call, digest, at) VALUES ($1, $2, $3, "+
 			"$4, $5, $6, $7) ON CONFLICT (org, scope, agent, name) DO NOTHING",
-			append(k.args(), column(digest), micros(now))...)
+			append(k.args(), column(digest), stored.Micros(now))...)
 		if err != nil || n == 1 {
 			winner, same = id, true
 			return err
@@ -103,7 +104,7 @@ func (s Calls) Release(ctx context.Context, org, scope, agent, key string, id ha
 func (s Calls) PruneClaims(ctx context.Context, before time.Time) (int, error) {
 	return s.db.prune(ctx,
 		"DELETE FROM claims WHERE (org, scope, agent, name) IN (SELECT org, scope, agent, name FROM "+
-			"claims WHERE at < $1 ORDER BY at LIMIT $2)", micros(before))
+			"claims WHERE at < $1 ORDER BY at LIMIT $2)", stored.Micros(before))
 }
 
 // prune runs a statement that removes some rows until there are no more. The

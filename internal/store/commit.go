@@ -12,6 +12,8 @@ import (
 
 	"haft"
 	"haft/internal/limit"
+	"haft/internal/store/rowset"
+	"haft/internal/store/stored"
 )
 
 // The statements of a batch. What an update does not name never changes, and so
@@ -243,29 +245,6 @@ func encodeBatch(b Batch) (*encoded, error) {
 	return e, e.encodeAudit(b.Audit)
 }
 
-// distinct returns list ordered by key, with the last one of each key. Postgres
-// changes no row twice in one statement, and processes that lock rows in one
-// order cannot wait for each other in a circle.
-func distinct[T any](list []T, key func(*T) string) []*T {
-	refs := make([]*T, len(list))
-	sorted := true
-	for i := range list {
-		refs[i] = &list[i]
-		sorted = sorted && (i == 0 || key(refs[i-1]) < key(refs[i]))
-	}
-	if sorted {
-		return refs
-	}
-	slices.SortStableFunc(refs, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
-	kept := refs[:0]
-	for i, r := range refs {
-		if i+1 == len(refs) || key(r) != key(refs[i+1]) {
-			kept = append(kept, r)
-		}
-	}
-	return kept
-}
-
 // callRows encodes records.
 func callRows(records []haft.Record) ([]any, error) {
 	open := map[haft.CallID]bool{}
@@ -280,7 +259,7 @@ func callRows(records []haft.Record) ([]any, error) {
 		}
 	}
 	rows := make([]any, 0, len(records)*insertCalls.cols)
-	for _, r := range distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
+	for _, r := range rowset.Distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
 		c := &r.Call
 		switch {
 		case c.ID == "" || c.Principal.Org == "" || r.Status == "":
@@ -301,8 +280,8 @@ func callRows(records []haft.Record) ([]any, error) {
 		}
 		rows = append(rows, column(string(c.ID)), column(c.Principal.Org), column(c.Principal.Owner()),
 			column(c.Principal.Agent),
-			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), micros(r.Created),
-			string(r.Status), number(r.Status.Final()),
+			column(c.Tool), column(c.Turn), column(string(c.Parent)), column(string(c.Chain)), stored.Micros(r.Created),
+			string(r.Status), stored.Bool(r.Status.Final()),
 			column(r.Owner), doc, sealed)
 	}
 	return rows, nil
@@ -311,7 +290,7 @@ func callRows(records []haft.Record) ([]any, error) {
 // encodeRecord encodes r, cut to what may be kept: first the files go, then what
 // was printed, then the value. The result says so.
 func encodeRecord(r *haft.Record) (string, error) {
-	doc, err := encode(r)
+	doc, err := stored.Encode(r)
 	if err != nil || len(doc) <= MaxRecord || r.Result == nil {
 		return doc, bounded(err, doc)
 	}
@@ -322,18 +301,18 @@ func encodeRecord(r *haft.Record) (string, error) {
 		result.Artifacts[i].Data = nil
 	}
 	result.Truncated.Artifacts += int64(len(result.Artifacts))
-	if doc, err = encode(small); err != nil || len(doc) <= MaxRecord {
+	if doc, err = stored.Encode(small); err != nil || len(doc) <= MaxRecord {
 		return doc, err
 	}
 	result.Truncated.Stdout += int64(len(result.Stdout))
 	result.Truncated.Stderr += int64(len(result.Stderr))
 	result.Stdout, result.Stderr = "", ""
-	if doc, err = encode(small); err != nil || len(doc) <= MaxRecord {
+	if doc, err = stored.Encode(small); err != nil || len(doc) <= MaxRecord {
 		return doc, err
 	}
 	result.Truncated.Value += int64(utf8.RuneCount(result.Value))
 	result.Value, result.Content = json.RawMessage("null"), nil
-	doc, err = encode(small)
+	doc, err = stored.Encode(small)
 	return doc, bounded(err, doc)
 }
 
@@ -347,12 +326,12 @@ func bounded(err error, doc string) error {
 // docRows makes rows of the last one of each id, whose last column is its document.
 func docRows[T any](all []T, id func(*T) string, row func(*T) ([]any, error)) ([]any, error) {
 	var rows []any
-	for _, v := range distinct(all, id) {
+	for _, v := range rowset.Distinct(all, id) {
 		columns, err := row(v)
 		if err != nil {
 			return nil, err
 		}
-		doc, err := encode(v)
+		doc, err := stored.Encode(v)
 		if err = bounded(err, doc); err != nil {
 			return nil, err
 		}
@@ -367,7 +346,7 @@ func approvalRow(a *haft.Approval) ([]any, error) {
 		return nil, invalid("an approval has an id, an organisation and a state")
 	}
 	return []any{column(string(a.ID)), column(a.Requester.Org), column(string(a.Call)), string(a.State),
-		micros(a.Created), micros(a.Expires)}, nil
+		stored.Micros(a.Created), stored.Micros(a.Expires)}, nil
 }
 
 // chainRow returns what makes the columns of a chain of owner but its document.
@@ -376,7 +355,8 @@ func chainRow(owner string) func(*haft.Chain) ([]any, error) {
 		if c.ID == "" || c.Principal.Org == "" || c.Status == "" {
 			return nil, invalid("a chain has an id, an organisation and a status")
 		}
-		return []any{column(string(c.ID)), column(c.Principal.Org), micros(c.Created), number(c.Status.Final()),
+		return []any{column(string(c.ID)), column(c.Principal.Org), stored.Micros(c.Created),
+			stored.Bool(c.Status.Final()),
 			column(owner)}, nil
 	}
 }
@@ -388,8 +368,8 @@ func limitRows(list []limit.State) []any {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Used, b.Used), cmp.Compare(b.Tokens, a.Tokens))
 	})
 	rows := make([]any, 0, len(list)*insertLimits.cols)
-	for _, l := range distinct(list, func(l *limit.State) string { return l.Key }) {
-		rows = append(rows, column(l.Key), l.Tokens, l.Used, micros(l.At))
+	for _, l := range rowset.Distinct(list, func(l *limit.State) string { return l.Key }) {
+		rows = append(rows, column(l.Key), l.Tokens, l.Used, stored.Micros(l.At))
 	}
 	return rows
 }

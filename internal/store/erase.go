@@ -7,6 +7,7 @@ import (
 
 	"haft"
 	"haft/internal/audit"
+	"haft/internal/store/stored"
 )
 
 // eraseRows is how many rows are removed in one transaction.
@@ -20,7 +21,7 @@ func (s Erasure) EraseAudit(ctx context.Context, erasure string, said audit.Entr
 	err := e.encodeAudit([]audit.Entry{said})
 	stone := ""
 	if err == nil {
-		stone, err = encode(auditDoc{Kind: "erased", Erased: erasure})
+		stone, err = stored.Encode(auditDoc{Kind: "erased", Erased: erasure})
 	}
 	if err != nil {
 		return err
@@ -183,7 +184,7 @@ func (s Erasure) eraseDocs(ctx context.Context, org, user string) error {
 		if err := r.Scan(&l.hook, &l.id, &l.doc); err != nil {
 			return l, err
 		}
-		err = decode(l.doc, &l.DeadLetter)
+		err = stored.Decode(l.doc, &l.DeadLetter)
 		return l, err
 	}, unlogged("SELECT l.hook, l.id, l.doc FROM dead_letters l JOIN webhooks w ON w.id = l.hook WHERE w.org = $1"),
 		column(org))

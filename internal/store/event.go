@@ -8,6 +8,7 @@ import (
 
 	"haft"
 	"haft/internal/event"
+	"haft/internal/store/stored"
 )
 
 // An eventRest is what of an event does not fit its columns.
@@ -33,13 +34,13 @@ func eventRows(events []haft.Event) ([]any, error) {
 		if len(p.Roles) > 0 || p.Scope != nil || p.Actions != nil || p.Credential != "" || !plain(p.Org) ||
 			!plain(p.User) || !plain(p.Agent) || !plain(string(e.Call)) || !plain(e.Tool) {
 			var err error
-			if rest, err = encode(eventRest{*p, e.Call, e.Tool}); err != nil {
+			if rest, err = stored.Encode(eventRest{*p, e.Call, e.Tool}); err != nil {
 				return nil, err
 			}
 		}
 		rows = append(rows, e.Cursor, column(p.Org), column(string(e.Call)), column(p.Owner()), column(p.Agent),
 			column(e.Tool),
-			e.Seq, string(e.Type), micros(e.Time), rest, utf8Text(e.Data))
+			e.Seq, string(e.Type), stored.Micros(e.Time), rest, stored.Text(e.Data))
 	}
 	return rows, nil
 }
@@ -209,7 +210,7 @@ func scanEvent(r scanner) (haft.Event, error) {
 		&data); err != nil {
 		return e, err
 	}
-	e.Time = fromMicros(at)
+	e.Time = stored.Time(at)
 	if data != "" {
 		e.Data = json.RawMessage(data)
 	}
@@ -217,7 +218,7 @@ func scanEvent(r scanner) (haft.Event, error) {
 		return e, nil
 	}
 	var more eventRest
-	err := decode(rest, &more)
+	err := stored.Decode(rest, &more)
 	e.Principal, e.Call, e.Tool = more.Principal, more.Call, more.Tool
 	return e, err
 }
@@ -230,7 +231,7 @@ func (s Events) PruneEvents(ctx context.Context, before time.Time) (int, error) 
 	const doing = "prune events"
 	stays, err := value[int64](ctx, s.db, doing,
 		logged("SELECT COALESCE((SELECT cursor FROM events WHERE at >= $1 ORDER BY cursor LIMIT 1), (SELECT "+
-			"cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)"), micros(before))
+			"cursor + 1 FROM events ORDER BY cursor DESC LIMIT 1), 0)"), stored.Micros(before))
 	if err != nil {
 		return 0, err
 	}

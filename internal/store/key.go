@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"haft/internal/auth"
+	"haft/internal/store/stored"
 )
 
 // A keyDoc is what is kept of an API key beside what is looked up. It has names of
@@ -46,13 +47,13 @@ func scanKey(r scanner) (auth.Key, error) {
 		return auth.Key{}, err
 	}
 	var d keyDoc
-	if err := decode(text, &d); err != nil {
+	if err := stored.Decode(text, &d); err != nil {
 		return auth.Key{}, err
 	}
 	k.Name, k.User, k.Agent, k.Roles, k.Scope = d.Name, d.User, d.Agent, d.Roles, d.Scope
 	k.SignedOnly, k.Disabled = d.SignedOnly, d.Disabled
-	k.Created, k.Expires, k.LastUsed = fromMicros(d.Created), fromMicros(d.Expires), fromMicros(used)
-	k.Rotated, k.Overlap = fromMicros(d.Rotated), fromMicros(d.Overlap)
+	k.Created, k.Expires, k.LastUsed = stored.Time(d.Created), stored.Time(d.Expires), stored.Time(used)
+	k.Rotated, k.Overlap = stored.Time(d.Rotated), stored.Time(d.Overlap)
 	k.Secret, k.Previous = auth.Proof(d.Secret), auth.Proof(d.Previous)
 	return k, nil
 }
@@ -159,14 +160,15 @@ func (s Keys) PutKey(ctx context.Context, k auth.Key) error {
 	doc, err := encodeText("the key", keyDoc{
 		Name: k.Name, User: k.User, Agent: k.Agent, Roles: k.Roles, Scope: k.Scope, SignedOnly: k.SignedOnly,
 		Disabled: k.Disabled,
-		Created:  micros(k.Created), Expires: micros(k.Expires), Rotated: micros(k.Rotated), Overlap: micros(k.Overlap),
-		Secret: keyProof(k.Secret), Previous: keyProof(k.Previous),
+		Created:  stored.Micros(k.Created), Expires: stored.Micros(k.Expires), Rotated: stored.Micros(k.Rotated),
+		Overlap: stored.Micros(k.Overlap),
+		Secret:  keyProof(k.Secret), Previous: keyProof(k.Previous),
 	})
 	if err != nil {
 		return err
 	}
 	text := "INSERT INTO api_keys (id, org, doc, used, rev) VALUES ($1, $2, $3, $4, 1) ON CONFLICT (id) DO NOTHING"
-	last := micros(k.LastUsed)
+	last := stored.Micros(k.LastUsed)
 	if k.Rev != 0 {
 		text = "UPDATE api_keys SET doc = $3, rev = rev + 1 WHERE id = $1 AND org = $2 AND rev = $4"
 		last = k.Rev
@@ -179,7 +181,8 @@ func (s Keys) PutKey(ctx context.Context, k auth.Key) error {
 // TouchKey implements [auth.Keys].
 func (s Keys) TouchKey(ctx context.Context, id string, at time.Time) error {
 	return s.writeKeys(ctx, "keep the last use of the key", func(ctx context.Context, t *tx) error {
-		_, err := t.exec(ctx, "UPDATE api_keys SET used = $1 WHERE id = $2 AND used < $1", micros(at), column(id))
+		_, err := t.exec(ctx, "UPDATE api_keys SET used = $1 WHERE id = $2 AND used < $1",
+			stored.Micros(at), column(id))
 		return err
 	})
 }

@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"time"
+
+	"haft/internal/store/stored"
 )
 
 // Lease makes owner the only one who does something of that name for a while, if nobody
@@ -33,7 +35,7 @@ func (s Settings) EndLease(ctx context.Context, name, owner string) error {
 // now is the time by the one clock that all processes share.
 func (t *tx) now(ctx context.Context) (int64, error) {
 	if t.s.dialect.Now == "" {
-		return micros(time.Now()), nil
+		return stored.Micros(time.Now()), nil
 	}
 	return value[int64](ctx, t, "ask for the time", unlogged("SELECT "+t.s.dialect.Now))
 }

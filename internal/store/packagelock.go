@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 	"unicode/utf8"
+
+	"haft/internal/store/stored"
 )
 
 // MaxLockBody is how large the text of a lock may be.
@@ -40,7 +42,8 @@ func (s Tools) PutPackageLock(ctx context.Context, org, id, body string, replace
 		clash = "UPDATE SET body = excluded.body, created = excluded.created"
 	}
 	if _, err := s.db.exec(ctx, "keep a lock of packages", "INSERT INTO locks (org, id, created, body) VALUES "+
-		"($1, $2, $3, $4) ON CONFLICT (org, id) DO "+clash, column(org), column(id), micros(now), body); err != nil {
+		"($1, $2, $3, $4) ON CONFLICT (org, id) DO "+clash, column(org), column(id),
+		stored.Micros(now), body); err != nil {
 		return "", err
 	}
 	return s.PackageLock(ctx, org, id)

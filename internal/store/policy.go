@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 const policyByOrg unlogged = "SELECT body, updated FROM policies WHERE org = $1"
 
 func scanPolicy(r scanner) (haft.PolicyText, error) {
 	p, err := scanPair[string, int64](r)
-	return haft.PolicyText{Text: []byte(p.a), Updated: fromMicros(p.b)}, err
+	return haft.PolicyText{Text: []byte(p.a), Updated: stored.Time(p.b)}, err
 }
 
 // Policy returns the policy of an organisation; "" is the server's. The text is nil
@@ -74,5 +75,5 @@ func (t *tx) putPolicy(ctx context.Context, org string, p haft.PolicyText,
 	}
 	return kept, t.execOr(ctx, &haft.Error{Code: haft.CodeConflict, Err: errPolicyMade,
 		Message: "it was changed by somebody else; look again first"},
-		text, column(org), string(p.Text), column(author), micros(kept.Updated))
+		text, column(org), string(p.Text), column(author), stored.Micros(kept.Updated))
 }

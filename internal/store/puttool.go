@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // PutTool adds a tool, or a version to the tool of that name, and returns the tool
@@ -99,7 +100,7 @@ func updateTool(ctx context.Context, t *tx, old row, tool haft.Tool, opts PutOpt
 		put.Version = newest
 		return put, true, nil
 	}
-	changed := !equalJSON(labels{old.Category, old.Tags, nil}, labels{tool.Category, tool.Tags, nil})
+	changed := !stored.Equal(labels{old.Category, old.Tags, nil}, labels{tool.Category, tool.Tags, nil})
 	if same && !changed {
 		return put, true, nil
 	}
@@ -141,7 +142,7 @@ func (s Tools) SetTool(ctx context.Context, org string, id haft.ToolID, conditio
 		}
 		review := next.Version.Review
 		next.ID, next.Org, next.Name, next.Created = old.ID, old.Org, old.Name, old.Created
-		if equalJSON(review, old.Version.Review) {
+		if stored.Equal(review, old.Version.Review) {
 			return nil
 		}
 		return setReview(ctx, t, id, next.Version.Number, review)

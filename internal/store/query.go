@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"haft/internal/store/stored"
 )
 
 // A query is the text of a query for reading: either [logged] or [unlogged].
@@ -109,7 +111,7 @@ func scalar[T any](r scanner) (v T, err error) {
 func doc[T any](r scanner) (v T, err error) {
 	text, err := scalar[string](r)
 	if err == nil {
-		err = decode(text, &v)
+		err = stored.Decode(text, &v)
 	}
 	return v, err
 }

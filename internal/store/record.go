@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // recordColumns are what scanRecord reads.
@@ -22,7 +23,7 @@ func scanRecord(r scanner) (haft.Record, error) {
 	if err := r.Scan(&doc, &status, &owner, &sealed); err != nil {
 		return rec, err
 	}
-	err := decode(doc, &rec)
+	err := stored.Decode(doc, &rec)
 	rec.Status = haft.Status(status)
 	if column(rec.Owner) != owner {
 		rec.Owner = owner
@@ -97,7 +98,7 @@ func (s Calls) eachStatus(ctx context.Context, f haft.CallFilter, before int64) 
 		if f.Oldest {
 			a, b = b, a
 		}
-		return cmp.Or(cmp.Compare(micros(b.Created), micros(a.Created)),
+		return cmp.Or(cmp.Compare(stored.Micros(b.Created), stored.Micros(a.Created)),
 			cmp.Compare(column(string(b.Call.ID)), column(string(a.Call.ID))))
 	})
 	return all[:min(len(all), f.Limit)], nil
@@ -125,10 +126,10 @@ func recordQuery(f haft.CallFilter, status haft.Status, before int64) query {
 		}
 	}
 	if !f.Since.IsZero() {
-		q.add(" AND created >= ?", micros(f.Since))
+		q.add(" AND created >= ?", stored.Micros(f.Since))
 	}
 	if !f.Until.IsZero() {
-		q.add(" AND created < ?", micros(f.Until))
+		q.add(" AND created < ?", stored.Micros(f.Until))
 	}
 	if f.Before != "" {
 		q.add(" AND (created, id) "+side+" (?, ?)", before, column(string(f.Before)))

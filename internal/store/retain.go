@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // OldCalls says which calls of an organisation to prune.
@@ -38,7 +39,7 @@ func (s Calls) KeepNewest(ctx context.Context, org string, status haft.Status, c
 	if err != nil || created == nil {
 		return time.Time{}, err
 	}
-	return fromMicros(*created + 1), nil
+	return stored.Time(*created + 1), nil
 }
 
 // pruneCalls is how many calls are looked at, and so removed at most, in one transaction.
@@ -83,7 +84,7 @@ func (s Calls) oldCalls(ctx context.Context, o OldCalls,
 		after = &CallPlace{}
 	}
 	q := build("SELECT id, created, chain, doc FROM calls WHERE org = ? AND final = 1 AND created < ? AND "+
-		"(created, id) > (?, ?)", column(o.Org), micros(o.Before), after.created, after.id)
+		"(created, id) > (?, ?)", column(o.Org), stored.Micros(o.Before), after.created, after.id)
 	if o.Status != "" {
 		q.add(" AND status = ?", string(o.Status))
 	}
@@ -96,7 +97,7 @@ func (s Calls) oldCalls(ctx context.Context, o OldCalls,
 		}
 		seen++
 		var d endedDoc
-		if err := decode(doc, &d); err != nil {
+		if err := stored.Decode(doc, &d); err != nil {
 			return none, err
 		}
 		ran := d.Result != nil && (d.Result.Tries > 0 || d.Result.Cached)
@@ -164,5 +165,5 @@ func (s Calls) KeptCalls(ctx context.Context, org string,
 	}
 	created, err := value[int64](ctx, s.db, doing,
 		logged("SELECT created FROM calls WHERE org = $1 ORDER BY created, id LIMIT 1"), column(org))
-	return all, some, fromMicros(created), err
+	return all, some, stored.Time(created), err
 }

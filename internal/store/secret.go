@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/secret/keeper"
+	"haft/internal/store/stored"
 )
 
 // A Store is the backend of the keeper of secrets. What it keeps is encrypted; the store
@@ -28,7 +29,7 @@ func scanSecret(r scanner) (v keeper.Row, err error) {
 	if v.Data, err = base64.StdEncoding.DecodeString(data); err != nil {
 		return v, fmt.Errorf("read the kept secret %s: %w", v.Name, err)
 	}
-	v.Plain, v.Created, v.Updated = plain != 0, fromMicros(created), fromMicros(updated)
+	v.Plain, v.Created, v.Updated = plain != 0, stored.Time(created), stored.Time(updated)
 	return v, nil
 }
 
@@ -100,8 +101,8 @@ var ErrSecretChanged = errors.New("the secret has another revision")
 // putSecret writes one secret.
 func (t *tx) putSecret(ctx context.Context, v keeper.Row) error {
 	data := base64.StdEncoding.EncodeToString(v.Data)
-	args := []any{v.Scope.Org, string(v.Scope.Kind), v.Scope.ID, v.Name, data, number(v.Plain), int64(v.Key),
-		v.Fingerprint, micros(v.Created), micros(v.Updated), v.Bound}
+	args := []any{v.Scope.Org, string(v.Scope.Kind), v.Scope.ID, v.Name, data, stored.Bool(v.Plain), int64(v.Key),
+		v.Fingerprint, stored.Micros(v.Created), stored.Micros(v.Updated), v.Bound}
 	text := "INSERT INTO secrets (org, kind, scope, name, data, plain, key, print, created, updated, bound, rev) " +
 		"VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 1) ON CONFLICT (org, kind, scope, name) DO NOTHING"
 	if v.Rev != 0 {

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/limit"
+	"haft/internal/store/stored"
 )
 
 // Limits returns the states that are kept of keys, in no order.
@@ -23,7 +24,7 @@ func (s Limits) Limits(ctx context.Context, keys []string) (all []limit.State, e
 		found, err := list(ctx, s.db, "read limits", func(r scanner) (l limit.State, err error) {
 			var at int64
 			err = r.Scan(&l.Key, &l.Tokens, &l.Used, &at)
-			l.Key, l.At = byColumn[l.Key], fromMicros(at)
+			l.Key, l.At = byColumn[l.Key], stored.Time(at)
 			return l, err
 		}, q.logged())
 		all = append(all, found...)
@@ -36,14 +37,14 @@ func (s Limits) Limits(ctx context.Context, keys []string) (all []limit.State, e
 // must be so long ago that a limit without a state is the same.
 func (s Limits) PruneLimits(ctx context.Context, before time.Time) (int, error) {
 	return s.db.prune(ctx, "DELETE FROM limits WHERE name IN (SELECT name FROM limits WHERE at < $1 LIMIT $2)",
-		micros(before))
+		stored.Micros(before))
 }
 
 // Cached returns a value that was kept and has not expired.
 func (s Cache) Cached(ctx context.Context, org, key string, now time.Time) (json.RawMessage, bool, error) {
 	text, err := first(ctx, s.db, "read a cached value", scalar[string],
 		unlogged("SELECT value FROM cached WHERE org = $1 AND name = $2 AND expires > $3"), column(org), column(key),
-		micros(now))
+		stored.Micros(now))
 	if err != nil || text == nil {
 		return nil, false, err
 	}
@@ -65,14 +66,14 @@ func (s Cache) PutCached(ctx context.Context, org, key string, raw json.RawMessa
 	}
 	_, err := s.db.exec(ctx, "cache a value", "INSERT INTO cached (org, name, value, expires) VALUES ($1, $2, $3, $4) "+
 		"ON CONFLICT (org, name) DO UPDATE SET value = excluded.value, expires = excluded.expires",
-		column(org), column(key), string(raw), micros(expires))
+		column(org), column(key), string(raw), stored.Micros(expires))
 	return err
 }
 
 // PruneCached forgets values that have expired, and returns how many.
 func (s Cache) PruneCached(ctx context.Context, now time.Time) (int, error) {
 	return s.db.prune(ctx, "DELETE FROM cached WHERE (org, name) IN (SELECT org, name FROM cached WHERE expires <= $1 "+
-		"ORDER BY expires LIMIT $2)", micros(now))
+		"ORDER BY expires LIMIT $2)", stored.Micros(now))
 }
 
 const chainByID unlogged = "SELECT doc FROM chains WHERE id = $1 AND org = $2"

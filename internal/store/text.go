@@ -1,18 +1,15 @@
 package store
 
 import (
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"strings"
-	"sync"
-	"time"
 	"unicode/utf8"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // The bounds on what is kept, in bytes. What is larger is refused, but for
@@ -67,70 +64,13 @@ func conflict(message string) error {
 	return &haft.Error{Code: haft.CodeConflict, Message: message}
 }
 
-// micros is how a time is kept: UTC in microseconds, 0 for none.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMicro()
-}
-
-// fromMicros is the inverse of micros.
-func fromMicros(us int64) time.Time {
-	if us == 0 {
-		return time.Time{}
-	}
-	return time.UnixMicro(us).UTC()
-}
-
-// encode returns v as JSON text that every database takes. Raw JSON inside keeps
-// its numbers as they are written.
-func encode(v any) (string, error) {
-	b := buffers.Get().(*bytes.Buffer)
-	defer func() {
-		if b.Cap() <= maxBuffer {
-			b.Reset()
-			buffers.Put(b)
-		}
-	}()
-	e := json.NewEncoder(b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return "", fmt.Errorf("encode what is to be kept: %w", err)
-	}
-	return utf8Text(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
-}
-
 // encodeText is encode for what may have at most [MaxText] bytes.
 func encodeText(what string, v any) (string, error) {
-	doc, err := encode(v)
+	doc, err := stored.Encode(v)
 	if err == nil && len(doc) > MaxText {
 		return "", invalid("%s has %d bytes, %d is the most", what, len(doc), MaxText)
 	}
 	return doc, err
-}
-
-// buffers are what encode writes to: several times for each call.
-var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
-
-// maxBuffer is the largest buffer that is kept.
-const maxBuffer = 64 << 10
-
-// utf8Text returns b as text. JSON that came from outside may hold bytes that are
-// not UTF-8 and still pass for JSON in Go.
-func utf8Text(b []byte) string {
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	return strings.ToValidUTF8(string(b), string(utf8.RuneError))
-}
-
-// decode reads what encode wrote.
-func decode(text string, v any) error {
-	if err := json.Unmarshal([]byte(text), v); err != nil {
-		return fmt.Errorf("read what was kept: %w", err)
-	}
-	return nil
 }
 
 // page returns how many rows to read.
@@ -139,14 +79,6 @@ func page(limit int) int {
 		return MaxPage
 	}
 	return limit
-}
-
-// number returns b as it is kept.
-func number(b bool) int64 {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // newID makes an id that nobody can guess.

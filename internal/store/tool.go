@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"haft/internal/store/words"
-
 	"haft"
+	"haft/internal/store/stored"
+	"haft/internal/store/words"
 )
 
 // labels are what of a tool can be changed without a new version and is given
@@ -45,11 +45,11 @@ func scanTool(r scanner) (t row, err error) {
 		return t, err
 	}
 	var l labels
-	if err := decode(label, &l); err != nil {
+	if err := stored.Decode(label, &l); err != nil {
 		return t, err
 	}
 	t.Category, t.Tags, t.Metadata = l.Category, l.Tags, l.Metadata
-	t.Disabled, t.Created, t.Updated = disabled != 0, fromMicros(created), fromMicros(updated)
+	t.Disabled, t.Created, t.Updated = disabled != 0, stored.Time(created), stored.Time(updated)
 	if !doc.Valid {
 		return t, nil
 	}
@@ -60,11 +60,11 @@ func scanTool(r scanner) (t row, err error) {
 // readVersion reads a version. Its number and review are kept beside it.
 func readVersion(number int, doc, review string) (haft.Version, error) {
 	var v haft.Version
-	if err := decode(doc, &v); err != nil {
+	if err := stored.Decode(doc, &v); err != nil {
 		return v, err
 	}
 	v.Number, v.Review = number, haft.Review{}
-	return v, decode(review, &v.Review)
+	return v, stored.Decode(review, &v.Review)
 }
 
 // toolsOf returns scanTool for the tools of an organisation.
@@ -110,7 +110,7 @@ func (s Tools) ToolStamp(ctx context.Context, org,
 	if err != nil {
 		return "", 0, time.Time{}, err
 	}
-	return t.id, t.number, fromMicros(t.updated), nil
+	return t.id, t.number, stored.Time(t.updated), nil
 }
 
 // Tools lists the tools of an organisation by name, or those first that were
@@ -132,7 +132,7 @@ func toolQuery(org string, f haft.ToolFilter) query {
 	case f.Recent:
 		order = "t.updated DESC, t.name DESC"
 		if f.After != "" {
-			q.add(" AND (t.updated, t.name) < (?, ?)", micros(f.AfterTime), column(f.After))
+			q.add(" AND (t.updated, t.name) < (?, ?)", stored.Micros(f.AfterTime), column(f.After))
 		}
 		if f.Tag != "" {
 			q.add(" AND EXISTS (SELECT 1 FROM tool_tags g WHERE g.tool = t.id AND g.tag = ?)", column(f.Tag))
@@ -153,7 +153,7 @@ func toolQuery(org string, f haft.ToolFilter) query {
 	}
 	switch {
 	case f.Enabled != nil:
-		q.add(" AND t.disabled = ?", number(!*f.Enabled))
+		q.add(" AND t.disabled = ?", stored.Bool(!*f.Enabled))
 	case !f.Disabled:
 		q.add(" AND t.disabled = 0")
 	}
@@ -263,8 +263,8 @@ func keepTool(ctx context.Context, t *tx, tool *row, shown haft.Version) error {
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT (id) DO UPDATE SET kind = excluded.kind, category = excluded.category,
 		labels = excluded.labels, disabled = excluded.disabled, number = excluded.number, newest = excluded.newest, updated = excluded.updated
 		WHERE tools.org = excluded.org`,
-		id, org, tool.Name, column(string(shown.Kind)), column(tool.Category), label, number(tool.Disabled),
-		tool.Version.Number, tool.newest, micros(tool.Created), micros(tool.Updated))
+		id, org, tool.Name, column(string(shown.Kind)), column(tool.Category), label, stored.Bool(tool.Disabled),
+		tool.Version.Number, tool.newest, stored.Micros(tool.Created), stored.Micros(tool.Updated))
 	if err != nil {
 		return err
 	}
@@ -298,12 +298,12 @@ var (
 
 // addVersion keeps a version. It never changes, but for its review.
 func addVersion(ctx context.Context, t *tx, id haft.ToolID, v haft.Version) error {
-	review, err := encode(v.Review)
+	review, err := stored.Encode(v.Review)
 	if err != nil {
 		return err
 	}
 	v.Review = haft.Review{}
-	doc, err := encode(v)
+	doc, err := stored.Encode(v)
 	if err != nil {
 		return err
 	}
@@ -312,7 +312,7 @@ func addVersion(ctx context.Context, t *tx, id haft.ToolID, v haft.Version) erro
 	}
 	_, err = t.exec(ctx,
 		"INSERT INTO versions (tool, number, digest, created, doc, review) VALUES ($1, $2, $3, $4, $5, $6)",
-		column(string(id)), v.Number, column(v.Digest), micros(v.Created), doc, review)
+		column(string(id)), v.Number, column(v.Digest), stored.Micros(v.Created), doc, review)
 	return err
 }
 
@@ -335,11 +335,4 @@ func setReview(ctx context.Context, t *tx, id haft.ToolID, number int, r haft.Re
 	}
 	return t.execOr(ctx, notFound("version of the tool"),
 		"UPDATE versions SET review = $1 WHERE tool = $2 AND number = $3", review, column(string(id)), number)
-}
-
-// equalJSON reports whether a and b are kept alike.
-func equalJSON(a, b any) bool {
-	x, err := json.Marshal(a)
-	y, err2 := json.Marshal(b)
-	return err == nil && err2 == nil && string(x) == string(y)
 }

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"haft/internal/store/rowset"
-
 	"haft"
+	"haft/internal/store/rowset"
+	"haft/internal/store/stored"
 )
 
 // What was used is counted when calls end, in the same transaction, by the hour.
@@ -31,7 +31,7 @@ const hourMicros = int64(time.Hour / time.Microsecond)
 // are counted under none, so that nobody fills the table with names.
 func usageRows(records []haft.Record) []any {
 	var rows []any
-	for _, r := range distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
+	for _, r := range rowset.Distinct(records, func(r *haft.Record) string { return string(r.Call.ID) }) {
 		if !r.Status.Final() {
 			continue
 		}
@@ -39,7 +39,7 @@ func usageRows(records []haft.Record) []any {
 		if r.ToolID != "" {
 			tool = column(toolOf(r))
 		}
-		at := micros(cmp.Or(r.Ended, r.Created))
+		at := stored.Micros(cmp.Or(r.Ended, r.Created))
 		var cached, wall, cpu, output, network, memory int64
 		if res := r.Result; res != nil {
 			wall = time.Duration(res.Usage.Wall).Microseconds()
@@ -47,7 +47,7 @@ func usageRows(records []haft.Record) []any {
 				cpu = measured.D().Microseconds()
 			}
 			output = res.Usage.Stdout + res.Usage.Stderr + int64(len(res.Value))
-			cached = number(res.Cached)
+			cached = stored.Bool(res.Cached)
 			network, memory = res.Usage.Network.D().Microseconds(), res.Usage.MaxRSS
 		}
 		rows = append(rows, column(p.Org), at-at%hourMicros, tool, column(p.Owner()), column(p.Agent),
@@ -93,7 +93,7 @@ func (s Calls) Usage(ctx context.Context, org string, q haft.UsageQuery) ([]haft
 			k.user = "" // nobody: it was a credential without a user
 		}
 		if hour != 0 {
-			k.start = period(fromMicros(hour), by(haft.ByDay), by(haft.ByMonth))
+			k.start = period(stored.Time(hour), by(haft.ByDay), by(haft.ByMonth))
 		}
 		sum := sums[k]
 		if sum == nil {
@@ -160,7 +160,7 @@ func usageQuery(org string, q haft.UsageQuery) query {
 	pick("agent", "''", haft.ByAgent)
 	text := build("SELECT "+strings.Join(picked, ", ")+", status, SUM(calls), SUM(cached), SUM(wall), SUM(cpu), "+
 		"SUM(output), SUM(network), MAX(rss) FROM usage_hours WHERE org = ? AND hour >= ? AND hour < ?",
-		org, micros(q.From)-micros(q.From)%hourMicros, micros(q.Until))
+		org, stored.Micros(q.From)-stored.Micros(q.From)%hourMicros, stored.Micros(q.Until))
 	for _, c := range []struct{ name, value string }{{"tool", q.Tool}, {"usr", q.User}, {"agent", q.Agent}} {
 		if c.value != "" {
 			text.add(" AND "+c.name+" = ?", column(c.value))

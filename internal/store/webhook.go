@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/store/stored"
 )
 
 // The bounds of webhooks.
@@ -49,7 +50,7 @@ func scanWebhook(r scanner) (s Subscription, err error) {
 		return s, err
 	}
 	position := s.Position
-	if err := errors.Join(decode(doc, &s.Webhook), decode(state, &now)); err != nil {
+	if err := errors.Join(stored.Decode(doc, &s.Webhook), stored.Decode(state, &now)); err != nil {
 		return s, err
 	}
 	s.Disabled, s.Position = disabled != 0, position
@@ -82,7 +83,7 @@ func (s Webhooks) AddWebhook(ctx context.Context, w haft.Webhook, secret string)
 		}
 		return t.execOr(ctx, conflict("another webhook has that id"), "INSERT INTO webhooks (id, org, disabled, "+
 			"position, owner, lease, doc, state, secret) VALUES ($1, $2, $3, $4, '', 0, $5, '{}', $6) ON CONFLICT "+
-			"(id) DO NOTHING", string(w.ID), column(w.Org), number(w.Disabled), w.Position, doc, secret)
+			"(id) DO NOTHING", string(w.ID), column(w.Org), stored.Bool(w.Disabled), w.Position, doc, secret)
 	})
 	if err != nil {
 		return nil, err
@@ -128,12 +129,12 @@ func (s Webhooks) SetWebhook(ctx context.Context, w haft.Webhook) (*haft.Webhook
 		if err != nil {
 			return err
 		}
-		state, err := encode(stateOf(&kept))
+		state, err := stored.Encode(stateOf(&kept))
 		if err != nil {
 			return err
 		}
 		_, err = t.exec(ctx, "UPDATE webhooks SET disabled = $1, doc = $2, state = $3 WHERE id = $4",
-			number(kept.Disabled), doc, state, string(kept.ID))
+			stored.Bool(kept.Disabled), doc, state, string(kept.ID))
 		return err
 	})
 	if err != nil {
@@ -219,7 +220,7 @@ func (s Webhooks) LeaseWebhook(ctx context.Context, id haft.WebhookID, owner str
 // not be delivered, if owner is still the one who delivers; else it returns
 // [haft.CodeConflict]. It never moves it back.
 func (s Webhooks) MoveWebhook(ctx context.Context, owner string, w haft.Webhook, dead []haft.DeadLetter) error {
-	state, err := encode(stateOf(&w))
+	state, err := stored.Encode(stateOf(&w))
 	if err != nil {
 		return err
 	}
@@ -227,11 +228,11 @@ func (s Webhooks) MoveWebhook(ctx context.Context, owner string, w haft.Webhook,
 	return s.db.write(ctx, "keep how a webhook goes", func(ctx context.Context, t *tx) error {
 		if err := t.execOr(ctx, conflict("somebody else delivers for the webhook"), "UPDATE webhooks SET position = "+
 			"$1, state = $2, disabled = CASE WHEN $3 = 1 THEN 1 ELSE disabled END WHERE id = $4 AND owner = $5 AND "+
-			"position <= $1", w.Position, state, number(w.Disabled), id, column(owner)); err != nil {
+			"position <= $1", w.Position, state, stored.Bool(w.Disabled), id, column(owner)); err != nil {
 			return err
 		}
 		for _, l := range dead {
-			doc, err := encode(l)
+			doc, err := stored.Encode(l)
 			if err = bounded(err, doc); err != nil {
 				return err
 			}

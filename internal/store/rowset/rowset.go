@@ -3,6 +3,7 @@
 package rowset
 
 import (
+	"cmp"
 	"encoding/binary"
 	"slices"
 	"strings"
@@ -221,4 +222,27 @@ func SumUsage(rows []any, cols Columns) []any {
 		return strings.Compare(rowKey(a[:usageKeys]), rowKey(b[:usageKeys]))
 	})
 	return sums.rows()
+}
+
+// Distinct returns list ordered by key, with the last one of each key. Postgres
+// changes no row twice in one statement, and processes that lock rows in one
+// order cannot wait for each other in a circle.
+func Distinct[T any](list []T, key func(*T) string) []*T {
+	refs := make([]*T, len(list))
+	sorted := true
+	for i := range list {
+		refs[i] = &list[i]
+		sorted = sorted && (i == 0 || key(refs[i-1]) < key(refs[i]))
+	}
+	if sorted {
+		return refs
+	}
+	slices.SortStableFunc(refs, func(a, b *T) int { return cmp.Compare(key(a), key(b)) })
+	kept := refs[:0]
+	for i, r := range refs {
+		if i+1 == len(refs) || key(r) != key(refs[i+1]) {
+			kept = append(kept, r)
+		}
+	}
+	return kept
 }
