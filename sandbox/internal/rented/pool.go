@@ -139,8 +139,11 @@ func (p *pool) adopt(ctx context.Context, want Want, tenant string) (Machine, er
 	if err != nil {
 		return nil, err
 	}
+	if p.othersMake() {
+		return nil, nil // what is listed may be a machine that another run is being given
+	}
 	for _, info := range list {
-		if p.knows(info.ID) {
+		if !p.claim(info.ID, tenant) {
 			continue
 		}
 		if m, err := p.Reuse(ctx, info); err == nil && m.Last(ctx, want.Last) == nil {
@@ -151,11 +154,33 @@ func (p *pool) adopt(ctx context.Context, want Want, tenant string) (Machine, er
 	return nil, nil
 }
 
-// knows reports whether a machine is one of this process.
-func (p *pool) knows(id string) bool {
+// othersMake reports whether more than one machine is being made.
+func (p *pool) othersMake() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.all[id] != nil
+	all := 0
+	for _, n := range p.making {
+		all += n
+	}
+	return all > 1
+}
+
+// claim takes a machine that this process does not know: then nobody else takes or ends it.
+func (p *pool) claim(id, tenant string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.all[id] != nil {
+		return false
+	}
+	p.all[id] = &machine{tenant: tenant}
+	return true
+}
+
+// drop forgets a machine that has ended.
+func (p *pool) drop(id string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.all, id)
 }
 
 // release gives a machine back after a run. One that is not clean is ended.
@@ -178,9 +203,7 @@ func (p *pool) end(ctx context.Context, id string) {
 		p.cfg.Logger.WarnContext(ctx, "a rented sandbox could not be ended now", "server", p.cfg.Name, "sandbox", id,
 			"err", err)
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.all, id)
+	p.drop(id)
 }
 
 // reapAge is how old a machine is at least that is ended because nobody knows it: a younger one may be one that is
@@ -208,8 +231,9 @@ func (p *pool) reap(ctx context.Context, now time.Time) error {
 	}
 	var errs []error
 	for _, info := range list {
-		if !p.knows(info.ID) && now.Sub(info.Started) >= reapAge {
+		if now.Sub(info.Started) >= reapAge && p.claim(info.ID, "") {
 			errs = append(errs, p.End(ctx, info.ID))
+			p.drop(info.ID)
 		}
 	}
 	return errors.Join(errs...)
