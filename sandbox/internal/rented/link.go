@@ -200,6 +200,11 @@ func (l *link) message(kind byte, data []byte) error {
 	case 'x':
 		return l.finished(data)
 	case '!':
+		select {
+		case <-l.started: // a tool may write where the relay does: what has begun is never said not to have
+			return errors.New("the command had begun")
+		default:
+		}
 		var why struct {
 			Step  string `json:"step"`
 			Errno int    `json:"errno"`
