@@ -24,7 +24,7 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
 		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.place.Config.Needs,
-		Sandbox: cmp.Or(ex.call.Sandbox, v.Settings.Sandbox, ex.place.Shown), MinIsolation: au.isolation(ex),
+		Sandbox: cmp.Or(ex.place.Shown, ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
 		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
 		Workspace: ex.call.Workspace,

@@ -105,6 +105,26 @@ func TestApproval_terms(t *testing.T) {
 	}
 }
 
+// Who says auto is not told auto by the request where the code may leave this machine.
+func TestApproval_terms_show_where_code_goes(t *testing.T) {
+	places := []orgconfig.Place{{Type: haft.SandboxE2B, Remote: true}, {Type: haft.SandboxLocal}}
+	for allowed, shown := range map[bool]string{true: "e2b", false: "auto"} {
+		w := setup(t, askFirst, engine.Config{Sandboxes: places})
+		w.tool("o", "delete", nil)
+		_, err := w.PutSandboxConfig(t.Context(), admin("o"),
+			haft.SandboxConfig{Type: haft.SandboxE2B, AllowRemote: allowed})
+		check(t, err)
+		res := w.do(haft.Call{Tool: "delete", Principal: user("o", "ann"), Sandbox: "auto",
+			Args: json.RawMessage(`{"path":"/tmp/x"}`)})
+		want(t, res, haft.StatusPending)
+		asked, err := w.Approval(t.Context(), approver("o"), res.Approval)
+		check(t, err)
+		if asked.Terms.Sandbox != shown {
+			t.Errorf("with leave %v: the request shows %q, want %q", allowed, asked.Terms.Sandbox, shown)
+		}
+	}
+}
+
 // A request of before there were terms can still be answered, if the call brings
 // nothing that was not shown then.
 func TestApproval_of_an_older_haft(t *testing.T) {

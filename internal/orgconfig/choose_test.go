@@ -100,6 +100,30 @@ func TestChoose_never_falls_back_to_a_machine_elsewhere(t *testing.T) {
 	}
 }
 
+// An approver is shown all places elsewhere where the code may go, and nothing new for a place of this machine.
+func TestChoose_shows_where_code_may_go(t *testing.T) {
+	list := places()
+	list[1], list[3] = orgconfig.Place{Type: haft.SandboxModal, Remote: true, Level: level(haft.LevelMachine)}, list[1]
+	both := kept{{Type: haft.SandboxE2B, AllowRemote: true}, {Type: haft.SandboxModal, AllowRemote: true}}
+	for name, c := range map[string]struct {
+		call, tool string
+		kept       kept
+		want       string
+	}{
+		"two elsewhere":           {"", "", both, "e2b or modal"},
+		"auto by the call":        {"auto", "gvisor", both, "e2b or modal"},
+		"auto by the tool":        {"", "auto", both[:1], "e2b"},
+		"auto, and may not leave": {"auto", "", nil, ""},
+		"named":                   {"gvisor", "", both, "gvisor"},
+	} {
+		r := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: list})
+		got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true, Call: c.call, Tool: c.tool})
+		if err != nil || got.Shown != c.want {
+			t.Errorf("%s: %+v shows %q, want %q: %v", name, got.Types, got.Shown, c.want, err)
+		}
+	}
+}
+
 // Where there is nothing but machines elsewhere, an organisation that does not allow them has no sandbox.
 func TestChoose_refuses_what_may_not_leave(t *testing.T) {
 	list := slices.DeleteFunc(places(), func(p orgconfig.Place) bool { return !p.Remote })

@@ -171,9 +171,13 @@ func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.Sandbo
 		}
 		c.Types, c.Config = []haft.SandboxType{available[i].Type}, configOf(byType, available[i].Type)
 	}
-	if first := c.Types[0]; first == haft.SandboxE2B || first == haft.SandboxModal {
-		c.Shown = string(first)
+	var away []string
+	for _, t := range c.Types {
+		if t == haft.SandboxE2B || t == haft.SandboxModal {
+			away = append(away, string(t))
+		}
 	}
+	c.Shown = strings.Join(away, " or ")
 	if len(available) > 1 && ask.Script {
 		c.Reason = strings.Join(append([]string{"auto"}, passed...), "; ")
 	}
