@@ -42,8 +42,8 @@ type Config struct {
 	Modal *modal.Config
 	// Local is the configuration of the sandbox of this machine, whose directories gVisor shares.
 	Local local.Config
-	// Owner is the data directory, which tells this Haft from others that use the same key of E2B or Modal; "" means
-	// none.
+	// Owner is the data directory, and what else tells this Haft from others that use the same key of E2B or Modal; ""
+	// means none.
 	Owner  string
 	Logger *slog.Logger
 }
