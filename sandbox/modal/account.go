@@ -12,10 +12,11 @@ import (
 	"haft/sandbox/internal/rented"
 )
 
-// Times for an answer; that of a new machine may have to wait for its image to be built.
+// Times for an answer. A machine is made in less than it takes to be seen as one that nobody knows.
 const (
 	answerTime = 30 * time.Second
-	createTime = 10 * time.Minute
+	buildTime  = 10 * time.Minute
+	createTime = 2 * time.Minute
 	uploadTime = 10 * time.Minute
 )
 
@@ -38,13 +39,16 @@ const (
 type account struct {
 	cfg    Config
 	client *modal.Client
-	lock   chan struct{} // full while app and image are looked up
+	lock   chan struct{} // full while the app is looked up
 	app    *modal.App
+	build  chan struct{} // full while the image is looked up, which may have to be built
 	image  *modal.Image
 }
 
 // findApp returns the app of the sandboxes, or nil if there is none and it is not to be made.
 func (a *account) findApp(ctx context.Context, create bool) (*modal.App, error) {
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
 	select {
 	case a.lock <- struct{}{}:
 		defer func() { <-a.lock }()
@@ -67,9 +71,11 @@ func (a *account) findApp(ctx context.Context, create bool) (*modal.App, error) 
 
 // findImage returns the image, which Modal builds when it is asked for the first time.
 func (a *account) findImage(ctx context.Context, app *modal.App) (*modal.Image, error) {
+	ctx, cancel := context.WithTimeout(ctx, buildTime)
+	defer cancel()
 	select {
-	case a.lock <- struct{}{}:
-		defer func() { <-a.lock }()
+	case a.build <- struct{}{}:
+		defer func() { <-a.build }()
 	case <-ctx.Done():
 		return nil, problem(ctx.Err())
 	}
@@ -83,17 +89,24 @@ func (a *account) findImage(ctx context.Context, app *modal.App) (*modal.Image, 
 	return a.image, nil
 }
 
-// forget makes the next run look for app and image again: somebody may have removed them.
-func (a *account) forget() {
-	a.lock <- struct{}{}
-	a.app, a.image = nil, nil
-	<-a.lock
+// forget makes the next run look for app and image again: somebody may have removed them. It does not wait for a build.
+func (a *account) forget(ctx context.Context) {
+	select {
+	case a.lock <- struct{}{}:
+		a.app = nil
+		<-a.lock
+	case <-ctx.Done():
+	}
+	select {
+	case a.build <- struct{}{}:
+		a.image = nil
+		<-a.build
+	default:
+	}
 }
 
 // Create implements [rented.Renter].
 func (a *account) Create(ctx context.Context, want rented.Want) (rented.Machine, error) {
-	ctx, cancel := context.WithTimeout(ctx, createTime)
-	defer cancel()
 	app, err := a.findApp(ctx, true)
 	if err != nil {
 		return nil, err
@@ -102,6 +115,8 @@ func (a *account) Create(ctx context.Context, want rented.Want) (rented.Machine,
 	if err != nil {
 		return nil, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, createTime)
+	defer cancel()
 	now, life := time.Now(), min(maxLife, a.cfg.Life+min(want.Last, maxLife)).Truncate(time.Second)
 	ends := now.Add(life)
 	runtime := modal.SandboxRuntimeGVisor
@@ -116,7 +131,7 @@ func (a *account) Create(ctx context.Context, want rented.Want) (rented.Machine,
 	if err != nil {
 		err = problem(err)
 		if errors.Is(err, rented.ErrGone) {
-			a.forget()
+			a.forget(ctx)
 		}
 		return nil, err
 	}

@@ -120,10 +120,24 @@ func (p *process) Next() (stdout, stderr []byte, err error) {
 	return p.buf[:n], nil, err
 }
 
-// Send implements [rented.Process].
-func (p *process) Send(_ context.Context, data []byte) error {
-	_, err := p.cp.Stdin.Write(data)
-	return problem(err)
+// Send implements [rented.Process]. The SDK's writes do not end with ctx: nothing is sent after one that was given up.
+func (p *process) Send(ctx context.Context, data []byte) error {
+	if err := ctx.Err(); err != nil {
+		return problem(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() {
+		_, err := p.cp.Stdin.Write(data)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return problem(err)
+	case <-ctx.Done():
+		return problem(ctx.Err())
+	}
 }
 
 // Close implements [rented.Process].

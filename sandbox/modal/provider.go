@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/modal-labs/modal-client/go"
@@ -32,6 +33,9 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 	if env := os.Getenv("MODAL_SERVER_URL"); env != cfg.Server && (env != "" || cfg.Server != ownServer) {
 		return nil, invalid("the server of Modal is set by MODAL_SERVER_URL only")
 	}
+	if v2 := os.Getenv("MODAL_SANDBOX_V2"); v2 == "0" || strings.EqualFold(v2, "false") {
+		return nil, invalid("MODAL_SANDBOX_V2 is off: Haft uses sandboxes of the second version")
+	}
 	p := &Provider{}
 	p.Provider, err = rented.New(ctx, rented.Config{Name: "Modal", Level: cfg.Level, Image: cfg.image(),
 		Owner: cfg.Owner, Fresh: cfg.Fresh, Idle: cfg.Idle, Max: cfg.Max, MaxOfTenant: cfg.MaxOfTenant,
@@ -39,7 +43,7 @@ func New(ctx context.Context, cfg Config) (*Provider, error) {
 		cfg.Owner = owner
 		client, err := connect(cfg)
 		p.client = client
-		return &account{cfg: cfg, client: client, lock: make(chan struct{}, 1)}, err
+		return &account{cfg: cfg, client: client, lock: make(chan struct{}, 1), build: make(chan struct{}, 1)}, err
 	})
 	if err != nil {
 		return nil, err
