@@ -293,6 +293,14 @@ func TestE2BClient_sends_packages_once(t *testing.T) {
 	}
 }
 
+// The level of E2B itself is known: an operator cannot raise it.
+func TestE2BClient_has_the_level_of_its_server(t *testing.T) {
+	if _, err := e2b.New(t.Context(), e2b.Config{Key: "key", Level: haft.LevelMachine}); haft.CodeOf(err) !=
+		haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "HAFT_E2B_ISOLATION") {
+		t.Errorf("a level of E2B itself: %v", err)
+	}
+}
+
 // What is refused does not reach the server.
 func TestE2BClient_refuses(t *testing.T) {
 	p := openE2BClient(t, "http://127.0.0.1:1", "key", func(c *e2b.Config) { c.Level = "" })

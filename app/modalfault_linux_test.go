@@ -117,6 +117,32 @@ func TestModalClient_reports_an_image_that_cannot_be_built(t *testing.T) {
 	}
 }
 
+// While an image is built, which takes minutes, everything but new sandboxes goes on.
+func TestModalClient_lists_while_an_image_is_built(t *testing.T) {
+	s := startModalServer(t)
+	p := openModalClient(t, func(c *modal.Config) { c.Server = "http://" + s.url })
+	building, hold, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	s.setFault(func(method string) error {
+		if method == "ImageGetOrCreate" {
+			close(building)
+			<-hold
+		}
+		return nil
+	})
+	go func() {
+		_, err := p.Run(t.Context(), echoSpec("true"))
+		ended <- err
+	}()
+	<-building
+	if list, err := p.List(t.Context()); err != nil || len(list) != 0 {
+		t.Errorf("List = %v, %v", list, err)
+	}
+	close(hold)
+	if err := <-ended; err != nil {
+		t.Errorf("after the build: %v", err)
+	}
+}
+
 // One sandbox serves the runs of a tenant, one after the other, as long as it lives long enough; one that has ended is
 // replaced, and the run does not notice. Tenants share none, and neither do runs without one.
 func TestModalClient_keeps_and_replaces_machines(t *testing.T) {
@@ -331,11 +357,24 @@ func TestModalClient_configuration(t *testing.T) {
 		"an image of two lines": {modal.Config{TokenID: "a", TokenSecret: "b", Image: "a\nRUN b"}, haft.CodeInvalid,
 			"HAFT_MODAL_IMAGE"},
 		"a level": {modal.Config{TokenID: "a", TokenSecret: "b", Level: "best"}, haft.CodeInvalid, "ISOLATION"},
+		"a level of Modal itself": {modal.Config{TokenID: "a", TokenSecret: "b", Level: haft.LevelMachine},
+			haft.CodeInvalid, "own"},
+		"the same by another name": {modal.Config{TokenID: "a", TokenSecret: "b", Level: haft.LevelMachine,
+			Server: "https://API.modal.com"}, haft.CodeInvalid, "own"},
+		"https to a name of this machine": {modal.Config{TokenID: "a", TokenSecret: "b",
+			Server: "https://localhost:1"}, haft.CodeInvalid, "without TLS"},
+		"https to this machine": {modal.Config{TokenID: "a", TokenSecret: "b", Server: "https://[::1]:1"},
+			haft.CodeInvalid, "without TLS"},
 	} {
 		if _, err := modal.New(t.Context(), c.cfg); haft.CodeOf(err) != c.code ||
 			!strings.Contains(haft.MessageOf(err), c.says) {
 			t.Errorf("%s: %v, want code %s and %q", name, err, c.code, c.says)
 		}
+	}
+	t.Setenv("MODAL_SANDBOX_V2", "False")
+	if _, err := modal.New(t.Context(), modal.Config{TokenID: "a", TokenSecret: "b"}); !strings.Contains(
+		haft.MessageOf(err), "MODAL_SANDBOX_V2") {
+		t.Errorf("sandboxes of the first version: %v", err)
 	}
 	t.Setenv("MODAL_TOKEN_ID", "")
 	if _, err := app.Open(t.Context(), app.Config{Sandbox: "modal", AllowReduced: true}); !strings.Contains(

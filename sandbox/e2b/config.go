@@ -67,11 +67,14 @@ func (c Config) check() (Config, error) {
 	if !isHost(c.Domain) {
 		return c, invalid("E2B_DOMAIN is not a domain")
 	}
-	if c.Level == "" {
+	own := c.Domain == ownDomain && c.APIURL == "" && c.SandboxURL == ""
+	switch {
+	case own && c.Level != "":
+		return c, invalid("HAFT_E2B_ISOLATION is for a server that is not E2B's own: the level of E2B is known")
+	case own:
+		c.Level = haft.LevelMachine
+	case c.Level == "":
 		c.Level = haft.LevelNone
-		if c.Domain == ownDomain && c.APIURL == "" && c.SandboxURL == "" {
-			c.Level = haft.LevelMachine
-		}
 	}
 	if !slices.Contains(haft.Levels(), c.Level) {
 		return c, invalid(fmt.Sprintf("HAFT_E2B_ISOLATION is one of %v", haft.Levels()))

@@ -82,7 +82,8 @@ func (c Config) check() (Config, error) {
 	if strings.ContainsFunc(c.Image, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return c, invalid("HAFT_MODAL_IMAGE is not the name of an image") // it becomes a line of a Dockerfile
 	}
-	if c.Level == "" {
+	stated := c.Level != ""
+	if !stated {
 		c.Level = haft.LevelNone
 		if c.Server == ownServer && c.VM {
 			c.Level = haft.LevelMachine
@@ -97,10 +98,16 @@ func (c Config) check() (Config, error) {
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Path != "" {
 		return c, invalid("MODAL_SERVER_URL is not an address, such as https://api.example.com:443")
 	}
+	if host := strings.ToLower(u.Hostname()); stated && (host == "modal.com" || strings.HasSuffix(host, ".modal.com")) {
+		return c, invalid("HAFT_MODAL_ISOLATION is for a server that is not Modal's own: the level of Modal is known")
+	}
 	// The SDK speaks without TLS to http, and to all machines of a server that has one of these addresses.
 	local := u.Hostname() == "localhost" || net.ParseIP(u.Hostname()).IsLoopback()
 	if u.Scheme != "https" && !(u.Scheme == "http" && local) || u.Hostname() == "172.21.0.1" {
 		return c, invalid("MODAL_SERVER_URL is not https: the token and the code would be sent in the clear")
+	}
+	if u.Scheme == "https" && local {
+		return c, invalid("MODAL_SERVER_URL is https on this machine: the SDK would speak without TLS to its machines")
 	}
 	c.Life, c.Idle = cmp.Or(c.Life, time.Hour), cmp.Or(c.Idle, 2*time.Minute)
 	return c, nil
