@@ -46,8 +46,8 @@ func (p *Provider) sendLayers(ctx context.Context, m *machine, spec sandbox.Spec
 		}()
 		err := m.Upload(ctx, mount.Inside+".tar.gz", r)
 		_ = r.CloseWithError(ErrGone) // pack ends, if the server has not read all
-		if failed := <-packed; failed != nil && err == nil {
-			err = failed
+		if failed := <-packed; failed != nil && (err == nil || !errors.Is(failed, ErrGone)) {
+			err = failed // what Upload says then is only that it could not go on
 		}
 		if err != nil {
 			return err
