@@ -32,6 +32,9 @@ func (m *machine) Last(_ context.Context, d time.Duration) error {
 	return nil
 }
 
+// Detach closes the connection to the sandbox.
+func (m *machine) Detach() error { return m.sb.Detach() }
+
 // Start implements [rented.Machine].
 func (m *machine) Start(ctx context.Context, argv []string) (rented.Process, error) {
 	// What the relay says on standard error is said by its end, too. A hostile command could write there.

@@ -146,9 +146,11 @@ func (p *pool) adopt(ctx context.Context, want Want, tenant string) (Machine, er
 		if !p.claim(info.ID, tenant) {
 			continue
 		}
-		if m, err := p.Reuse(ctx, info); err == nil && m.Last(ctx, want.Last) == nil {
+		m, err := p.Reuse(ctx, info)
+		if err == nil && m.Last(ctx, want.Last) == nil {
 			return m, nil
 		}
+		detach(m)
 		p.end(ctx, info.ID)
 	}
 	return nil, nil
@@ -176,11 +178,22 @@ func (p *pool) claim(id, tenant string) bool {
 	return true
 }
 
-// drop forgets a machine that has ended.
+// drop forgets a machine that has ended, and gives back the connection to it if the provider keeps one.
 func (p *pool) drop(id string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	m := p.all[id]
 	delete(p.all, id)
+	p.mu.Unlock()
+	if m != nil {
+		detach(m.Machine)
+	}
+}
+
+// detach gives back the connection to a machine, which may be nil.
+func detach(m Machine) {
+	if d, ok := m.(interface{ Detach() error }); ok {
+		_ = d.Detach() // nobody uses it any more
+	}
 }
 
 // release gives a machine back after a run. One that is not clean is ended.

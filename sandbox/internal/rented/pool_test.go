@@ -107,6 +107,24 @@ func TestAcquire_takes_over_no_machine_that_is_being_made(t *testing.T) {
 	}
 }
 
+// An attached machine has a connection.
+type attached struct {
+	rentedName
+	detached int
+}
+
+// Detach closes it.
+func (a *attached) Detach() error { a.detached++; return nil }
+
+// The connection to a machine is given back when the machine ends.
+func TestEnd_gives_the_connection_back(t *testing.T) {
+	p, a := poolOf(&rentals{}), &attached{rentedName: "x"}
+	p.all["x"] = &machine{Machine: a}
+	if p.end(t.Context(), "x"); a.detached != 1 || len(p.all) != 0 {
+		t.Errorf("detached %d times, kept %v", a.detached, p.all)
+	}
+}
+
 // What is taken over is not ended at the same time, and what is ended is not taken over.
 func TestReap_and_acquire_share_no_machine(t *testing.T) {
 	reap := func(p *pool) {
