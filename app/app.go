@@ -59,7 +59,7 @@ type Config struct {
 	// Logger gets messages that an operator can act on. Nil discards them.
 	Logger *slog.Logger
 
-	owner string // tells this Haft from others that use the same key of E2B or Modal, see [Service.owner]
+	owner string // tells this Haft from others that use the same key of E2B or Modal, see [datadir.Owner]
 }
 
 // An App is one system. Close it.

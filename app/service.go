@@ -2,9 +2,7 @@ package app
 
 import (
 	"context"
-	"crypto/sha256"
 	_ "embed" // the default policy
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -152,7 +150,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err := s.openAudit(ctx, cfg); err != nil {
 		return nil, err
 	}
-	cfg.Keep, cfg.owner = true, s.owner(cfg.Data)
+	cfg.Keep, cfg.owner = true, datadir.Owner(cfg.Data, s.digestKey)
 	if cfg.Egress, err = cfg.egressConfig(); err != nil {
 		return nil, err
 	}
@@ -421,16 +419,6 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 		t.SetKey(s.digestKey)
 	}
 	return ec, nil
-}
-
-// owner tells this Haft from others that use the same key of E2B or Modal. Hosts of two deployments can have the same
-// name and the same directory, but not the same key of digests.
-func (s *Service) owner(data string) string {
-	if data == "" {
-		return ""
-	}
-	sum := sha256.Sum256(s.digestKey)
-	return filepath.Clean(data) + "\x00" + hex.EncodeToString(sum[:8])
 }
 
 // DataDir is the default data directory: $HAFT_DATA, or one in the user's directory for

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -247,4 +248,14 @@ func (d *Dir) Checkpoints(sink string, used bool, logger *slog.Logger) (c checkp
 		c.Sink, err = checkpoint.OpenSink(sink)
 	}
 	return c, err
+}
+
+// Owner tells the Haft of a data directory from others that use the same account of a server. Hosts of two deployments
+// can have the same name and the same directory, but not the same key of digests. It is "" without a directory.
+func Owner(dir string, key []byte) string {
+	if dir == "" {
+		return ""
+	}
+	sum := sha256.Sum256(append([]byte("haft owner\n"), key...))
+	return filepath.Clean(dir) + "\x00" + hex.EncodeToString(sum[:8])
 }

@@ -42,8 +42,7 @@ type Config struct {
 	Modal *modal.Config
 	// Local is the configuration of the sandbox of this machine, whose directories gVisor shares.
 	Local local.Config
-	// Owner is the data directory, and what else tells this Haft from others that use the same key of E2B or Modal; ""
-	// means none.
+	// Owner tells this Haft from others that use the same key of E2B or Modal, a path first; "" means none.
 	Owner  string
 	Logger *slog.Logger
 }
@@ -156,7 +155,7 @@ func (s *Set) openModal(ctx context.Context) (sandbox.Provider, func() error, er
 	return p, p.Close, nil
 }
 
-// ownerOr returns the owner that is set, or the digest of the data directory, if there is one.
+// ownerOr returns the owner that is set, or the digest of [Config].Owner and the name of the host.
 func (s *Set) ownerOr(owner string) (string, error) {
 	if owner != "" || s.cfg.Owner == "" {
 		return owner, nil
