@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"haft"
@@ -54,20 +55,21 @@ const indexedShare = 4
 // wait for it. Callers come before it: after each transaction it waits for three times as long
 // as that took. Of servers that do it at the same time one makes the rows of an entry.
 func (s Audit) IndexAudit(ctx context.Context) error {
+	wait := func(took time.Duration) error { return pause.For(ctx, (indexedShare-1)*took) }
+	var failed error // of one organisation; others go on
 	for after := ""; ; {
 		orgs, next, err := s.Unindexed(ctx, after)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
 		for _, org := range orgs {
-			if err := s.indexAudit(ctx, org, func(took time.Duration) error {
-				return pause.For(ctx, (indexedShare-1)*took)
-			}); err != nil {
-				return err
+			failed = errors.Join(failed, s.indexAudit(ctx, org, wait))
+			if ctx.Err() != nil {
+				return failed
 			}
 		}
 		if next == "" {
-			return nil
+			return failed
 		}
 		after = next
 	}
@@ -95,8 +97,8 @@ func (s Audit) Unindexed(ctx context.Context, after string) (orgs []string, next
 	return orgs, next, err
 }
 
-// indexAudit makes all entries of an organisation findable. After each transaction but the last
-// it calls wait with how long that took.
+// indexAudit makes all entries of an organisation findable. After each transaction it calls wait
+// with how long that took.
 func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Duration) error) error {
 	const doing = doingIndex
 	for {
@@ -111,10 +113,10 @@ func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Durati
 		}
 		if err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
 			return t.indexAudit(ctx, org, mark, entries)
-		}); err != nil || len(entries) < indexedAtOnce {
+		}); err != nil {
 			return err
 		}
-		if err := wait(time.Since(began)); err != nil {
+		if err := wait(time.Since(began)); err != nil || len(entries) < indexedAtOnce {
 			return err
 		}
 	}
