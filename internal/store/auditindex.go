@@ -62,11 +62,8 @@ func (s Audit) IndexAudit(ctx context.Context) error {
 		if err != nil {
 			return errors.Join(failed, err)
 		}
-		for _, org := range orgs {
-			failed = errors.Join(failed, s.indexAudit(ctx, org, wait))
-			if ctx.Err() != nil {
-				return failed
-			}
+		for i := 0; i < len(orgs) && ctx.Err() == nil; i++ {
+			failed = errors.Join(failed, s.indexAudit(ctx, orgs[i], wait))
 		}
 		if next == "" {
 			return failed
@@ -100,10 +97,9 @@ func (s Audit) Unindexed(ctx context.Context, after string) (orgs []string, next
 // indexAudit makes all entries of an organisation findable. After each transaction it calls wait
 // with how long that took.
 func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Duration) error) error {
-	const doing = doingIndex
 	for {
 		began := time.Now()
-		mark, err := value[int64](ctx, s.db, doing, indexedQuery, column(org))
+		mark, err := value[int64](ctx, s.db, doingIndex, indexedQuery, column(org))
 		if err != nil {
 			return err
 		}
@@ -111,7 +107,7 @@ func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Durati
 		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		if err := s.db.write(ctx, doingIndex, func(ctx context.Context, t *tx) error {
 			return t.indexAudit(ctx, org, mark, entries)
 		}); err != nil {
 			return err
