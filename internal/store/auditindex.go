@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"time"
 
 	"haft"
@@ -54,20 +55,18 @@ const indexedShare = 4
 // wait for it. Callers come before it: after each transaction it waits for three times as long
 // as that took. Of servers that do it at the same time one makes the rows of an entry.
 func (s Audit) IndexAudit(ctx context.Context) error {
+	wait := func(took time.Duration) error { return pause.For(ctx, (indexedShare-1)*took) }
+	var failed error // of one organisation; others go on
 	for after := ""; ; {
 		orgs, next, err := s.Unindexed(ctx, after)
 		if err != nil {
-			return err
+			return errors.Join(failed, err)
 		}
-		for _, org := range orgs {
-			if err := s.indexAudit(ctx, org, func(took time.Duration) error {
-				return pause.For(ctx, (indexedShare-1)*took)
-			}); err != nil {
-				return err
-			}
+		for i := 0; i < len(orgs) && ctx.Err() == nil; i++ {
+			failed = errors.Join(failed, s.indexAudit(ctx, orgs[i], wait))
 		}
 		if next == "" {
-			return nil
+			return failed
 		}
 		after = next
 	}
@@ -95,13 +94,12 @@ func (s Audit) Unindexed(ctx context.Context, after string) (orgs []string, next
 	return orgs, next, err
 }
 
-// indexAudit makes all entries of an organisation findable. After each transaction but the last
-// it calls wait with how long that took.
+// indexAudit makes all entries of an organisation findable. After each transaction it calls wait
+// with how long that took.
 func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Duration) error) error {
-	const doing = doingIndex
 	for {
 		began := time.Now()
-		mark, err := value[int64](ctx, s.db, doing, indexedQuery, column(org))
+		mark, err := value[int64](ctx, s.db, doingIndex, indexedQuery, column(org))
 		if err != nil {
 			return err
 		}
@@ -109,12 +107,12 @@ func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Durati
 		if err != nil || len(entries) == 0 {
 			return err
 		}
-		if err := s.db.write(ctx, doing, func(ctx context.Context, t *tx) error {
+		if err := s.db.write(ctx, doingIndex, func(ctx context.Context, t *tx) error {
 			return t.indexAudit(ctx, org, mark, entries)
-		}); err != nil || len(entries) < indexedAtOnce {
+		}); err != nil {
 			return err
 		}
-		if err := wait(time.Since(began)); err != nil {
+		if err := wait(time.Since(began)); err != nil || len(entries) < indexedAtOnce {
 			return err
 		}
 	}

@@ -44,13 +44,24 @@ func (s Erasure) EraseAudit(ctx context.Context, erasure string, said audit.Entr
 }
 
 // DropAuditIndex removes what entries of an organisation are found by. The next search makes
-// it anew. The mark goes first, so that one that was stopped leaves no index with gaps, and
-// last, for a search that made some of it anew meanwhile.
+// it anew. The mark goes with each part of the rows, so that there is no index with gaps if this is
+// stopped, or if some of it is made anew meanwhile.
 func (s Erasure) DropAuditIndex(ctx context.Context, org string) error {
-	const mark = "DELETE FROM audit_indexed WHERE org IN (SELECT org FROM audit_indexed WHERE org = $1 LIMIT $2)"
 	const rows = "DELETE FROM audit_facets WHERE (org, facet, value, at, seq) IN (SELECT org, facet, value, at, seq " +
 		"FROM audit_facets WHERE org = $1 LIMIT $2)"
-	return s.eraseEach(ctx, "drop the index of the audit trail", []string{mark, rows, mark}, column(org))
+	for n := int64(eraseRows); n == eraseRows; {
+		err := s.db.write(ctx, "drop the index of the audit trail", func(ctx context.Context, t *tx) (err error) {
+			if _, err = t.exec(ctx, "DELETE FROM audit_indexed WHERE org = $1", column(org)); err != nil {
+				return err
+			}
+			n, err = t.exec(ctx, rows, column(org), eraseRows)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // eraseEach runs statements that remove some rows, each until there are no more. Their last

@@ -246,7 +246,10 @@ func TestPrinter_has_no_commands_of_tools(t *testing.T) {
 	o := Outcome{File: "a_test.yaml", Name: "::x ##[y]", State: Failed, Faults: []Fault{
 		{"stdout", "stdout differs\n  - a\n    ::stop-commands::b\n  + \x1b[2J##[add-path]c"}}}
 	var shown, notes bytes.Buffer
-	(&Printer{Out: &shown}).Show(o)
+	p := &Printer{Out: &shown, Verbose: true}
+	p.Show(o)
+	p.Show(Outcome{File: "a_test.yaml", State: Skipped, Why: "x\n::stop-commands::y"})
+	p.Summary(&Report{Gates: []Verdict{{File: "f", Name: "touches", Text: "x\n::stop-commands::y"}}})
 	WriteAnnotations(&notes, &Report{Outcomes: []Outcome{o}})
 	for line := range strings.Lines(shown.String()) {
 		if strings.HasPrefix(strings.TrimSpace(line), "::") || strings.Contains(line, "##[") {

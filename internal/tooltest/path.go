@@ -6,6 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"haft"
 	"haft/internal/registry"
@@ -59,7 +61,8 @@ func (f *File) filePath(text string) (string, error) {
 // goes into a sandbox, whose output strangers may see.
 func (f *File) inProject(path string) error {
 	real, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	// A link of /proc, such as to a pipe, can be opened though it names nothing.
+	if _, gone := os.Stat(path); errors.Is(err, fs.ErrNotExist) && gone != nil {
 		return nil // whoever reads it says so
 	}
 	if err == nil {
@@ -81,7 +84,7 @@ func (f *File) inProject(path string) error {
 }
 
 // projectDir returns the repository that has the test file; else the current directory if the test file is below it,
-// and else the directory of the test file.
+// and else the directory of the test file. It is never the home directory of the user, nor one above that.
 func (f *File) projectDir() (string, error) {
 	dir, err := filepath.Abs(filepath.Dir(f.Path))
 	if err == nil {
@@ -91,7 +94,7 @@ func (f *File) projectDir() (string, error) {
 		return "", fmt.Errorf("find the directory of the test: %w", err)
 	}
 	for up := dir; up != filepath.Dir(up); up = filepath.Dir(up) {
-		if _, err := os.Stat(filepath.Join(up, ".git")); err == nil {
+		if _, err := os.Stat(filepath.Join(up, gitDir)); err == nil && !hasHome(up) {
 			return up, nil
 		}
 	}
@@ -99,16 +102,25 @@ func (f *File) projectDir() (string, error) {
 	if err == nil {
 		here, err = filepath.EvalSymlinks(here)
 	}
-	if err == nil && isBelow(here, dir) {
+	if err == nil && isBelow(here, dir) && !hasHome(here) {
 		return here, nil
 	}
 	return dir, nil
 }
 
+// hasHome reports whether a directory is the home directory of the user, or above it.
+func hasHome(dir string) bool {
+	home, err := os.UserHomeDir()
+	if err == nil {
+		home, err = filepath.EvalSymlinks(home)
+	}
+	return err == nil && isBelow(dir, home)
+}
+
 // join returns the path of a name that is relative to the test file.
 func (f *File) join(name string) string {
 	if filepath.IsAbs(name) {
-		return name
+		return filepath.Clean(name) // as readers take it: a .. behind a link would lead elsewhere for them
 	}
 	return filepath.Join(filepath.Dir(f.Path), filepath.FromSlash(name))
 }
@@ -123,8 +135,13 @@ func (f *File) checkKind(name, at string) error {
 		Message: fmt.Sprintf("%s: %s is no regular file, and no directory", f.Path, name)}
 }
 
-// isBelow reports whether a path without links is a directory, or below it.
+// gitDir may have credentials, and programs that git starts. It is not one of the files of a repository.
+const gitDir = ".git"
+
+// isBelow reports whether a path without links is a directory, or below it and not of git.
 func isBelow(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
+	return err == nil && filepath.IsLocal(rel) && !slices.ContainsFunc(
+		strings.Split(rel, string(filepath.Separator)),
+		func(part string) bool { return strings.EqualFold(part, gitDir) })
 }

@@ -1,8 +1,10 @@
 package tooltest
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -38,19 +40,27 @@ func TestFile_within(t *testing.T) {
 // links. The reader of a pipe would wait for ever.
 func TestFile_toolPath(t *testing.T) {
 	outside, repo := t.TempDir(), t.TempDir()
-	for _, dir := range []string{".git", "tests"} {
-		if err := os.Mkdir(filepath.Join(repo, dir), 0o700); err != nil {
+	pipe, other, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()  //nolint:errcheck // it is only named
+	defer other.Close() //nolint:errcheck // as above
+	for _, dir := range []string{".git", "tests", "a/b", "a/x"} {
+		if err := os.MkdirAll(filepath.Join(repo, dir), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, path := range []string{filepath.Join(outside, "key.py"), filepath.Join(repo, "tool.py"),
-		filepath.Join(repo, "tests", "side.py"), filepath.Join(repo, "tests", "data.csv")} {
+		filepath.Join(repo, "tests", "side.py"), filepath.Join(repo, "tests", "data.csv"),
+		filepath.Join(repo, "a", "x", "key.py"), filepath.Join(repo, ".git", "config")} {
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for link, to := range map[string]string{"link.py": filepath.Join(outside, "key.py"), "out": outside,
-		"side.tool.json": filepath.Join(outside, "key.py"), "own.py": "../tool.py"} {
+		"side.tool.json": filepath.Join(outside, "key.py"), "own.py": "../tool.py", "../deep": "a/b", "../x": outside,
+		"stdin": "/proc/self/fd/" + strconv.Itoa(int(pipe.Fd()))} {
 		if err := os.Symlink(to, filepath.Join(repo, "tests", link)); err != nil {
 			t.Fatal(err)
 		}
@@ -70,8 +80,11 @@ func TestFile_toolPath(t *testing.T) {
 	}
 	for name, want := range map[string]string{"data.csv": "", "data.csv:other.csv": "", "../tool.py": "",
 		"link.py": "is not below", "link.py:x": "is not below", "out/key.py": "is not below",
-		filepath.Join(outside, "key.py"): "is not below", "pipe.py:x": "no regular file"} {
-		if got, err := f.filePath(name); (err == nil) != (want == "") || !strings.Contains(haft.MessageOf(err), want) {
+		filepath.Join(outside, "key.py"): "is not below", "pipe.py:x": "no regular file",
+		"../.git/config:c": "is not below", "stdin": "find a file",
+		// The link leads to a/b, so that the kernel looks in a; who cleans the name first looks in x.
+		repo + "/deep/../x/key.py": "is not below"} {
+		if got, err := f.filePath(name); (err == nil) != (want == "") || !strings.Contains(fmt.Sprint(err), want) {
 			t.Errorf("filePath(%q) = %q, %v", name, got, err)
 		}
 	}
@@ -101,6 +114,14 @@ func TestFile_projectDir(t *testing.T) {
 		t.Errorf("outside of the current directory: %q, %v", got, err)
 	}
 	t.Chdir(dir)
+	t.Setenv("HOME", filepath.Join(dir, "home"))
+	if err := os.Mkdir(filepath.Join(dir, "home"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := f.projectDir(); got != own || err != nil {
+		t.Errorf("the home directory is below the current directory: %q, %v", got, err)
+	}
+	t.Setenv("HOME", t.TempDir())
 	if got, err := f.projectDir(); got != filepath.Dir(own) || err != nil {
 		t.Errorf("below the current directory: %q, %v", got, err)
 	}

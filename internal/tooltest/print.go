@@ -61,7 +61,7 @@ func (p *Printer) showCase(o Outcome) {
 	mark := marks[o.State]
 	line := fmt.Sprintf("%s %s", terminal.Paint(p.Out, mark.colour, fmt.Sprintf("%-7s", mark.word)), title(o))
 	if o.Why != "" {
-		line += ": " + terminal.Escape(o.Why)
+		line += ": " + oneLine(o.Why)
 	} else {
 		line += fmt.Sprintf(" (%s)", o.Took.D().Round(100*time.Microsecond))
 	}
@@ -94,6 +94,11 @@ func noCommand(line string) string {
 	return strings.ReplaceAll(line, "##[", `##\[`)
 }
 
+// oneLine shows text that is not ours behind other text on its line.
+func oneLine(text string) string {
+	return strings.ReplaceAll(noCommand(terminal.Escape(text)), "\n", " ")
+}
+
 // title names a case, with the place that editors open.
 func title(o Outcome) string {
 	text := fmt.Sprintf("%s:%d: %s", o.File, o.At.Line, o.Name)
@@ -112,13 +117,13 @@ func (p *Printer) Summary(r *Report) {
 			word, colour = "GATE   ", terminal.Red
 		}
 		fmt.Fprintf(p.Out, "%s %s: %s: %s\n", terminal.Paint(p.Out, colour, word), terminal.Escape(g.File), g.Name,
-			terminal.Escape(g.Text))
+			oneLine(g.Text))
 	}
 	for _, c := range r.Coverage {
-		fmt.Fprintf(p.Out, "coverage %s: %s\n", terminal.Escape(c.Test), terminal.Escape(c.String()))
+		fmt.Fprintf(p.Out, "coverage %s: %s\n", oneLine(c.Test), oneLine(c.String()))
 	}
 	for _, l := range r.Learned {
-		fmt.Fprintf(p.Out, "# what the calls of %s needed:\n%s", terminal.Escape(l.File), l.YAML)
+		fmt.Fprintf(p.Out, "# what the calls of %s needed:\n%s", oneLine(l.File), strings.ReplaceAll(l.YAML, "##[", `##\[`))
 	}
 	fmt.Fprintln(p.Out, summaryText(r))
 }

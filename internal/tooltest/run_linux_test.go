@@ -3,6 +3,7 @@ package tooltest_test
 import (
 	"bytes"
 	"encoding/xml"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,6 +110,34 @@ func TestRun_faults(t *testing.T) {
 	tooltest.WriteAnnotations(&notes, r)
 	if n := strings.Count(notes.String(), "\n"); n != read.Failures {
 		t.Errorf("there are %d lines of annotations", n)
+	}
+}
+
+// A server of a test that came with a repository cannot change that, nor read what git keeps.
+func TestRun_refuses_mounts(t *testing.T) {
+	for mount, made := range map[string]string{"{dir: ., inside: /w, writable: true}": "data",
+		"{dir: ., inside: /w}": ".git"} {
+		dir := t.TempDir()
+		if err := os.Mkdir(filepath.Join(dir, made), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		file := filepath.Join(dir, "a_test.yaml")
+		if err := os.WriteFile(file, []byte("mcp: {e: {command: [python3, /w/e.py], mounts: ["+mount+"]}}\n"+
+			"cases: [{name: x, tool: e__x}]\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := tooltest.Load(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := tooltest.Run(t.Context(), []*tooltest.File{f}, tooltest.Config{Reduced: true})
+		got := fmt.Sprint(err)
+		if err == nil {
+			got = text(r.Outcomes[0])
+		}
+		if !strings.Contains(got, "mounts nothing writable") {
+			t.Errorf("%s: %s", mount, got)
+		}
 	}
 }
 

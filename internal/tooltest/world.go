@@ -145,6 +145,10 @@ func (p *place) addServer(ctx context.Context, name string, s haft.MCPServer) er
 		if err != nil {
 			return err
 		}
+		if _, err := os.Lstat(filepath.Join(path, gitDir)); err == nil || m.Writable {
+			return &haft.Error{Code: haft.CodeInvalid, Message: p.file.Path + ": the mount " + m.Dir +
+				": a test mounts nothing writable, and no directory that has a " + gitDir}
+		}
 		dir, err := filepath.Abs(path)
 		if err != nil {
 			return fmt.Errorf("find the directory of a mount: %w", err)

@@ -530,9 +530,11 @@ def _mark(m):
 
 def _sweep(agent, group, work):
     """Kills what a cancelled call has started: processes of its group that began after it, and those that
-    have its id in their environment."""
-    for _ in range(4):  # they may fork meanwhile
-        found = False
+    have its id in their environment. The environment of a process that starts a program at this moment is
+    empty: it is looked at again."""
+    passes = 4  # they may fork meanwhile
+    for _ in range(20):
+        found = unsure = False
         for name in os.listdir("/proc"):
             if not name.isdigit() or int(name) in agent.processes or int(name) == os.getpid():
                 continue
@@ -544,14 +546,18 @@ def _sweep(agent, group, work):
                 mine = int(fields[2]) == group
                 if not mine and work.mark is not None:
                     with open("/proc/%s/environ" % name, "rb") as f:
-                        mine = work.mark in f.read().split(b"\0")
+                        text = f.read()
+                    mine, unsure = work.mark in text.split(b"\0"), unsure or not text
                 if mine:
                     os.kill(int(name), signal.SIGKILL)
                     found = True
             except (OSError, IndexError):  # it has ended, or is somebody else's
                 continue
-        if not found:
+        passes -= found
+        if passes == 0 or not found and not unsure:
             return
+        if not found:
+            time.sleep(0.005)
 
 
 def _take_terminal():

@@ -177,7 +177,10 @@ func (t *Tree) BoundsSockets() bool {
 	dir := t.dirs[Memory]
 	if dir == "" || t.V2 {
 		// Version 2 counts them, unless the kernel was told not to.
-		return dir != "" && !slices.Contains(fields("/proc/cmdline"), "cgroup.memory=nosocket")
+		return dir != "" && !slices.ContainsFunc(fields("/proc/cmdline"), func(option string) bool {
+			list, ok := strings.CutPrefix(option, "cgroup.memory=")
+			return ok && slices.Contains(strings.Split(list, ","), "nosocket")
+		})
 	}
 	return unix.Access(filepath.Join(dir, socketLimit), unix.W_OK) == nil
 }
