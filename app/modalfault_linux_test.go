@@ -5,11 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -255,7 +258,10 @@ func TestModalClient_takes_over_what_was_left(t *testing.T) {
 	as := func(owner string) func(*modal.Config) {
 		return func(c *modal.Config) { c.Server, c.Owner = "http://"+s.url, owner }
 	}
-	first := openModalClient(t, as("one"))
+	address, cut := forward(t, s.url)
+	t.Setenv("MODAL_SERVER_URL", "http://"+address)
+	first := openModalClient(t, func(c *modal.Config) { c.Server, c.Owner = "http://"+address, "one" })
+	t.Setenv("MODAL_SERVER_URL", "http://"+s.url)
 	ctx, cancel := context.WithCancel(t.Context())
 	begun, ended := make(chan struct{}, 1), make(chan struct{})
 	left := echoSpec("mkdir -p /tmp/haft/left; echo ready; sleep 600")
@@ -266,6 +272,7 @@ func TestModalClient_takes_over_what_was_left(t *testing.T) {
 	}()
 	defer func() { cancel(); <-ended }()
 	<-begun
+	cut() // it can end no sandbox any more
 	stranger := openModalClient(t, as("two"))
 	if _, err := runs(t, stranger, echoSpec("true")); err != nil {
 		t.Fatal(err)
@@ -294,6 +301,43 @@ func TestModalClient_takes_over_what_was_left(t *testing.T) {
 	if err := second.Remove(t.Context(), list[0].ID); haft.CodeOf(err) != haft.CodeNotFound {
 		t.Errorf("Remove again = %v", err)
 	}
+}
+
+// forward passes connections on to a server until cut is called: who uses its address does not reach the server then.
+func forward(t *testing.T, to string) (address string, cut func()) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			in, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = in.Close() // nobody is there
+				continue
+			}
+			for _, pair := range [][2]net.Conn{{in, out}, {out, in}} {
+				all.Go(func() {
+					_, _ = io.Copy(pair[0], pair[1]) // until one of them ends
+					_ = pair[0].Close()
+				})
+			}
+			context.AfterFunc(ctx, func() { _, _ = in.Close(), out.Close() })
+		}
+	})
+	cut = sync.OnceFunc(func() {
+		cancel()
+		_ = ln.Close() // Accept returns
+		all.Wait()
+	})
+	t.Cleanup(cut)
+	return ln.Addr().String(), cut
 }
 
 // Packages are sent to a machine once, and the number of machines is bounded, for each tenant too.
