@@ -24,7 +24,7 @@ TAGS     := -tags haft_init
 export PATH := $(CURDIR)/.haft/gvisor:$(PATH)
 
 # Without the tables for debuggers, linking a test program takes two thirds of the time.
-TEST     := $(GO) test $(TAGS) -ldflags=-w -vet=off -timeout 40m
+TEST     := $(GO) test $(TAGS) -ldflags=-w -vet=off -timeout 60m
 FUZZTIME ?= 60s
 # How long make attack has one program attack its supervisor by everything at once; 2 s in make test.
 ATTACKTIME ?= 60s
