@@ -124,7 +124,9 @@ func TestMeasure(t *testing.T) {
 		t.Errorf("%d rows were measured: %+v", len(rep.Rows), rep.Rows)
 	}
 	for _, r := range rep.Rows {
-		if r.Ratio <= 0 || r.Unmeasured != "" {
+		// A few calls may take less processor time than the kernel counts, which is 10 ms.
+		small := r.Ratio == 0 && strings.HasPrefix(r.What, "processor time inside haft")
+		if r.Ratio <= 0 && !small || r.Unmeasured != "" {
 			t.Errorf("row %q has no figure: %+v", r.What, r)
 		}
 	}
