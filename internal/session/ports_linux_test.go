@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/session"
+	"haft/internal/skiptest"
 	"haft/sandbox"
 )
 
@@ -95,7 +96,7 @@ func TestSession_tcp_ports_of_node(t *testing.T) {
 	if text, _ := code(t, s, "bash", "command -v node || true"); strings.TrimSpace(text) == "" {
 		_, out := runCode(t, s, "bash", "command -v node || true")
 		if strings.TrimSpace(out) == "" {
-			t.Skip("there is no Node.js in the session")
+			skiptest.Lacking(t, "node", "there is no Node.js in the session")
 		}
 	}
 	serve(t, s, "node", "-e", "require('http').createServer((q, r) => r.end('node')).listen(3000)")
