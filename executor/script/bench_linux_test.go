@@ -3,7 +3,9 @@ package script_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
+	"os"
 	"testing"
 	"time"
 
@@ -61,4 +63,40 @@ func BenchmarkExecute_observed(b *testing.B) {
 	benchmarkWith(b, setupLocal(b, haft.KindPython, script.Config{}), executor.Request{
 		Observe: func(haft.Touched) {},
 	})
+}
+
+// Calls without pauses by four callers: what cells cost as fast as they can be made. cpu-ms/op is the processor time of
+// the machine, which should do nothing else.
+func BenchmarkExecute_sustained(b *testing.B) {
+	x := setupLocal(b, haft.KindPython, script.Config{})
+	req := executor.Request{
+		Stored: true, Kind: haft.KindPython, Source: "def f(a: int):\n    return a + 1\n", Args: json.RawMessage(`{"a":1}`),
+	}
+	execute(b, x, req)
+	busy := busyTime(b)
+	b.SetParallelism(2) // for each of the processors
+	b.ResetTimer()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if res := execute(b, x, req); res.Status != haft.StatusSuccess {
+				b.Errorf("%+v", res.Error)
+			}
+		}
+	})
+	b.ReportMetric(float64((busyTime(b)-busy).Microseconds())/1000/float64(b.N), "cpu-ms/op")
+}
+
+// busyTime is how long the processors of the machine were busy.
+func busyTime(b *testing.B) time.Duration {
+	b.Helper()
+	raw, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var user, nice, system, idle, wait, irq, soft int64
+	_, err = fmt.Sscanf(string(raw), "cpu %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &wait, &irq, &soft)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(user+nice+system+irq+soft) * 10 * time.Millisecond
 }

@@ -26,6 +26,9 @@ python = ctypes.pythonapi
 before_fork, after_parent, after_child = (
     python.PyOS_BeforeFork, python.PyOS_AfterFork_Parent, python.PyOS_AfterFork_Child)
 before_fork.restype = after_parent.restype = after_child.restype = None
+# Up to Python 3.11 the three only deal with locks and threads of the interpreter, and call what was registered. A
+# template has one thread, which holds no lock when it forks. Later versions also do things that a fork needs.
+HOOKS = sys.version_info >= (3, 12)
 getpid = os.getpid
 scan = json.JSONDecoder().scan_once  # what json.loads does, without its regular expressions
 
@@ -294,6 +297,12 @@ class Template:
         sys.modules["__main__"] = main
         exec(compile(config["boot"], "<haft>", "exec", dont_inherit=True), self.names)
         self.main = self.names["main"]
+        # No two forks draw the same numbers.
+        self.random = getattr(sys.modules.get("random"), "_inst", None)
+        self.seed = self.random and sys.modules["_random"].Random.seed
+        if not HOOKS:
+            settle()
+            self.names.get("early", int)()
         gc.collect()
         gc.disable()
         gc.freeze()
@@ -330,13 +339,16 @@ class Template:
             if self.time_flag:
                 self.clock(order["clock"])
             r, w = os.pipe()
-            before_fork()
+            if HOOKS:
+                before_fork()
             pid = syscall(self.numbers["clone3"], ctypes.addressof(self.args), ctypes.sizeof(self.args), 0, 0, 0, 0)
             errno = ctypes.get_errno()
             if pid == 0:
-                after_child()
+                if HOOKS:
+                    after_child()
                 return order, fds, steps, filters, r, w
-            after_parent()
+            if HOOKS:
+                after_parent()
             os.close(r)
             if pid < 0:
                 os.close(w)
@@ -408,14 +420,10 @@ def start(template, cell):
 
 
 def settle():
-    """Make the fork a process like others: of one template, no two draw the same numbers."""
-    random = sys.modules.get("random")
-    if random is not None:
-        sys.modules["_random"].Random.seed(random._inst)  # it has drawn none, so that this is all
+    """Register what modules want done at a fork, which holds from now on."""
     os.register_at_fork = register_at_fork
     for functions in handlers:
         register_at_fork(**functions)
-    gc.enable()
 
 
 def main():
@@ -432,12 +440,16 @@ def main():
         os._exit(0)
     sock.detach()
     start(template, cell)
+    del cell  # with the content of files
     code = 0
     try:
-        settle()
-        call = template.main
-        del template, cell, sock
-        call(CONTROL)
+        if HOOKS:
+            settle()
+        if template.random is not None:
+            template.seed(template.random)  # it has drawn none, so that this is all
+        gc.enable()
+        # What belongs to the template stays: to free it would copy the pages that it is on.
+        template.main(CONTROL)
     except SystemExit as e:
         code = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
     except BaseException:
