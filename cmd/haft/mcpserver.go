@@ -232,8 +232,7 @@ func printServer(s *cli.Session, m *haft.MCPServer) {
 		return x.Dir + ":" + x.Inside + map[bool]string{true: ":rw"}[x.Writable]
 	})
 	cli.PrintFacts(s.Out, "name", cli.Shaded(m.Name, bold), "id", m.ID, "state", serverState(*m), "transport",
-		m.Transport,
-		"where", where(*m), "headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", "),
+		m.Transport, "where", where(*m), "headers", strings.Join(slices.Sorted(maps.Keys(m.Headers)), ", "),
 		"environment", strings.Join(slices.Sorted(maps.Keys(m.Env)), ", "),
 		"network", strings.Join(m.Network, ", "), "mounts", mounts, "calls itself", m.State.Title,
 		"protocol", m.State.Protocol, "tools", m.State.Tools, "error", m.State.Error, "changed", cli.Since(m.Updated))

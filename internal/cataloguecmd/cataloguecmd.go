@@ -44,25 +44,48 @@ func (c *Flags) where() []cli.Flag {
 // Which are the flags that choose an entry.
 func (c *Flags) Which() []cli.Flag {
 	return append(c.where(),
-		cli.Flag{&c.From, "from", "the `NAME` of an entry of the catalogue, instead of a command or URL"},
+		cli.Flag{&c.From, "from", "the `NAME[@VERSION]` of an entry of the catalogue, instead of a command or URL"},
 		cli.Flag{&c.choice.Remote, "remote", "take the address of the entry, not its package"},
 		cli.Flag{&c.values, "set", "a value `NAME=VALUE` that the entry asks for; may be given again"})
 }
 
-// entries reads the catalogue, or asks the registry for those with a text in their names.
-func (c *Flags) entries(ctx context.Context, text string) ([]mcpcatalog.Entry, error) {
-	switch {
-	case c.file != "":
-		raw, err := toolfile.ReadBounded(c.file, mcpcatalog.MaxCatalogue)
-		if err != nil {
-			return nil, exit.Misuse(fmt.Errorf("read the catalogue: %w", err))
-		}
-		return mcpcatalog.Parse(raw)
-	case c.registry != "":
-		return mcpcatalog.Fetch(ctx, daemon.IssuerClient(), c.registry, text)
+// readFile reads the catalogue of --catalogue.
+func (c *Flags) readFile() ([]mcpcatalog.Entry, error) {
+	if c.file == "" {
+		return nil, exit.Misuse(errors.New("name a catalogue with --catalogue FILE, or a registry with --registry " +
+			"URL or in $HAFT_MCP_REGISTRY"))
 	}
-	return nil, exit.Misuse(errors.New("name a catalogue with --catalogue FILE, or a registry with --registry URL or " +
-		"in $HAFT_MCP_REGISTRY"))
+	raw, err := toolfile.ReadBounded(c.file, mcpcatalog.MaxCatalogue)
+	if err != nil {
+		return nil, exit.Misuse(fmt.Errorf("read the catalogue: %w", err))
+	}
+	return mcpcatalog.Parse(raw)
+}
+
+// online returns the registry, if it is one that is asked.
+func (c *Flags) online() (r mcpcatalog.Registry, ok bool) {
+	return mcpcatalog.Registry{Client: daemon.IssuerClient(), URL: c.registry}, c.file == "" && c.registry != ""
+}
+
+// search returns the entries that may have a text in their names, and whether there are more.
+func (c *Flags) search(ctx context.Context, text string) (list []mcpcatalog.Entry, more bool, err error) {
+	if r, ok := c.online(); ok {
+		return r.Search(ctx, text)
+	}
+	list, err = c.readFile()
+	return list, false, err
+}
+
+// entry returns the entry of --from.
+func (c *Flags) entry(ctx context.Context) (mcpcatalog.Entry, error) {
+	if r, ok := c.online(); ok {
+		return r.Entry(ctx, c.From)
+	}
+	list, err := c.readFile()
+	if err != nil {
+		return mcpcatalog.Entry{}, err
+	}
+	return mcpcatalog.Find(list, c.From)
 }
 
 // Search lists entries of a catalogue.
@@ -71,9 +94,12 @@ func Search() cli.Command {
 	return cli.Command{Use: "search TEXT…", Short: "Look for MCP servers in a catalogue", Flags: c.where(),
 		Plain: func(ctx context.Context, p *cli.Profile, args []string) error {
 			text := strings.Join(args, " ")
-			list, err := c.entries(ctx, args[0])
+			list, more, err := c.search(ctx, args[0])
 			if err != nil {
 				return err
+			}
+			if more {
+				fmt.Fprintln(p.Err, "the registry has more servers: add a word, or name more of the first one")
 			}
 			found := mcpcatalog.Search(list, text)
 			return p.Print(found, func() {
@@ -87,13 +113,12 @@ func Search() cli.Command {
 
 // Complete makes the server of the flags that of the entry. It asks for secrets that are not set yet.
 func (c *Flags) Complete(ctx context.Context, s *cli.Session, server haft.MCPServer) (haft.MCPServer, error) {
-	list, err := c.entries(ctx, c.From)
+	e, err := c.entry(ctx)
 	if err != nil {
 		return server, err
 	}
-	e, err := mcpcatalog.Find(list, c.From)
-	if err != nil {
-		return server, err
+	if e.Status == "deprecated" {
+		fmt.Fprintln(s.Err, "warning: its author has deprecated this server")
 	}
 	if c.choice.Values, err = toolfile.Pairs("--set", c.values); err != nil {
 		return server, err

@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"haft"
@@ -24,7 +25,8 @@ import (
 const (
 	MaxCatalogue = 8 << 20 // bytes of a file or of an answer
 	maxEntries   = 20_000
-	pageSize     = 50
+	pageSize     = 100
+	maxPages     = 20
 )
 
 // An Entry is a server of a catalogue, as its author describes it.
@@ -35,6 +37,10 @@ type Entry struct {
 	Version     string    `json:"version,omitempty"`
 	Packages    []Package `json:"packages,omitempty"`
 	Remotes     []Remote  `json:"remotes,omitempty"`
+	// Status is what the registry says of it: active, deprecated or deleted; empty if it says nothing.
+	Status string `json:"status,omitempty"`
+
+	latest bool // the registry says that it is the newest version
 }
 
 // A Package is a program to install.
@@ -97,7 +103,7 @@ func parsePage(raw []byte) ([]Entry, string, error) {
 		return wrong(err)
 	}
 	var doc struct {
-		Entry
+		wrapped
 		Servers  []wrapped `json:"servers"`
 		Metadata struct {
 			NextCursor string `json:"nextCursor"`
@@ -113,8 +119,8 @@ func parsePage(raw []byte) ([]Entry, string, error) {
 		return wrong(err)
 	}
 	var list []Entry
-	if doc.Name != "" {
-		list = append(list, doc.Entry)
+	if e := doc.entry(); e.Name != "" {
+		list = append(list, e)
 	}
 	for _, w := range doc.Servers {
 		if e := w.entry(); e.Name != "" {
@@ -127,18 +133,28 @@ func parsePage(raw []byte) ([]Entry, string, error) {
 	return list[:min(len(list), maxEntries)], doc.Metadata.NextCursor, nil
 }
 
-// wrapped is an entry as registries give it: in server, or bare in older ones.
+// wrapped is an entry as registries give it: in server, with what the registry says beside it, or bare in older ones.
 type wrapped struct {
 	Entry
 	Server *Entry `json:"server"`
+	Meta   struct {
+		Official struct {
+			Status string `json:"status"`
+			Latest bool   `json:"isLatest"`
+		} `json:"io.modelcontextprotocol.registry/official"`
+	} `json:"_meta"`
 }
 
 // entry returns the entry.
 func (w wrapped) entry() Entry {
+	e := w.Entry
 	if w.Server != nil {
-		return *w.Server
+		e = *w.Server
 	}
-	return w.Entry
+	if said := w.Meta.Official; said.Status != "" {
+		e.Status, e.latest = said.Status, said.Latest
+	}
+	return e
 }
 
 // Search returns the entries whose name, title or description has all words of a text, each server
@@ -157,48 +173,116 @@ func Search(list []Entry, text string) []Entry {
 	return slices.CompactFunc(found, func(a, b Entry) bool { return a.Name == b.Name && a.Version == b.Version })
 }
 
-// Find returns the entry of a name. The last one counts if there are several versions.
-func Find(list []Entry, name string) (Entry, error) {
-	for _, e := range slices.Backward(list) {
-		if e.Name == name {
-			return e, nil
+// Find returns the entry of NAME or NAME@VERSION. Without a version it is the one that the registry calls the latest,
+// or else the last one of the list.
+func Find(list []Entry, ref string) (Entry, error) {
+	name, version, _ := strings.Cut(ref, "@")
+	var found *Entry
+	for i := range list {
+		e := &list[i]
+		fits := e.Name == name && (version == "" || e.Version == version)
+		if fits && (found == nil || version != "" || !found.latest) {
+			found = e
 		}
 	}
-	return Entry{}, &haft.Error{Code: haft.CodeNotFound,
-		Message: "the catalogue has no server of that name: look for it with haft mcp-server search"}
+	if found == nil {
+		return Entry{}, notFound()
+	}
+	return *found, nil
 }
 
-// Fetch asks a registry for the newest versions of servers whose names have a text. It follows no
-// redirect, and asks over https except on this machine.
-func Fetch(ctx context.Context, client *http.Client, registry, text string) ([]Entry, error) {
-	base, err := url.Parse(registry)
+func notFound() error {
+	return &haft.Error{Code: haft.CodeNotFound, Message: "the catalogue has no server of that name and version: look " +
+		"for it with haft mcp-server search"}
+}
+
+// A Registry is a server that speaks the API of the official registry. It is asked over https except on this machine,
+// and none of its redirects is followed.
+type Registry struct {
+	Client *http.Client
+	URL    string
+}
+
+// Search asks for the newest versions of servers whose names have a text. It reports whether there are more than were
+// asked for.
+func (r Registry) Search(ctx context.Context, text string) (list []Entry, more bool, err error) {
+	query := url.Values{"search": {text}, "version": {"latest"}, "limit": {strconv.Itoa(pageSize)}}
+	left := MaxCatalogue
+	for range maxPages {
+		raw, err := r.get(ctx, left, query, "v0.1", "servers")
+		if err != nil {
+			return nil, false, err
+		}
+		page, next, err := parsePage(raw)
+		if err != nil {
+			return nil, false, err
+		}
+		list, left = append(list, page...), left-len(raw)
+		if next == "" || left <= 0 || next == query.Get("cursor") {
+			return list, next != "", nil
+		}
+		query.Set("cursor", next)
+	}
+	return list, true, nil
+}
+
+// Entry asks for NAME or NAME@VERSION.
+func (r Registry) Entry(ctx context.Context, ref string) (Entry, error) {
+	name, version, _ := strings.Cut(ref, "@")
+	version = cmp.Or(version, "latest")
+	if !serverName().MatchString(name) || !release().MatchString(version) {
+		return Entry{}, notFound()
+	}
+	raw, err := r.get(ctx, MaxCatalogue, nil, "v0.1", "servers", url.PathEscape(name), "versions",
+		url.PathEscape(version))
+	if err != nil {
+		return Entry{}, err
+	}
+	list, _, err := parsePage(raw)
+	if err != nil {
+		return Entry{}, err
+	}
+	if len(list) != 1 || list[0].Name != name || version != "latest" && list[0].Version != version {
+		return Entry{}, &haft.Error{Code: haft.CodeInvalid, Message: "the registry answers with another server than " +
+			"the one that it was asked for"}
+	}
+	return list[0], nil
+}
+
+// get makes one request and returns the answer, which may have so many bytes.
+func (r Registry) get(ctx context.Context, most int, query url.Values, path ...string) ([]byte, error) {
+	base, err := url.Parse(r.URL)
 	if err != nil || base.Host == "" || base.User != nil ||
 		base.Scheme != "https" && (base.Scheme != "http" || !local(base)) {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "the address of a registry is an https URL"}
 	}
-	at := base.JoinPath("v0.1", "servers")
-	at.RawQuery = url.Values{"search": {text}, "version": {"latest"}, "limit": {fmt.Sprint(pageSize)}}.Encode()
+	at := base.JoinPath(path...)
+	at.RawQuery = query.Encode()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return nil, fmt.Errorf("ask the registry: %w", err)
 	}
 	req.Header.Set("Accept", "application/json")
-	resp, err := client.Do(req)
+	resp, err := r.Client.Do(req)
 	if err != nil {
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the registry cannot be reached: use a file " +
 			"with --catalogue", Err: err}
 	}
 	defer func() { _ = resp.Body.Close() }() // it was only read
-	raw, err := io.ReadAll(io.LimitReader(resp.Body, MaxCatalogue+1))
-	if err != nil {
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, int64(most)+1))
+	switch {
+	case err != nil:
 		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the registry has not answered", Err: err}
-	}
-	if resp.StatusCode != http.StatusOK {
+	case resp.StatusCode == http.StatusNotFound && query == nil:
+		return nil, notFound()
+	case resp.StatusCode != http.StatusOK:
 		return nil, &haft.Error{Code: haft.CodeUnavailable,
 			Message: fmt.Sprintf("the registry answers with status %d: look at its address", resp.StatusCode)}
+	case len(raw) > most:
+		return nil, &haft.Error{Code: haft.CodeUnavailable,
+			Message: fmt.Sprintf("the registry answers with more than %d MB: add a word", MaxCatalogue>>20)}
 	}
-	list, _, err := parsePage(raw)
-	return list, err
+	return raw, nil
 }
 
 // local reports whether a URL is of this machine.

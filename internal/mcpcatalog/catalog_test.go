@@ -2,8 +2,6 @@ package mcpcatalog
 
 import (
 	"encoding/json"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -173,35 +171,6 @@ func TestParse_refuses(t *testing.T) {
 		if list, err := Parse([]byte(text)); err != nil || len(list) != 1 || list[0].Name != "a" {
 			t.Errorf("%s is %v: %v", text, list, err)
 		}
-	}
-}
-
-func TestFetch(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch q := r.URL.Query(); {
-		case r.URL.Path != "/base/v0.1/servers" || q.Get("version") != "latest":
-			http.NotFound(w, r)
-		case q.Get("search") == "moved":
-			http.Redirect(w, r, "https://evil.example", http.StatusFound)
-		default:
-			_, _ = w.Write([]byte(page))
-		}
-	}))
-	defer srv.Close()
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if list, err := Fetch(t.Context(), client, srv.URL+"/base", "files"); err != nil || len(list) != 4 {
-		t.Errorf("Fetch = %v, %v", list, err)
-	}
-	for url, code := range map[string]haft.Code{"http://registry.example": haft.CodeInvalid, "x": haft.CodeInvalid,
-		"https://user:pw@registry.example": haft.CodeInvalid, "file:///etc/passwd": haft.CodeInvalid,
-		srv.URL: haft.CodeUnavailable} {
-		_, err := Fetch(t.Context(), client, url, "x")
-		if haft.CodeOf(err) != code || strings.Contains(err.Error(), "pw@") {
-			t.Errorf("Fetch of %s = %v", url, err)
-		}
-	}
-	if _, err := Fetch(t.Context(), client, srv.URL+"/base", "moved"); haft.CodeOf(err) != haft.CodeUnavailable {
-		t.Errorf("a redirect is followed: %v", err)
 	}
 }
 

@@ -43,6 +43,9 @@ func (e Entry) Install(name string, c Choice) (*Install, error) {
 	if err != nil || bytes.Contains(text, []byte(`\u0000`)) {
 		return nil, e.refused("it has NUL in a text")
 	}
+	if e.Status == "deleted" {
+		return nil, e.refused("the registry has deleted this version")
+	}
 	err = e.refused("there is no package and no address in it")
 	for _, p := range e.Packages {
 		if c.Remote && len(e.Remotes) > 0 {
@@ -75,6 +78,7 @@ var (
 		return regexp.MustCompile(`^(@[a-z0-9][a-z0-9._-]*/)?[A-Za-z0-9][A-Za-z0-9._-]*$`)
 	})
 	release     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[0-9A-Za-z][0-9A-Za-z.+_-]*$`) })
+	serverName  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9.-]+/[A-Za-z0-9._-]+$`) })
 	placeholder = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\{([A-Za-z_][A-Za-z0-9_.-]*)\}`) })
 	notInNames  = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`[^A-Za-z0-9]+`) })
 )
