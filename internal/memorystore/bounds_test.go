@@ -180,6 +180,33 @@ func bytesBounded(t *testing.T, w *world) {
 	want(t, "what is counted after an erasure", w.rows("memories WHERE bytes = 4 + OCTET_LENGTH('null')"), 1)
 }
 
+// bytesOfUsers: what a user has of the memory of an agent is counted, and bounded by itself.
+func bytesOfUsers(t *testing.T, w *world) {
+	w.join("p1")
+	ann, bob := w.turn("p1", "ann", a, "hello"), w.turn("p1", "bob", a, "hello")
+	kept, err := w.AddPassage(w.ctx(), "acme", "ann", a, "ümlaut", []string{"tag"})
+	check(t, err)
+	const counted = "memory_shares s WHERE bytes = (SELECT COALESCE(SUM(OCTET_LENGTH(doc)), 0) FROM messages m WHERE " +
+		"m.usr = s.usr) + (SELECT COALESCE(SUM(OCTET_LENGTH(body) + OCTET_LENGTH(tags)), 0) FROM passages p WHERE " +
+		"p.usr = s.usr)"
+	want(t, "what is counted", w.rows(counted), 2)
+	w.exec("UPDATE memory_shares SET bytes = bytes + $1 WHERE usr = 'ann'", haft.MaxMemoryBytes/4)
+	_, err = w.AddPassage(w.ctx(), "acme", "ann", a, "more", nil)
+	refused(t, "one passage more", err, haft.CodeInvalid)
+	_, err = w.AdvanceTurn(w.ctx(), "p1", ann, haft.Message{Role: haft.RoleAssistant, Text: "more"})
+	refused(t, "one message more", err, haft.CodeInvalid)
+	w.end("p1", ann) // which is always possible
+	_, err = w.AdvanceTurn(w.ctx(), "p1", bob, haft.Message{Role: haft.RoleAssistant, Text: "more"})
+	check(t, err) // of another user
+	w.passage("a manager's")
+	check(t, w.RemovePassage(w.ctx(), "acme", a, kept.ID))
+	w.exec("UPDATE memory_shares SET bytes = bytes - $1 WHERE usr = 'ann'", haft.MaxMemoryBytes/4)
+	want(t, "what is counted after the removal", w.rows(counted), 2)
+	check(t, w.Erase(w.ctx(), "acme", "ann"))
+	want(t, "what is counted after an erasure", w.rows("memory_shares WHERE usr = 'bob'"), 1)
+	want(t, "all that is counted", w.rows("memory_shares"), 1)
+}
+
 // turnsPrunedOn: a round that ends early goes on behind what it has seen.
 func turnsPrunedOn(t *testing.T, w *world) {
 	w.join("p1")

@@ -1,7 +1,8 @@
 // Package memorystore keeps what agents remember and what is said to them in tables of the store's database: blocks,
 // passages, messages and turns.
 //
-// Each agent has a row of memories, which counts its messages and passages, and their bytes. Every transaction that
+// Each agent has a row of memories, which counts its messages and passages, and their bytes; memory_shares counts those
+// of each user. Every transaction that
 // adds to the memory of an agent changes that row first, so that these transactions run one after the other. The
 // removal of an agent marks its row: from then on nothing is added, and [Store.Purge] removes the rest.
 //
@@ -40,6 +41,7 @@ const (
 	maxMessages    = 128       // that are added at once
 	maxBatch       = 16 << 20  // bytes of those
 	maxRead        = 8 << 20   // bytes after which a list ends
+	memoryShares   = 4         // users who fill the memory of an agent
 )
 
 // A Store keeps the memory of agents. It is safe for concurrent use.
@@ -80,6 +82,29 @@ func touch(ctx context.Context, t store.Tx, org string, agent haft.AgentID, add 
 			"which calls and turns are kept", haft.MaxMemoryBytes)}
 	}
 	return *has, nil
+}
+
+// share adds to what a user has of the memory of an agent, or returns [haft.CodeInvalid] if that is too much: one user
+// does not fill the memory for all others. What is there already stays. Precondition: the row of the agent is locked.
+func share(ctx context.Context, t store.Tx, agent haft.AgentID, user string, bytes int64) error {
+	if user == "" || bytes == 0 {
+		return nil
+	}
+	has := int64(0)
+	err := t.Each(ctx, func(r store.Scanner) error { return r.Scan(&has) }, `INSERT INTO memory_shares (agent, usr,
+		bytes) VALUES ($1, $2, $3) ON CONFLICT (agent, usr) DO UPDATE SET bytes = memory_shares.bytes + excluded.bytes
+		RETURNING bytes`, string(agent), user, bytes)
+	switch {
+	case err != nil:
+		return err
+	case bytes > 0 && has > haft.MaxMemoryBytes/memoryShares:
+		return &haft.Error{Code: haft.CodeInvalid, Message: fmt.Sprintf("your messages with the agent, and what it "+
+			"remembers for you, have %d bytes, the most for one user: remove passages, or ask a manager to shorten "+
+			"the time for which calls and turns are kept", haft.MaxMemoryBytes/memoryShares)}
+	case has <= 0:
+		_, err = t.Exec(ctx, "DELETE FROM memory_shares WHERE agent = $1 AND usr = $2", string(agent), user)
+	}
+	return err
 }
 
 // count runs a statement that returns the counts of a row, or nil if there is no such row.

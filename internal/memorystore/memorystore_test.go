@@ -64,6 +64,7 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"users_do_not_crowd_out_each_other":         usersCrowd,
 		"lists_end_after_some_bytes":                listsBounded,
 		"memory_has_a_size":                         bytesBounded,
+		"memory_of_a_user_has_a_size":               bytesOfUsers,
 		"memory_goes_with_two_who_remove_it":        twoPurge,
 		"memory_is_not_added_while_all_is_erased":   orgEraseRace,
 		"organisations_are_apart":                   apart,

@@ -126,6 +126,9 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 		if _, err := touch(ctx, t, turn.Principal.Org, turn.Agent, counts{bytes: int64(bytes)}); err != nil {
 			return nil, err
 		}
+		if err := share(ctx, t, turn.Agent, user, int64(bytes)); err != nil {
+			return nil, err
+		}
 	}
 	if err := t.Add(ctx, insertMessages, rows); err != nil {
 		return nil, err

@@ -61,6 +61,9 @@ func (s *Store) AddPassage(ctx context.Context, org, user string, agent haft.Age
 			return nil, conflict(fmt.Sprintf("the agent has %d passages, the most there can be: remove some",
 				haft.MaxPassages))
 		}
+		if err := share(ctx, t, agent, store.Column(user), size); err != nil {
+			return nil, err
+		}
 		if _, err := t.Exec(ctx, "INSERT INTO passages (id, org, agent, usr, body, tags, created) VALUES ($1, $2, $3, "+
 			"$4, $5, $6, $7)", string(p.ID), store.Column(org), string(agent), store.Column(user), body, string(doc),
 			p.Created.UnixMicro()); err != nil {
@@ -73,9 +76,9 @@ func (s *Store) AddPassage(ctx context.Context, org, user string, agent haft.Age
 // RemovePassage removes a passage, or returns [haft.CodeNotFound].
 func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentID, id haft.PassageID) error {
 	return s.db.Write(ctx, "remove a passage", func(ctx context.Context, t store.Tx) error {
-		size := int64(-1)
-		err := t.Each(ctx, func(r store.Scanner) error { return r.Scan(&size) }, "DELETE FROM passages WHERE agent = "+
-			"$1 AND id = $2 AND org = $3 RETURNING OCTET_LENGTH(body) + OCTET_LENGTH(tags)",
+		size, user := int64(-1), ""
+		err := t.Each(ctx, func(r store.Scanner) error { return r.Scan(&size, &user) }, "DELETE FROM passages "+
+			"WHERE agent = $1 AND id = $2 AND org = $3 RETURNING OCTET_LENGTH(body) + OCTET_LENGTH(tags), usr",
 			store.Column(string(agent)), store.Column(string(id)), store.Column(org))
 		if err == nil && size < 0 {
 			return missing("passage")
@@ -84,6 +87,9 @@ func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentI
 			return err
 		}
 		if _, err := touch(ctx, t, org, agent, counts{passages: -1, bytes: -size}); err != nil {
+			return err
+		}
+		if err := share(ctx, t, agent, user, -size); err != nil {
 			return err
 		}
 		_, err = t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", string(id))

@@ -50,6 +50,7 @@ func (s *Store) Purge(ctx context.Context) error {
 				removeSome("passages", "id", "agent = $1"),
 				removeSome("memory_terms", "agent, term, item", "agent = $1"),
 				removeSome("agent_blocks", "agent, label", "agent = $1"),
+				removeSome("memory_shares", "agent, usr", "agent = $1"),
 				// The mark stays while another process removes rows of which this one sees nothing.
 				removeSome("memories", "agent", "agent = $1 AND removed = 1 AND NOT EXISTS (SELECT 1 FROM turns WHERE "+
 					"agent = $1) AND NOT EXISTS (SELECT 1 FROM messages WHERE agent = $1) AND NOT EXISTS (SELECT 1 "+
@@ -140,12 +141,12 @@ func take(ctx context.Context, s *Store, turn string) error {
 
 // A sized is a message that is to be removed.
 type sized struct {
-	id, agent string
-	bytes     int64
+	id, agent, user string
+	bytes           int64
 }
 
 func scanSized(r store.Scanner) (m sized, err error) {
-	err = r.Scan(&m.id, &m.agent, &m.bytes)
+	err = r.Scan(&m.id, &m.agent, &m.user, &m.bytes)
 	return m, err
 }
 
@@ -153,8 +154,8 @@ func scanSized(r store.Scanner) (m sized, err error) {
 func (s *Store) removeTurn(ctx context.Context, turn string) error {
 	for n := removeMessages; n == removeMessages; {
 		err := s.db.Write(ctx, "remove a turn", func(ctx context.Context, t store.Tx) error {
-			messages, err := list(ctx, locked{t}, scanSized, query("SELECT id, agent, OCTET_LENGTH(doc) FROM messages "+
-				"WHERE turn = ? LIMIT ?", turn, removeMessages))
+			messages, err := list(ctx, locked{t}, scanSized, query("SELECT id, agent, usr, OCTET_LENGTH(doc) FROM "+
+				"messages WHERE turn = ? LIMIT ?", turn, removeMessages))
 			if n = len(messages); err != nil {
 				return err
 			}
@@ -167,6 +168,9 @@ func (s *Store) removeTurn(ctx context.Context, turn string) error {
 				}
 				if _, err := t.Exec(ctx, "UPDATE memories SET bytes = bytes - $1 WHERE agent = $2", m.bytes,
 					m.agent); err != nil {
+					return err
+				}
+				if err := share(ctx, t, haft.AgentID(m.agent), m.user, -m.bytes); err != nil {
 					return err
 				}
 			}

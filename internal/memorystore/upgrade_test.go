@@ -57,6 +57,9 @@ func TestUpgrade(t *testing.T) {
 			want(t, "of another", w.saidBy("bob", a, haft.MessageFilter{Query: "tea"}), "")
 			want(t, "bytes", w.rows("memories WHERE agent = 'ag_A' AND bytes = 5 + OCTET_LENGTH("+
 				`'{"id":"message-1","seq":1,"text":"tea ü"}')`), 1)
+			want(t, "shares", w.rows("memory_shares WHERE agent = 'ag_A' AND usr = 'ann' AND bytes = OCTET_LENGTH("+
+				`'{"id":"message-1","seq":1,"text":"tea ü"}')`), 1)
+			want(t, "all shares", w.rows("memory_shares"), 1)
 			check(t, w.Purge(t.Context()))
 			want(t, "terms", w.rows("memory_terms"), 2)
 		})
