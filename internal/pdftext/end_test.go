@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -61,4 +62,49 @@ func TestReader_serves_organisations_in_turn(t *testing.T) {
 	if err := r.Close(); err != nil {
 		t.Error(err)
 	}
+}
+
+// Few files of an organisation wait in memory. What waits no more gives its place to others.
+func TestReader_bounds_files_that_wait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &Reader{Interpret: true}
+		leave, err := r.enter(t.Context(), "busy")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 2*maxWaits)
+		for range maxWaits {
+			go func() { _, err := r.Text(ctx, "busy", nil, 1); ended <- err }()
+		}
+		synctest.Wait()
+		for range maxWaits {
+			if _, err := r.enter(t.Context(), "busy"); haft.CodeOf(err) != haft.CodeRateLimited {
+				t.Fatalf("one more that waits: %v", err)
+			}
+		}
+		other, err := r.enter(t.Context(), "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		cancel()
+		for range maxWaits {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Errorf("what was cancelled: %v", err)
+			}
+		}
+		go func() {
+			again, err := r.enter(t.Context(), "busy")
+			if err == nil {
+				again()
+			}
+			ended <- err
+		}()
+		synctest.Wait()
+		leave()
+		if err := <-ended; err != nil || len(r.waits)+len(r.busy) != 0 {
+			t.Errorf("after all: %v; %v wait", err, r.waits)
+		}
+	})
 }

@@ -31,6 +31,7 @@ const (
 	maxPages  = 500
 	maxTime   = 20 * time.Second // of reading, without the time until an instance is free
 	maxAtOnce = 2
+	maxWaits  = 4                      // files of an organisation that wait in memory until another one is read
 	maxMemory = 256 << 20 / (64 << 10) // of one instance, in pages of WebAssembly
 )
 
@@ -54,9 +55,11 @@ type Reader struct {
 
 	turns sync.Mutex
 	busy  map[string]chan struct{} // by organisation whose file is read; closed when that is over
+	waits map[string]int           // by organisation, how many of its files wait
 }
 
-// enter waits until no other file of an organisation is read, so that none has all places. Leave when it is over.
+// enter waits until no other file of an organisation is read, so that none has all places. Leave when it is over. Files
+// that wait are in memory: if there are too many it returns [haft.CodeRateLimited].
 func (r *Reader) enter(ctx context.Context, org string) (leave func(), err error) {
 	for {
 		r.turns.Lock()
@@ -75,11 +78,28 @@ func (r *Reader) enter(ctx context.Context, org string) (leave func(), err error
 				close(over)
 			}, nil
 		}
+		if r.waits[org] >= maxWaits {
+			r.turns.Unlock()
+			return nil, &haft.Error{Code: haft.CodeRateLimited,
+				Message: "too many PDF files of the organisation wait to be read: try again later"}
+		}
+		if r.waits == nil {
+			r.waits = map[string]int{}
+		}
+		r.waits[org]++
 		r.turns.Unlock()
 		select {
 		case <-other:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			err = context.Cause(ctx)
+		}
+		r.turns.Lock()
+		if r.waits[org]--; r.waits[org] == 0 {
+			delete(r.waits, org)
+		}
+		r.turns.Unlock()
+		if err != nil {
+			return nil, err
 		}
 	}
 }
