@@ -3,11 +3,13 @@ package script_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/sandbox"
 )
 
 // What a tool touches is seen, also behind a link, and nothing of its interpreter and its imports.
@@ -33,6 +35,11 @@ func TestObserve(t *testing.T) {
 			[]haft.Access{read("/proc/self/root/etc/passwd")}},
 		{"writes", haft.KindPython, "import os\ndef f():\n open('out/a', 'w').write('x'); os.remove('out/a')",
 			[]haft.Access{write("/work/out/a")}},
+		{"hides", haft.KindPython, "def f():\n open('.haft/hidden', 'w').write(open('.haft/files/f_1/a').read())",
+			[]haft.Access{write("/work/.haft/hidden")}},
+		{"node hides", haft.KindJavaScript, "import fs from 'fs'\n" +
+			"export function f() { fs.writeFileSync('.haft/hidden', fs.readFileSync('.haft/files/f_1/a')); return 1 }",
+			[]haft.Access{write("/work/.haft/hidden")}},
 		{"program", haft.KindPython, "import os\ndef f():\n try: os.execv('/bin/none', ['x'])\n except OSError: pass",
 			[]haft.Access{run("/bin/none")}},
 		{"node", haft.KindJavaScript, "import fs from 'fs'; import 'crypto'; import 'https'\n" +
@@ -52,6 +59,9 @@ func TestObserve(t *testing.T) {
 			var got []haft.Touched
 			req := executor.Request{Org: "acme", Tool: "tool", Kind: tt.kind, Function: "f", Source: tt.source,
 				Observe: func(t haft.Touched) { got = append(got, t) }}
+			if strings.Contains(tt.name, "hides") { // what Haft itself puts there is no doing of the tool
+				req.Files = []sandbox.File{{Name: ".haft/files/f_1/a", Data: []byte("x")}}
+			}
 			res, err := executors[tt.kind].Execute(t.Context(), req)
 			if err != nil || res.Status != haft.StatusSuccess {
 				t.Fatalf("got %+v, %v", res, err)

@@ -250,6 +250,9 @@ func (m *Mock) Save() error {
 	if m.failed != nil {
 		return m.failed
 	}
+	if len(m.cassette.Exchanges) == 0 { // no answer came: what was recorded before stays
+		return nil
+	}
 	return m.cassette.write(m.o.Cassette)
 }
 

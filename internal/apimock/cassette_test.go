@@ -345,3 +345,21 @@ func FuzzRules(f *testing.F) {
 		}
 	})
 }
+
+// A recording without an answer leaves what was recorded before.
+func TestSave_without_answers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte("version: 1\nexchanges: []\n# kept\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m, err := apimock.New(nil, apimock.Options{Cassette: file, Record: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Save(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(file); err != nil || !strings.HasSuffix(string(got), "# kept\n") {
+		t.Errorf("the file has %q, %v", got, err)
+	}
+}

@@ -102,6 +102,7 @@ type Handler struct {
 	mu       sync.Mutex
 	steps    []Step
 	answer   func(Request) Step // nil if the script is all
+	below    string             // the path below which requests are answered
 	requests []Request
 	refusals []string
 	seen     bool // somebody has asked for the refusals
@@ -118,12 +119,15 @@ func (h *Handler) Add(steps ...Step) {
 }
 
 // Otherwise has a function answer requests for which the script has no step, such as those of many conversations at
-// once. It is called for one request at a time.
+// once. It is called for one request at a time. Requests are not kept then: there is no end to them.
 func (h *Handler) Otherwise(answer func(Request) Step) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answer = answer
 }
+
+// Below has requests answered below a path only, such as one that nobody can guess. It is called before [Listen].
+func (h *Handler) Below(path string) { h.below = path }
 
 // Left returns how many steps have not been played, without those that are played again.
 func (h *Handler) Left() (n int) {
@@ -137,14 +141,14 @@ func (h *Handler) Left() (n int) {
 	return n
 }
 
-// Requests returns the requests that were accepted.
+// Requests returns the requests that were accepted, without those of a handler with [Handler.Otherwise].
 func (h *Handler) Requests() []Request {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append([]Request(nil), h.requests...)
 }
 
-// Refusals returns why requests were answered with 400.
+// Refusals returns why requests were answered with 400, the first of them.
 func (h *Handler) Refusals() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +182,7 @@ func Listen(h *Handler) (s *Server, stop func(), err error) {
 		<-served
 		client.CloseIdleConnections()
 	})
-	return &Server{h, "http://" + l.Addr().String(), &http.Client{Transport: client}}, stop, nil
+	return &Server{h, "http://" + l.Addr().String() + h.below, &http.Client{Transport: client}}, stop, nil
 }
 
 // A Test is what Start needs of a [testing.TB], which programs should not import.
@@ -209,13 +213,16 @@ func Start(t Test, steps ...Step) *Server {
 	return s
 }
 
-// maxBody bounds a request.
-const maxBody = 64 << 20
+// maxBody bounds a request, and maxRefusals how many reasons are kept.
+const (
+	maxBody     = 64 << 20
+	maxRefusals = 100
+)
 
 // ServeHTTP implements [http.Handler].
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	v, model := vendorOf(r.URL.Path)
-	if v == nil || r.Method != http.MethodPost {
+	if v == nil || h.below != "" && !strings.HasPrefix(r.URL.Path, h.below+"/") || r.Method != http.MethodPost {
 		http.NotFound(w, r)
 		return
 	}
@@ -272,10 +279,14 @@ func (h *Handler) take(req Request, err error) (Step, error) {
 		err = step.Check(req)
 	}
 	if err != nil {
-		h.refusals = append(h.refusals, err.Error())
+		if len(h.refusals) < maxRefusals {
+			h.refusals = append(h.refusals, err.Error())
+		}
 		return Step{}, err
 	}
-	h.requests = append(h.requests, req)
+	if h.answer == nil {
+		h.requests = append(h.requests, req)
+	}
 	return step, nil
 }
 

@@ -191,3 +191,47 @@ func TestHandler_plays_a_step_again(t *testing.T) {
 		t.Errorf("%d steps are left", s.Left())
 	}
 }
+
+// A handler whose answers have no end keeps no requests, and few reasons of refusals.
+func TestHandler_Otherwise_keeps_no_requests(t *testing.T) {
+	s := modeltest.Start(t)
+	s.Otherwise(func(modeltest.Request) modeltest.Step { return modeltest.Step{Text: "a"} })
+	for range 3 {
+		if status, body := ask(t, s, chat, hello); status != 200 {
+			t.Errorf("it answers %d: %s", status, body)
+		}
+	}
+	if n := len(s.Requests()); n != 0 {
+		t.Errorf("%d requests are kept", n)
+	}
+	for range 200 {
+		ask(t, s, chat, "{}")
+	}
+	if n := len(s.Refusals()); n != 100 {
+		t.Errorf("%d reasons are kept", n)
+	}
+}
+
+// A client that does not know the path of a model is answered by none.
+func TestHandler_Below(t *testing.T) {
+	h := modeltest.NewHandler(modeltest.Step{Text: "first"})
+	h.Below("/secret")
+	s, stop, err := modeltest.Listen(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stop()
+	known := s.URL
+	for _, url := range []string{strings.TrimSuffix(known, "/secret"), known + "x", known[:len(known)-1]} {
+		s.URL = url
+		if status, _ := ask(t, s, chat, hello); status != http.StatusNotFound || s.Left() != 1 {
+			t.Errorf("%s answers %d, %d steps are left", url, status, s.Left())
+		}
+	}
+	if s.URL = known; !strings.HasSuffix(known, "/secret") {
+		t.Errorf("the URL is %s", known)
+	}
+	if status, body := ask(t, s, chat, hello); status != 200 || !strings.Contains(body, "first") {
+		t.Errorf("it answers %d: %s", status, body)
+	}
+}

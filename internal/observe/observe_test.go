@@ -31,15 +31,17 @@ func TestOwn(t *testing.T) {
 		"file-read /opt/python-data", "file-read /etc/passwd", "file-write /usr/lib/x", "file-write /dev/null",
 		"file-write /work/__pycache__/a.pyc", "program /usr/lib/git-core/git", "connect 127.0.0.1:7718",
 		"connect 192.0.2.1:80", "file-read /proc/self/maps", "file-read /proc/self/environ",
-		"file-read /proc/self/root/etc/passwd")
+		"file-read /proc/self/root/etc/passwd", "file-write /work/.haft", "file-write /work/.haft/ca.pem",
+		"file-write /work/.haft/hidden", "file-write /work/.haft/ca.pem/x")
 	want := touched("file-read /usr/libexec/x", "file-read /opt/python-data", "file-read /etc/passwd",
 		"file-write /usr/lib/x", "program /usr/lib/git-core/git", "connect 192.0.2.1:80",
 		"file-read /proc/self/environ",
-		"file-read /proc/self/root/etc/passwd")
-	if got := observe.Own(all, []string{"/opt/py"}); !slices.Equal(got.Accesses, want.Accesses) || !got.Observed {
+		"file-read /proc/self/root/etc/passwd", "file-write /work/.haft/hidden", "file-write /work/.haft/ca.pem/x")
+	made := []string{"/work/.haft", "/work/.haft/ca.pem"}
+	if got := observe.Own(all, []string{"/opt/py"}, made); !slices.Equal(got.Accesses, want.Accesses) || !got.Observed {
 		t.Errorf("got %v", got)
 	}
-	if !observe.Own(haft.Touched{Cut: true}, nil).Cut {
+	if !observe.Own(haft.Touched{Cut: true}, nil, nil).Cut {
 		t.Error("a list that was cut is not any more")
 	}
 }

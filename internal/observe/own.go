@@ -12,11 +12,12 @@ import (
 )
 
 // Own returns what the tool itself touched. Paths below hidden, such as those of the interpreter and of packages, are
-// left out where they are only read, and so is what every program of the system reads.
-func Own(t haft.Touched, hidden []string) haft.Touched {
+// left out where they are only read, and so is what every program of the system reads. Writes are left out of exactly
+// the paths that Haft itself made when the call began.
+func Own(t haft.Touched, hidden, made []string) haft.Touched {
 	own := haft.Touched{Observed: true, Cut: t.Cut, IO: t.IO}
 	for _, a := range t.Accesses {
-		if !isNoise(a, hidden) {
+		if !isNoise(a, hidden, made) {
 			own.Accesses = append(own.Accesses, a)
 		}
 	}
@@ -37,7 +38,7 @@ var noiseBelow = []string{"/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32",
 	"/usr/share/ca-certificates", "/sys/fs/cgroup", "/nix/store"}
 
 // isNoise reports whether an access says nothing about the tool.
-func isNoise(a haft.Access, hidden []string) bool {
+func isNoise(a haft.Access, hidden, made []string) bool {
 	switch a.Kind {
 	case haft.AccessConnect: // the egress route has its own record
 		return a.Name == sandbox.EgressAddr || strings.HasSuffix(a.Name, "/nscd/socket")
@@ -45,7 +46,7 @@ func isNoise(a haft.Access, hidden []string) bool {
 		return slices.Contains(noise, a.Name) || below(a.Name, noiseBelow) || below(a.Name, hidden)
 	case haft.AccessWrite:
 		return a.Name == "/dev/null" || a.Name == "/dev/tty" || path.Base(path.Dir(a.Name)) == "__pycache__" ||
-			path.Base(a.Name) == "__pycache__"
+			path.Base(a.Name) == "__pycache__" || slices.Contains(made, a.Name)
 	}
 	return false
 }

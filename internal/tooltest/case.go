@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"haft"
@@ -34,6 +35,7 @@ type run struct {
 	workspace *haft.CallWorkspace
 	blocks    map[string]haft.BlockID
 	results   map[string]*haft.Result // of steps by name
+	ids       atomic.Int64            // of calls of the model
 
 	mock *apimock.Mock
 
@@ -42,6 +44,7 @@ type run struct {
 	faults       []Fault
 	last         *haft.Result
 	time, memory float64
+	spent        map[Spent]float64 // milliseconds, with Config.Profile
 }
 
 // runCase runs a case once. If it was generated and fails, it looks for smaller arguments.
@@ -96,7 +99,7 @@ func (r *run) add(faults ...Fault) {
 
 // prepare makes the agent, its secrets and blocks, and the workspace.
 func (r *run) prepare(ctx context.Context) error {
-	if r.c.Agent != nil || len(r.c.Secrets) > 0 {
+	if r.c.Agent != nil || len(r.c.Secrets) > 0 || r.c.talks() {
 		if err := r.makeAgent(ctx); err != nil {
 			return fmt.Errorf("make the agent: %w", err)
 		}
@@ -128,7 +131,8 @@ func (r *run) makeAgent(ctx context.Context) error {
 	if spec == nil {
 		spec = &Agent{}
 	}
-	a := haft.Agent{Name: r.name, Tools: spec.Tools, Env: spec.Env, Rules: spec.Rules, If: haft.IfNone}
+	a := haft.Agent{Name: r.name, Tools: spec.Tools, Env: spec.Env, Rules: spec.Rules,
+		Instructions: spec.Instructions, If: haft.IfNone}
 	if len(a.Tools) == 0 {
 		for _, t := range r.tools {
 			a.Tools = append(a.Tools, t.Name)
@@ -210,6 +214,9 @@ func (r *run) runSteps(ctx context.Context, what string, steps []Step, stop bool
 
 // one makes one call and compares what became of it. It reports whether that is as expected.
 func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool) {
+	if c.Message != "" {
+		return r.say(ctx, label, c)
+	}
 	o := observation{block: func(l string) (string, bool) { return r.readBlock(ctx, l) },
 		file: func(path string) (string, bool) { return r.readFile(ctx, path) }}
 	o.steps, o.err = json.Marshal(r.results)
@@ -222,8 +229,9 @@ func (r *run) one(ctx context.Context, label string, c Call) (*haft.Result, bool
 	before := len(r.mock.Report().Requests)
 	seen := r.watch(call.ID, r.file.Touches != nil || r.cfg.Learn)
 	o.result, o.err = r.do(ctx, call, c)
-	touched := withoutLines(seen())
+	touched := r.withoutAdded(call.Tool, seen())
 	r.takeCovered(call.Tool, o.result)
+	r.takeProfile(call.Tool, o.result)
 	o.seen, o.hosts = r.mock.Report().Requests[before:], r.hosts()
 	var faults []Fault
 	if r.c.made == nil {

@@ -59,7 +59,8 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 			{&f.verbose, "verbose,v", "show a line for every case"},
 			{&f.cfg.Advisories, "advisories", "fail for packages that a `FILE` of advisories (OSV) is about"},
 			{&f.cfg.Learn, "learn", "observe the calls, and print the least settings that they need as YAML"},
-			{&f.cfg.Coverage, "coverage", "count which lines of tools in Python run"},
+			{&f.cfg.Coverage, "coverage", "count which lines of tools in Python, TypeScript and JavaScript run"},
+			{&f.cfg.Profile, "profile", "show where the slowest cases spend their time"},
 			{&f.listed, "list", "show the cases and run none"},
 			{&f.watch, "watch", "run again the test files that a change is about, until interrupted"},
 			{&f.junit, "junit", "write a report in JUnit's XML to a `FILE`"},
@@ -76,6 +77,9 @@ command line is wrong or names no test file; 3 a test file or a tool is not vali
 func (f *flags) test(ctx context.Context, p *cli.Profile, names []string) error {
 	if f.cfg.Repeat < 0 || f.cfg.Parallel < 0 {
 		return exit.Misuse(errors.New("--repeat and --parallel must not be negative"))
+	}
+	if f.cfg.Profile && f.cfg.Coverage {
+		return exit.Misuse(errors.New("--profile would measure what --coverage takes: leave one out"))
 	}
 	if f.run != "" {
 		var err error

@@ -10,16 +10,21 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"unicode"
 
 	"haft"
 	"haft/internal/toolfile"
 )
 
-// coverPython is added to the source of tools whose lines are counted. It writes the lines that can run, and each line
-// when it runs for the first time, to a file that is an artifact of the call.
-//
-//go:embed cover.py
-var coverPython string
+// What is added to the source of tools whose lines are counted. It writes the lines that can run, and those that ran,
+// to a file that is an artifact of the call: in Python each line when it runs for the first time, in TypeScript and
+// JavaScript all at the end of the call.
+var (
+	//go:embed cover.py
+	coverPython string
+	//go:embed cover.js
+	coverScript string
+)
 
 // coverArtifact is that file. It is taken out of the result before anything is compared.
 const coverArtifact = "haft-test-lines"
@@ -45,8 +50,8 @@ func (c Covered) Percent() float64 {
 
 // lines are those of one source: whether each of them ran.
 type lines struct {
-	last int
-	ran  map[int]bool
+	source []string
+	ran    map[int]bool
 	// called says that a call said which lines there are.
 	called bool
 }
@@ -58,16 +63,20 @@ type covering struct {
 	of      map[*File]map[string]string // the source of a tool by its name
 }
 
-// cover has the lines of a tool counted. Only Python can.
+// cover has the lines of a tool counted, unless it is profiled.
 func (p *place) cover(source string, d *haft.Draft) {
-	if !p.cfg.Coverage && p.file.Gates.Coverage == nil {
+	if p.cfg.Profile || !p.cfg.Coverage && p.file.Gates.Coverage == nil || d.Settings.NoArtifacts {
 		return
 	}
-	if d.Kind != haft.KindPython || d.Settings.NoArtifacts {
+	text := strings.Split(strings.TrimRight(d.Source, "\n"), "\n")
+	switch d.Kind {
+	case haft.KindPython:
+		d.Source += strings.Replace(coverPython, "{{LAST}}", strconv.Itoa(len(text)), 1)
+	case haft.KindTypeScript, haft.KindJavaScript:
+		d.Source += coverScript
+	default:
 		return
 	}
-	last := strings.Count(strings.TrimRight(d.Source, "\n"), "\n") + 1
-	d.Source += strings.Replace(coverPython, "{{LAST}}", strconv.Itoa(last), 1)
 	source, _ = toolfile.SplitRef(source)
 	p.coverMu.Lock()
 	defer p.coverMu.Unlock()
@@ -78,7 +87,7 @@ func (p *place) cover(source string, d *haft.Draft) {
 		p.sources[p.file], p.of[p.file] = map[string]*lines{}, map[string]string{}
 	}
 	if p.sources[p.file][source] == nil {
-		p.sources[p.file][source] = &lines{last: last, ran: map[int]bool{}}
+		p.sources[p.file][source] = &lines{source: text, ran: map[int]bool{}}
 	}
 }
 
@@ -94,27 +103,30 @@ func (p *place) keepSource(tool, source string) {
 
 // takeCovered takes the lines that a call ran out of its result.
 func (p *place) takeCovered(tool string, res *haft.Result) {
-	if res == nil {
-		return
-	}
 	p.coverMu.Lock()
 	defer p.coverMu.Unlock()
 	l := p.sources[p.file][p.of[p.file][tool]]
-	i := slices.IndexFunc(res.Artifacts, func(a haft.Artifact) bool { return a.Name == coverArtifact })
-	if l == nil || i < 0 {
+	if l == nil {
 		return
 	}
-	l.add(res.Artifacts[i].Data)
-	res.Artifacts = slices.Delete(slices.Clone(res.Artifacts), i, i+1)
+	if data, ok := takeArtifact(res, coverArtifact); ok {
+		l.add(data)
+	}
 }
 
-// withoutLines leaves out of what a call touched the file with its lines.
-func withoutLines(t *haft.Touched) *haft.Touched {
-	if t != nil {
-		t.Accesses = slices.DeleteFunc(slices.Clone(t.Accesses), func(a haft.Access) bool {
-			return strings.HasSuffix(a.Name, "/out/"+coverArtifact)
-		})
+// withoutAdded leaves out of what a call touched the files that were added to its tool for the test.
+func (p *place) withoutAdded(tool string, t *haft.Touched) *haft.Touched {
+	if t == nil {
+		return nil
 	}
+	p.coverMu.Lock()
+	counted := p.sources[p.file][p.of[p.file][tool]] != nil
+	p.coverMu.Unlock()
+	_, timed := p.profiled[tool]
+	t.Accesses = slices.DeleteFunc(slices.Clone(t.Accesses), func(a haft.Access) bool {
+		return a.Kind == haft.AccessWrite && (counted && a.Name == "/work/out/"+coverArtifact ||
+			timed && a.Name == "/work/out/"+profileArtifact)
+	})
 	return t
 }
 
@@ -124,7 +136,7 @@ func (l *lines) add(data []byte) {
 		list, all := bytes.CutPrefix(bytes.TrimSpace(line), []byte("="))
 		for text := range bytes.FieldsSeq(list) {
 			n, err := strconv.Atoi(string(text))
-			if err != nil || n < 1 || n > l.last {
+			if err != nil || n < 1 || n > len(l.source) || !strings.ContainsFunc(l.source[n-1], isWord) {
 				continue
 			}
 			if l.called = true; !all {
@@ -138,6 +150,9 @@ func (l *lines) add(data []byte) {
 	}
 }
 
+// isWord reports whether a character is part of a word: lines of brackets alone do not count.
+func isWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
+
 // covered returns the lines of the sources of a test file.
 func (w *world) covered(f *File) (list []Covered) {
 	w.coverMu.Lock()
@@ -146,7 +161,7 @@ func (w *world) covered(f *File) (list []Covered) {
 		l := w.sources[f][source]
 		c := Covered{Test: f.Path, Source: filepath.ToSlash(source), Lines: len(l.ran)}
 		if !l.called {
-			c.Lines = l.last // none of which ran
+			c.Lines = len(l.source) // none of which ran
 		}
 		for _, n := range slices.Sorted(maps.Keys(l.ran)) {
 			if l.ran[n] {
@@ -164,11 +179,12 @@ func (w *world) covered(f *File) (list []Covered) {
 func (r *runner) coverGates(w *world, f *File, add func(name string, closed bool, format string, args ...any)) {
 	list := w.covered(f)
 	r.report.Coverage = append(r.report.Coverage, list...)
-	if f.Gates.Coverage == nil || r.cfg.Run != nil || len(r.cfg.Tags) > 0 || r.focus {
+	if f.Gates.Coverage == nil || r.cfg.Profile || r.cfg.Run != nil || len(r.cfg.Tags) > 0 || r.focus {
 		return
 	}
 	if len(list) == 0 {
-		add("coverage", true, "the lines of no tool can be counted: coverage is for tools in Python")
+		add("coverage", true, "the lines of no tool can be counted: coverage is for tools in Python, TypeScript and "+
+			"JavaScript")
 	}
 	for _, c := range list {
 		add("coverage", c.Percent() < *f.Gates.Coverage, "%s, %g %% is the least", c, *f.Gates.Coverage)

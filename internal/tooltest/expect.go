@@ -58,6 +58,8 @@ type observation struct {
 	block func(label string) (string, bool)
 	file  func(path string) (string, bool)
 	steps json.RawMessage
+	// whole is what expressions have as result, if it is not the result.
+	whole any
 }
 
 // A checker collects the faults of one call.
@@ -193,7 +195,10 @@ func (c *checker) value(ctx context.Context) {
 	if ready.checks == nil {
 		return
 	}
-	whole, err := json.Marshal(c.result)
+	if c.whole == nil {
+		c.whole = c.result
+	}
+	whole, err := json.Marshal(c.whole)
 	if err != nil {
 		c.fault("check", "the result cannot be read: %s", err)
 		return

@@ -12,6 +12,7 @@ import (
 	"haft/internal/observe"
 	"haft/internal/schemacase"
 	"haft/internal/yamltree"
+	"haft/schema"
 )
 
 // A File is one test file.
@@ -103,8 +104,14 @@ type Call struct {
 	// Cancel stops the call after that time.
 	Cancel haft.Millis `json:"cancel"`
 	// Key is the idempotency key.
-	Key    string `json:"key"`
-	Expect Expect `json:"expect"`
+	Key string `json:"key"`
+	// Message is said to the agent of the case, instead of a call. Answers are those of its model, one for each
+	// request. Format is that of the requests, openai if it is empty, and Budget is what the turn may take.
+	Message string      `json:"message"`
+	Answers []Answer    `json:"answers"`
+	Format  schema.Form `json:"format"`
+	Budget  haft.Budget `json:"budget"`
+	Expect  Expect      `json:"expect"`
 }
 
 // An Approve is the answer of a person. The text yes or no stands for it.
@@ -137,6 +144,8 @@ type Agent struct {
 	Rules  []haft.ToolRule   `json:"rules"`
 	Env    map[string]string `json:"env"`
 	Blocks map[string]string `json:"blocks"`
+	// Instructions are what its model gets first.
+	Instructions string `json:"instructions"`
 }
 
 // A Secret is a variable of the agent of a case. It goes to hosts only if it names some.
@@ -194,6 +203,7 @@ type Expect struct {
 	// TimeRatio and MemoryRatio bound time and memory by those of the baseline.
 	TimeRatio   float64 `json:"time_ratio"`
 	MemoryRatio float64 `json:"memory_ratio"`
+	ExpectTurn
 
 	ready *compiled // of Schema and Check
 }

@@ -41,7 +41,7 @@ func (p *place) generate() ([]*Case, error) {
 			c := p.file.Defaults
 			c.Name = fmt.Sprintf("generated/%s/%d %s", t.Name, i+1, s.Kind)
 			c.At, c.Tool, c.Args, c.made = g.At, t.Name, s.Args, &s
-			c.Expect = g.Expect
+			c.Expect, c.Message, c.Answers = g.Expect, "", nil
 			if c.Agent != nil { // in which order tools are called is not what is looked for
 				free := *c.Agent
 				free.Rules, c.Agent = nil, &free

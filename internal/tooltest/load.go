@@ -192,8 +192,8 @@ func Parse(path string, text []byte) (*File, error) {
 		if len(f.Defaults.Table) > 0 {
 			return nil, f.fail(f.Defaults.At, "defaults have no table")
 		}
-		if len(c.Steps) > 0 && (len(c.Args) > 0 || c.Raw != "") {
-			return nil, f.fail(c.At, "a case has steps or args, not both")
+		if len(c.Steps) > 0 && (len(c.Args) > 0 || c.Raw != "" || c.Message != "") {
+			return nil, f.fail(c.At, "a case has steps or args or a message, not two of them")
 		}
 		inherit(reflect.ValueOf(&c).Elem(), reflect.ValueOf(f.Defaults))
 		rows := c.Table
@@ -232,7 +232,7 @@ func inherit(to, from reflect.Value) {
 		switch {
 		case !t.CanSet():
 		case t.Type() == reflect.TypeFor[haft.Limits]() || t.Type() == reflect.TypeFor[Expect]() ||
-			t.Type() == reflect.TypeFor[Call]():
+			t.Type() == reflect.TypeFor[Call]() || t.Type() == reflect.TypeFor[ExpectTurn]():
 			inherit(t, f)
 		case t.IsZero():
 			t.Set(f)
@@ -272,13 +272,15 @@ func (f *File) check() error {
 			return f.fail(c.At, "the case has more than %d steps", maxSteps)
 		case c.Parallel < 0 || c.Parallel > maxParallel:
 			return f.fail(c.At, "parallel must be between 1 and %d", maxParallel)
+		case c.Parallel > 1 && c.Message != "":
+			return f.fail(c.At, "an agent answers one message of somebody at a time: leave out parallel")
 		case c.Network != "" && c.Network != networkReal:
 			return f.fail(c.At, "network is real, or not given, which mocks it")
 		}
 		if err := f.checkRules(c.Mock); err != nil {
 			return err
 		}
-		if err := c.Expect.check(seen); err != nil {
+		if err := c.Call.check(seen); err != nil {
 			return f.fail(c.At, "%s", haft.MessageOf(err))
 		}
 		steps := map[string]bool{}
@@ -287,7 +289,7 @@ func (f *File) check() error {
 				return f.fail(s.At, "there is another step called %q", s.Name)
 			}
 			steps[s.Name] = true
-			if err := s.Expect.check(seen); err != nil {
+			if err := s.Call.check(seen); err != nil {
 				return f.fail(s.At, "%s", haft.MessageOf(err))
 			}
 		}
@@ -303,6 +305,57 @@ func (f *File) checkRules(rules []apimock.Rule) error {
 		}
 	}
 	return nil
+}
+
+// check reports what is wrong with a call or a message, and compiles what is expected of it.
+func (c *Call) check(seen map[string]*compiled) error {
+	invalid := func(text string) error { return &haft.Error{Code: haft.CodeInvalid, Message: text} }
+	switch of := c.Expect.ofCall(); {
+	case c.Message == "" && (len(c.Answers)+len(c.Format) > 0 || c.Budget != haft.Budget{} ||
+		c.Expect.isGiven()):
+		return invalid("answers, format, budget, and what is expected of turn, stop, reply, calls, messages and " +
+			"approvals are for a message")
+	case c.Message == "":
+	case c.Format != "" && !slices.Contains(modelForms(), c.Format):
+		return invalid(fmt.Sprintf("the format of a model is one of %v", modelForms()))
+	case of != "":
+		return invalid("a message has no " + of + ": expect it of one of the calls, or the turn to be failed")
+	case len(c.Tool)+len(c.Args)+len(c.Raw)+len(c.Env)+len(c.Files)+len(c.Sandbox)+len(c.Key) > 0 ||
+		c.Limits != haft.Limits{}:
+		return invalid("a message is no call: tool and args are in the answers, env in the agent; there are no " +
+			"files, limits, sandbox and key")
+	}
+	for _, a := range c.Answers {
+		if a.For != "" {
+			return invalid("answers are given in order: leave out for")
+		}
+	}
+	if err := c.Expect.check(seen); err != nil || c.Expect.Calls == nil {
+		return err
+	}
+	for i := range *c.Expect.Calls {
+		e := &(*c.Expect.Calls)[i].Expect
+		if e.isGiven() {
+			return invalid("turn, stop, reply, calls, messages and approvals are not of a call")
+		}
+		if err := e.check(seen); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// talks reports whether something is said to the agent of a case.
+func (c *Case) talks() bool {
+	if c.Message != "" {
+		return true
+	}
+	for s := range c.steps() {
+		if s.Message != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // steps returns all steps of a case.

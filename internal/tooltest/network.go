@@ -31,6 +31,9 @@ func (w *world) answer(req egress.MockRequest) (*http.Response, error) {
 	}
 	if r.c.Network == networkReal {
 		r.meet(req.URL.Hostname())
+		if strings.EqualFold(req.URL.Hostname(), noHost) { // the tool may reach no host, and so asks no resolver
+			return nil, &haft.Error{Code: haft.CodeDenied, Message: "the settings of the tool name no host"}
+		}
 		return req.Send()
 	}
 	return r.mock.Answer(req)

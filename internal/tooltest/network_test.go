@@ -2,6 +2,7 @@ package tooltest
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -29,6 +30,27 @@ func TestWorld_answers_requests_of_no_case(t *testing.T) {
 		}
 		if err != nil && !strings.Contains(haft.MessageOf(err), "--real-network") {
 			t.Errorf("%s: the error does not say what allows it: %v", tt.name, err)
+		}
+		if resp != nil {
+			_ = resp.Body.Close()
+		}
+	}
+}
+
+// The name that an observed tool without network gets is asked of no resolver.
+func TestWorld_never_sends_to_the_host_that_is_none(t *testing.T) {
+	for host, want := range map[string]bool{noHost: false, "No-Host.haft-test.INVALID:8443": false,
+		"api.example": true} {
+		sent := false
+		w := &world{cfg: &Config{RealNetwork: true}}
+		r := &run{place: &place{world: w}, c: &Case{Network: networkReal}}
+		w.runs.Store("test-1/case-1", r)
+		resp, err := w.answer(egress.MockRequest{
+			Caller:  egress.Caller{Principal: haft.Principal{Org: "test-1", User: "case-1"}},
+			Request: &http.Request{URL: &url.URL{Scheme: "http", Host: host}},
+			Send:    func() (*http.Response, error) { sent = true; return &http.Response{Body: http.NoBody}, nil }})
+		if sent != want || want != (err == nil) || !want && haft.CodeOf(err) != haft.CodeDenied || len(r.real) != 1 {
+			t.Errorf("%s: it was sent: %t, %v, met %q", host, sent, err, r.real)
 		}
 		if resp != nil {
 			_ = resp.Body.Close()

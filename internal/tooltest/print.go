@@ -119,6 +119,7 @@ func (p *Printer) Summary(r *Report) {
 		fmt.Fprintf(p.Out, "%s %s: %s: %s\n", terminal.Paint(p.Out, colour, word), terminal.Escape(g.File), g.Name,
 			oneLine(g.Text))
 	}
+	p.profiles(r)
 	for _, c := range r.Coverage {
 		fmt.Fprintf(p.Out, "coverage %s: %s\n", oneLine(c.Test), oneLine(c.String()))
 	}

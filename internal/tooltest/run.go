@@ -33,8 +33,8 @@ type Config struct {
 	Advisories string
 	// Learn observes all calls, and reports the least settings that they need.
 	Learn bool
-	// Coverage counts the lines of tools that run.
-	Coverage bool
+	// Coverage counts the lines of tools that run. Profile finds out where they spend their time, and counts none.
+	Coverage, Profile bool
 	// Reduced allows runs where there are no namespaces.
 	Reduced bool
 	// Progress shows how packages are installed, and Done is called with each case that has ended, one at a time.
@@ -71,6 +71,8 @@ type Outcome struct {
 	Took haft.Millis `json:"took_ms"`
 	// Result is that of the last call.
 	Result *haft.Result `json:"result,omitempty"`
+	// Profile is where the last run spent its time, with Config.Profile: the places with the most.
+	Profile []Spent `json:"profile,omitempty"`
 
 	baseline     bool
 	time, memory float64 // of the calls of the case, in nanoseconds and bytes
@@ -138,7 +140,10 @@ type job struct {
 
 // runAll runs the cases of all files in one sandbox.
 func (r *runner) runAll(ctx context.Context, files []*File, sandbox string) (err error) {
-	w, err := openWorld(ctx, r.cfg, sandbox)
+	talks := slices.ContainsFunc(files, func(f *File) bool {
+		return slices.ContainsFunc(f.Cases, func(c Case) bool { return c.talks() })
+	})
+	w, err := openWorld(ctx, r.cfg, sandbox, talks)
 	if err != nil {
 		return err
 	}
@@ -298,7 +303,7 @@ func (r *runner) runJob(ctx context.Context, j *job, times int) {
 		} else if len(o.Faults) == 0 {
 			o.Faults = run.faults
 		}
-		o.Result = run.last
+		o.Result, o.Profile = run.last, mostSpent(run.spent)
 		o.time, o.memory = least(o.time, run.time), least(o.memory, run.memory)
 	}
 	o.Took = haft.Millis(time.Since(begin))

@@ -113,6 +113,34 @@ func TestRun_faults(t *testing.T) {
 	}
 }
 
+// What is not as expected of an agent is a fault, with the turn.
+func TestRun_agent_faults(t *testing.T) {
+	for _, o := range run(t, tooltest.Config{}, "testdata/talk_test.yaml").Outcomes {
+		if got := text(o); o.State != tooltest.Failed || !strings.Contains(got, o.Tags[0]) ||
+			!strings.Contains(got, "user: hi") {
+			t.Errorf("%s is %s and says\n%s, want\n%s", o.Name, o.State, got, o.Tags[0])
+		}
+	}
+}
+
+// A turn whose approval fails does not keep the next message waiting.
+func TestRun_agent_goes_on_after_a_fault(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "a.sh", "# One.\necho 1\n")
+	put(t, dir, "a_test.yaml", `cases:
+- name: two messages
+  agent: {rules: [{type: requires_approval, tool_name: a}]}
+  steps:
+  - {name: first, message: hi, answers: [{calls: [{tool: a}]}], approve: {answer: yes, roles: [nobody]}}
+  - {name: second, message: and, answers: [{text: Hello.}], expect: {reply: Hello.}}
+`)
+	got := text(run(t, tooltest.Config{}, filepath.Join(dir, "a_test.yaml")).Outcomes[0])
+	if !strings.Contains(got, "steps first: there is no answer: answer the request for approval") ||
+		strings.Contains(got, "steps second") {
+		t.Errorf("it says\n%s", got)
+	}
+}
+
 // A server of a test that came with a repository cannot change that, nor read what git keeps.
 func TestRun_refuses_mounts(t *testing.T) {
 	for mount, made := range map[string]string{"{dir: ., inside: /w, writable: true}": "data",

@@ -34,6 +34,7 @@ func watch(ctx context.Context, names []string, run func(paths []string)) error 
 	for first := true; ; first = false {
 		begin := time.Now()
 		now := look(names)
+		looked := time.Since(begin)
 		if maps.Equal(now, last) || first {
 			paths, err := Find(names)
 			if err != nil {
@@ -47,7 +48,7 @@ func watch(ctx context.Context, names []string, run func(paths []string)) error 
 			}
 		}
 		last = now
-		if pause.For(ctx, max(lookEvery, 10*time.Since(begin))) != nil {
+		if pause.For(ctx, max(lookEvery, 10*looked)) != nil {
 			return nil //nolint:nilerr // the person leaves
 		}
 	}

@@ -38,6 +38,7 @@ type world struct {
 	runs  sync.Map     // of *run by organisation and user
 	watching
 	covering
+	models models
 
 	mu     sync.Mutex
 	places map[string]*place // by file and policy
@@ -50,10 +51,12 @@ type place struct {
 	file  *File
 	org   string
 	tools []haft.Tool // in the order of the file
+
+	profiled map[string]profiled // by the name of the tool, of those that are profiled
 }
 
-// openWorld opens a system. Close it.
-func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error) {
+// openWorld opens a system, with models for agents if some talk. Close it.
+func openWorld(ctx context.Context, cfg *Config, sandbox string, talks bool) (*world, error) {
 	dir, err := os.MkdirTemp("", "haft-test-")
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the test: %w", err)
@@ -79,6 +82,11 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string) (*world, error)
 		Engine: engine.Config{Breaker: circuit.Config{Failures: -1}, BlockFor: time.Nanosecond, Observe: w.observe,
 			Limits: limit.Config{Running: cfg.Parallel, PerTenant: cfg.Parallel}},
 	}
+	if talks {
+		if sc.Agents, err = w.openModels(); err != nil {
+			return nil, errors.Join(err, w.close())
+		}
+	}
 	if w.svc, err = app.OpenService(ctx, sc); err != nil {
 		return nil, errors.Join(err, w.close())
 	}
@@ -91,6 +99,7 @@ func (w *world) close() error {
 	if w.svc != nil {
 		err = w.svc.Close()
 	}
+	w.models.close()
 	return errors.Join(err, os.RemoveAll(w.dir))
 }
 
@@ -114,7 +123,8 @@ func (w *world) place(ctx context.Context, f *File, policy string) (*place, erro
 	if p := w.places[key]; p != nil {
 		return p, nil
 	}
-	p := &place{world: w, file: f, org: fmt.Sprintf("test-%d", len(w.places)+1)}
+	p := &place{world: w, file: f, org: fmt.Sprintf("test-%d", len(w.places)+1),
+		profiled: map[string]profiled{}}
 	if policy != "" {
 		if _, err := w.svc.PutPolicy(ctx, p.manager(), false, haft.PolicyText{Text: []byte(policy),
 			If: haft.IfNone}); err != nil {
@@ -244,7 +254,8 @@ func (p *place) addFile(ctx context.Context, file string, d haft.Draft) error {
 
 // add registers one tool, with the settings of the test file, and installs its packages.
 func (p *place) add(ctx context.Context, file string, d haft.Draft) error {
-	if err := p.apply(file, &d); err != nil {
+	kept, err := p.apply(file, &d)
+	if err != nil {
 		return err
 	}
 	change, err := p.svc.PutTool(ctx, p.manager(), d)
@@ -264,29 +275,33 @@ func (p *place) add(ctx context.Context, file string, d haft.Draft) error {
 		}
 	}
 	p.keepSource(t.Name, file)
+	if len(kept.lines) > 0 {
+		p.profiled[t.Name] = kept
+	}
 	p.tools = append(p.tools, *t)
 	return nil
 }
 
 // apply sets the settings of a draft that the test file gives.
-func (p *place) apply(file string, d *haft.Draft) error {
+func (p *place) apply(file string, d *haft.Draft) (kept profiled, err error) {
 	s := p.file.Settings
 	if err := overlay(&d.Settings, s.Settings); err != nil {
-		return err
+		return kept, err
 	}
 	if len(s.Packages) > 0 {
 		d.Needs = toolfile.SplitRequirements(d.Kind, s.Packages)
 	}
+	p.watchHosts(d)
 	p.cover(file, d)
+	kept = p.profile(file, d)
 	p.file.fix(d)
 	files := make([]string, len(s.Files))
 	for i, name := range s.Files {
-		var err error
 		if files[i], err = p.file.filePath(name); err != nil {
-			return err
+			return kept, err
 		}
 	}
-	return toolfile.AddFiles(d, file, files)
+	return kept, toolfile.AddFiles(d, file, files)
 }
 
 // overlay sets the fields of settings that others have.
