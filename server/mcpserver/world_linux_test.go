@@ -104,7 +104,7 @@ func installed(t *testing.T, name string) string {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		sandboxtest.Require(t, "mcp", "there is no .haft/"+name+": run scripts/setup test")
+		sandboxtest.Require(t, "mcp", "there is no .haft/"+name+": run make setup-more")
 	}
 	return path
 }
