@@ -95,11 +95,16 @@ func TestClients_python(t *testing.T) {
 	for name, args := range map[string][]string{
 		"works_with_a_server":       {"--ignore=" + frameworks[0], "--ignore=" + frameworks[1]},
 		"works_in_agent_frameworks": frameworks,
+		"works_in_crewai":           append([]string{"-k", "TestAgents or its_python_runs"}, frameworks...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := c
 			site := c.install(t, c.dir)
+			if name == "works_in_crewai" { // whose packages fit to no others
+				c.bin = filepath.Join(skiptest.Part(t, "crewai", "crewpy"), "bin")
+				c.env = append(slices.Clone(c.env), "HAFT_FRAMEWORK=crewai", "HOME="+t.TempDir())
+			}
 			c.env = append(slices.Concat(c.env, clientServer(t)), "PYTHONPATH="+site,
 				"HAFT_OPENAPI="+filepath.Join(root, "server", "testdata", "openapi.json"))
 			c.run(t, "python", append([]string{"-m", "pytest", "-q", "-p", "no:cacheprovider"}, args...)...)

@@ -79,6 +79,9 @@ def _variables(monkeypatch: pytest.MonkeyPatch) -> None:
     """No framework sends anything to anybody else."""
     monkeypatch.setenv("OPENAI_AGENTS_DISABLE_TRACING", "1")
     monkeypatch.setenv("LANGSMITH_TRACING", "false")
+    monkeypatch.setenv("CREWAI_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("CREWAI_TRACING_ENABLED", "false")
+    monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     monkeypatch.setenv("OPENAI_API_KEY", "k")
 
 
@@ -151,7 +154,22 @@ def smolagents(model: Model, client: haft.Client, tools: tuple[Any, ...], option
     return str(agent.run("Go."))
 
 
-FRAMEWORKS: list[Agent] = [langchain, openai_agents, pydantic_ai, smolagents]
+def crewai(model: Model, client: haft.Client, tools: tuple[Any, ...], options: dict[str, Any]) -> str:
+    from crewai import LLM, Agent, Crew, Task
+
+    vendor = LLM(model="openai/gpt-4o", base_url=model.url, api_key="k")
+    made = client.to_crewai(*tools, **options)
+    agent = Agent(
+        role="r", goal="g", backstory="b", llm=vendor, tools=made, verbose=False, max_iter=5, max_retry_limit=0
+    )
+    task = Task(description="Go.", expected_output="A word.", agent=agent)
+    return str(Crew(agents=[agent], tasks=[task], verbose=False).kickoff().raw)
+
+
+#: CrewAI needs other versions than the rest, so its tests run in an environment of their own: HAFT_FRAMEWORK=crewai.
+FRAMEWORKS: list[Agent] = (
+    [crewai] if os.environ.get("HAFT_FRAMEWORK") == "crewai" else [langchain, openai_agents, pydantic_ai, smolagents]
+)
 AWAITED: list[AsyncAgent] = [alangchain, aopenai_agents, apydantic_ai]
 
 

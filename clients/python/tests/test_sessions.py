@@ -41,6 +41,16 @@ def test_session(client: haft.Client, stranger: haft.Client, tmp_path: Path) -> 
         (tmp_path / "up").write_text("from here")
         s.files.write("up", tmp_path / "up")
         assert s.run_command("cat up").stdout == "from here"
+        with s.files.watch("dir") as changes:
+            s.files.write("dir/sub/c", b"c")
+            seen = next(c for c in changes if c.file.name == "c")
+            assert (seen.type, seen.file.path, seen.file.size) == ("create", "/work/dir/sub/c", 1)
+            s.files.remove("dir/sub")
+            assert next(c.type for c in changes if c.file.name == "c") == "remove"
+        with pytest.raises(haft.NotFoundError), s.files.watch("nothing"):
+            pass
+        with pytest.raises(haft.NotFoundError), stranger.sessions._of(s.info).files.watch("dir"):
+            pass
         s.files.remove("dir")
         with pytest.raises(haft.NotFoundError):
             s.files.read("dir/b")
@@ -134,3 +144,8 @@ async def test_awaited(aclient: haft.AsyncClient) -> None:
         assert "".join(parts) == "a\nb\n"
         await s.files.write("f", b"x")
         assert await s.files.read("f") == b"x"
+        async with s.files.watch() as changes:
+            await s.files.write("g", b"y")
+            async for change in changes:
+                if change.file.name == "g":
+                    break

@@ -109,6 +109,46 @@ export async function* resume<T>(transport: Transport, source: Source<T>, option
   }
 }
 
+/** Opens a stream that cannot go on after a cut, and gives what it has. */
+export async function opened<T>(
+  transport: Transport,
+  query: Query,
+  take: (message: Message) => T | undefined,
+  signal: AbortSignal | undefined,
+): Promise<AsyncGenerator<T, void, undefined>> {
+  let begin = (): void => {};
+  const begun = new Promise<void>((resolve) => (begin = resolve));
+  const source: Source<T> = {
+    over: false,
+    query: () => query,
+    take(message) {
+      begin(); // a stream begins with a sign of life
+      return take(message);
+    },
+  };
+  const items = connection(transport, query, source, signal);
+  const first = items.next();
+  first.catch(() => {}); // whoever reads the first item is told
+  await Promise.race([begun, first]);
+  return uncut(first, items, signal);
+}
+
+/** Yields all items of a stream, whose end is an error. */
+async function* uncut<T>(
+  first: Promise<IteratorResult<T, void>>,
+  items: AsyncGenerator<T, void, undefined>,
+  signal: AbortSignal | undefined,
+): AsyncGenerator<T, void, undefined> {
+  try {
+    for (let step = await first; step.done !== true; step = await items.next()) yield step.value;
+  } catch (error) {
+    throw signal?.aborted ? signal.reason : error;
+  } finally {
+    await items.return();
+  }
+  throw new UnavailableError("unavailable", "the stream of events was cut");
+}
+
 /** Yields what comes over one connection. */
 async function* connection<T>(
   transport: Transport,

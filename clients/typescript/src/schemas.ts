@@ -505,6 +505,7 @@ export interface Draft {
   category?: string;
   description?: string;
   descriptions_required?: boolean;
+  file?: string;
   files?: ToolFile[] | null;
   function?: string;
   if_digest?: string;
@@ -1347,6 +1348,7 @@ export interface ToolCall {
 export interface ToolFile {
   content?: string;
   content_base64?: string;
+  content_omitted?: boolean;
   path: string;
 }
 
@@ -1460,6 +1462,7 @@ export interface Version {
   created_at: string;
   description: string;
   digest: string;
+  file?: string;
   files?: ToolFile[] | null;
   function?: string;
   injected?: string[] | null;

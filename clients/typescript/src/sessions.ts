@@ -1,7 +1,8 @@
 import { valueOf, type Calls, type Output } from "./calls.js";
 import { NotFoundError } from "./errors.js";
+import { opened, read } from "./events.js";
 import { type Upload, contentOf } from "./files.js";
-import type { Artifact, Called, ContextListBody, NewSessionBody, Result, Session, SessionContext, SessionDir, SessionListBody, SessionTimes, Status } from "./schemas.js";
+import type { Artifact, Called, ContextListBody, NewSessionBody, Result, Session, SessionChange, SessionContext, SessionDir, SessionListBody, SessionTimes, Status } from "./schemas.js";
 import { type RequestOptions, type Transport, part } from "./transport.js";
 
 /** Why code or a command failed. */
@@ -274,6 +275,15 @@ export class SessionFiles {
   async write(path: string, content: Upload, options: RequestOptions = {}): Promise<void> {
     const headers = { "Content-Type": "application/octet-stream" };
     await this.#transport.read({ ...options, method: "PUT", path: `${this.#path}/content`, query: { path }, body: await contentOf(content), headers, again: true });
+  }
+
+  /**
+   * Watches the files of a directory, and of those in it: yields what happens after the promise is
+   * kept. A loop that is left ends the watch, and so does an aborted signal. A connection that is cut
+   * is an UnavailableError: watch again, and list the directory.
+   */
+  async watch(path = "/work", options: Pick<RequestOptions, "signal"> = {}): Promise<AsyncGenerator<SessionChange, void, undefined>> {
+    return await opened(this.#transport, { path: `${this.#path}/watch`, query: { path } }, ({ data }) => (data === "" ? undefined : read<SessionChange>(data, ({ file }) => typeof file === "object")), options.signal);
   }
 
   /** Makes a directory, and those that lead to it. */

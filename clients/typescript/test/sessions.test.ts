@@ -50,6 +50,19 @@ test("sessions", async (t) => {
       await s.files.move("dir/a", "dir/b");
       assert.deepEqual((await s.files.list("dir")).files?.map(({ name, size }) => [name, size]), [["b", 3]]);
       assert.equal((await s.files.list("dir", { depth: 0 })).files?.[0]?.type, "dir");
+      const watched = await s.files.watch("dir");
+      await s.files.write("dir/sub/c", Buffer.from("c"));
+      const seen: string[] = [];
+      for await (const { type, file } of watched) {
+        seen.push(`${type} ${file.path}`);
+        if (file.name === "c") break;
+      }
+      assert.ok(seen.includes("create /work/dir/sub/c"), seen.join());
+      await assert.rejects(s.files.watch("nothing"), NotFoundError);
+      const stop = new AbortController();
+      const quiet = await s.files.watch("dir", { signal: stop.signal });
+      stop.abort(new RangeError("enough"));
+      await assert.rejects(quiet.next(), RangeError);
       await s.files.remove("dir");
       await assert.rejects(s.files.read("dir/b"), NotFoundError);
     });

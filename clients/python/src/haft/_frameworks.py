@@ -7,6 +7,7 @@ nothing of servers. A framework is imported when it is asked for, and needs not 
 from __future__ import annotations
 
 import asyncio
+import copy
 import importlib
 import json
 import keyword
@@ -18,6 +19,7 @@ from ._errors import HaftError, InvalidError
 
 if TYPE_CHECKING:
     from agents import FunctionTool
+    from crewai.tools import BaseTool as CrewTool
     from langchain_core.tools import BaseTool
     from pydantic_ai import Tool as PydanticTool
     from smolagents import Tool as SmolTool
@@ -127,6 +129,64 @@ def pydantic_ai(tools: Sequence[Described]) -> list[PydanticTool[Any]]:
         return made
 
     return [one(t) for t in tools]
+
+
+def crewai(tools: Sequence[Described]) -> list[CrewTool]:
+    """Tools of CrewAI. A call that fails is a ``ToolFailure``: after an exception CrewAI would call once more."""
+    base: type[CrewTool] = _framework("crewai.tools", "crewai").BaseTool
+    failure: Any = _framework("crewai.tools.tool_failure", "crewai>=1.15").ToolFailure
+    model: Any = _framework("pydantic", "pydantic").BaseModel
+
+    class HaftTool(base):  # type: ignore[misc]
+        tool: Any
+        cache_function: Any = _never  # the server knows which values may be kept
+
+        # Without parameters of their own, so that no argument of a tool is taken for one.
+        def _run(self, /, **arguments: Any) -> Any:
+            return _answer(self.tool.call(_present(self.tool, arguments)))
+
+        async def _arun(self, /, **arguments: Any) -> Any:
+            return _answer(await _awaited(self.tool, _present(self.tool, arguments)))
+
+    def _answer(outcome: Any) -> Any:
+        return failure(message=outcome.text) if outcome.failed else outcome.text
+
+    def arguments(tool: Described) -> Any:
+        class Arguments(model):  # type: ignore[misc]
+            """Says what the schema of the server says, and leaves it to the server to check it."""
+
+            model_config = {"extra": "allow"}
+
+            @classmethod
+            def __get_pydantic_json_schema__(cls, core: Any, handler: Any) -> dict[str, Any]:
+                return _nullable(tool.parameters)
+
+        return Arguments
+
+    if any(tool.awaited for tool in tools):
+        raise InvalidError("CrewAI runs its tools in threads: use a haft.Client")
+    return [HaftTool(name=t.name, description=t.description, args_schema=arguments(t), tool=t) for t in tools]
+
+
+def _never(*_: Any) -> bool:
+    return False
+
+
+def _nullable(parameters: dict[str, Any]) -> dict[str, Any]:
+    """A schema with null for what may be left out: CrewAI, which changes the schema, has models give every argument."""
+    made = copy.deepcopy(parameters)
+    for name, schema in made.get("properties", {}).items():
+        if name not in made.get("required", []) and isinstance(schema, dict):
+            schema.pop("default", None)
+            said = {"description": schema.pop("description")} if "description" in schema else {}
+            made["properties"][name] = {"anyOf": [schema, {"type": "null"}], **said}
+    return made
+
+
+def _present(tool: Described, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments that a model gave, without null for those that may be left out."""
+    required = tool.parameters.get("required", [])
+    return {name: value for name, value in arguments.items() if value is not None or name in required}
 
 
 #: The types of arguments that smolagents has.

@@ -698,6 +698,8 @@ class ToolFile:
     content: str | None = None
     #: The content, if it is not.
     content_base64: bytes | None = None
+    #: The content is left out: lists of tools have the paths only.
+    content_omitted: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -709,6 +711,7 @@ class Version:
     digest: str
     description: str
     source_code: str | None = None
+    file: str | None = None
     files: list[ToolFile] = field(default_factory=list)
     function: str | None = None
     server: str | None = None
@@ -1343,6 +1346,16 @@ class SessionDir:
     files: list[SessionFile]
     #: Whether there are more files than these.
     cut: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class SessionChange:
+    """What happened to a file of a session."""
+
+    #: create, write or remove.
+    type: str
+    #: The file as it is after that, or as it was before it was removed.
+    file: SessionFile
 
 
 @dataclass(frozen=True, kw_only=True)

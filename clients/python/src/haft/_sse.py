@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from . import _json
 from ._errors import BY_CODE, HaftError, UnavailableError
-from ._models import Event, TurnEvent
+from ._models import Event, SessionChange, TurnEvent
 from ._request import Query, part
 
 T = TypeVar("T")
@@ -161,6 +161,20 @@ class TurnStream(Stream[TurnEvent]):
         if event.turn is not None:
             self.over = event.turn.status != "running" and (self._brief or event.turn.status != "waiting")
         return event
+
+
+class FileStream(Stream[SessionChange]):
+    """What happens to files of a session. What happens while it is cut is not known."""
+
+    def __init__(self, hide: Callable[[str], str], path: str, at: str) -> None:
+        super().__init__(hide)
+        self._query = _watch(Query(path=path, params={"path": at}))
+
+    def query(self) -> Query:
+        return self._query
+
+    def _take(self, m: Message) -> SessionChange | None:
+        return _json.decode(SessionChange, _json.loads(m.data)) if m.data else None
 
 
 def _farewell(data: bytes, hide: Callable[[str], str]) -> HaftError:

@@ -35,6 +35,8 @@ class Draft:
 
     source_code: str
     source_type: str | None = None
+    #: What tracebacks call the source; the name of the tool if it is left out.
+    file: str | None = None
     #: Modules and data that lie beside the source when it runs.
     files: list[ToolFile] = field(default_factory=list)
     name: str | None = None

@@ -41,6 +41,7 @@ from ._workspaces import AsyncWorkspaces
 
 if TYPE_CHECKING:
     from agents import FunctionTool
+    from crewai.tools import BaseTool as CrewTool
     from langchain_core.tools import BaseTool
     from pydantic_ai import Tool as PydanticTool
     from smolagents import Tool as SmolTool
@@ -261,6 +262,10 @@ class AsyncClient:
     async def to_pydantic_ai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[PydanticTool[Any]]:
         """Tools for Pydantic AI, which run on the server: see :meth:`toolset`."""
         return (await self.toolset(*tools, **options)).to_pydantic_ai()
+
+    async def to_crewai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[CrewTool]:
+        """Tools for CrewAI, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""
+        return (await self.toolset(*tools, **options)).to_crewai()
 
     async def to_smolagents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[SmolTool]:
         """Tools for smolagents, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""

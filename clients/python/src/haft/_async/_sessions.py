@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -13,8 +13,9 @@ from typing import Any
 from .._errors import NotFoundError, UnavailableError
 from .._files import PART_TIMEOUT, Source, Upload, create
 from .._json import decode, member
-from .._models import CodeResult, OutputPart, Result, Session, SessionContext, SessionDir
+from .._models import CodeResult, OutputPart, Result, Session, SessionChange, SessionContext, SessionDir
 from .._request import Query, given, part
+from .._sse import FileStream
 from ._calls import AsyncCalls
 from ._io import in_thread
 from ._transport import AsyncTransport
@@ -277,6 +278,17 @@ class AsyncSessionFiles:
             timeout=PART_TIMEOUT,
         )
         await self._transport.send(q)
+
+    @asynccontextmanager
+    async def watch(self, path: str = "/work") -> AsyncIterator[AsyncIterator[SessionChange]]:
+        """Watch what happens to the files of a directory, and of those in it, as long as the block runs.
+
+        It gives the changes, from the beginning of the block on. A connection that is cut is an
+        :class:`~haft.UnavailableError`: watch again, and list the directory.
+        """
+        stream = FileStream(self._transport.target.hide, self._path + "/watch", path)
+        async with self._transport.opened(stream.query(), stream) as changes:
+            yield changes
 
     async def make_dir(self, path: str) -> None:
         """Make a directory, and those that lead to it."""

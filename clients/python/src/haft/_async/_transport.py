@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar, cast
 
 import httpx
@@ -156,15 +157,34 @@ class AsyncTransport:
         """Yield what comes over one connection."""
         response = await self._open(q)
         try:
-            reader = Reader()
-            async with closing(cast(Any, response.aiter_bytes())) as pieces:
-                async for piece in pieces:
-                    for message in reader.feed(piece):
-                        item = stream.take(message)
-                        if item is not None:
-                            yield item
+            async with closing(_taken(response, stream)) as items:
+                async for item in items:
+                    yield item
         finally:
             await response.aclose()
+
+    @asynccontextmanager
+    async def opened(self, q: Query, stream: Stream[T]) -> AsyncIterator[AsyncIterator[T]]:
+        """Open a stream that cannot go on after a cut, and give what it has."""
+        try:
+            response = await self._open(q)
+        except httpx.RequestError as err:
+            raise _request.cut(q, err, not _request.never_sent(err)) from err
+        try:
+            async with closing(self._uncut(q, response, stream)) as items:
+                yield items
+        finally:
+            await response.aclose()
+
+    async def _uncut(self, q: Query, response: httpx.Response, stream: Stream[T]) -> AsyncGenerator[T, None]:
+        """Yield what comes over a connection, whose end is an error."""
+        try:
+            async with closing(_taken(response, stream)) as items:
+                async for item in items:
+                    yield item
+        except (httpx.RequestError, httpx.StreamError) as err:
+            raise _request.cut(q, err, True) from err
+        raise UnavailableError("the stream of events was cut")
 
     async def follow(self, stream: Stream[T]) -> AsyncIterator[T]:
         """Yield what a stream has. One that is cut goes on after the last item."""
@@ -194,3 +214,14 @@ class AsyncTransport:
                 raise failure
             # What is not there now may be again: a restart, or we were too slow.
             await sleep(_request.backoff(self.retry, failures))
+
+
+async def _taken(response: httpx.Response, stream: Stream[T]) -> AsyncGenerator[T, None]:
+    """Yield what a stream takes of an answer."""
+    reader = Reader()
+    async with closing(cast(Any, response.aiter_bytes())) as pieces:
+        async for piece in pieces:
+            for message in reader.feed(piece):
+                item = stream.take(message)
+                if item is not None:
+                    yield item

@@ -42,6 +42,7 @@ from ._workspaces import Workspaces
 
 if TYPE_CHECKING:
     from agents import FunctionTool
+    from crewai.tools import BaseTool as CrewTool
     from langchain_core.tools import BaseTool
     from pydantic_ai import Tool as PydanticTool
     from smolagents import Tool as SmolTool
@@ -262,6 +263,10 @@ class Client:
     def to_pydantic_ai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[PydanticTool[Any]]:
         """Tools for Pydantic AI, which run on the server: see :meth:`toolset`."""
         return (self.toolset(*tools, **options)).to_pydantic_ai()
+
+    def to_crewai(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[CrewTool]:
+        """Tools for CrewAI, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""
+        return (self.toolset(*tools, **options)).to_crewai()
 
     def to_smolagents(self, *tools: ToolLike, **options: Unpack[ToolsetOptions]) -> list[SmolTool]:
         """Tools for smolagents, which run on the server: see :meth:`toolset`. It needs a :class:`haft.Client`."""

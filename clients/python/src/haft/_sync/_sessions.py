@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -14,8 +14,9 @@ from typing import Any
 from .._errors import NotFoundError, UnavailableError
 from .._files import PART_TIMEOUT, Source, Upload, create
 from .._json import decode, member
-from .._models import CodeResult, OutputPart, Result, Session, SessionContext, SessionDir
+from .._models import CodeResult, OutputPart, Result, Session, SessionChange, SessionContext, SessionDir
 from .._request import Query, given, part
+from .._sse import FileStream
 from ._calls import Calls
 from ._io import in_thread
 from ._transport import Transport
@@ -278,6 +279,17 @@ class SessionFiles:
             timeout=PART_TIMEOUT,
         )
         self._transport.send(q)
+
+    @contextmanager
+    def watch(self, path: str = "/work") -> Iterator[Iterator[SessionChange]]:
+        """Watch what happens to the files of a directory, and of those in it, as long as the block runs.
+
+        It gives the changes, from the beginning of the block on. A connection that is cut is an
+        :class:`~haft.UnavailableError`: watch again, and list the directory.
+        """
+        stream = FileStream(self._transport.target.hide, self._path + "/watch", path)
+        with self._transport.opened(stream.query(), stream) as changes:
+            yield changes
 
     def make_dir(self, path: str) -> None:
         """Make a directory, and those that lead to it."""

@@ -20,6 +20,7 @@ from ._io import AWAITED, Event, Lock, closing, shielded
 
 if TYPE_CHECKING:
     from agents import FunctionTool
+    from crewai.tools import BaseTool as CrewTool
     from langchain_core.tools import BaseTool
     from pydantic_ai import Tool as PydanticTool
     from smolagents import Tool as SmolTool
@@ -192,6 +193,10 @@ class Toolset(Sequence[ModelTool]):
     def to_pydantic_ai(self) -> list[PydanticTool[Any]]:
         """Tools of Pydantic AI."""
         return _frameworks.pydantic_ai(self._tools)
+
+    def to_crewai(self) -> list[CrewTool]:
+        """Tools of CrewAI, which needs a :class:`haft.Client`."""
+        return _frameworks.crewai(self._tools)
 
     def to_smolagents(self) -> list[SmolTool]:
         """Tools of smolagents, which needs a :class:`haft.Client`."""

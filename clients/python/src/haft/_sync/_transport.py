@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast
 
 import httpx
@@ -157,15 +158,34 @@ class Transport:
         """Yield what comes over one connection."""
         response = self._open(q)
         try:
-            reader = Reader()
-            with closing(cast(Any, response.iter_bytes())) as pieces:
-                for piece in pieces:
-                    for message in reader.feed(piece):
-                        item = stream.take(message)
-                        if item is not None:
-                            yield item
+            with closing(_taken(response, stream)) as items:
+                for item in items:
+                    yield item
         finally:
             response.close()
+
+    @contextmanager
+    def opened(self, q: Query, stream: Stream[T]) -> Iterator[Iterator[T]]:
+        """Open a stream that cannot go on after a cut, and give what it has."""
+        try:
+            response = self._open(q)
+        except httpx.RequestError as err:
+            raise _request.cut(q, err, not _request.never_sent(err)) from err
+        try:
+            with closing(self._uncut(q, response, stream)) as items:
+                yield items
+        finally:
+            response.close()
+
+    def _uncut(self, q: Query, response: httpx.Response, stream: Stream[T]) -> Generator[T, None, None]:
+        """Yield what comes over a connection, whose end is an error."""
+        try:
+            with closing(_taken(response, stream)) as items:
+                for item in items:
+                    yield item
+        except (httpx.RequestError, httpx.StreamError) as err:
+            raise _request.cut(q, err, True) from err
+        raise UnavailableError("the stream of events was cut")
 
     def follow(self, stream: Stream[T]) -> Iterator[T]:
         """Yield what a stream has. One that is cut goes on after the last item."""
@@ -195,3 +215,14 @@ class Transport:
                 raise failure
             # What is not there now may be again: a restart, or we were too slow.
             sleep(_request.backoff(self.retry, failures))
+
+
+def _taken(response: httpx.Response, stream: Stream[T]) -> Generator[T, None, None]:
+    """Yield what a stream takes of an answer."""
+    reader = Reader()
+    with closing(cast(Any, response.iter_bytes())) as pieces:
+        for piece in pieces:
+            for message in reader.feed(piece):
+                item = stream.take(message)
+                if item is not None:
+                    yield item
