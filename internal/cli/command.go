@@ -6,6 +6,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"reflect"
@@ -218,24 +219,45 @@ func NoCommand(cmd *cobra.Command, args []string) error {
 	return exit.NoCommand(cmd.CommandPath(), args[0], near)
 }
 
-// FlagError says how to write a flag that cannot be read.
+// FlagError says how to write a flag that cannot be read, without its value.
 func FlagError(err error) error {
-	if strings.Contains(err.Error(), "time: missing unit in duration") {
-		err = fmt.Errorf("%w: write a unit, such as 5s or 2m", err)
+	bad, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return exit.Misuse(err)
 	}
-	return exit.Misuse(err)
+	why := bad.Unwrap().Error()
+	switch kind := bad.GetFlag().Value.Type(); {
+	case strings.Contains(why, "time: missing unit in duration"):
+		why = "write a unit, such as 5s or 2m"
+	case kind == "duration":
+		why = "it must be a duration, such as 5s, 2m or 24h"
+	case kind == "bool":
+		why = "it must be true or false"
+	case strings.HasPrefix(kind, "int") || strings.HasPrefix(kind, "uint"):
+		why = "it must be a whole number"
+	case strings.HasPrefix(kind, "float"):
+		why = "it must be a number"
+	}
+	return exit.Misuse(fmt.Errorf("--%s: %s", bad.GetFlag().Name, why))
 }
 
-// Help returns the command that prints the help of another one. A name that is no command is an error.
+// Help returns the command that prints the help of another one, or of those that words are about. Words that no help
+// has are an error.
 func Help(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{Use: "help [COMMAND]", Short: "Help about a command",
+	return &cobra.Command{Use: "help [COMMAND|WORD…]", Short: "Help about a command, or search the help for words",
+		Example: "  haft help tool add\n  haft help give a tool a file",
 		RunE: func(_ *cobra.Command, args []string) error {
 			cmd, rest, err := root.Find(args)
 			if err == nil && len(rest) > 0 && (cmd == root || cmd.HasSubCommands()) {
 				err = NoCommand(cmd, rest)
 			}
-			if err != nil {
-				return exit.Advise(err, "see haft help, or the index of all pages in docs/README.md")
+			if err != nil || len(rest) > 0 {
+				typo := cmd != root && cmd.HasSubCommands() && len(rest) == 1 // such as: haft help tool lisst
+				if !typo && searchHelp(root.OutOrStdout(), root, args) {
+					return nil
+				}
+				return exit.Advise(cmp.Or(err, NoCommand(root, args)),
+					"see haft help, or the index of all pages in docs/README.md")
 			}
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
