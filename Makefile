@@ -20,6 +20,10 @@ RACE     := $(shell [ "$$(id -u)" = 0 ] && command -v gcc >/dev/null 2>&1 && ech
 # large and which the race detector starts slowly.
 # go vet has looked at everything before, at more, and once instead of for every way to build.
 TAGS     := -tags haft_init
+# The compiler spends a third of its time on collecting garbage. It is told to collect less often, which takes memory
+# for time; the programs that it makes and the tests are not told.
+export GOFLAGS := $(shell $(GO) env GOFLAGS) '-toolexec=env GOGC=400'
+
 # The runsc that make test-more installs.
 export PATH := $(CURDIR)/.haft/gvisor:$(PATH)
 
@@ -35,15 +39,19 @@ VERDICTS := $(CURDIR)/.haft/verdicts
 # suite that make test runs: as root, reduced, and as an ordinary user.
 LOCAL    := ^(TestRun|TestProvider|TestTemplate)
 MODES    := ^TestConformance(_reduced|_as_an_ordinary_user)?$$
-# The tests that run other people's programs, in the packages that make test-more lists.
-REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_is_what_the_server_does|TestService_(brokers|mocks)_for_real_clients|TestEgress_)
+# The tests that run other people's programs or fetch packages from an index, in the packages that make test-more
+# lists (TestTiers_run_every_test). What they need is installed by make setup-more.
+REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|TestE2B_|TestClients_|TestOpenAPI_(is_what_the_server_does|passes_a_linter)|TestService_(brokers|mocks)_for_real_clients|TestEgress_)
 
 # The packages whose own state is used by several goroutines at a time. make test runs them with the race detector,
 # which takes three times the processor time, and make race all others.
 RACED    := $(addprefix ./,client compat/e2b executor/upstream sandbox/cell sandbox/process server server/agentapi \
-  server/mcpserver $(addprefix internal/,auth backlog chain chains checkpoint connlimit conversation credential egress \
+  $(addprefix internal/,auth backlog chain chains checkpoint connlimit conversation credential egress \
   engine event eventstream filestore followup limit localsocket memory portproxy registry secret/keeper secret/vault \
-  service session store store/redo store/sqlite telemetry toolrule webhook workspace))
+  service session store store/redo store/sqlite toolrule webhook workspace))
+# Two more, which need most of the program and its dependencies: compiling those for the race detector takes minutes.
+# make test runs them without, make test-more with it.
+WIDE     := ./server/mcpserver ./internal/telemetry
 # The packages that have targets of their own, and all others, of which the command takes longest and begins first.
 APART    := $(addprefix ./,sandbox/local sandbox/gvisor deploy internal/soak cmd/haft)
 PLAIN     = ./cmd/haft $(filter-out $(APART) $(RACED),$(shell $(GO) list -f '{{.Dir}}' ./... | \
@@ -99,6 +107,11 @@ gvisor: build ## build the gVisor that Haft was tested with, for --sandbox gviso
 setup-test: # install what the tests need besides
 	@scripts/setup test
 
+.PHONY: setup-more
+setup-more: setup-test # install what the second tier of the tests needs besides
+	@scripts/setup more
+	@scripts/setup crewai
+
 .PHONY: demo
 demo: setup build ## set up a fresh machine and run a tool in the sandbox
 	@scripts/demo
@@ -126,7 +139,7 @@ test: ## set up and run the tests
 .PHONY: suites
 suites: init # the first tier; a make of its own, which sees what setup-test has installed
 	@[ -n "$(RACE)" ] || echo "NOTE: not root, or no gcc: the tests run without the race detector"
-	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) -p 2 -skip '$(REAL)' $(PLAIN) & plain=$$!; \
+	$(TEST) -p 2 -skip '$(REAL)' $(PLAIN) & plain=$$!; \
 	  $(TEST) $(RACE) -p 2 -skip '$(REAL)' $(RACED); raced=$$?; wait $$plain && exit $$raced
 	$(TEST) $(RACE) -run '$(LOCAL)' ./sandbox/local
 	@echo "the conformance suite of sandboxes is about time and memory, which the race detector takes: without it"
@@ -134,11 +147,19 @@ suites: init # the first tier; a make of its own, which sees what setup-test has
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '$(MODES)' ./sandbox/local
 
 .PHONY: test-more
-test-more: init other-systems ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
+test-more: ## the second tier, after make test: other programs, all modes of the sandbox, containers, faults
+	@$(MAKE) --no-print-directory -j2 setup-more other-systems
+	@$(MAKE) --no-print-directory suites-more
+
+.PHONY: suites-more
+suites-more: init # like suites, a make of its own
 	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
 	@echo "more than they compute, so side by side"
-	$(TEST) -p 2 -run '$(REAL)' ./app ./executor/script ./compat/letta ./cmd/haft & real=$$!; \
+	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) -p 2 -run '$(REAL)' ./app ./executor/script ./compat/letta ./cmd/haft \
+	  ./internal/layer ./internal/supply ./internal/modelapi ./server & real=$$!; \
 	  $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$real && exit $$soak
+	$(TEST) $(RACE) $(WIDE)
+	$(TEST) $(RACE) -run '$(REAL)' ./executor/upstream
 	@mkdir -p $(VERDICTS)
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -skip '$(LOCAL)|$(MODES)' ./sandbox/local
 	@scripts/setup gvisor

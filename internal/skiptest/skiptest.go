@@ -39,7 +39,7 @@ func Part(t testing.TB, thing, part string) string {
 	t.Helper()
 	dir, err := find(part)
 	if err != nil {
-		Lacking(t, thing, fmt.Sprintf("%s of the test environment is not there: run scripts/setup test (%v)", part,
+		Lacking(t, thing, fmt.Sprintf("%s of the test environment is not there: run make setup-more (%v)", part,
 			err))
 	}
 	return dir
