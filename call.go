@@ -42,7 +42,9 @@ type Call struct {
 	Workspace *CallWorkspace `json:"workspace,omitempty"`
 	// Sandbox names a provider; empty leaves the choice to tool and engine.
 	Sandbox string `json:"sandbox,omitempty"`
-	Limits  Limits `json:"limits,omitzero"`
+	// Template names packages of the sandbox configuration that the call gets besides; empty means none.
+	Template string `json:"template,omitempty"`
+	Limits   Limits `json:"limits,omitzero"`
 	// Parent is the call on whose behalf this one was made.
 	Parent CallID `json:"parent,omitempty"`
 	// Turn groups the calls of one loop of an agent: its tool rules look at what

@@ -54,12 +54,32 @@ type SandboxConfig struct {
 	// Network names the hosts that tools may reach which name none themselves.
 	Network []string `json:"network,omitempty"`
 	// Needs are packages that every tool has besides its own.
-	Needs   Requirements `json:"requirements,omitzero"`
-	Created time.Time    `json:"created_at"`
-	Updated time.Time    `json:"updated_at"`
+	Needs Requirements `json:"requirements,omitzero"`
+	// Templates are packages that a call gets besides if it names the template.
+	Templates []SandboxTemplate `json:"templates,omitempty"`
+	Created   time.Time         `json:"created_at"`
+	Updated   time.Time         `json:"updated_at"`
 	// If is the revision that the one to be replaced must have, or [IfNone]. It is
 	// for writing, and never kept.
 	If string `json:"if_revision,omitempty"`
+}
+
+// A SandboxTemplate is a named list of packages in a sandbox configuration.
+type SandboxTemplate struct {
+	// Name is unique in the configuration: lower-case letters, digits, dots, underscores and hyphens.
+	Name    string       `json:"name"`
+	Needs   Requirements `json:"requirements,omitzero"`
+	Created time.Time    `json:"created_at,omitzero"`
+}
+
+// IsTemplateName reports whether a template may have the name.
+func IsTemplateName(name string) bool {
+	for i, r := range name {
+		if !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || i > 0 && (r == '.' || r == '_' || r == '-')) {
+			return false
+		}
+	}
+	return name != "" && len(name) <= 64
 }
 
 // Revision changes with every write.

@@ -91,6 +91,7 @@ type Draft struct {
 	Name        string       `json:"name,omitempty"`
 	Kind        Kind         `json:"source_type,omitempty"`
 	Source      string       `json:"source_code"`
+	File        string       `json:"file,omitempty"`
 	Files       []ToolFile   `json:"files,omitempty"`
 	Function    string       `json:"function,omitempty"`
 	Description string       `json:"description,omitempty"`
@@ -314,7 +315,8 @@ type WebhookAdmin interface {
 // An Operator keeps the whole in order.
 type Operator interface {
 	// CancelAll cancels the calls of an organisation's user or agent, whatever
-	// is set in of, and returns how many there were.
+	// is set in of, and returns how many there were. If others run on another
+	// server, it returns [CodeUnavailable] besides.
 	CancelAll(ctx context.Context, p Principal, of Principal) (int, error)
 	// Stop refuses new calls of everybody until [Operator.Resume], also after a
 	// restart. Kill ends those that run; else they may finish.

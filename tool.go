@@ -75,6 +75,8 @@ type Version struct {
 	Description string `json:"description"`
 	// Source is the code, empty for built-in and MCP tools.
 	Source string `json:"source_code,omitempty"`
+	// File is the name of the file that Source was read from, which tracebacks show; empty means that of the tool.
+	File string `json:"file,omitempty"`
 	// Files lie beside Source when it runs: modules that it imports, and data. They are
 	// ordered by path.
 	Files []ToolFile `json:"files,omitempty"`
@@ -116,6 +118,9 @@ type ToolFile struct {
 	// base64.
 	Text string `json:"content,omitempty"`
 	Data []byte `json:"content_base64,omitempty"`
+	// Omitted says that the content is left out: lists of tools have the paths only. A draft with such a file is
+	// refused.
+	Omitted bool `json:"content_omitted,omitempty"`
 }
 
 // Bytes returns the content.

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 
@@ -15,18 +16,17 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 	recheck := s.recheck(*cfg)
 	api := e2b.New(e2b.Config{
 		Call: s.Stream, Sessions: s.API.Sessions, Files: s.API.Sessions, Worker: s.API.Sessions, Ports: s.API.Sessions,
-		Cancel: s.Cancel, Domain: cfg.E2BDomain,
+		Keeper: s.API.Snapshots, Workspaces: s.API.Workspaces, Configs: s.API.Sandboxes, Cancel: s.Cancel,
+		Key:     s.digestKey,
+		Sandbox: haft.SandboxType(s.App.name), Domain: cfg.E2BDomain, Busy: server.Busy,
 		Identify: func(w http.ResponseWriter, r *http.Request) (server.Identity, error) {
 			_, actor, err := s.HTTP.Identify(w, r, "")
 			return actor, err
 		},
-		Busy: server.Busy, Refused: func(r *http.Request, err error) { s.HTTP.Refuse(r, err) },
+		Refused: func(r *http.Request, err error) { s.HTTP.Refuse(r, err) },
 		Recheck: func(ctx context.Context, p haft.Principal, a haft.Action) (haft.Principal, error) {
 			now, _, err := recheck(ctx, p)
-			if err == nil {
-				err = cfg.Auth.Rules.Authorize(now, a, authority.Resource{})
-			}
-			return now, err
+			return now, cmp.Or(err, cfg.Auth.Rules.Authorize(now, a, authority.Resource{}))
 		},
 	})
 	api.Mount(&cfg.HTTP)

@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -76,4 +77,66 @@ func TestE2B_smolagents(t *testing.T) {
 		skiptest.Lacking(t, "e2b", "numpy cannot be installed: "+body)
 	}
 	runE2B(t, url, key, python, "smol.py")
+}
+
+// E2B's own client builds templates, and makes sandboxes from them.
+func TestE2B_templates(t *testing.T) {
+	python := filepath.Join(skiptest.Part(t, "e2b", "e2bpy"), "bin", "python")
+	url, key := startE2B(t)
+	status, body := request(t, key, http.MethodPut, url+"/v1/sandbox_configs/local",
+		`{"templates": [{"name": "try", "requirements": {"pip": ["six==1.17.0"]}}], "description": "kept"}`)
+	if status != http.StatusOK && status != http.StatusCreated {
+		t.Fatal(status, body)
+	}
+	status, body = request(t, key, http.MethodPost, url+"/v1/calls",
+		`{"tool": "run_code", "args": {"language": "python", "code": "import six"}, "template": "try"}`)
+	if status != http.StatusOK || !strings.Contains(body, `"status":"success"`) {
+		skiptest.Lacking(t, "e2b", "six cannot be installed: "+body)
+	}
+	runE2B(t, url, key, python, "templates.py")
+	status, body = request(t, key, http.MethodGet, url+"/v1/sandbox_configs/local", "")
+	if status != http.StatusOK || !strings.Contains(body, `"kept"`) || !strings.Contains(body, `"try"`) {
+		t.Errorf("building templates has changed the configuration: %s", body)
+	}
+}
+
+// The files of a sandbox remember which workspaces they come from, and a paused sandbox is one after a restart too.
+func TestE2B_origins(t *testing.T) {
+	open(t, app.Config{})
+	cfg := app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: t.TempDir()}}
+	_, url, stop := startServerWith(t, cfg)
+	raw, err := os.ReadFile(filepath.Join(cfg.Data, "admin.key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := strings.TrimSpace(string(raw))
+	ask := func(method, path, body string, want int) (answer string) {
+		t.Helper()
+		status, answer := request(t, key, method, url+path, body)
+		if status != want {
+			t.Fatalf("%s %s: %d, want %d: %s", method, path, status, want, answer)
+		}
+		return answer
+	}
+	create := func(template string) string {
+		t.Helper()
+		var box struct{ SandboxID string }
+		text := ask("POST", "/e2b/v2/sandboxes", `{"templateID":"`+template+`"}`, http.StatusCreated)
+		if err := json.Unmarshal([]byte(text), &box); err != nil {
+			t.Fatal(err)
+		}
+		return box.SandboxID
+	}
+	ask("POST", "/e2b/sandboxes/"+create("base")+"/snapshots", `{"name":"first"}`, http.StatusCreated)
+	at := "/e2b/sandboxes/" + create("first")
+	ask("POST", at+"/pause", `{}`, http.StatusNoContent)
+	stop()
+	_, url, stop = startServerWith(t, cfg)
+	t.Cleanup(stop)
+	ask("POST", at+"/connect", `{}`, http.StatusCreated)
+	ask("POST", at+"/snapshots", `{"name":"second"}`, http.StatusCreated)
+	text := ask("GET", "/v1/workspaces/e2b-snapshot-second", "", http.StatusOK)
+	if !strings.Contains(text, `"origins":["e2b-paused-`) || !strings.Contains(text, `"e2b-snapshot-first"`) {
+		t.Errorf("it says %s", text)
+	}
 }

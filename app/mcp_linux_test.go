@@ -46,7 +46,7 @@ func given(t *testing.T, part string) string {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	if _, staterr := os.Stat(filepath.Join(dir, "installed.txt")); err != nil || staterr != nil {
-		sandboxtest.Require(t, "mcp", "real MCP servers are not there: run scripts/setup test")
+		sandboxtest.Require(t, "mcp", "real MCP servers are not there: run make setup-more")
 	}
 	return dir
 }

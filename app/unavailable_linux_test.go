@@ -53,3 +53,18 @@ func TestWebSearch_is_unavailable_without_a_key(t *testing.T) {
 	m.bind("", "BRAVE_API_KEY", brokered, secret.Binding{Header: "X-Subscription-Token"})
 	check(root(), true)
 }
+
+// A built-in tool is compiled when it is first called: all of them can be.
+func TestService_builtin_tools_compile(t *testing.T) {
+	s, n := openService(t, t.TempDir()), 0
+	for tool, err := range s.Registry.Tools(t.Context(), root(), haft.ToolFilter{}) {
+		must(t, err)
+		if _, err := s.Registry.Resolve(t.Context(), root().Org, tool.Name, tool.Version.Digest); err != nil {
+			t.Errorf("%s: %v", tool.Name, err)
+		}
+		n++
+	}
+	if n < 10 {
+		t.Errorf("there are %d built-in tools", n)
+	}
+}

@@ -27,6 +27,7 @@ type callBody struct {
 	IdempotencyKey string              `json:"idempotency_key,omitempty"`
 	Turn           string              `json:"turn,omitempty"`
 	Sandbox        string              `json:"sandbox,omitempty"`
+	Template       string              `json:"template,omitempty"`
 	Limits         haft.Limits         `json:"limits,omitzero"`
 	Deadline       time.Time           `json:"deadline,omitzero"`
 	Wait           *bool               `json:"wait,omitempty"`
@@ -45,7 +46,7 @@ func body(c haft.Call) (callBody, error) {
 	return callBody{
 		Tool: c.Tool, Digest: c.Digest, Args: c.Args, Env: c.Env, Files: c.Files, Workspace: c.Workspace,
 		IdempotencyKey: c.IdempotencyKey, Turn: c.Turn,
-		Sandbox: c.Sandbox, Limits: c.Limits, Deadline: c.Deadline,
+		Sandbox: c.Sandbox, Template: c.Template, Limits: c.Limits, Deadline: c.Deadline,
 	}, nil
 }
 

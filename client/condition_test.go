@@ -2,8 +2,10 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"testing"
 
 	"haft"
@@ -67,5 +69,24 @@ func TestConditions_are_sent(t *testing.T) {
 				t.Errorf("%s on the condition %q: sent %q, want %q", name, condition, is, want)
 			}
 		}
+	}
+}
+
+// Everything that a sandbox configuration says is sent: what is left out would be taken away.
+func TestPutSandboxConfig_sends_everything(t *testing.T) {
+	var got haft.SandboxConfig
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		check(t, json.NewDecoder(r.Body).Decode(&got))
+		_, _ = w.Write([]byte("{}"))
+	}))
+	t.Cleanup(web.Close)
+	want := haft.SandboxConfig{Type: haft.SandboxE2B, Description: "d", Default: true, AllowRemote: true,
+		Limits: haft.Limits{Memory: 1 << 20}, Network: []string{"example.com"},
+		Needs:     haft.Requirements{Pip: []string{"six"}},
+		Templates: []haft.SandboxTemplate{{Name: "t", Needs: haft.Requirements{NPM: []string{"x"}}}}}
+	_, err := dial(t, client.Config{URL: web.URL}).Sandboxes.PutSandboxConfig(t.Context(), haft.Principal{}, want)
+	check(t, err)
+	if want.Type = ""; !reflect.DeepEqual(got, want) { // that is in the path
+		t.Errorf("sent %+v, want %+v", got, want)
 	}
 }

@@ -32,11 +32,14 @@ func (b *Sandboxes) PutSandboxConfig(ctx context.Context, p haft.Principal,
 	}
 	return get[haft.SandboxConfig](ctx, b.api, query{method: http.MethodPut,
 		path: "/v1/sandbox_configs/" + string(s.Type), as: p, header: match(s.If), body: struct {
-			Description string            `json:"description,omitempty"`
-			Limits      haft.Limits       `json:"limits,omitzero"`
-			Network     []string          `json:"network,omitempty"`
-			Needs       haft.Requirements `json:"requirements,omitzero"`
-		}{s.Description, s.Limits, s.Network, s.Needs}})
+			Description string                 `json:"description,omitempty"`
+			Default     bool                   `json:"default,omitempty"`
+			AllowRemote bool                   `json:"allow_remote,omitempty"`
+			Limits      haft.Limits            `json:"limits,omitzero"`
+			Network     []string               `json:"network,omitempty"`
+			Needs       haft.Requirements      `json:"requirements,omitzero"`
+			Templates   []haft.SandboxTemplate `json:"templates,omitempty"`
+		}{s.Description, s.Default, s.AllowRemote, s.Limits, s.Network, s.Needs, s.Templates}})
 }
 
 // RemoveSandboxConfig implements [haft.Sandboxes].

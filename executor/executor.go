@@ -52,6 +52,8 @@ type Request struct {
 	// Source and Function are the code and the function in it that is the tool.
 	// For a tool of an MCP server, Function is its name on that server.
 	Source, Function string
+	// File is what tracebacks call the source; empty means the name of the tool.
+	File string
 	// Stored says that everybody who may call tools of the organisation may know the
 	// source: it is kept as a tool, or Haft's own. A process that waits for the next
 	// call of the organisation may hold it.

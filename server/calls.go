@@ -75,6 +75,7 @@ type CallBody struct {
 	IdempotencyKey string            `json:"idempotency_key,omitempty" maxLength:"200" doc:"A second call with the same key and arguments gets the result of the first."`
 	Turn           string            `json:"turn,omitempty" maxLength:"200" doc:"Groups the calls of one loop of an agent, which its tool rules look at."`
 	Sandbox        string            `json:"sandbox,omitempty" maxLength:"64"`
+	Template       string            `json:"template,omitempty" maxLength:"64" doc:"A template of the sandbox configuration, whose packages the call gets besides."`
 	Limits         haft.Limits       `json:"limits,omitzero"`
 	Deadline       time.Time         `json:"deadline,omitzero"`
 }
@@ -145,7 +146,7 @@ func (b CallBody) call(p haft.Principal, trace string) haft.Call {
 		Tool: b.Tool, Digest: b.Digest, Args: b.Args, Principal: p, IdempotencyKey: b.IdempotencyKey,
 		Deadline: b.Deadline,
 		Env:      b.Env, Files: callFiles(b.Files), Workspace: b.Workspace.call(),
-		Sandbox: b.Sandbox, Limits: b.Limits, Turn: b.Turn,
+		Sandbox: b.Sandbox, Template: b.Template, Limits: b.Limits, Turn: b.Turn,
 		Trace: traceparent(trace),
 	}
 }

@@ -28,7 +28,7 @@ func TestOpenAPI_passes_a_linter(t *testing.T) {
 	}
 	if err != nil {
 		skiptest.Lacking(t, "schemathesis", fmt.Sprintf("the linter is not in .haft/openapi, or there is no "+
-			"Node.js: run scripts/setup test (%v)", err))
+			"Node.js: run make setup-more (%v)", err))
 	}
 	lint := func(document string) (string, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute) // for a machine that is busy

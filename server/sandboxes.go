@@ -16,6 +16,8 @@ type SandboxBody struct {
 	Limits      haft.Limits       `json:"limits,omitzero" doc:"Those of tools that name none."`
 	Network     []string          `json:"network,omitempty" maxItems:"64" maxLength:"2048" doc:"The hosts that tools may reach which name none themselves."`
 	Needs       haft.Requirements `json:"requirements,omitzero" doc:"Packages that every tool has besides its own."`
+
+	Templates []haft.SandboxTemplate `json:"templates,omitempty" maxItems:"64" doc:"Packages of calls that name the template."`
 }
 
 // SandboxRef names a sandbox configuration in a path.
@@ -64,7 +66,7 @@ func (h sandboxHandlers) addSandbox(ctx context.Context, who Identity,
 // config makes a configuration of a body.
 func (b SandboxBody) config(typ haft.SandboxType, condition string) haft.SandboxConfig {
 	return haft.SandboxConfig{Type: typ, Description: b.Description, Default: b.Default, AllowRemote: b.AllowRemote,
-		Limits: b.Limits, Network: b.Network, Needs: b.Needs, If: condition}
+		Limits: b.Limits, Network: b.Network, Needs: b.Needs, Templates: b.Templates, If: condition}
 }
 
 // storeSandbox writes a configuration.

@@ -39,7 +39,8 @@ func (a *api) sessionFiles(h sessions) {
 	register(g.op("GET /v1/sessions/{id}/files/watch", "watch-session-files",
 		"Watch what happens to the files of a directory, as server-sent events").
 		about("Directories in it are watched, too. They are looked at twice a second: of changes that follow each "+
-			"other closely the last is told.").
+			"other closely the last is told. What happens after the answer has begun is told. A watch that is cut "+
+			"cannot be resumed: watch again, and list the directory.").
 		writes(mediaTypes{"text/event-stream": {Schema: change}}), h.watchFiles)
 }
 

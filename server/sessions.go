@@ -177,10 +177,15 @@ func (h sessions) watch(w http.ResponseWriter, r *http.Request, who Identity, in
 	if _, err := h.files().ListFiles(ctx, who.Principal, in.ID, in.path(), 1); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// The files are looked at here, before the answer begins: a client that has its beginning misses nothing.
+	changes := h.worker.WatchFiles(ctx, who.Principal, in.ID, in.path())
 	sendEvents(ctx, h.s.errors, h.s.cfg.Heartbeat, w, r, Feed[haft.SessionChange]{Endless: true,
 		Label: func(c haft.SessionChange) (int64, string) { return 0, string(c.Type) },
 		Items: func(ctx context.Context) iter.Seq2[haft.SessionChange, error] {
-			return h.worker.WatchFiles(ctx, who.Principal, in.ID, in.path())
+			context.AfterFunc(ctx, cancel)
+			return changes
 		}})
 	return nil
 }

@@ -128,7 +128,7 @@ func (f *callFilter) read(ctx context.Context, s *cli.Session) (which haft.CallF
 	which = f.CallFilter
 	for _, text := range f.statuses {
 		if !slices.Contains(haft.Statuses(), haft.Status(text)) {
-			return which, exit.Misuse(fmt.Errorf("--status is one of %v", haft.Statuses()))
+			return which, exit.Misuse(fmt.Errorf("--status is one of %s", oneOf(haft.Statuses())))
 		}
 		which.Status = append(which.Status, haft.Status(text))
 	}

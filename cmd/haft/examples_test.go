@@ -20,8 +20,8 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// TestExamples_with_packages does the same for the examples that install packages.
-func TestExamples_with_packages(t *testing.T) {
+// TestPackages_in_examples does the same for the examples that install packages.
+func TestPackages_in_examples(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: nothing is fetched from an index")
 	}

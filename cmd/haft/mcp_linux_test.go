@@ -144,7 +144,7 @@ func need(t *testing.T, name string) string {
 		_, err = os.Stat(path)
 	}
 	if err != nil {
-		sandboxtest.Require(t, "mcp", "there is no .haft/"+name+": run scripts/setup test")
+		sandboxtest.Require(t, "mcp", "there is no .haft/"+name+": run make setup-more")
 	}
 	return path
 }

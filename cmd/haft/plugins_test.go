@@ -13,7 +13,7 @@ import (
 )
 
 // The plug-in of pytest and the function for vitest run test files of tools by the real command.
-func TestPlugins(t *testing.T) {
+func TestClients_plugins(t *testing.T) {
 	haft, err := haftCommand(t)
 	if err != nil {
 		t.Fatal(err)

@@ -103,7 +103,7 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 		return err
 	}
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
-		return exit.Misuse(fmt.Errorf("--isolation is one of %v", haft.Levels()))
+		return exit.Misuse(fmt.Errorf("--isolation is one of %s", oneOf(haft.Levels())))
 	}
 	r.Files = append(of.Files, r.Files...)
 	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
@@ -134,6 +134,9 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 		haft.Output{Type: f.output})
 	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
 		return printResult(p, toolsource.Unusable(src, err))
+	}
+	if haft.CodeOf(err) == haft.CodeUnavailable && f.python != "" {
+		return exit.Misuse(fmt.Errorf("--python: %s", haft.MessageOf(err)))
 	}
 	if err != nil {
 		return err
@@ -210,10 +213,15 @@ func (f runFlags) request(p *cli.Profile) (r app.Run, err error) {
 		return r, err
 	}
 	if f.output != "" && !slices.Contains(haft.OutputTypes(), f.output) {
-		return r, exit.Misuse(fmt.Errorf("--output is one of %v", haft.OutputTypes()))
+		return r, exit.Misuse(fmt.Errorf("--output is one of %s", oneOf(haft.OutputTypes())))
 	}
 	r.Files, err = toolfile.ReadFiles(f.files)
 	return r, err
+}
+
+// oneOf lists values that a flag can have.
+func oneOf[T ~string](values []T) string {
+	return joined(values, ", ", func(v T) string { return string(v) })
 }
 
 // printResult prints a result and returns its exit code as an error.

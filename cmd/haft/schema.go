@@ -38,9 +38,7 @@ not run, or a schema (.json), bare or in the form of a vendor.`,
   haft schema given.json --check            a schema from elsewhere`,
 		Flags: []cli.Flag{
 			cli.ReducedFlag(&p.Reduced),
-			{&f.format, "format", "the form: " + joined(schema.Forms(), ", ", func(f schema.Form) string {
-				return string(f)
-			})},
+			{&f.format, "format", "the form: " + oneOf(schema.Forms())},
 			{&f.strict, "strict", "the vendor's strict form, where it has one"},
 			{&f.check, "check", "say whether vendors accept the schema; exit code 3 if none does"},
 			{&f.loose, "descriptions-optional", "accept functions and parameters without documentation"},

@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 	local.Init()
 	testscript.Main(m, map[string]func(){
 		"haft": func() {
+			tuneForShortCommand()
 			ctx := untilSignal()
 			if err := impersonate(ctx, os.Args[1:]); err != nil {
 				fmt.Fprintln(os.Stderr, "impersonate:", err)
@@ -68,9 +69,9 @@ func TestScript_postgres(t *testing.T) {
 	}))
 }
 
-// TestScript_index runs the scripts that install packages from the indexes which
+// TestPackages_in_scripts runs the scripts that install packages from the indexes which
 // this machine is configured for. They share what was installed.
-func TestScript_index(t *testing.T) {
+func TestPackages_in_scripts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: nothing is fetched from an index")
 	}

@@ -98,7 +98,7 @@ version if there are any.`,
 // listTools lists the tools that a filter selects.
 func listTools(ctx context.Context, s *cli.Session, f haft.ToolFilter) error {
 	if f.Kind != "" && !slices.Contains(haft.Kinds(), f.Kind) {
-		return exit.Misuse(fmt.Errorf("--kind is one of %v", haft.Kinds()))
+		return exit.Misuse(fmt.Errorf("--kind is one of %s", oneOf(haft.Kinds())))
 	}
 	return cli.PrintList(s.Profile, s.Tools(ctx, s.Who, f), cli.Listing[haft.Tool]{
 		"NAME,KIND,VERSION,STATE,CATEGORY,TAGS,CHANGED,DESCRIPTION", func(t haft.Tool) []any {
@@ -342,7 +342,7 @@ func (f *reviewFlags) answer(ctx context.Context, s *cli.Session, args []string)
 
 // exportTools writes tools into a directory.
 func exportTools(ctx context.Context, s *cli.Session, args []string) error {
-	tools, err := cli.Collect(s.Tools(ctx, s.Who, haft.ToolFilter{Disabled: true}))
+	tools, err := cli.Collect(registry.Whole(ctx, s, s.Who, s.Tools(ctx, s.Who, haft.ToolFilter{Disabled: true})))
 	if err != nil {
 		return err
 	}

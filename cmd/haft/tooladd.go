@@ -48,6 +48,9 @@ func asFailed(err error) *failed {
 		f.Code = haft.CodeInvalid
 	}
 	if e, ok := errors.AsType[*haft.Error](err); ok {
+		if e.Err != nil && strings.HasSuffix(e.Message, e.Err.Error()) {
+			f.Message = e.Message // which has the cause
+		}
 		f.Misfits = e.Misfits
 		if source || syntax {
 			f.Message = e.Message // which has the faults, as its cause has

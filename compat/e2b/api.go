@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/hex"
@@ -39,7 +40,7 @@ const (
 	trafficHeader = "E2b-Traffic-Access-Token"
 )
 
-// Config says what the API is made of. All fields but Domain and Limits are needed.
+// Config says what the API is made of. All fields are needed but where they say so, and Domain and Limits.
 type Config struct {
 	// Call makes a call, and passes its events to show in order. It reports whether all of them
 	// were shown.
@@ -51,6 +52,16 @@ type Config struct {
 	Files    haft.SessionFiles
 	Worker   haft.SessionWorker
 	Ports    server.PortDialer
+	// Keeper keeps the files of sandboxes in Workspaces. Nil means that none are paused, and that there are no
+	// snapshots.
+	Keeper     Keeper
+	Workspaces haft.Workspaces
+	// Key seals what the server writes about paused sandboxes. If it is empty, none is resumed after a restart.
+	Key []byte
+	// Configs has the templates, in the configuration of the sandbox that sessions are. Nil means that there are none
+	// but the server's own.
+	Configs haft.Sandboxes
+	Sandbox haft.SandboxType
 	// Identify authenticates a request to the control API, whose key is in the header
 	// Authorization.
 	Identify func(w http.ResponseWriter, r *http.Request) (server.Identity, error)
@@ -90,12 +101,20 @@ type API struct {
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
+	moving    map[boxKey]chan struct{} // sandboxes that are kept, resumed or ended now, until that is over
+	builds    []*build                 // the newest last
+	// pausedEnv are the variables of sandboxes that this process has paused. They are not kept elsewhere.
+	pausedEnv map[boxKey]map[string]string
 }
 
 // New makes an API.
 func New(cfg Config) *API {
 	cfg.Limits = cfg.Limits.Or(defaultLimits())
+	if len(cfg.Key) == 0 {
+		cfg.Key = []byte(rand.Text())
+	}
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
+		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]map[string]string{},
 		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()

@@ -28,7 +28,7 @@ func TestControl_of_others_is_not_found(t *testing.T) {
 	for _, key := range []string{"evil/alice", "acme/mallory"} {
 		for _, r := range []struct{ method, path, body string }{
 			{"GET", "", ""}, {"DELETE", "", ""}, {"POST", "/timeout", `{"timeout":9}`}, {"POST", "/connect", `{}`},
-			{"POST", "/pause", `{}`}, {"GET", "/metrics", ""}, {"POST", "/snapshots", `{}`}, {"PUT", "/network", `{}`},
+			{"POST", "/pause", `{}`}, {"GET", "/metrics", ""}, {"POST", "/snapshots", `{}`}, {"POST", "/resume", `{}`}, {"PUT", "/network", `{}`},
 		} {
 			if rec := w.ask(key, r.method, "/sandboxes/"+s.ID+r.path, r.body); rec.Code != http.StatusNotFound ||
 				strings.Contains(rec.Body.String(), s.Token) {

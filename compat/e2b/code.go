@@ -114,7 +114,7 @@ func (a codeHandlers) execute(w http.ResponseWriter, r *http.Request, p haft.Pri
 	beats, quiet := context.WithCancel(ctx)
 	defer quiet()
 	beat.Go(func() { out.keepAlive(beats) })
-	res, _, err := a.call(ctx, p, "run_code", haft.NewCallID(), s.arguments(c, in.Code, in.Env), out.show)
+	res, _, err := a.call(ctx, s, p, "run_code", haft.NewCallID(), s.arguments(c, in.Code, in.Env), out.show)
 	if err == nil {
 		err = refusedCall(res)
 	}
@@ -325,7 +325,8 @@ func (a codeHandlers) begin(ctx context.Context, p haft.Principal, s *sandbox, c
 		"typescript": "process.chdir(" + string(quoted) + "); undefined",
 		"bash":       "cd '" + strings.ReplaceAll(cwd, "'", `'\''`) + "'",
 	}[c.Language]
-	res, _, err := a.call(ctx, p, "run_code", haft.NewCallID(), s.arguments(c, code, nil), func(haft.Event) {})
+	res, _, err := a.call(ctx, s, p, "run_code", haft.NewCallID(), s.arguments(c, code, nil),
+		func(haft.Event) {})
 	if err != nil {
 		return err
 	}

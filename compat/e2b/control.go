@@ -66,43 +66,40 @@ type sandboxInfo struct {
 // controlHandlers are the control API.
 type controlHandlers struct{ *API }
 
+// A handler serves an operation of the control API.
+type handler func(w http.ResponseWriter, r *http.Request, p haft.Principal) error
+
 // routes registers them.
 func (a controlHandlers) routes() {
-	for pattern, route := range map[string]struct {
-		action haft.Action
-		serve  func(w http.ResponseWriter, r *http.Request, p haft.Principal) error
-	}{
-		"POST /sandboxes":                 {haft.CallsWrite, a.createSandbox},
-		"POST /v2/sandboxes":              {haft.CallsWrite, a.createSandbox},
-		"GET /sandboxes":                  {haft.CallsRead, a.listSandboxes},
-		"GET /v2/sandboxes":               {haft.CallsRead, a.listSandboxes},
-		"GET /sandboxes/{id}":             {haft.CallsRead, a.showSandbox},
-		"DELETE /sandboxes/{id}":          {haft.CallsWrite, a.endSandbox},
-		"POST /sandboxes/{id}/timeout":    {haft.CallsWrite, a.setTimeout},
-		"POST /sandboxes/{id}/refreshes":  {haft.CallsWrite, a.refresh},
-		"POST /sandboxes/{id}/connect":    {haft.CallsWrite, a.connect},
-		"POST /v2/sandboxes/{id}/connect": {haft.CallsWrite, a.connect},
-		"GET /sandboxes/{id}/metrics":     {haft.CallsWrite, a.metrics},
-		"GET /v2/sandboxes/{id}/metrics":  {haft.CallsWrite, a.metrics},
-		"POST /sandboxes/{id}/pause":      {haft.CallsWrite, a.cannot("pause: a session has no state on disk")},
-		"POST /v2/sandboxes/{id}/pause":   {haft.CallsWrite, a.cannot("pause: a session has no state on disk")},
-		"POST /sandboxes/{id}/fork":       {haft.CallsWrite, a.cannot("fork sandboxes")},
-		"POST /sandboxes/{id}/snapshots":  {haft.CallsWrite, a.cannot("make snapshots: use workspaces")},
-		"PUT /sandboxes/{id}/network":     {haft.CallsWrite, a.cannot("change the network: policy decides it")},
-		"POST /templates":                 {haft.CallsWrite, cannotBuild},
-		"POST /v2/templates":              {haft.CallsWrite, cannotBuild},
-		"POST /v3/templates":              {haft.CallsWrite, cannotBuild},
-	} {
+	on := func(pattern string, act haft.Action, serve handler) {
 		a.control.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			p, err := a.identify(w, r, route.action)
+			p, err := a.identify(w, r, act)
 			if err == nil {
-				err = route.serve(w, r, p)
+				err = serve(w, r, p)
 			}
 			if err != nil {
 				faultOf(err).write(w, r.PathValue("id"))
 			}
 		})
 	}
+	read, write, keep := haft.CallsRead, haft.CallsWrite, snapshotHandlers{a.API}
+	for _, version := range []string{"", "/v2"} {
+		on("POST "+version+"/sandboxes", write, a.createSandbox)
+		on("GET "+version+"/sandboxes", read, a.listSandboxes)
+		on("POST "+version+"/sandboxes/{id}/connect", write, a.connect)
+		on("GET "+version+"/sandboxes/{id}/metrics", write, a.metrics)
+		on("POST "+version+"/sandboxes/{id}/pause", write, keep.pause)
+	}
+	on("GET /sandboxes/{id}", read, a.showSandbox)
+	on("DELETE /sandboxes/{id}", write, a.endSandbox)
+	on("POST /sandboxes/{id}/timeout", write, a.setTimeout)
+	on("POST /sandboxes/{id}/refreshes", write, a.refresh)
+	on("POST /sandboxes/{id}/resume", write, a.connect)
+	on("POST /sandboxes/{id}/snapshots", write, keep.snapshot)
+	on("GET /snapshots", read, keep.listSnapshots)
+	on("POST /sandboxes/{id}/fork", write, a.cannot("fork sandboxes: make a snapshot, and sandboxes from it"))
+	on("PUT /sandboxes/{id}/network", write, a.cannot("change the network: policy decides it"))
+	templateHandlers{a.API}.routes(on)
 	a.control.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		_, err := a.identify(w, r, haft.CallsRead)
 		if err == nil {
@@ -113,20 +110,13 @@ func (a controlHandlers) routes() {
 }
 
 // cannot answers operations on a sandbox that are not here, with what it cannot do.
-func (a controlHandlers) cannot(do string) func(http.ResponseWriter, *http.Request, haft.Principal) error {
+func (a controlHandlers) cannot(do string) handler {
 	return func(_ http.ResponseWriter, r *http.Request, p haft.Principal) error {
 		if _, err := a.own(r.Context(), p, r.PathValue("id")); err != nil {
 			return err
 		}
 		return &fault{code: "unimplemented", status: http.StatusNotImplemented, message: "this server cannot " + do}
 	}
-}
-
-// cannotBuild answers operations on templates.
-func cannotBuild(http.ResponseWriter, *http.Request, haft.Principal) error {
-	return &fault{code: "unimplemented", status: http.StatusNotImplemented,
-		message: "this server builds no templates: the packages of sandboxes are those of the organisation's sandbox " +
-			"configuration"}
 }
 
 // checkPairs bounds metadata and variables.
@@ -176,24 +166,30 @@ func (a controlHandlers) createSandbox(w http.ResponseWriter, r *http.Request, p
 		return err
 	case in.Template == "" || len(in.Template) > 128:
 		return invalid("templateID is missing, or longer than 128 bytes")
-	case !slices.Contains(templates, in.Template):
-		return missing("there is no such template; there are " + strings.Join(templates, " and "))
 	case in.Paused || len(in.Volumes) > 0:
-		return invalid("sandboxes cannot be paused, and have no volumes")
+		return invalid("sandboxes are not paused at their timeout, and have no volumes")
 	}
 	if _, err := a.live(r.Context(), p); err != nil { // it drops those that have ended
 		return err
 	}
 	s := a.newSandbox(p, &in)
-	if err := a.open(r.Context(), s, ttl); err != nil {
+	workspace, err := a.base(r.Context(), p, s)
+	if err == nil {
+		err = a.openWith(r.Context(), s, ttl, workspace)
+	}
+	if err != nil {
 		s.cancel()
 		return err
 	}
 	g, err := s.grantTo(p)
+	if err == nil {
+		err = a.add(s)
+	}
 	if err != nil {
+		s.cancel()
+		_ = a.cfg.Sessions.EndSession(context.WithoutCancel(r.Context()), p, s.session) // nobody knows of it
 		return err
 	}
-	a.add(s)
 	writeJSON(w, http.StatusCreated, a.answer(s, g))
 	return nil
 }
@@ -201,12 +197,36 @@ func (a controlHandlers) createSandbox(w http.ResponseWriter, r *http.Request, p
 // templates are the names of E2B's own templates. All are the same sandbox.
 var templates = []string{"base", "code-interpreter-v1", "code-interpreter-beta"}
 
+// base says where the files and packages of a sandbox come from, by its template: a snapshot of p, or a template of the
+// organisation.
+func (a controlHandlers) base(ctx context.Context, p haft.Principal, s *sandbox) (workspace string, err error) {
+	switch {
+	case slices.Contains(templates, s.template):
+		return "", nil
+	case !haft.IsTemplateName(s.template):
+		return "", missing("there is no such template; there are " + strings.Join(templates, ", "))
+	}
+	k, err := snapshotHandlers{a.API}.find(ctx, p, snapshotPrefix+s.template)
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		s.packages = s.template
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	s.packages = k.Packages
+	return k.workspace, nil
+}
+
 // open makes the session of a sandbox, by a call.
 func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) error {
 	args := map[string]any{"session": s.id, "argv": []string{"true"}, "tty": true}
-	res, _, err := a.call(ctx, s.owner, "run_command", haft.NewCallID(), args, func(haft.Event) {})
+	res, _, err := a.call(ctx, s, s.owner, "run_command", haft.NewCallID(), args, func(haft.Event) {})
 	if err == nil {
 		err = refusedCall(res)
+	}
+	if s.packages != "" && res != nil && res.Status == haft.StatusValidation { // nothing else can be wrong in it
+		return missing(haft.MessageOf(err) + "; the server's own are " + strings.Join(templates, ", "))
 	}
 	if err != nil {
 		return err
@@ -222,14 +242,14 @@ func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) 
 }
 
 // call makes a call in a sandbox.
-func (a *API) call(ctx context.Context, p haft.Principal, tool string, id haft.CallID, args map[string]any,
-	show func(haft.Event)) (*haft.Result, bool, error) {
+func (a *API) call(ctx context.Context, s *sandbox, p haft.Principal, tool string, id haft.CallID,
+	args map[string]any, show func(haft.Event)) (*haft.Result, bool, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return nil, false, fmt.Errorf("encode the arguments of a call: %w", err)
 	}
-	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p, Limits: a.cfg.Limits},
-		show)
+	res, shown, err := a.cfg.Call(ctx, haft.Call{ID: id, Tool: tool, Args: raw, Principal: p,
+		Template: s.packages, Limits: a.cfg.Limits}, show)
 	if err == nil && res.Status == haft.StatusPending {
 		// The client is answered that it is refused: nobody may agree to it later.
 		if err := a.cfg.Cancel(context.WithoutCancel(ctx), p, id); err != nil {
@@ -290,11 +310,27 @@ func (a controlHandlers) info(s *sandbox) sandboxInfo {
 
 func (a controlHandlers) showSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		k, err := snapshotHandlers{a.API}.paused(r.Context(), p, r.PathValue("id"))
+		if err != nil {
+			return err
+		}
+		writeJSON(w, http.StatusOK, a.pausedInfo(k))
+		return nil
+	}
 	if err != nil {
 		return err
 	}
 	writeJSON(w, http.StatusOK, a.info(s))
 	return nil
+}
+
+// pausedInfo describes a sandbox that is paused.
+func (a controlHandlers) pausedInfo(k *kept) sandboxInfo {
+	info := a.info(&sandbox{id: strings.TrimPrefix(k.workspace, pausedPrefix), template: k.Template,
+		metadata: k.Metadata, started: k.Started, ends: k.changed})
+	info.State = "paused"
+	return info
 }
 
 // listSandboxes lists the sandboxes of p, the newest first.
@@ -308,54 +344,83 @@ func (a controlHandlers) listSandboxes(w http.ResponseWriter, r *http.Request, p
 	if err != nil {
 		return invalid("metadata is no list of key=value")
 	}
-	states := strings.Join(q["state"], ",")
-	limit := maxPage
-	if text := q.Get("limit"); text != "" {
-		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
-			return invalid("limit is a number from 1 on")
-		}
-	}
-	all := []*sandbox{}
+	states := strings.Split(strings.Join(q["state"], ","), ",")
+	in := func(state string) bool { return q.Get("state") == "" || slices.Contains(states, state) }
+	all := []sandboxInfo{}
 	for s := range live {
-		if states == "" || slices.Contains(strings.Split(states, ","), "running") {
-			all = append(all, s)
+		if in("running") {
+			all = append(all, a.info(s))
 		}
 	}
-	all = slices.DeleteFunc(all, func(s *sandbox) bool {
+	if in("paused") {
+		list, err := snapshotHandlers{a.API}.all(r.Context(), p, pausedPrefix, isID)
+		if err != nil {
+			return err
+		}
+		for _, k := range list {
+			all = append(all, a.pausedInfo(k))
+		}
+	}
+	all = slices.DeleteFunc(all, func(s sandboxInfo) bool {
 		for k := range want {
-			if v, has := s.metadata[k]; !has || v != want.Get(k) {
+			if v, has := s.Metadata[k]; !has || v != want.Get(k) {
 				return true
 			}
 		}
 		return false
 	})
-	slices.SortFunc(all, func(a, b *sandbox) int {
-		return cmp.Or(b.started.Compare(a.started), cmp.Compare(a.id, b.id))
+	slices.SortFunc(all, func(a, b sandboxInfo) int {
+		return cmp.Or(b.Started.Compare(a.Started), cmp.Compare(a.ID, b.ID))
 	})
+	if all, err = paged(w, r, all, func(s sandboxInfo) string { return s.ID }); err != nil {
+		return err
+	}
+	writeJSON(w, http.StatusOK, all)
+	return nil
+}
+
+// paged returns the page of a list that a request asks for, and tells the client where the next one begins.
+func paged[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T) string) ([]T, error) {
+	q, limit := r.URL.Query(), maxPage
+	if text := q.Get("limit"); text != "" {
+		var err error
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 {
+			return nil, invalid("limit is a number from 1 on")
+		}
+	}
 	if token := q.Get("nextToken"); token != "" {
-		at := slices.IndexFunc(all, func(s *sandbox) bool { return s.id == token })
-		all = all[at+1:]
+		all = all[slices.IndexFunc(all, func(x T) bool { return id(x) == token })+1:]
 	}
 	if limit = min(limit, maxPage); len(all) > limit {
 		all = all[:limit]
-		w.Header().Set("X-Next-Token", all[limit-1].id)
+		w.Header().Set("X-Next-Token", id(all[limit-1]))
 	}
-	out := make([]sandboxInfo, 0, len(all))
-	for _, s := range all {
-		out = append(out, a.info(s))
-	}
-	writeJSON(w, http.StatusOK, out)
-	return nil
+	return all, nil
 }
 
 func (a controlHandlers) endSandbox(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
-	if err != nil {
+	if haft.CodeOf(err) == haft.CodeNotFound {
+		if err = (snapshotHandlers{a.API}).endPaused(r.Context(), p, r.PathValue("id")); err == nil {
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}
+	if err != nil || s == nil {
 		return err
 	}
 	a.drop(s) // first: nothing is begun in it while it ends
 	err = a.cfg.Sessions.EndSession(r.Context(), p, s.session)
 	if err != nil && haft.CodeOf(err) != haft.CodeNotFound {
+		return err
+	}
+	// Whoever keeps its files fails by now, unless it has just been paused.
+	ctx, keep := context.WithoutCancel(r.Context()), snapshotHandlers{a.API}
+	leave, err := keep.enter(ctx, keyOf(p, s.id), true)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := keep.removePaused(ctx, p, s.id); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return err
 	}
 	w.WriteHeader(http.StatusNoContent)
@@ -373,7 +438,7 @@ func (a controlHandlers) extend(ctx context.Context, p haft.Principal, s *sandbo
 }
 
 func (a controlHandlers) setTimeout(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
-	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
+	return a.withTime(w, r, p, false, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.extend(r.Context(), p, s, ttl); err != nil {
 			return err
 		}
@@ -382,8 +447,8 @@ func (a controlHandlers) setTimeout(w http.ResponseWriter, r *http.Request, p ha
 	})
 }
 
-// withTime reads a request that has a time for a sandbox of p.
-func (a controlHandlers) withTime(w http.ResponseWriter, r *http.Request, p haft.Principal,
+// withTime reads a request that has a time for a sandbox of p, and resumes the sandbox if it is paused and may be.
+func (a controlHandlers) withTime(w http.ResponseWriter, r *http.Request, p haft.Principal, resume bool,
 	do func(*sandbox, haft.Millis) error) error {
 	var in struct {
 		Timeout  *int64 `json:"timeout"`
@@ -393,19 +458,25 @@ func (a controlHandlers) withTime(w http.ResponseWriter, r *http.Request, p haft
 		return err
 	}
 	s, err := a.own(r.Context(), p, r.PathValue("id"))
-	if err != nil {
+	gone := haft.CodeOf(err) == haft.CodeNotFound
+	if err != nil && !(gone && resume) {
 		return err
 	}
 	ttl, err := lifetime(cmp.Or(in.Timeout, in.Duration))
 	if err != nil {
 		return err
 	}
+	if gone {
+		if s, err = (snapshotHandlers{a.API}).resume(r.Context(), p, r.PathValue("id"), ttl); err != nil {
+			return err
+		}
+	}
 	return do(s, ttl)
 }
 
 // refresh is setTimeout of older clients: it never shortens the time.
 func (a controlHandlers) refresh(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
-	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
+	return a.withTime(w, r, p, false, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err
 		}
@@ -422,8 +493,10 @@ func (a controlHandlers) prolong(ctx context.Context, p haft.Principal, s *sandb
 	return a.extend(ctx, p, s, ttl)
 }
 
+// connect gives a client a sandbox that runs, or that is paused. One that was paused is as if it were made now.
 func (a controlHandlers) connect(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
-	return a.withTime(w, r, p, func(s *sandbox, ttl haft.Millis) error {
+	running := a.sandbox(r.PathValue("id")) != nil
+	return a.withTime(w, r, p, true, func(s *sandbox, ttl haft.Millis) error {
 		if err := a.prolong(r.Context(), p, s, ttl); err != nil {
 			return err
 		}
@@ -431,7 +504,11 @@ func (a controlHandlers) connect(w http.ResponseWriter, r *http.Request, p haft.
 		if err != nil {
 			return err
 		}
-		writeJSON(w, http.StatusOK, a.answer(s, g))
+		status := http.StatusOK
+		if !running {
+			status = http.StatusCreated
+		}
+		writeJSON(w, status, a.answer(s, g))
 		return nil
 	})
 }

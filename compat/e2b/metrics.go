@@ -30,7 +30,7 @@ func (a controlHandlers) metrics(w http.ResponseWriter, r *http.Request, p haft.
 		return err
 	}
 	args := map[string]any{"session": s.session, "argv": []string{"/bin/bash", "-c", measure}}
-	res, _, err := a.call(r.Context(), p, "run_command", haft.NewCallID(), args, func(haft.Event) {})
+	res, _, err := a.call(r.Context(), s, p, "run_command", haft.NewCallID(), args, func(haft.Event) {})
 	if err == nil {
 		err = refusedCall(res)
 	}

@@ -164,7 +164,7 @@ func (a processHandlers) start(by haft.Principal, s *sandbox, in startRequest,
 	s.mu.Unlock()
 	client := p.addReader()
 	go func() {
-		res, shown, err := a.call(s.ctx, by, "run_command", p.call, args, p.show)
+		res, shown, err := a.call(s.ctx, s, by, "run_command", p.call, args, p.show)
 		p.finish(endingOf(res, err), res, shown)
 		time.AfterFunc(keptFor, func() {
 			s.mu.Lock()

@@ -21,6 +21,7 @@ import (
 // A sandbox is a session of its owner, which is named by the id of the sandbox.
 type sandbox struct {
 	id, template  string
+	packages      string // the template of the sandbox configuration that its packages come from
 	session       string // the id of the session: its name would make another when it has ended
 	owner         haft.Principal
 	metadata, env map[string]string
@@ -174,7 +175,9 @@ func (a *API) live(ctx context.Context, p haft.Principal) (map[*sandbox]bool, er
 			s.setEnd(one.Expires)
 			live[s] = true
 		default:
-			delete(a.sandboxes, id)
+			if a.sandboxes[id] == s {
+				delete(a.sandboxes, id)
+			}
 			s.cancel()
 		}
 	}
@@ -186,14 +189,23 @@ func (a *API) drop(s *sandbox) {
 	s.cancel()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.sandboxes, s.id)
+	if a.sandboxes[s.id] == s {
+		delete(a.sandboxes, s.id)
+	}
 }
 
-// add keeps a sandbox whose session is there.
-func (a *API) add(s *sandbox) {
+// add keeps a sandbox whose session is there. It takes the id of no sandbox that lives.
+func (a *API) add(s *sandbox) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if old := a.sandboxes[s.id]; old != nil {
+		if old.endsAt().After(time.Now()) {
+			return &haft.Error{Code: haft.CodeUnavailable, Message: "the id of the sandbox is taken"}
+		}
+		old.cancel()
+	}
 	a.sandboxes[s.id] = s
+	return nil
 }
 
 // signer returns the sandbox whose token has signed the address of a file, or nil.

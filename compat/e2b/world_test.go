@@ -76,6 +76,10 @@ func newWorld(t *testing.T) *world {
 
 // call is [Config.Call].
 func (w *world) call(_ context.Context, c haft.Call, show func(haft.Event)) (*haft.Result, bool, error) {
+	if c.Template != "" { // the engine refuses it before anything is done
+		return &haft.Result{Status: haft.StatusValidation, Error: &haft.Failure{Message: "there is no such template"}},
+			true, nil
+	}
 	w.mu.Lock()
 	w.calls = append(w.calls, c)
 	var args struct{ Session string }

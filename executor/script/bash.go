@@ -19,12 +19,16 @@ import (
 	"haft/sandbox/cell"
 )
 
-// Where the script and its arguments are, below the work directory.
+// Where the script and its arguments are, below the work directory. The script has its own name, which Bash puts
+// before messages.
 const (
-	bashScript = ".haft/tool.sh"
-	bashArgs   = ".haft/args.json"
-	resultFD   = 3
+	bashDir  = ".haft/"
+	bashArgs = bashDir + "args.json"
+	resultFD = 3
 )
+
+// bashScript is where the source of a script is.
+func bashScript(req executor.Request) string { return bashDir + fileName(req, ".sh") }
 
 // bash runs a shell script. It has no harness: arguments are files and variables,
 // and its status is its answer.
@@ -68,7 +72,7 @@ func (r *run) bash(ctx context.Context, res *haft.Result) error {
 	case exit.Cause == sandbox.CauseExit && exit.Code == 0:
 		r.bashValue(res, answer)
 	case exit.Cause == sandbox.CauseExit:
-		fail(res, haft.FailExit, bashStatus(exit.Code, r.stderr.text(false)), haft.RetryChanged)
+		fail(res, haft.FailExit, bashStatus(exit.Code, fileName(r.req, ".sh"), r.stderr.text(false)), haft.RetryChanged)
 	default:
 		r.silent(res, io.EOF, exit)
 	}
@@ -95,7 +99,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		env = append(env, k+"="+v)
 	}
 	files := append([]sandbox.File{
-		{Name: bashScript, Data: []byte(r.req.Source)},
+		{Name: bashScript(r.req), Data: []byte(r.req.Source)},
 		{Name: bashArgs, Data: args},
 	}, allFiles(r.req)...)
 	if len(r.req.CA) > 0 {
@@ -105,7 +109,7 @@ func (r *run) bashSpec() (sandbox.Spec, error) {
 		}
 		files = append(files, sandbox.File{Name: caFile, Data: bundle})
 	}
-	argv := append(append([]string{}, r.rt.Argv...), "/work/"+bashScript)
+	argv := append(append([]string{}, r.rt.Argv...), "/work/"+bashScript(r.req))
 	if r.workdir() {
 		argv = append([]string{r.rt.Argv[0], "-c", `cd -- "$HAFT_WORKSPACE" && exec "$@"`, "bash"}, argv...)
 	}
@@ -213,7 +217,7 @@ func (r *run) bashValue(res *haft.Result, said []byte) {
 }
 
 // bashStatus says what a status means, with the last lines of what went wrong.
-func bashStatus(code int, stderr string) string {
+func bashStatus(code int, file, stderr string) string {
 	msg := fmt.Sprintf("it ended with status %d", code)
 	switch {
 	case code == 127:
@@ -226,11 +230,10 @@ func bashStatus(code int, stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	for _, l := range lines[max(0, len(lines)-2):] {
 		if l != "" {
-			_, after, found := strings.Cut(l, bashScript+": ")
-			if !found {
-				after = l
+			if _, after, ok := strings.Cut(l, bashDir+file+": "); ok {
+				l = file + ": " + after // without where the sandbox has it
 			}
-			msg += "; " + executor.Shorten(after, 500)
+			msg += "; " + executor.Shorten(l, 500)
 		}
 	}
 	return msg

@@ -35,9 +35,9 @@ func givenFiles(req executor.Request) []string {
 	}
 	switch req.Kind {
 	case haft.KindTypeScript:
-		names = append(names, fileName(req.Tool, ".ts")+".mjs")
+		names = append(names, fileName(req, ".ts")+".mjs")
 	case haft.KindJavaScript:
-		names = append(names, fileName(req.Tool, "")+".mjs")
+		names = append(names, fileName(req, "")+".mjs")
 	}
 	return names
 }

@@ -182,7 +182,7 @@ func (p *preparation) await(ctx context.Context) bool {
 // sameCall reports whether the frames of two requests are the same.
 func sameCall(a, b *executor.Request) bool {
 	return a.Call == b.Call && a.Tool == b.Tool && a.Org == b.Org && a.Kind == b.Kind && a.Source == b.Source &&
-		a.Function == b.Function && bytes.Equal(a.Returns, b.Returns) && a.Letta == b.Letta &&
+		a.File == b.File && a.Function == b.Function && bytes.Equal(a.Returns, b.Returns) && a.Letta == b.Letta &&
 		bytes.Equal(a.Args, b.Args) && slices.Equal(a.Pass, b.Pass) &&
 		maps.EqualFunc(a.Inject, b.Inject, func(x, y json.RawMessage) bool { return bytes.Equal(x, y) }) &&
 		maps.Equal(a.Env, b.Env) &&
@@ -213,7 +213,7 @@ func (p *preparation) Drop() {
 
 // head returns the frame that sends the source to a Python harness.
 func (r *run) head() ([]byte, error) {
-	b, err := json.Marshal(sourceFrame{Type: typeSource, File: fileName(r.req.Tool, ".py"),
+	b, err := json.Marshal(sourceFrame{Type: typeSource, File: fileName(r.req, ".py"),
 		Source: trimBOM(r.req.Source)})
 	if err != nil {
 		return nil, fmt.Errorf("encode the source: %w", err)

@@ -87,7 +87,7 @@ const maxCuts = 10
 // ended takes over what the sandbox has to say about the run.
 func (r *run) ended(res *haft.Result, exit sandbox.Exit) {
 	if r.req.Observe != nil && exit.Touched != nil {
-		r.req.Observe(observe.Own(*exit.Touched, r.ownPaths()))
+		r.req.Observe(observe.Own(*exit.Touched, r.ownPaths(), r.madePaths()))
 	}
 	res.Usage = exit.Usage
 	res.Sandbox.Isolation = exit.Isolation

@@ -2,6 +2,7 @@ package script
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -40,7 +41,8 @@ type Config struct {
 	// process. Each sees what the one before left in memory and files; limits of
 	// memory and disk count for all of them together, and that of processor time
 	// not at all; processor time and memory of a call are not known; and what a
-	// call prints at its very end may be taken for output of the next.
+	// call prints at its very end may be taken for output of the next. A call whose arguments are files
+	// has a process of its own.
 	Reuse []string
 	// Logger gets messages that an operator can act on, such as about an interpreter that
 	// does not start. Nil discards.
@@ -317,10 +319,10 @@ func (r *run) message() (*call, *haft.Failure) {
 	}
 	switch req.Kind {
 	case haft.KindPython:
-		m.File, m.Modules = fileName(req.Tool, ".py"), pythonModules(req.Modules)
+		m.File, m.Modules = fileName(req, ".py"), pythonModules(req.Modules)
 	default:
 		m.Source = trimBOM(req.Source)
-		m.File = fileName(req.Tool, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
+		m.File = fileName(req, map[haft.Kind]string{haft.KindTypeScript: ".ts"}[req.Kind])
 		if failure := r.x.toCommonJS(m, req.Kind); failure != nil {
 			return nil, failure
 		}
@@ -333,7 +335,7 @@ func (r *run) message() (*call, *haft.Failure) {
 func trimBOM(source string) string { return strings.TrimPrefix(source, "\ufeff") }
 
 // fileName is what tracebacks call the source.
-func fileName(tool, ext string) string {
+func fileName(req executor.Request, ext string) string {
 	if ext == "" {
 		ext = ".js"
 	}
@@ -342,7 +344,7 @@ func fileName(tool, ext string) string {
 			return '_'
 		}
 		return c
-	}, tool)
+	}, cmp.Or(req.File, req.Tool))
 	if name == "" {
 		name = "tool"
 	}
@@ -354,7 +356,8 @@ func (r *run) reuse() bool {
 	if r.req.Letta && strings.Contains(r.req.Source, "client") {
 		return false // its client is made once for a process, with the key of one call
 	}
-	return !r.x.cfg.Cold && r.req.Workspace == nil && r.req.Observe == nil &&
+	// Files that are arguments cannot be written to, so not a second time either.
+	return !r.x.cfg.Cold && r.req.Workspace == nil && r.req.Observe == nil && len(r.req.FileArgs) == 0 &&
 		slices.Contains(r.x.cfg.Reuse, r.req.Org+"/"+r.req.Tool)
 }
 

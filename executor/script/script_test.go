@@ -192,6 +192,21 @@ func TestExecute_reuse_and_client(t *testing.T) {
 	}
 }
 
+// A file that is an argument cannot be written to, and one process would have to write it twice.
+func TestExecute_reuse_and_the_same_file(t *testing.T) {
+	x := setup(t, haft.KindPython, script.Config{Reuse: []string{"acme/tool"}})
+	const at = ".haft/files/file_1/a.txt"
+	req := executor.Request{Kind: haft.KindPython, Limits: haft.Limits{Wall: haft.Millis(time.Minute)},
+		Source: "def f(x: bytes): return x.decode()", Args: json.RawMessage(`{"x":"file_1"}`),
+		Files:    []sandbox.File{{Name: at, Data: []byte("hi"), Mode: 0o644}},
+		FileArgs: []executor.FileArg{{At: []string{"x"}, Format: "byte", Path: at}}}
+	for range 2 {
+		if res := execute(t, x, req); string(res.Value) != `"hi"` {
+			t.Errorf("got %s %+v", res.Value, res.Error)
+		}
+	}
+}
+
 func TestExecute_reuse_keeps_one_process(t *testing.T) {
 	for kind, src := range map[haft.Kind]string{
 		haft.KindPython: "import time\nn = 0\ndef f(wait=0):\n  global n\n  n += 1\n  time.sleep(wait)\n  if n " +

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"haft"
@@ -73,6 +75,11 @@ func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell
 		m.Env = map[string]string{}
 	}
 	maps.Copy(m.Env, sessionEnv)
+	for _, l := range req.Layers { // commands find packages by this; Node.js looks in /node_modules anyway
+		if path.Base(l.Inside) != "node_modules" {
+			m.Env["PYTHONPATH"] = strings.TrimPrefix(m.Env["PYTHONPATH"]+":"+l.Inside, ":")
+		}
+	}
 	others := x.kernels(ctx, m.Kernels)
 	head, err := r.head()
 	if err != nil {

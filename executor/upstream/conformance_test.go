@@ -22,9 +22,9 @@ import (
 	"haft/sandbox/sandboxtest"
 )
 
-// TestConformance has the official suite judge our client: this very program,
+// TestMCP_conformance has the official suite judge our client: this very program,
 // which it starts for every scenario.
-func TestConformance(t *testing.T) {
+func TestMCP_conformance(t *testing.T) {
 	dir, err := filepath.Abs("../../.haft/mcpconformance/node_modules")
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func TestConformance(t *testing.T) {
 		filepath.Join(dir, "@modelcontextprotocol/conformance/dist/index.js")
 	for _, f := range []string{node, suite} {
 		if _, err := os.Stat(f); err != nil {
-			sandboxtest.Require(t, "mcp", "the conformance suite is not there: run scripts/setup test")
+			sandboxtest.Require(t, "mcp", "the conformance suite is not there: run make setup-more")
 		}
 	}
 	self, err := os.Executable()

@@ -6,7 +6,8 @@ func TakesNothing(kind string) bool {
 	switch kind {
 	case "request.refused", "call.refused", "key.create", "secret.put", "secret.remove", "retention.set",
 		"mcp_server.login", "mcp_server.login_ended", "workspace.put", "workspace.remove_file", "workspace.add",
-		"block.add", "block.change", "block.remove", "block.attach", "block.detach", "passage.add", "passage.remove":
+		"workspace.load", "block.add", "block.change", "block.remove", "block.attach", "block.detach", "passage.add",
+		"passage.remove":
 		return true
 	}
 	return false

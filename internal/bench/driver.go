@@ -65,12 +65,8 @@ func (b *contest) writeDrivers() error {
 // openDriver starts a driver.
 func (b *contest) openDriver(program, file string) func(context.Context) (*ready, error) {
 	return func(ctx context.Context) (*ready, error) {
-		peers, err := filepath.Abs(b.cfg.Peers)
-		if err != nil {
-			return nil, fmt.Errorf("find the directory of peers: %w", err)
-		}
 		d := &driver{waiting: map[int]chan answer{}}
-		d.cmd = exec.CommandContext(ctx, program, filepath.Join(b.dir, file), peers, b.python)
+		d.cmd = exec.CommandContext(ctx, program, filepath.Join(b.dir, file), b.cfg.Peers, b.python)
 		d.cmd.Dir, d.cmd.Stderr = b.dir, os.Stderr
 		d.cmd.Env = append(os.Environ(), "HOME="+b.dir)
 		out, err := d.cmd.StdoutPipe()

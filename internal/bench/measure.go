@@ -153,6 +153,10 @@ func (c *Config) setDefaults() {
 	if c.Progress == nil {
 		c.Progress = func(string) {}
 	}
+	// The drivers run in a directory of their own.
+	if peers, err := filepath.Abs(c.Peers); err == nil && c.Peers != "" {
+		c.Peers = peers
+	}
 }
 
 // system is what every measured system is put together of.

@@ -2,6 +2,7 @@ package callenv
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -17,6 +18,15 @@ func LabelError(what string) error {
 		Message: "the " + what + " holds a secret, and would be kept in the clear: choose another"}
 }
 
+// Place is text that two calls have in common only if they name the same sandbox and template. It is empty if a call
+// names neither.
+func Place(c haft.Call) string {
+	if c.Sandbox == "" && c.Template == "" {
+		return ""
+	}
+	return fmt.Sprintf("\x00place %q %q", c.Sandbox, c.Template)
+}
+
 // label is a name that a caller chose.
 type label struct{ what, text string }
 
@@ -26,7 +36,7 @@ type label struct{ what, text string }
 func labels(c haft.Call, ours bool) []label {
 	all := []label{
 		{"idempotency_key", c.IdempotencyKey}, {"turn", c.Turn}, {"trace", c.Trace}, {"digest", c.Digest},
-		{"sandbox", c.Sandbox}, {"parent", string(c.Parent)},
+		{"sandbox", c.Sandbox}, {"template", c.Template}, {"parent", string(c.Parent)},
 	}
 	if !ours {
 		all = append(all, label{"id", string(c.ID)})

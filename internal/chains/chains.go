@@ -98,8 +98,12 @@ func New(host Host, cfg Config) *Chains {
 	return ch
 }
 
-// Push has a chain go on in the background.
-func (ch *Chains) Push(org string, id haft.ChainID) { ch.work.push(chainRef{org, id}) }
+// Push has a chain go on in the background, if id names one.
+func (ch *Chains) Push(org string, id haft.ChainID) {
+	if id != "" {
+		ch.work.push(chainRef{org, id})
+	}
+}
 
 // Close has nothing more go on.
 func (ch *Chains) Close() { ch.work.close() }

@@ -2,6 +2,7 @@ package conversation_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -237,6 +238,35 @@ func TestDeliver_of_a_sender_that_is_cancelled(t *testing.T) {
 		if sub.Status != haft.TurnCancelled || !strings.Contains(sub.Error, "sent the message was cancelled") ||
 			strings.Contains(shape(kept), "a:success") {
 			t.Errorf("%s %q: %s", sub.Status, sub.Error, shape(kept))
+		}
+	})
+}
+
+// Nobody can agree any more to what a turn wants to do whose sender was cancelled.
+func TestDeliver_of_a_sender_that_is_cancelled_while_a_person_is_asked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		p := w.begin(0, func(cfg *conversation.Config) { cfg.As = becomes })
+		w.addTool("mail", tool{run: func(ctx context.Context, _ string) (string, error) {
+			err := p.Deliver(ctx, as(ann, "helper"), w.first(), "helper1", "hello")
+			return "1", errors.Join(err, sleep(ctx, time.Hour))
+		}})
+		w.addTool("ask", tool{approval: true, run: echo})
+		w.answer = asking("ask")
+		go p.send("hi")
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if sub, _ := w.ofTurn(w.order[1]); sub.Status != haft.TurnWaiting {
+			t.Fatalf("the turn is %s", sub.Status)
+		}
+		if err := p.CancelTurn(t.Context(), ann, w.first()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		sub, kept := w.ofTurn(w.order[1])
+		if sub.Status != haft.TurnCancelled || shape(kept) != "user, assistant ask, ask:cancelled" {
+			t.Errorf("%s: %s", sub.Status, shape(kept))
 		}
 	})
 }

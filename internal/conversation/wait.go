@@ -31,7 +31,8 @@ func (s *Service) resume(ctx context.Context) error {
 	list := looks(s.waits)
 	s.mu.Unlock()
 	for _, w := range list {
-		if (time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, false) {
+		over := senderCancelled(ctx, s.cfg.History, w.turn)
+		if (over || time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, over) {
 			s.start(ctx, s.cfg.Owner(), w.turn, nil)
 		}
 	}
@@ -67,6 +68,16 @@ func (s *Service) answered(ctx context.Context, w *wait) bool {
 		return err == nil && rec.Status != haft.StatusPending ||
 			err != nil && code != haft.CodeUnavailable && code != haft.CodeInternal
 	})
+}
+
+// senderCancelled reports whether the turn of the agent that sent the message of t was cancelled. A person could still
+// agree to what t wants to do, so that it is not left waiting.
+func senderCancelled(ctx context.Context, turns History, t haft.Turn) bool {
+	if t.Parent == "" {
+		return false
+	}
+	parent, err := turns.Turn(ctx, t.Principal.Org, t.Parent)
+	return err == nil && parent.Status == haft.TurnCancelled
 }
 
 // sweep goes on with the turns of this process that nobody works on here, ends those that are to end, and leaves those

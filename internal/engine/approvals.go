@@ -105,6 +105,7 @@ func (ap *approvals) judge(ctx context.Context, ex *execution, a *haft.Approval,
 		}
 		ex.call.Args = answer.Args
 	}
+	ex.refusing = !answer.Approve
 	if err := ap.authorizer.validate(ctx, ex); err != nil {
 		return asCoded(err)
 	}

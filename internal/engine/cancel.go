@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -64,7 +65,7 @@ func (o *operator) Cancel(ctx context.Context, p haft.Principal, id haft.CallID)
 }
 
 // errElsewhere says that a call cannot be cancelled here.
-var errElsewhere = errors.New("another process has the call")
+var errElsewhere = &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another server: cancel it there"}
 
 // cancel closes a call that waits, or stops it if it is on its way here: it may begin, or be agreed to, in this moment.
 func (w *recorder) cancel(ctx context.Context, r *haft.Record) error {
@@ -78,8 +79,7 @@ func (w *recorder) cancel(ctx context.Context, r *haft.Record) error {
 		case r.Status.Final():
 			return nil
 		case tries == 0:
-			return &haft.Error{Code: haft.CodeUnavailable, Message: "the call runs on another machine",
-				Err: errElsewhere}
+			return errElsewhere
 		}
 		err := w.drop(ctx, r, haft.StatusCancelled, haft.FailCancelled, "the call was cancelled")
 		if !errors.Is(err, errOvertaken) {
@@ -145,7 +145,9 @@ func (w *recorder) close(ctx context.Context, ex *execution, res *haft.Result) e
 	}
 	part := &store.Batch{Records: []haft.Record{rec}, Approvals: asked,
 		Audit: []audit.Entry{w.entry(ex, "call.closed", w.endedBody(ex, res))}}
-	return w.publish(ctx, ex, haft.EventCompleted, followup.Ended{Status: res.Status, Error: res.Error}, part)
+	err = w.publish(ctx, ex, haft.EventCompleted, followup.Ended{Status: res.Status, Error: res.Error}, part)
+	w.chains.Push(ex.rec.Call.Principal.Org, ex.rec.Call.Chain) // which goes on, or ends, without it
+	return err
 }
 
 // CancelAll implements [haft.Operator]. Of is a user, an agent or the credential of
@@ -165,18 +167,19 @@ func (o *operator) CancelAll(ctx context.Context, p, of haft.Principal) (int, er
 	cancelled := o.calls.cancelExecutions(errCancelled, these)
 	o.cfg.Killed("its calls were cancelled", these)
 	err := o.cancelWaiting(ctx, haft.CallFilter{Org: of.Org, User: who, Agent: of.Agent,
-		Status: []haft.Status{haft.StatusQueued, haft.StatusPending}, Limit: 200}, cancelled)
+		Status: []haft.Status{haft.StatusQueued, haft.StatusPending, haft.StatusRunning}, Limit: 200}, cancelled)
 	// What waited may have begun meanwhile, in the places of what has ended.
 	maps.Copy(cancelled, o.calls.cancelExecutions(errCancelled, these))
 	return len(cancelled), err
 }
 
-// cancelWaiting cancels the calls that fit a filter, and adds them to those that are cancelled already.
+// cancelWaiting cancels the calls that fit a filter, and adds them to those that are cancelled already. It returns
+// [errElsewhere] if others run on another server.
 func (o *operator) cancelWaiting(ctx context.Context, f haft.CallFilter, cancelled map[haft.CallID]bool) error {
-	for {
+	for elsewhere := error(nil); ; {
 		records, err := o.store.Calls.Records(ctx, f)
 		if err != nil || len(records) == 0 {
-			return err
+			return cmp.Or(err, elsewhere)
 		}
 		for _, r := range records {
 			f.Before = r.Call.ID
@@ -186,7 +189,9 @@ func (o *operator) cancelWaiting(ctx context.Context, f haft.CallFilter, cancell
 					cancelled[r.Call.ID] = true
 				}
 			}
-			if err != nil && !errors.Is(err, errElsewhere) && haft.CodeOf(err) != haft.CodeConflict {
+			if errors.Is(err, errElsewhere) {
+				elsewhere = err
+			} else if err != nil && haft.CodeOf(err) != haft.CodeConflict {
 				return err
 			}
 		}

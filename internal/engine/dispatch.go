@@ -150,7 +150,7 @@ func (d *dispatcher) startBackground(ex *execution) {
 		if err != nil && !postponed && !d.recorder.overtaken(ctx, err) {
 			d.redaction.logOf(ex).Warn("a call in the background has no result", "call", ex.call.ID, "error", err)
 		}
-		if ex.call.Chain != "" && !postponed {
+		if !postponed {
 			d.chains.Push(ex.call.Principal.Org, ex.call.Chain)
 		}
 	})

@@ -83,6 +83,34 @@ func (w *world) twoSteps(tool string) *haft.Chain {
 	return c
 }
 
+// TestChain_goes_on_without_a_step_that_waited: who cancels a step that waits for a person has its chain go on at once,
+// not when somebody looks at all chains again.
+func TestChain_goes_on_without_a_step_that_waited(t *testing.T) {
+	w := setup(t, allowAll+"\nrules: [{id: x, effect: ask}]\n", engine.Config{Beat: time.Hour})
+	w.tool("o", "work", nil)
+	c := w.twoSteps("work")
+	cancel := func(i int) {
+		var id haft.CallID
+		until(t, "a step waits for a person", func() bool {
+			now, err := w.Chain(t.Context(), admin("o"), c.ID)
+			check(t, err)
+			if id = now.Steps[i].Call; id == "" {
+				return false
+			}
+			r, err := w.store.Calls.Record(t.Context(), "o", id)
+			return err == nil && r.Status == haft.StatusPending && w.Running() == 0
+		})
+		check(t, w.Cancel(t.Context(), user("o", "ann"), id))
+	}
+	cancel(0)
+	cancel(1)
+	for i, s := range w.chainEnd(c.ID).Steps {
+		if s.Result == nil || s.Result.Status != haft.StatusCancelled {
+			t.Errorf("step %d ended with %+v", i, s.Result)
+		}
+	}
+}
+
 // TestDispatch_more_than_the_queue_takes: a call that is accepted runs, and one that cannot
 // be is refused with a time to come back.
 func TestDispatch_more_than_the_queue_takes(t *testing.T) {

@@ -230,9 +230,9 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	t, v, p := ex.tool.Tool, ex.tool.Tool.Version, ex.call.Principal
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Turn: ex.call.Turn, Kind: v.Kind,
-		Source: v.Source, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args, Pass: v.Pass,
-		FileArgs: ex.fileArgs,
-		Inject:   ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
+		Source: v.Source, File: v.File, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args,
+		Pass: v.Pass, FileArgs: ex.fileArgs,
+		Inject: ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
 		Limits: rn.authorizer.runLimits(ex),
 		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,

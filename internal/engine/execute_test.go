@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -186,6 +187,11 @@ func TestIdempotency(t *testing.T) {
 	if _, err := w.Call(t.Context(), other); haft.CodeOf(err) != haft.CodeConflict {
 		t.Errorf("other arguments: %v", err)
 	}
+	other = call
+	other.Sandbox = "local"
+	if _, err := w.Call(t.Context(), other); haft.CodeOf(err) != haft.CodeConflict {
+		t.Errorf("another sandbox: %v", err)
+	}
 	stranger := call
 	stranger.Principal = user("o", "bob")
 	if res := w.do(stranger); res.Call == ids[0] {
@@ -330,6 +336,23 @@ func TestCancel_while_it_begins(t *testing.T) {
 		if _, began := ran.Load(rec.Call.ID); began == rec.Started.IsZero() {
 			t.Fatalf("it ran: %v, and its record says that it began at %v", began, rec.Started)
 		}
+	}
+}
+
+// Who cancels all calls learns that some run where nobody was told.
+func TestCancelAll_says_that_calls_run_elsewhere(t *testing.T) {
+	w := setup(t, allowAll, engine.Config{Beat: time.Hour})
+	tool := w.tool("o", "work", nil)
+	started, _ := w.held()
+	check(t, second(w.try(user("o", "ann"), "work")))
+	<-started
+	leftOpen(t, w, "c_elsewhere", haft.StatusRunning, "", tool)
+	if n, err := w.CancelAll(t.Context(), user("o", "bob"), user("o", "bob")); n != 0 || err != nil {
+		t.Errorf("of another user: %d, %v", n, err)
+	}
+	n, err := w.CancelAll(t.Context(), user("o", "ann"), user("o", "ann"))
+	if n != 1 || haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "another server") {
+		t.Errorf("of the user: %d, %v", n, err)
 	}
 }
 

@@ -50,6 +50,7 @@ type arrival struct {
 	free     bool       // of what was kept: no request for approval is asked for
 	confirm  bool       // its credential has to be looked at again before anything else
 	probe    bool       // nothing runs: it is only asked whether it may
+	refusing bool       // a person refuses it: its files need not be there
 	explains bool       // it only asks what would be decided, and runs nothing
 	refused  error      // why it may not be made, if that is known already
 	claimed  *store.Key // its idempotency key

@@ -190,9 +190,9 @@ func TestGranted_connections_follow_the_rules(t *testing.T) {
 	want(t, w.world.end(admin("o"), id), haft.StatusSuccess)
 }
 
-// TestEgress_bytes_are_those_of_the_limit: what a call may send and receive is what its limit says, lowered by
+// TestGrant_egress_bytes_are_those_of_the_limit: what a call may send and receive is what its limit says, lowered by
 // the call, or that of the organisation.
-func TestEgress_bytes_are_those_of_the_limit(t *testing.T) {
+func TestGrant_egress_bytes_are_those_of_the_limit(t *testing.T) {
 	for name, c := range map[string]struct{ tool, call, org, want int64 }{
 		"default": {0, 0, 0, haft.DefaultLimits().Network}, "tool": {5000, 0, 0, 5000}, "call": {5000, 400, 0, 400},
 		"a call raises nothing": {5000, 9000, 0, 5000}, "organisation": {0, 0, 700, 700},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/filestore"
 	"haft/internal/pause"
 	"haft/internal/store"
@@ -23,7 +24,8 @@ func (en *entrance) claim(ctx context.Context, ex *execution) (haft.CallID, erro
 		return "", &haft.Error{Code: haft.CodeInvalid,
 			Message: "an idempotency key belongs to somebody: the call has neither a user nor a credential"}
 	}
-	digest := en.digests.Binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files)+workspace.Digest(c.Workspace), c.Args)
+	digest := en.digests.Binds(c.Tool+"\x00"+c.Digest+filestore.Digest(c.Files)+workspace.Digest(c.Workspace)+
+		callenv.Place(c), c.Args)
 	for began := time.Now(); ; {
 		winner, same, err := en.store.Calls.Claim(ctx, p.Org, p.Owner(), p.Agent, c.IdempotencyKey, digest, c.ID,
 			time.Now())

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/internal/chains"
 	"haft/internal/membership"
 	"haft/internal/orgconfig"
 	"haft/internal/pause"
@@ -34,7 +33,6 @@ type permissions struct {
 	store      *store.Store
 	authorizer *authorizer
 	calls      *callTable
-	chains     *chains.Chains
 	members    *membership.Membership
 	operator   *operator
 	recorder   *recorder
@@ -284,16 +282,9 @@ func (pm *permissions) reviewRecord(ctx context.Context, org string, id haft.Cal
 	return ends, err
 }
 
-// dropWithdrawn ends a call that waits, and lets its chain go on to its end.
+// dropWithdrawn ends a call that waits.
 func (pm *permissions) dropWithdrawn(ctx context.Context, r *haft.Record, w *withdrawal) error {
-	err := pm.recorder.drop(ctx, r, haft.StatusDenied, haft.FailDenied, w.Error())
-	if err != nil && haft.CodeOf(err) != haft.CodeConflict { // else somebody else was faster
-		return err
-	}
-	if r.Call.Chain != "" {
-		pm.chains.Push(r.Call.Principal.Org, r.Call.Chain)
-	}
-	return nil
+	return ended(pm.recorder.drop(ctx, r, haft.StatusDenied, haft.FailDenied, w.Error()))
 }
 
 // noteWaiting has the end of the credential of a call that waits for a person looked up.

@@ -8,6 +8,7 @@ import (
 	"haft"
 	"haft/internal/audit"
 	"haft/internal/backlog"
+	"haft/internal/chains"
 	"haft/internal/event"
 	"haft/internal/filestore"
 	"haft/internal/followup"
@@ -26,6 +27,7 @@ type recorder struct {
 	hub       *event.Hub
 	journal   *journal.Journal
 	calls     *callTable
+	chains    *chains.Chains
 	digests   *secret.Digester
 	entrance  *entrance
 	members   *membership.Membership

@@ -112,6 +112,6 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 		return a.Binds == au.bindsTerms(ex, t)
 	}
 	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Workspace != nil || ex.call.Sandbox != "" ||
-		ex.call.Limits != haft.Limits{}
+		ex.call.Template != "" || ex.call.Limits != haft.Limits{}
 	return !brings && a.Binds == au.digests.Binds(ex.tool.Tool.Version.Digest, ex.args)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/filestore"
 	"haft/internal/jsontree"
 	"haft/policy"
@@ -51,15 +52,26 @@ func (au *authorizer) bindFiles(ctx context.Context, ex *execution, args *schema
 	if !ok {
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, "too many texts could be files")
 	}
-	if len(refs) == 0 {
+	if len(refs) == 0 || ex.refusing { // a call whose file is gone can be refused
 		return nil
 	}
 	bound, at, failure, err := au.files.BindArguments(ctx, au.authority, ex.call.Principal, ex.call.Files, refs)
 	if failure != nil {
 		return &refusal{status: haft.StatusValidation, failure: *failure}
 	}
+	if err != nil {
+		return err
+	}
+	if !ex.probe {
+		// Their names were chosen when they were added, and would be kept in the clear with the call.
+		with := ex.call
+		with.Files = bound
+		if err := callenv.CheckLabels(with, ex.ours, au.env.HoldsOf(&ex.env, ex.call.Env)); err != nil {
+			return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
+		}
+	}
 	ex.fileArgs, ex.call.Files, ex.rec.Call.Files = at, bound, filestore.WithoutContent(bound)
-	return err
+	return nil
 }
 
 // filterInput holds arguments against the input filters, for as long as the call may

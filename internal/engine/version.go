@@ -22,31 +22,16 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 		return err
 	}
 	both := *ex.tool
-	s, now := &both.Tool.Version.Settings, ex.tool.Current.Settings
-	s.RequiresApproval = s.RequiresApproval || now.RequiresApproval
-	s.Limits = lower(s.Limits, now.Limits)
-	s.Rate = limit.LowestRate(s.Rate, now.Rate)
-	s.Concurrency = limit.Lowest(s.Concurrency, now.Concurrency)
-	s.Output.MaxChars = limit.Lowest(s.Output.MaxChars, now.Output.MaxChars)
-	s.Cacheable, s.NoArtifacts = s.Cacheable && now.Cacheable, s.NoArtifacts || now.NoArtifacts
-	s.CacheFor, s.AuditFiles = limit.Lowest(s.CacheFor, now.CacheFor), s.AuditFiles || now.AuditFiles
-	if s.MinIsolation == "" || now.MinIsolation != "" && now.MinIsolation.AtLeast(s.MinIsolation) {
-		s.MinIsolation = now.MinIsolation
+	own := &both.Tool.Version.Settings
+	// Without it, it would fail in the middle.
+	if more := limit.MorePrograms(*own, ex.tool.Current.Settings); more != "" {
+		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, "the version may run only programs "+
+			"that the current version of the tool may, which does not name "+more).by("programs")
 	}
-	if now.Sandbox != "" {
-		s.Sandbox = now.Sandbox
-	}
-	for _, name := range now.Secrets {
-		if !slices.Contains(s.Secrets, name) {
-			s.Secrets = append(slices.Clone(s.Secrets), name)
-		}
-	}
+	*own = limit.Restrict(*own, ex.tool.Current.Settings)
 	ex.tool = &both
 	return nil
 }
-
-// lower returns the lower of each bound.
-func lower(a, b haft.Limits) haft.Limits { return a.Or(b).Within(b.Or(a)) }
 
 // hasRoles reports whether p has a role that the tool demands, and one that its
 // current version does.

@@ -45,6 +45,10 @@ func TestPinned_settings(t *testing.T) {
 			haft.Settings{Rate: haft.Rate{PerSecond: 0.0001, Burst: 50}}, user("o", "ann"), haft.StatusRate},
 		{"hosts that the current version has not", haft.Settings{Network: []string{"old.example.com"}},
 			haft.Settings{Network: []string{"new.example.com"}}, user("o", "ann"), haft.StatusDenied},
+		{"programs that the current version has not", haft.Settings{Programs: []string{"git", "sh"}},
+			haft.Settings{Programs: []string{"git"}}, user("o", "ann"), haft.StatusDenied},
+		{"programs of both", haft.Settings{Programs: []string{"git"}}, haft.Settings{Programs: []string{"git", "sh"}},
+			user("o", "ann"), haft.StatusSuccess},
 		{"hosts where the current version has none", haft.Settings{Network: []string{"old.example.com"}},
 			haft.Settings{}, user("o", "ann"), haft.StatusDenied},
 	} {

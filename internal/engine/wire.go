@@ -43,7 +43,7 @@ func (e *Engine) wire(ctx context.Context, parts Parts) {
 	}
 	*e.housekeeper = housekeeper{cfg: e.cfg, journal: log, approvals: e.approvals, recovery: e.recovery}
 	*e.permissions = permissions{
-		cfg: e.cfg, store: e.store, authorizer: e.authorizer, calls: e.calls, chains: e.chains, members: e.members,
+		cfg: e.cfg, store: e.store, authorizer: e.authorizer, calls: e.calls, members: e.members,
 		operator: e.operator, recorder: e.recorder, redaction: e.redaction, orgs: e.orgs,
 		seals: e.seals, reviews: map[string]bool{}, waiting: map[string]haft.Principal{},
 		ends: map[string]time.Time{}, turns: make(chan struct{}, reviewsAtOnce),
@@ -85,8 +85,8 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 		redaction: e.redaction, executors: parts.Executors, breaker: circuit.NewBreakers(e.cfg.Breaker),
 	}
 	*e.recorder = recorder{
-		cfg: e.cfg, store: e.store, files: parts.Files, hub: e.hub, journal: log, calls: e.calls, digests: e.digests,
-		entrance: e.entrance, members: e.members, redaction: e.redaction, seals: e.seals,
+		cfg: e.cfg, store: e.store, files: parts.Files, hub: e.hub, journal: log, calls: e.calls, chains: e.chains,
+		digests: e.digests, entrance: e.entrance, members: e.members, redaction: e.redaction, seals: e.seals,
 	}
 	*e.pipeline = pipeline{
 		cfg: e.cfg, journal: log, authorizer: e.authorizer, calls: e.calls, dispatcher: e.dispatcher,

@@ -124,6 +124,8 @@ func (c *compiler) ref(ref string) *node {
 type Ref struct {
 	At           []string // the keys and indexes that lead to it
 	Format, Text string
+	// Object is what is there instead of a text. Only [Params.Given] returns such.
+	Object *jsontree.Object
 }
 
 // Refs returns the texts among the arguments that can be files. It reports whether there are few
@@ -133,6 +135,14 @@ func (p *Params) Refs(args any) (refs []Ref, ok bool) {
 		return nil, true
 	}
 	w := walk{seen: map[visit]bool{}, found: map[string]bool{}}
+	w.value(p.root, args, nil)
+	return w.refs, len(w.seen) < maxVisits
+}
+
+// Given is Refs of arguments that may have objects in place of texts: the contents that a protocol has
+// for files.
+func (p *Params) Given(args any) (refs []Ref, ok bool) {
+	w := walk{seen: map[visit]bool{}, found: map[string]bool{}, objects: true}
 	w.value(p.root, args, nil)
 	return w.refs, len(w.seen) < maxVisits
 }
@@ -147,6 +157,17 @@ type walk struct {
 	seen  map[visit]bool
 	found map[string]bool // places of refs
 	refs  []Ref
+
+	objects bool // objects can be files, too
+}
+
+// find adds what is at a place where a file can be.
+func (w *walk) find(n *node, r Ref, place string) {
+	if n.format != "" && !w.found[place] {
+		w.found[place] = true
+		r.At, r.Format = slices.Clone(r.At), n.format
+		w.refs = append(w.refs, r)
+	}
 }
 
 func (w *walk) value(n *node, v any, at []string) {
@@ -157,11 +178,11 @@ func (w *walk) value(n *node, v any, at []string) {
 	w.seen[here] = true
 	switch v := v.(type) {
 	case string:
-		if n.format != "" && !w.found[here.at] {
-			w.found[here.at] = true
-			w.refs = append(w.refs, Ref{slices.Clone(at), n.format, v})
-		}
+		w.find(n, Ref{At: at, Text: v}, here.at)
 	case *jsontree.Object:
+		if w.objects {
+			w.find(n, Ref{At: at, Object: v}, here.at)
+		}
 		for _, k := range v.Keys() {
 			sub, ok := n.properties[k]
 			if !ok {
@@ -183,8 +204,8 @@ func (w *walk) value(n *node, v any, at []string) {
 	}
 }
 
-// pointer is where the text is, as a JSON Pointer.
-func (r Ref) pointer() string {
+// Pointer is where the text is, as a JSON Pointer.
+func (r Ref) Pointer() string {
 	var b strings.Builder
 	for _, step := range r.At {
 		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step))
@@ -226,8 +247,8 @@ func Resolve(refs []Ref, given []string,
 		}
 		if complaint != "" {
 			return nil, &haft.Failure{Kind: haft.FailValidation, Retry: haft.RetryChanged,
-				Message: "the arguments do not fit: " + r.pointer() + ": " + complaint,
-				Misfits: []haft.Misfit{{Pointer: r.pointer(), Message: complaint}}}, nil
+				Message: "the arguments do not fit: " + r.Pointer() + ": " + complaint,
+				Misfits: []haft.Misfit{{Pointer: r.Pointer(), Message: complaint}}}, nil
 		}
 		args = append(args, executor.FileArg{At: r.At, Format: r.Format, Path: at})
 	}

@@ -16,6 +16,7 @@ func TestToolAtFault(t *testing.T) {
 		"files":     {Files: []haft.CallFile{{}}},
 		"workspace": {Workspace: &haft.CallWorkspace{}},
 		"sandbox":   {Sandbox: "local"},
+		"template":  {Template: "pandas"},
 	} {
 		if followup.ToolAtFault(c, haft.Failure{Kind: haft.FailException}) {
 			t.Errorf("a call with its own %s blames the tool", name)
@@ -34,7 +35,8 @@ func TestToolAtFault(t *testing.T) {
 
 // The call that is made after a failure runs where the caller wanted the first to run.
 func TestAfter_keeps_the_sandbox(t *testing.T) {
-	if c := followup.After(haft.Call{ID: "c_1", Sandbox: "firecracker"}, "work", nil); c.Sandbox != "firecracker" {
-		t.Errorf("sandbox %q", c.Sandbox)
+	c := followup.After(haft.Call{ID: "c_1", Sandbox: "firecracker", Template: "pandas"}, "work", nil)
+	if c.Sandbox != "firecracker" || c.Template != "pandas" {
+		t.Errorf("sandbox %q, template %q", c.Sandbox, c.Template)
 	}
 }

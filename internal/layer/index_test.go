@@ -57,7 +57,7 @@ func systemRoots() string {
 	return ""
 }
 
-func TestIndex_numpy_and_pydantic(t *testing.T) {
+func TestPackages_numpy_and_pydantic(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	in := online(t, s, "pip")
 	l, lock := install(t, s, in, "pip", needs(t, []string{"numpy", "pydantic>=2"}, nil))
@@ -83,7 +83,7 @@ func TestIndex_numpy_and_pydantic(t *testing.T) {
 	}
 }
 
-func TestIndex_uv(t *testing.T) {
+func TestPackages_uv(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	in := online(t, s, "pip")
 	tool, _ := install(t, s, in, "pip", needs(t, []string{"uv"}, nil))
@@ -112,7 +112,7 @@ func TestIndex_uv(t *testing.T) {
 	}
 }
 
-func TestIndex_lodash_and_zod(t *testing.T) {
+func TestPackages_lodash_and_zod(t *testing.T) {
 	s := open(t, tempDir(t), layer.Config{})
 	in := online(t, s, "npm")
 	l, lock := install(t, s, in, "npm", needs(t, nil, []string{"lodash@^4", "zod@^3"}))

@@ -46,7 +46,7 @@ func runSDKs(t *testing.T, in, out any) {
 	}
 	if err != nil {
 		skiptest.Lacking(t, "sdks", fmt.Sprintf("the vendors' packages of testdata/sdks.txt are not in "+
-			".haft/testsdks: run scripts/setup test (%v)", err))
+			".haft/testsdks: run make setup-more (%v)", err))
 	}
 	stdin, err := json.Marshal(in)
 	if err != nil {
@@ -66,9 +66,9 @@ func runSDKs(t *testing.T, in, out any) {
 	}
 }
 
-// TestSDKs holds what we write against the types of the vendors' own packages, and
+// TestClients_of_vendors holds what we write against the types of the vendors' own packages, and
 // reads every answer also as these packages write it.
-func TestSDKs(t *testing.T) {
+func TestClients_of_vendors(t *testing.T) {
 	var in struct {
 		Answers []sdkAnswer `json:"answers"`
 		Tools   []sdkTools  `json:"tools"`

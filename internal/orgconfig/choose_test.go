@@ -134,6 +134,31 @@ func TestChoose_refuses_what_may_not_leave(t *testing.T) {
 	}
 }
 
+// A call gets the packages of the template that it names besides those of the configuration, which stays as it is.
+func TestChoose_adds_a_template(t *testing.T) {
+	local := haft.SandboxConfig{Type: haft.SandboxLocal, Needs: haft.Requirements{Pip: []string{"a"}},
+		Templates: []haft.SandboxTemplate{{Name: "x", Needs: haft.Requirements{Pip: []string{"b"}, NPM: []string{"c"}}},
+			{Name: "y"}}}
+	remote := haft.SandboxConfig{Type: haft.SandboxE2B, AllowRemote: true}
+	r := orgconfig.New(orgconfig.Config{Places: places(), Sandboxes: kept{local, remote}})
+	for range 2 {
+		// It is the configuration of this machine, not that of a place elsewhere.
+		got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Template: "x", Takes: true})
+		if n := got.Config.Needs; err != nil || !slices.Equal(n.Pip, []string{"a", "b"}) ||
+			!slices.Equal(n.NPM, []string{"c"}) {
+			t.Errorf("Choose = %+v, %v", got, err)
+		}
+	}
+	_, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Template: "z", Takes: true})
+	if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "x, y") {
+		t.Errorf("an unknown template: %v", err)
+	}
+	_, err = r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Template: "x", Script: true})
+	if haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a template for a tool that has packages of its own: %v", err)
+	}
+}
+
 // Built-in tools run in the server: nobody is made to believe that they run elsewhere.
 func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 	r := orgconfig.New(orgconfig.Config{Places: places(),

@@ -33,6 +33,10 @@ func Places(types ...haft.SandboxType) []Place {
 // An Ask is what is known of a call whose sandbox is to be chosen.
 type Ask struct {
 	Org string
+	// Template is the one that the call names, "" for none. Takes says that the tool takes one: other tools have the
+	// packages that their owners have chosen and locked.
+	Template string
+	Takes    bool
 	// Call, Tool and Agent are the names that they give, "" for none. The first of them counts.
 	Call, Tool, Agent string
 	// Level is the isolation that is demanded.
@@ -44,7 +48,8 @@ type Ask struct {
 
 // AskOf returns what is known of a call of a version of a tool. Agent is nil for none.
 func AskOf(c haft.Call, v haft.Version, agent *haft.Agent, level haft.Level) Ask {
-	ask := Ask{Org: c.Principal.Org, Call: c.Sandbox, Tool: v.Settings.Sandbox, Level: level,
+	ask := Ask{Org: c.Principal.Org, Template: c.Template, Takes: v.Kind == haft.KindBuiltin, Call: c.Sandbox,
+		Tool: v.Settings.Sandbox, Level: level,
 		Script: v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP,
 		Local:  len(v.Settings.Network) > 0 || c.Workspace != nil}
 	if agent != nil {
@@ -74,10 +79,42 @@ func (r *Reader) Choose(ctx context.Context, ask Ask) (Choice, error) {
 		return Choice{}, err
 	}
 	name, reason := ask.named(byType)
+	var c Choice
 	if name != "" && name != "auto" {
-		return r.chooseNamed(ask, byType, name, reason)
+		c, err = r.chooseNamed(ask, byType, name, reason)
+	} else {
+		c, err = r.chooseAuto(ctx, ask, byType)
 	}
-	return r.chooseAuto(ctx, ask, byType)
+	switch {
+	case err == nil && ask.Template != "" && !ask.Takes:
+		err = &haft.Error{Code: haft.CodeInvalid,
+			Message: "only built-in tools take a template: other tools have requirements of their own"}
+	case err == nil && ask.Template != "":
+		err = c.addTemplate(ask.Template)
+	}
+	if err != nil {
+		return Choice{}, err
+	}
+	return c, nil
+}
+
+// addTemplate adds the packages of a template to those of the configuration.
+func (c *Choice) addTemplate(name string) error {
+	names := []string{}
+	for _, t := range c.Config.Templates {
+		if t.Name == name {
+			n := &c.Config.Needs
+			n.Pip, n.NPM = slices.Concat(n.Pip, t.Needs.Pip), slices.Concat(n.NPM, t.Needs.NPM)
+			return nil
+		}
+		names = append(names, t.Name)
+	}
+	message := "there is no such template; the sandbox configuration has none"
+	if len(names) > 0 {
+		message = "there is no such template; there are " + strings.Join(names, ", ")
+	}
+	return &haft.Error{Code: haft.CodeInvalid, Message: message,
+		Misfits: []haft.Misfit{{Pointer: "/template", Message: "is none of the templates"}}}
 }
 
 // named returns the sandbox that somebody names, and who.
@@ -143,6 +180,11 @@ func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.Sandbo
 	var passed []string
 	remote := false
 	available := slices.DeleteFunc(slices.Clone(r.places()), func(p Place) bool { return p.Missing != "" })
+	if !ask.Script { // it runs on this machine, and has the packages of a sandbox here
+		if available = slices.DeleteFunc(available, func(p Place) bool { return p.Remote }); len(available) == 0 {
+			return Choice{Config: configOf(byType, haft.SandboxLocal)}, nil
+		}
+	}
 	for _, p := range available {
 		if len(c.Types) > 0 && !remote {
 			break

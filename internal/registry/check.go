@@ -34,6 +34,7 @@ const (
 	MaxPackages    = 100
 	maxPackage     = 200 // characters of a requirement
 	maxFunction    = 200
+	maxFileName    = 200
 	MaxPrograms    = 16
 	maxRate        = 1e6
 	maxSlots       = 100_000
@@ -114,6 +115,9 @@ func checkDraft(d haft.Draft) error {
 		c.fail("/source_code", "is %d bytes long, %d is the most", len(d.Source), MaxSource)
 	}
 	c.text("/source_code", d.Source, math.MaxInt)
+	if d.File != "" && !isFileName(d.File) {
+		c.fail("/file", "must be the name of a file without directories, of at most %d bytes", maxFileName)
+	}
 	c.text("/function", d.Function, maxFunction)
 	c.text("/description", d.Description, MaxDescription)
 	c.text("/annotations/title", d.Annotations.Title, 200)
@@ -132,6 +136,12 @@ func checkDraft(d haft.Draft) error {
 		c.fail("/settings/fallback", "a tool cannot be its own fallback")
 	}
 	return c.err("the tool cannot be registered")
+}
+
+// isFileName reports whether a text can be what tracebacks call a source.
+func isFileName(s string) bool {
+	return len(s) <= maxFileName && utf8.ValidString(s) &&
+		!strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == '\\' || unicode.IsControl(c) })
 }
 
 // settings checks how a tool is to be run.
@@ -228,7 +238,10 @@ func (c *checker) limits(at string, l haft.Limits) {
 }
 
 // packages checks that requirements name packages and nothing else.
-func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
+func (c *checker) packages(n haft.Requirements, kind haft.Kind) { c.packagesAt("", n, kind) }
+
+// packagesAt is packages of a part of what is checked.
+func (c *checker) packagesAt(part string, n haft.Requirements, kind haft.Kind) {
 	for _, e := range []struct {
 		at    string
 		names []string
@@ -240,6 +253,7 @@ func (c *checker) packages(n haft.Requirements, kind haft.Kind) {
 		{"/requirements/npm", n.NPM, func(s string) error { _, err := requirement.ParseNPM(s); return err },
 			[]haft.Kind{haft.KindTypeScript, haft.KindJavaScript}},
 	} {
+		e.at = part + e.at
 		if len(e.names) > 0 && !slices.Contains(e.kinds, kind) {
 			c.fail(e.at, "tools of this kind cannot have such packages")
 		}

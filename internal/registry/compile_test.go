@@ -262,6 +262,21 @@ func TestNew_panics_on_built_in_tools_that_are_none(t *testing.T) {
 	}
 }
 
+// The schemas of a built-in tool are compiled when it is first called, and what means nothing is an error then.
+func TestResolve_built_in_tool_with_bad_schema(t *testing.T) {
+	bad := builtin("x")
+	bad.Version.Parameters = json.RawMessage(`{"type":"sideways"}`)
+	r := registry.New(open(t), registry.Config{Builtin: []haft.Tool{bad, builtin("y")}})
+	for range 2 {
+		if c, err := r.Resolve(t.Context(), "acme", "x", ""); err == nil {
+			t.Errorf("Resolve = %+v", c)
+		}
+	}
+	if _, err := r.Resolve(t.Context(), "acme", "y", ""); err != nil {
+		t.Error(err)
+	}
+}
+
 // Items of a generator are told only as far as the check of the value cannot refuse or cut them.
 func TestCompiled_ItemChars(t *testing.T) {
 	for name, tt := range map[string]struct {

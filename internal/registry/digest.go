@@ -19,6 +19,7 @@ type digested struct {
 	Kind         haft.Kind         `json:"kind"`
 	Description  string            `json:"description"`
 	Source       string            `json:"source"`
+	File         string            `json:"file,omitempty"` // which a source can read, as __file__ and $0
 	Files        []digestedFile    `json:"files,omitempty"`
 	Function     string            `json:"function,omitempty"`
 	Pass         []haft.Argument   `json:"pass,omitempty"`
@@ -51,9 +52,10 @@ func Digest(v haft.Version) string {
 		files = append(files, digestedFile{f.Path, sum[:]})
 	}
 	text, err := json.Marshal(digested{
-		Kind: v.Kind, Description: v.Description, Source: v.Source, Files: files, Function: v.Function, Pass: v.Pass,
-		Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns, Requirements: v.Requirements, Lock: v.Lock,
-		Settings: v.Settings, Annotations: v.Annotations, Server: v.Server, Origin: v.Origin,
+		Kind: v.Kind, Description: v.Description, Source: v.Source, File: v.File, Files: files,
+		Function: v.Function, Pass: v.Pass, Injected: v.Injected, Parameters: v.Parameters, Returns: v.Returns,
+		Requirements: v.Requirements, Lock: v.Lock, Settings: v.Settings, Annotations: v.Annotations,
+		Server: v.Server, Origin: v.Origin,
 	})
 	if err != nil {
 		return ""

@@ -38,6 +38,7 @@ func TestDigest_covers(t *testing.T) {
 		"Digest":      {false, func(v *haft.Version) { v.Digest = "" }},
 		"Description": {true, func(v *haft.Version) { v.Description += " " }},
 		"Source":      {true, func(v *haft.Version) { v.Source += "\n" }},
+		"File":        {true, func(v *haft.Version) { v.File = "tools.py" }},
 		"Files":       {true, func(v *haft.Version) { v.Files = []haft.ToolFile{{Path: "a.py"}} }},
 		"Function":    {true, func(v *haft.Version) { v.Function = "sub" }},
 		"Server":      {true, func(v *haft.Version) { v.Server = "files" }},

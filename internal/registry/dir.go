@@ -254,6 +254,9 @@ func (f File) Draft() (haft.Draft, error) {
 		}
 	}
 	d.Kind, d.Source = kind, string(f.Source)
+	if d.File == "" && isFileName(f.Name) {
+		d.File = f.Name
+	}
 	if f.Function != "" {
 		d.Function = f.Function
 	} else if d.Name == "" && nameless(kind, d.Source) {

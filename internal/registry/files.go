@@ -45,6 +45,9 @@ func (c *checker) files(list []haft.ToolFile, kind haft.Kind) {
 		for d := path.Dir(f.Path); d != "."; d = path.Dir(d) {
 			dirs[d] = true
 		}
+		if f.Omitted {
+			c.fail(at, "has no content: lists of tools leave it out, and the tool itself has it")
+		}
 		if f.Text != "" && len(f.Data) > 0 {
 			c.fail(at, "has content or content_base64, not both")
 		}

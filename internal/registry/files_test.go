@@ -51,8 +51,9 @@ func TestPut_files(t *testing.T) {
 		"archive":        {[]haft.ToolFile{{Path: "a.dat", Data: []byte("PK\x03\x04\xff")}}, "compiled code"},
 		"archive behind text": {[]haft.ToolFile{{Path: "a.dat", Data: []byte("hello PK\x05\x06\x00\x00")}},
 			"compiled code"},
-		"program": {[]haft.ToolFile{{Path: "a.txt", Data: []byte("\x7fELF\x02\x00")}}, "compiled code"},
-		"wasm":    {[]haft.ToolFile{{Path: "a", Data: []byte("\x00asm\x01")}}, "compiled code"},
+		"program":   {[]haft.ToolFile{{Path: "a.txt", Data: []byte("\x7fELF\x02\x00")}}, "compiled code"},
+		"wasm":      {[]haft.ToolFile{{Path: "a", Data: []byte("\x00asm\x01")}}, "compiled code"},
+		"of a list": {[]haft.ToolFile{{Path: "a", Omitted: true}}, "has no content"},
 		"both": {[]haft.ToolFile{{Path: "a", Text: "x", Data: []byte("y")}},
 			"content or content_base64"},
 		"large": {[]haft.ToolFile{{Path: "a", Text: long + "x"}}, "is the most"},
@@ -93,6 +94,36 @@ func TestPut_files_are_of_the_version(t *testing.T) {
 	c = put(haft.ToolFile{Path: "b.py", Text: "\n# finding high"})
 	if f := c.Tool.Version.Review.Findings; len(f) != 1 || f[0].File != "b.py" || f[0].Line != 2 || c.Waiting == 0 {
 		t.Errorf("findings: got %+v, want one in b.py that makes the version wait", f)
+	}
+}
+
+// TestTools_lists_have_no_content: a page of tools would have hundreds of megabytes of files.
+func TestTools_lists_have_no_content(t *testing.T) {
+	r := newRegistry(t)
+	d := add()
+	d.Files = []haft.ToolFile{{Path: "b.py", Text: "x"}}
+	c := mustPut(t, r, ann, d)
+	for _, f := range []haft.ToolFilter{{}, {Search: d.Name}} {
+		found := 0
+		for tool, err := range r.Tools(t.Context(), ann, f) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if tool.ID != c.Tool.ID {
+				continue
+			}
+			found++
+			if diff := cmp.Diff([]haft.ToolFile{{Path: "b.py", Omitted: true}}, tool.Version.Files); diff != "" {
+				t.Errorf("%+v lists (-want +got):\n%s", f, diff)
+			}
+		}
+		if found != 1 {
+			t.Errorf("%+v lists the tool %d times", f, found)
+		}
+	}
+	whole, err := r.Tool(t.Context(), ann, string(c.Tool.ID))
+	if err != nil || whole.Version.Files[0].Text != "x" {
+		t.Errorf("the tool itself: %+v, %v", whole, err)
 	}
 }
 

@@ -43,7 +43,8 @@ func (r *Registry) Put(ctx context.Context, p haft.Principal, d haft.Draft) (*ha
 func DraftOf(t haft.Tool) haft.Draft {
 	v := t.Version
 	return haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Files: v.Files, Function: v.Function, Description: v.Description,
+		Name: t.Name, Kind: v.Kind, Source: v.Source, File: v.File, Files: v.Files, Function: v.Function,
+		Description: v.Description,
 		Annotations: v.Annotations, Settings: v.Settings, Needs: v.Requirements, Parameters: v.Parameters,
 		Returns: v.Returns,
 	}
@@ -178,9 +179,13 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 // version makes the version that is to be stored.
 func (c *change) version(sig *schema.Signature, derived *Derived) error {
 	d := c.draft
+	file := d.File
+	if stem(file) == sig.Name {
+		file = "" // which means the same, so that an exported tool is the same version when it comes back
+	}
 	v := haft.Version{
-		Kind: d.Kind, Description: sig.Description, Source: d.Source, Files: d.Files, Function: derived.Function,
-		Pass:     derived.Pass,
+		Kind: d.Kind, Description: sig.Description, Source: d.Source, File: file, Files: d.Files,
+		Function: derived.Function, Pass: derived.Pass,
 		Injected: derived.Injected, Requirements: d.Needs, Lock: c.lock, Settings: d.Settings,
 		Annotations: d.Annotations,
 		Health:      schema.Health(sig.Parameters), Author: person(c.by), Created: now(),

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"haft"
@@ -110,8 +111,8 @@ type Registry struct {
 	shared  bool // other processes write too
 	cfg     Config
 	cache   *cache
-	builtin map[string]*Compiled // by name and by id
-	names   []string             // of the built-in tools, in order
+	builtin map[string]*builtinTool // by name and by id
+	names   []string                // of the built-in tools, in order
 
 	// writes is held while the store is read and then written, so that no other write
 	// of this process and organisation happens in between. Nothing is compiled
@@ -119,8 +120,16 @@ type Registry struct {
 	writes orgLocks
 }
 
+// A builtinTool is a tool of this binary.
+type builtinTool struct {
+	haft.Tool
+	// compile compiles it when it is first called: compiling all of them takes a fifth of the time of a short
+	// command.
+	compile func() (*Compiled, error)
+}
+
 // New makes a registry over a store. It panics if a built-in tool is invalid: that
-// is a mistake of the programmer.
+// is a mistake of the programmer. Its schemas are compiled when it is first called, with [Registry.Resolve].
 func New(s *store.Store, cfg Config) *Registry {
 	if cfg.SelfReview == nil {
 		cfg.SelfReview = func(context.Context, haft.Principal) bool { return false }
@@ -131,24 +140,25 @@ func New(s *store.Store, cfg Config) *Registry {
 	if cfg.Reserved == nil {
 		cfg.Reserved = func(string) bool { return false }
 	}
-	r := &Registry{store: s, shared: s.Shared(), cfg: cfg, cache: newCache(cfg.Cache), builtin: map[string]*Compiled{}}
+	r := &Registry{store: s, shared: s.Shared(), cfg: cfg, cache: newCache(cfg.Cache),
+		builtin: map[string]*builtinTool{}}
 	for _, t := range cfg.Builtin {
-		c, err := compileBuiltin(t)
+		b, err := newBuiltin(t)
 		if err != nil {
 			panic(fmt.Sprintf("registry: built-in tool %q: %v", t.Name, err))
 		}
-		if r.builtin[c.Tool.Name] != nil || r.builtin[string(c.Tool.ID)] != nil {
+		if r.builtin[b.Name] != nil || r.builtin[string(b.ID)] != nil {
 			panic(fmt.Sprintf("registry: two built-in tools are called %q", t.Name))
 		}
-		r.builtin[c.Tool.Name], r.builtin[string(c.Tool.ID)] = c, c
-		r.names = append(r.names, c.Tool.Name)
+		r.builtin[b.Name], r.builtin[string(b.ID)] = b, b
+		r.names = append(r.names, b.Name)
 	}
 	slices.Sort(r.names)
 	return r
 }
 
-// compileBuiltin fills in what a built-in tool leaves out, and compiles it.
-func compileBuiltin(t haft.Tool) (*Compiled, error) {
+// newBuiltin fills in what a built-in tool leaves out.
+func newBuiltin(t haft.Tool) (*builtinTool, error) {
 	if err := haft.CheckToolName(t.Name); err != nil {
 		return nil, err
 	}
@@ -171,7 +181,7 @@ func compileBuiltin(t haft.Tool) (*Compiled, error) {
 		}
 		v.Health = schema.Health(tree)
 	}
-	return Compile(t)
+	return &builtinTool{t, sync.OnceValues(func() (*Compiled, error) { return Compile(t) })}, nil
 }
 
 // taken reports whether a name is that of a built-in tool, or so close that a

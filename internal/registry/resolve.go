@@ -12,11 +12,11 @@ import (
 // is no such tool or version in the organisation, and [haft.CodeDenied] if it is
 // disabled, or the version waits for review or was refused.
 func (r *Registry) Resolve(ctx context.Context, org, ref, digest string) (*Compiled, error) {
-	if c := r.builtin[ref]; c != nil {
-		if digest != "" && digest != c.Tool.Version.Digest {
+	if b := r.builtin[ref]; b != nil {
+		if digest != "" && digest != b.Version.Digest {
 			return nil, noVersion()
 		}
-		return c, nil
+		return b.compile()
 	}
 	if org == "" || ref == "" {
 		return nil, noTool()

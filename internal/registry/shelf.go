@@ -24,8 +24,8 @@ func (r *Registry) Tool(ctx context.Context, p haft.Principal, ref string) (*haf
 	if err := p.Check(); err != nil {
 		return nil, err
 	}
-	if c := r.builtin[ref]; c != nil {
-		t := r.builtinFor(ctx, p, c.Tool.Name)
+	if b := r.builtin[ref]; b != nil {
+		t := r.builtinFor(ctx, p, b.Name)
 		return &t, nil
 	}
 	if ref == "" {
@@ -73,6 +73,29 @@ func (r *Registry) Tools(ctx context.Context, p haft.Principal, f haft.ToolFilte
 				return
 			}
 			if n++; !yield(t, nil) || n == f.Limit {
+				return
+			}
+		}
+	}
+}
+
+// Whole returns the tools of a list with the content of their files, which lists leave out, and without those that
+// were removed meanwhile.
+func Whole(ctx context.Context, of interface {
+	Tool(ctx context.Context, p haft.Principal, ref string) (*haft.Tool, error)
+}, p haft.Principal, list iter.Seq2[haft.Tool, error]) iter.Seq2[haft.Tool, error] {
+	return func(yield func(haft.Tool, error) bool) {
+		for t, err := range list {
+			if err == nil && len(t.Version.Files) > 0 {
+				var whole *haft.Tool
+				if whole, err = of.Tool(ctx, p, string(t.ID)); haft.CodeOf(err) == haft.CodeNotFound {
+					continue
+				}
+				if err == nil {
+					t = *whole
+				}
+			}
+			if !yield(t, err) {
 				return
 			}
 		}

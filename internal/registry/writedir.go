@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -76,6 +77,8 @@ func WriteDir(dir string, tools []haft.Tool) (written []string, err error) {
 func writeSidecar(t haft.Tool) ([]byte, error) {
 	d := DraftOf(t)
 	d.Category, d.Tags, d.Files = t.Category, t.Tags, nil
+	// The file is called otherwise if the name of the tool cannot be its.
+	d.File = cmp.Or(d.File, t.Name+endings()[d.Kind][0])
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -256,11 +258,9 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 			return nil, err
 		}
 	}
-	for _, name := range a.Tools {
-		if _, err := m.registry.Tool(ctx, p, name); err != nil {
-			return nil, &haft.Error{Code: haft.CodeOf(err),
-				Message: "the tool " + name + " of the agent: " + haft.MessageOf(err), Err: err}
-		}
+	parameters, err := m.parameters(ctx, p, a.Tools)
+	if err != nil {
+		return nil, err
 	}
 	if err := toolrule.Check(a.Rules, func(tool string) bool { return slices.Contains(a.Tools, tool) }); err != nil {
 		return nil, err
@@ -270,6 +270,11 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	old, err := m.store.Agents.Agent(ctx, p.Org, a.Name)
 	if a.Workspace != "" && (err != nil || a.Workspace != old.Workspace) {
 		if err := m.authority.May(p, workspace.RefAction(a.Workspace)); err != nil {
+			return nil, err
+		}
+	}
+	if err != nil || !reflect.DeepEqual(a.Rules, old.Rules) { // those that were set stay when a tool has changed
+		if err := toolrule.CheckArgs(a.Rules, parameters); err != nil {
 			return nil, err
 		}
 	}
@@ -300,6 +305,21 @@ func (m *AgentManager) PutAgent(ctx context.Context, p haft.Principal, a haft.Ag
 	}
 	return put, m.log(ctx, p, "agent.put", map[string]any{"agent": a.Name, "id": a.ID, "tools": a.Tools,
 		"rules": len(a.Rules), "env": len(a.Env), "workspace": a.Workspace})
+}
+
+// parameters returns the JSON Schemas of tools for an agent, or which of them there is not.
+func (m *AgentManager) parameters(ctx context.Context, p haft.Principal, tools []string) (map[string]json.RawMessage,
+	error) {
+	all := make(map[string]json.RawMessage, len(tools))
+	for _, name := range tools {
+		t, err := m.registry.Tool(ctx, p, name)
+		if err != nil {
+			return nil, &haft.Error{Code: haft.CodeOf(err),
+				Message: "the tool " + name + " of the agent: " + haft.MessageOf(err), Err: err}
+		}
+		all[name] = t.Version.Parameters
+	}
+	return all, nil
 }
 
 // RemoveAgent implements [haft.Agents].

@@ -13,6 +13,7 @@ import (
 	"haft/internal/audit"
 	"haft/internal/event"
 	"haft/internal/filestore"
+	"haft/internal/registry"
 	"haft/internal/store"
 )
 
@@ -257,7 +258,7 @@ func (d *DataManager) exportOrg(ctx context.Context, own haft.Principal, w io.Wr
 			return err
 		}
 	}
-	return exportAll(w, "tool", d.tools.Tools(ctx, own, haft.ToolFilter{}))
+	return exportAll(w, "tool", registry.Whole(ctx, d.tools, own, d.tools.Tools(ctx, own, haft.ToolFilter{})))
 }
 
 // exportAll writes what a list has.

@@ -223,6 +223,7 @@ type API struct {
 	Files      *FileManager
 	Sessions   *SessionManager
 	Workspaces haft.Workspaces
+	Snapshots  *SnapshotManager
 	Memory     *memory.API
 
 	base *base
@@ -259,8 +260,8 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 		Sandboxes: &SandboxManager{b}, Variables: &SecretManager{b}, Retainer: &RetentionManager{b, files, spaces},
 		Files: &FileManager{b, files}, Sessions: &SessionManager{b, cfg.Sessions},
 	}
-	a.Workspaces = (&workspace.API{Store: spaces, Rules: cfg.Rules, Files: a.Files, Log: b.log,
-		Ask: b.askWorkspace}).Roles()
+	kept := &workspace.API{Store: spaces, Rules: cfg.Rules, Files: a.Files, Log: b.log, Ask: b.askWorkspace}
+	a.Workspaces, a.Snapshots = kept.Roles(), &SnapshotManager{a.Sessions, kept}
 	a.Memory = &memory.API{Store: b.memory, Agents: parts.Store.Agents, Rules: cfg.Rules, Log: b.log}
 	a.Data = &DataManager{base: b, tools: a.ToolManager, agents: a.AgentManager, approvals: a.ApprovalManager,
 		servers: a.Servers, sandboxes: a.Sandboxes, files: files, workspaces: spaces}

@@ -38,6 +38,7 @@ type Session struct {
 	// says that code could see some.
 	redactor *secret.Redactor
 	exposed  bool
+	origins  []string // see NoteOrigins
 
 	egressMu sync.Mutex
 	serves   []*egress

@@ -10,6 +10,7 @@ import (
 	"unicode"
 
 	"haft"
+	"haft/internal/store/stored"
 	"haft/internal/store/words"
 )
 
@@ -78,7 +79,7 @@ func (s Tools) load(ctx context.Context, org string, part []*words.Candidate) ([
 	for i, c := range part {
 		ids[i], rank[c.ID] = c.ID, i
 	}
-	tools, err := list(ctx, s.db, "search tools", toolsOf(org), loadQuery(org, ids))
+	tools, err := list(ctx, s.db, "search tools", stored.Listed(toolsOf(org)), loadQuery(org, ids))
 	slices.SortFunc(tools, func(a, b haft.Tool) int {
 		return cmp.Compare(rank[column(string(a.ID))], rank[column(string(b.ID))])
 	})

@@ -120,7 +120,7 @@ func (s Tools) Tools(ctx context.Context, org string, f haft.ToolFilter) ([]haft
 	if f.Search != "" {
 		return s.searchFiltered(ctx, org, f)
 	}
-	return list(ctx, s.db, "list tools", toolsOf(org), toolQuery(org, f))
+	return list(ctx, s.db, "list tools", stored.Listed(toolsOf(org)), toolQuery(org, f))
 }
 
 // toolQuery returns the query for one page. Each narrows what an index gives in

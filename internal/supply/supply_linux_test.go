@@ -269,7 +269,7 @@ def build_wheel(d, config_settings=None, metadata_directory=None):
 	empty(t, dir)
 }
 
-func TestSupply_uv_from_the_index(t *testing.T) {
+func TestPackages_by_uv(t *testing.T) {
 	if testing.Short() {
 		t.Skip("short: nothing is fetched from an index")
 	}

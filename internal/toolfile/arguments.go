@@ -23,7 +23,7 @@ func (a Arguments) Resolve() error {
 	for i, pair := range a {
 		name, v, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return wrong(errors.New("--arg is NAME=VALUE"))
+			return wrong(errors.New("--arg is NAME=VALUE: it does not begin with a name and ="))
 		}
 		file, isFile := strings.CutPrefix(v, "@")
 		switch {

@@ -35,7 +35,7 @@ func Pairs(flag string, list []string) (map[string]string, error) {
 	for _, kv := range list {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok || k == "" {
-			return nil, wrong(fmt.Errorf("%s is K=V", flag))
+			return nil, wrong(fmt.Errorf("%s is K=V: it does not begin with a name and =", flag))
 		}
 		m[k] = v
 	}

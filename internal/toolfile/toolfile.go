@@ -157,7 +157,7 @@ func ReadSource(ref string) (app.Source, error) {
 		return app.Source{}, wrong(fmt.Errorf("read the tool: %w", err))
 	}
 	return app.Source{Name: strings.TrimSuffix(filepath.Base(name), filepath.Ext(name)), Kind: kind, Text: text,
-		Function: function}, nil
+		File: filepath.Base(name), Function: function}, nil
 }
 
 // A Tool is a tool as it lies on this machine.
@@ -194,7 +194,7 @@ func ReadTool(ref string) (t Tool, err error) {
 		return t, err
 	}
 	t.Source = app.Source{Name: strings.TrimSuffix(f.Path, path.Ext(f.Path)), Kind: f.Draft.Kind,
-		Text: []byte(f.Draft.Source), Function: f.Draft.Function}
+		Text: []byte(f.Draft.Source), File: f.Draft.File, Function: f.Draft.Function}
 	for _, file := range f.Draft.Files {
 		t.Files = append(t.Files, sandbox.File{Name: file.Path, Data: file.Bytes(), Mode: 0o644})
 	}

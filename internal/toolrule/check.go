@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"haft"
@@ -37,6 +38,23 @@ func Check(rules []haft.ToolRule, has func(tool string) bool) error {
 		}
 	}
 	return contradictions(rules)
+}
+
+// CheckArgs reports prefilled arguments that their tool would refuse in every call, as [Check] does. Parameters are
+// the JSON Schemas of the tools.
+func CheckArgs(rules []haft.ToolRule, parameters map[string]json.RawMessage) error {
+	for i, r := range rules {
+		fills := append([]haft.ChildArgs{{Name: r.Tool, Args: r.Args}}, r.ChildArgs...)
+		for _, f := range fills {
+			if len(f.Args) == 0 {
+				continue
+			}
+			if why := unfit(f.Name, f.Args, parameters[f.Name]); len(why) > 0 {
+				return wrong("tool rule %d%s: %s", i+1, kind(r), strings.Join(why, " "))
+			}
+		}
+	}
+	return nil
 }
 
 // kind names the type of a rule in a message, if there is such a type.

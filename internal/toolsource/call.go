@@ -126,7 +126,7 @@ func (r *Runner) Call(ctx context.Context, t *Tool, run Run) (*haft.Result, erro
 	}
 	req := r.request(t.Source.Kind, run)
 	req.Call, req.Tool, req.Source, req.Function = id, t.Derived.Name, string(t.Source.Text), t.Derived.Function
-	req.FileArgs = fileArgs
+	req.File, req.FileArgs = t.Source.File, fileArgs
 	req.Args, req.Pass, req.Inject = args, t.Derived.Pass, inject(t.Derived.Injected)
 	req.Output, req.Stdout, req.Stderr, req.Progress = t.Output.Type, run.Stdout, run.Stderr, run.Progress
 	res, err := r.execute(ctx, req, run)

@@ -23,6 +23,7 @@ type Source struct {
 	Name     string // of the tool, if the text does not name it
 	Kind     haft.Kind
 	Text     []byte
+	File     string // its name, which tracebacks show; empty means that of the tool
 	Function string // "" means the default of the language
 	// Layers returns packages whose types can be looked up, besides those of the interpreter.
 	// It is called when the first type is needed; nil means none.

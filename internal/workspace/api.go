@@ -116,7 +116,7 @@ func (a *API) add(ctx context.Context, p haft.Principal, w *row, from string) er
 		if err := cmp.Or(a.ask(ctx, p, w, haft.WorkspacesWrite), a.Store.admit(p.Org)); err != nil {
 			return err
 		}
-		return a.Store.add(ctx, w, nil)
+		return addCopy(ctx, a.Store, w, nil)
 	}
 	action := haft.WorkspacesRead
 	if isSnapshot(w.Name) {
@@ -139,7 +139,7 @@ func (a *API) add(ctx context.Context, p haft.Principal, w *row, from string) er
 		if err := a.ask(ctx, p, w, haft.WorkspacesWrite); err != nil {
 			return err
 		}
-		return a.Store.add(ctx, w, files)
+		return addCopy(ctx, a.Store, w, files)
 	})
 }
 
@@ -235,7 +235,7 @@ func (a *API) RestoreWorkspace(ctx context.Context, p haft.Principal, name, from
 					size, err = sizeOf(ctx, files, limit)
 				}
 				if err == nil {
-					err = a.Store.makeTree(ctx, home, &restored, files, size)
+					err = a.Store.makeTree(ctx, home, &restored, copyOf(a.Store, files, &restored, size))
 				}
 				if err == nil {
 					*w = restored

@@ -16,14 +16,35 @@ import (
 	"haft/sandbox"
 )
 
-// add adds a workspace with a copy of the files of from; nil means none.
-func (s *Store) add(ctx context.Context, w *row, from *os.Root) (err error) {
-	w.home, w.Enforced, w.Created, w.Changed = "ws-"+strings.ToLower(rand.Text()), haft.QuotaMeasured, now(), now()
-	if w.uid, err = newOwner(); err != nil {
-		return err
-	}
+// A filler fills a new tree, and returns what is in it then.
+type filler func(ctx context.Context, tree *os.Root) (haft.WorkspaceSize, error)
+
+// addCopy adds a workspace with a copy of the files of from; nil means none.
+func addCopy(ctx context.Context, s *Store, w *row, from *os.Root) error {
 	size, err := sizeOf(ctx, from, w.Quota)
 	if err != nil {
+		return err
+	}
+	return s.add(ctx, w, size, copyOf(s, from, w, size))
+}
+
+// copyOf returns what fills a tree of w with a copy of from, which has that size. Nil has nothing.
+func copyOf(s *Store, from *os.Root, w *row, size haft.WorkspaceSize) filler {
+	return func(ctx context.Context, tree *os.Root) (haft.WorkspaceSize, error) {
+		if from == nil {
+			return size, nil
+		}
+		if err := s.copy(ctx, from, tree, w.uid, size.Bytes); err != nil {
+			return size, fmt.Errorf("copy a tree: %w", err)
+		}
+		return size, nil
+	}
+}
+
+// add adds a workspace with the files that fill makes, which are at most so large.
+func (s *Store) add(ctx context.Context, w *row, size haft.WorkspaceSize, fill filler) (err error) {
+	w.home, w.Enforced, w.Created, w.Changed = "ws-"+strings.ToLower(rand.Text()), haft.QuotaMeasured, now(), now()
+	if w.uid, err = newOwner(); err != nil {
 		return err
 	}
 	release, err := s.hold(ctx, w.Owner.Org, size.Bytes) // before the work; the row counts once more
@@ -57,7 +78,7 @@ func (s *Store) add(ctx context.Context, w *row, from *os.Root) (err error) {
 		return err
 	}
 	defer lock.Close() // which unlocks it
-	if err := s.makeTree(ctx, home, w, from, size); err != nil {
+	if err := s.makeTree(ctx, home, w, fill); err != nil {
 		return err
 	}
 	if err := syncDir(root, "."); err != nil {
@@ -77,10 +98,8 @@ func sizeOf(ctx context.Context, from *os.Root, limit haft.WorkspaceSize) (haft.
 	return size, full(err)
 }
 
-// makeTree makes a new tree for w with a copy of from, which has that size, and sets w.dir and w.Used. The
-// organisation has room for it.
-func (s *Store) makeTree(ctx context.Context, home *os.Root, w *row, from *os.Root,
-	size haft.WorkspaceSize) (err error) {
+// makeTree makes a new tree for w, has fill fill it, and sets w.dir and w.Used. The organisation has room for it.
+func (s *Store) makeTree(ctx context.Context, home *os.Root, w *row, fill filler) (err error) {
 	dir := "t-" + rand.Text()
 	if err := home.Mkdir(dir, 0o700); err != nil {
 		return fmt.Errorf("make a tree: %w", err)
@@ -95,10 +114,9 @@ func (s *Store) makeTree(ctx context.Context, home *os.Root, w *row, from *os.Ro
 		return fmt.Errorf("make a tree: %w", err)
 	}
 	defer tree.Close() // syncTree has written everything
-	if from != nil {
-		if err := s.copy(ctx, from, tree, w.uid, size.Bytes); err != nil {
-			return fmt.Errorf("copy a tree: %w", err)
-		}
+	size, err := fill(ctx, tree)
+	if err != nil {
+		return err
 	}
 	if err := errors.Join(chown(home, dir, w.uid), syncTree(tree), syncDir(home, ".")); err != nil {
 		return fmt.Errorf("make a tree: %w", err)

@@ -41,9 +41,14 @@ func isSnapshot(name string) bool { return strings.Contains(name, "@") }
 const maxOrigins = 64
 
 // descend notes that w gets the files of another workspace, and keeps none of its own.
-func (w *row) descend(from *row) error {
-	all := slices.Concat(from.Origins, []string{base(from.Name)})
-	slices.Sort(all)
+func (w *row) descend(from *row) error { return w.comeFrom(from.names()) }
+
+// names returns the names of the workspaces that files of w come from, with its own.
+func (w *row) names() []string { return slices.Concat(w.Origins, []string{base(w.Name)}) }
+
+// comeFrom notes that the files of w come from workspaces of these names.
+func (w *row) comeFrom(names []string) error {
+	all := slices.Sorted(slices.Values(names))
 	all = slices.DeleteFunc(slices.Compact(all), func(name string) bool { return name == w.Name })
 	if len(all) > maxOrigins {
 		return conflict(fmt.Sprintf("the files would come from more than %d workspaces", maxOrigins))

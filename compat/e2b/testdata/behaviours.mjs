@@ -184,6 +184,26 @@ const behaviours = {
     assert.equal((await c.runCode('1 + 1', { language: 'js' })).text, '2')
     assert.deepEqual((await c.runCode('echo b', { language: 'bash' })).logs.stdout, ['b\n'])
   },
+  pauseAndResume: async () => {
+    const other = await Sandbox.create({ metadata: { k: 'paused' } })
+    await other.files.write('kept.txt', 'kept')
+    assert.equal(await other.pause({ keepMemory: false }), true)
+    assert.equal(await other.isRunning(), false)
+    assert.equal((await Sandbox.getInfo(other.sandboxId)).state, 'paused')
+    assert.equal(await Sandbox.pause(other.sandboxId), false)
+    const again = await Sandbox.connect(other.sandboxId)
+    assert.equal(await again.files.read('kept.txt'), 'kept')
+    assert.equal(await again.kill(), true)
+  },
+  snapshot: async (s) => {
+    await s.files.write('state.json', '{}')
+    const snap = await s.createSnapshot()
+    assert.ok((await Sandbox.listSnapshots().nextItems()).some((x) => x.snapshotId === snap.snapshotId))
+    const fresh = await Sandbox.create(snap.snapshotId)
+    assert.equal(await fresh.files.read('state.json'), '{}')
+    await fresh.kill()
+    assert.equal(await Sandbox.deleteSnapshot(snap.snapshotId), true)
+  },
   codeContexts: async (s, c) => {
     const ctx = await c.createCodeContext({ cwd: '/tmp' })
     assert.equal((await c.runCode('import os; os.getcwd()', { context: ctx })).text, '/tmp')

@@ -684,8 +684,63 @@ def unknown_template(s):
 
 
 @behaviour
-def pause_is_refused(s):
-    raises(SandboxException, s.pause if hasattr(s, "pause") else s.beta_pause)
+def pause_and_resume(s):
+    other = Sandbox.create(metadata={"k": "paused"}, envs={"KEPT": "yes"})
+    other.files.write("dir/kept.txt", "kept")
+    other.commands.run("chmod 750 dir/kept.txt; ln -s kept.txt dir/link; ln dir/kept.txt dir/hard; mkfifo dir/pipe")
+    other.commands.run("sleep 1000", background=True)
+    assert other.pause(mode="filesystem") is True
+    assert not other.is_running() and Sandbox.get_info(other.sandbox_id).state == SandboxState.PAUSED
+    assert other.pause() is False
+    query = SandboxQuery(state=[SandboxState.PAUSED], metadata={"k": "paused"})
+    assert [i.sandbox_id for i in Sandbox.list(query=query).next_items()] == [other.sandbox_id]
+    again = Sandbox.connect(other.sandbox_id)
+    assert again.sandbox_id == other.sandbox_id and again.is_running()
+    r = again.commands.run("cat dir/link; stat -c %a dir/kept.txt; echo $KEPT; [ dir/kept.txt -ef dir/hard ] && ls dir")
+    assert r.stdout == "kept750\nyes\nhard\nkept.txt\nlink\n", r.stdout
+    assert again.get_info().metadata == {"k": "paused"}
+    assert not [p for p in again.commands.list() if "sleep" in str(p.args)]  # processes are not kept
+    assert Sandbox.list(query=query).next_items() == [] and again.kill()
+
+
+@behaviour
+def pause_and_kill(s):
+    other = Sandbox.create()
+    other.pause()
+    assert other.kill() is True and other.kill() is False
+    raises(NotFoundException, Sandbox.connect, other.sandbox_id)
+
+
+@behaviour
+def pause_with_memory_is_refused(s):
+    raises(SandboxException, s.pause, mode="full")
+    assert s.is_running()
+
+
+@behaviour
+def snapshot(s):
+    other = Sandbox.create(envs={"A": "1", "B": "1"})
+    other.files.write("state.json", "{}")
+    snap = other.create_snapshot()
+    named = other.create_snapshot("my-snapshot")
+    assert other.is_running() and named.names == ["my-snapshot"]
+    other.kill()
+    assert {snap.snapshot_id, named.snapshot_id} <= {i.snapshot_id for i in Sandbox.list_snapshots().next_items()}
+    for image in (snap.snapshot_id, "my-snapshot"):
+        fresh = Sandbox.create(image, envs={"B": "2"})
+        assert fresh.sandbox_id != other.sandbox_id and fresh.files.read("state.json") == "{}"
+        assert fresh.commands.run("echo $A $B").stdout == "2\n"  # variables are not a part of a snapshot
+        fresh.kill()
+    raises(SandboxException, s.create_snapshot, "my-snapshot")
+    for image in (snap.snapshot_id, "my-snapshot"):
+        assert Sandbox.delete_snapshot(image) is True and Sandbox.delete_snapshot(image) is False
+    raises(SandboxException, Sandbox.create, "my-snapshot")
+
+
+@behaviour
+def snapshot_with_a_bad_name(s):
+    for name in ("../up", "a/b", "UP", "base", "x" * 80):
+        raises(SandboxException, s.create_snapshot, name)
 
 
 def main():

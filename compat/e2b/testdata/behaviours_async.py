@@ -151,6 +151,22 @@ async def many_sandboxes(s):
 
 
 @behaviour
+async def pause_and_resume(s):
+    other = await AsyncSandbox.create()
+    await other.files.write("kept.txt", "kept")
+    assert await other.pause(mode="filesystem") and not await other.is_running()
+    again = await AsyncSandbox.connect(other.sandbox_id)
+    assert await again.files.read("kept.txt") == "kept" and await again.kill()
+
+
+@behaviour
+async def snapshot(s):
+    snap = await s.create_snapshot()
+    fresh = await AsyncSandbox.create(snap.snapshot_id)
+    assert await fresh.kill() and await AsyncSandbox.delete_snapshot(snap.snapshot_id)
+
+
+@behaviour
 async def kill(s):
     other = await AsyncSandbox.create()
     assert await other.kill() and not await other.is_running()

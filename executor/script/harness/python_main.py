@@ -47,6 +47,18 @@ _setmask, _block, _reset, _TERM = _signal.pthread_sigmask, _signal.SIG_BLOCK, _s
 _getsignal, _signals, _default, _pause = _signal.getsignal, _signal.signal, _signal.SIG_DFL, _signal.pause
 
 
+_is_early = []
+
+
+def early():
+    """Does in a template what each of its forks would do at its start. It is called if a fork runs no
+    functions that were registered."""
+    os.register_at_fork(before=_before_fork, after_in_parent=_unmask, after_in_child=_forked)
+    sys.modules["__main__"] = type(sys)("__main__")
+    _signals(_TERM[0], _terminate)
+    _is_early.append(True)
+
+
 def _connect(fd):
     """Takes the channel."""
     global _fd
@@ -58,7 +70,6 @@ def _connect(fd):
     except OSError:
         os.set_inheritable(fd, False)
         _fd = fd
-    os.register_at_fork(before=_before_fork, after_in_parent=_unmask, after_in_child=_forked)
 
 
 def _receive():
@@ -894,8 +905,8 @@ def main(channel):
     """Serves the one call of this process."""
     me = _getpid()
     _connect(channel)
-    sys.modules["__main__"] = type(sys)("__main__")
-    _signals(_TERM[0], _terminate)
+    if not _is_early:
+        early()
     _send(b'{"type":"hello"}')
     state, ahead = {}, {}
     while True:

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
+
+	"haft"
 )
 
 // Micros is how a time is kept: UTC in microseconds, 0 for none.
@@ -90,4 +92,16 @@ func Bool(b bool) int64 {
 		return 1
 	}
 	return 0
+}
+
+// Listed returns a scan of tools for lists, without the content of their files: a page of tools would have hundreds of
+// megabytes.
+func Listed[R any](scan func(R) (haft.Tool, error)) func(R) (haft.Tool, error) {
+	return func(row R) (haft.Tool, error) {
+		t, err := scan(row)
+		for i, f := range t.Version.Files {
+			t.Version.Files[i] = haft.ToolFile{Path: strings.Clone(f.Path), Omitted: true}
+		}
+		return t, err
+	}
 }

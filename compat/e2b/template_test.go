@@ -1,0 +1,100 @@
+package e2b
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"haft"
+)
+
+// configs has the sandbox configuration of one organisation.
+type configs struct {
+	haft.Sandboxes
+	mu     sync.Mutex
+	config haft.SandboxConfig
+	puts   int
+}
+
+func (c *configs) SandboxConfig(ctx context.Context, _ haft.Principal, _ string) (*haft.SandboxConfig, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.config
+	return &now, ctx.Err()
+}
+
+func (c *configs) PutSandboxConfig(ctx context.Context, _ haft.Principal,
+	n haft.SandboxConfig) (*haft.SandboxConfig, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if ctx.Err() == nil {
+		c.config, c.puts = n, c.puts+1
+	}
+	return &n, ctx.Err()
+}
+
+// A build that fails makes the template what it was, also when the server ends, and nothing if somebody has changed the
+// template meanwhile or removed it.
+func TestTemplate_undo(t *testing.T) {
+	p, at := haft.Principal{Org: "acme", User: "alice"}, time.Now().UTC()
+	old := haft.SandboxTemplate{Name: "t", Created: at}
+	built, others := old, old
+	built.Created, others.Created = at.Add(1), at.Add(2)
+	for name, c := range map[string]struct {
+		old         *haft.SandboxTemplate
+		there, want []haft.SandboxTemplate
+		puts        int
+	}{
+		"new":             {nil, []haft.SandboxTemplate{built}, []haft.SandboxTemplate{}, 1},
+		"again":           {&old, []haft.SandboxTemplate{built}, []haft.SandboxTemplate{old}, 1},
+		"changed":         {&old, []haft.SandboxTemplate{others}, []haft.SandboxTemplate{others}, 0},
+		"new and changed": {nil, []haft.SandboxTemplate{others}, []haft.SandboxTemplate{others}, 0},
+		"removed":         {&old, nil, nil, 0},
+	} {
+		w := newWorld(t)
+		cfg := &configs{config: haft.SandboxConfig{Templates: c.there}}
+		w.api.cfg.Configs = cfg
+		w.api.Close()
+		err := templateHandlers{w.api}.undo(p, built, c.old)
+		if err != nil || cfg.puts != c.puts || fmt.Sprint(cfg.config.Templates) != fmt.Sprint(c.want) {
+			t.Errorf("%s: %v, %d times written, %v", name, err, cfg.puts, cfg.config.Templates)
+		}
+	}
+}
+
+// Builds of one organisation take no place from those of another, and one that runs is not forgotten.
+func TestTemplate_builds_are_bounded(t *testing.T) {
+	a := templateHandlers{newWorld(t).api}
+	add := func(org, id, status string) error {
+		return a.addBuild(&build{id: id, owner: haft.Principal{Org: org}, status: status})
+	}
+	ids := func(org string) (list []string) {
+		for _, b := range a.builds {
+			if b.owner.Org == org {
+				list = append(list, b.id)
+			}
+		}
+		return list
+	}
+	for i, status := range []string{"building", "ready"} {
+		if err := add("acme", fmt.Sprint("first", i), status); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range maxBuilds - 2 + 5 {
+		if err := add("acme", fmt.Sprint(i), "building"); (err == nil) != (i < maxBuilds-1) {
+			t.Errorf("build %d: %v", i, err)
+		}
+		if err := add("evil", fmt.Sprint(i), "waiting"); err != nil {
+			t.Errorf("build %d of others: %v", i, err)
+		}
+	}
+	mine := ids("acme")
+	if len(mine) != maxBuilds || mine[0] != "first0" || slices.Contains(mine, "first1") ||
+		len(ids("evil")) != maxBuilds || a.builds[len(a.builds)-1].id != fmt.Sprint(maxBuilds+2) {
+		t.Errorf("there are %v and %v", mine, ids("evil"))
+	}
+}
