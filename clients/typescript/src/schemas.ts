@@ -135,6 +135,8 @@ export interface AddSandboxBody {
   network?: string[] | null;
   /** Packages that every tool has besides its own. */
   requirements?: Requirements;
+  /** Packages of calls that name the template. */
+  templates?: SandboxTemplate[] | null;
   type: SandboxType;
 }
 
@@ -292,6 +294,8 @@ export interface BatchCall {
   idempotency_key?: string;
   limits?: Limits;
   sandbox?: string;
+  /** A template of the sandbox configuration, whose packages the call gets besides. */
+  template?: string;
   /** The name or id of the tool. */
   tool: string;
   /** Groups the calls of one loop of an agent, which its tool rules look at. */
@@ -375,6 +379,7 @@ export interface CallOfRecord {
   parent?: string;
   principal: Principal;
   sandbox?: string;
+  template?: string;
   tool: string;
   trace?: string;
   turn?: string;
@@ -554,6 +559,8 @@ export interface ExplainBody {
   /** As if with these roles. */
   roles?: string[] | null;
   sandbox?: string;
+  /** A template of the sandbox configuration, whose packages the call gets besides. */
+  template?: string;
   /** The name or id of the tool. */
   tool: string;
   /** Groups the calls of one loop of an agent, which its tool rules look at. */
@@ -855,6 +862,8 @@ export interface NewCall {
   idempotency_key?: string;
   limits?: Limits;
   sandbox?: string;
+  /** A template of the sandbox configuration, whose packages the call gets besides. */
+  template?: string;
   /** The name or id of the tool. */
   tool: string;
   /** Groups the calls of one loop of an agent, which its tool rules look at. */
@@ -1095,6 +1104,8 @@ export interface SandboxBody {
   network?: string[] | null;
   /** Packages that every tool has besides its own. */
   requirements?: Requirements;
+  /** Packages of calls that name the template. */
+  templates?: SandboxTemplate[] | null;
 }
 
 export interface SandboxConfig {
@@ -1108,8 +1119,15 @@ export interface SandboxConfig {
   network?: string[] | null;
   org: string;
   requirements?: Requirements;
+  templates?: SandboxTemplate[] | null;
   type: SandboxType;
   updated_at: string;
+}
+
+export interface SandboxTemplate {
+  created_at?: string;
+  name: string;
+  requirements?: Requirements;
 }
 
 export interface SandboxUsed {

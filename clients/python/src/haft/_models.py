@@ -480,6 +480,8 @@ class Call:
     workspace: CallWorkspace | None = None
     env: dict[str, str] = field(default_factory=dict, repr=False)
     sandbox: str | None = None
+    #: Packages of the sandbox configuration that the call gets besides.
+    template: str | None = None
     limits: Limits | None = None
     parent: str | None = None
     turn: str | None = None
@@ -1431,6 +1433,15 @@ class CodeResult:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SandboxTemplate:
+    """Packages under a name, for calls that name it."""
+
+    name: str
+    requirements: Requirements | None = None
+    created_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class SandboxConfig:
     """How calls run in sandboxes of a type, where their tools do not say."""
 
@@ -1448,6 +1459,8 @@ class SandboxConfig:
     network: list[str] = field(default_factory=list)
     #: Packages that every tool has besides its own.
     requirements: Requirements | None = None
+    #: Packages that a call gets besides if it names the template.
+    templates: list[SandboxTemplate] = field(default_factory=list)
     created_at: datetime
     updated_at: datetime
 
