@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/compat/e2b"
 	"haft/compat/letta"
 	"haft/internal/access"
 	"haft/internal/auth"
@@ -62,6 +63,7 @@ type Server struct {
 	telemetry *telemetry.Telemetry
 	changed   atomic.Pointer[mcpserver.Server] // is notified of changes
 	requests  atomic.Pointer[server.Server]    // is notified of changes too
+	e2b       atomic.Pointer[e2b.API]          // and so is this
 	known     chan struct{}                    // closed when Auth is set
 }
 
