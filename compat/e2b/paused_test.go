@@ -207,7 +207,8 @@ func TestChanged_forgets_what_is_gone(t *testing.T) {
 		t.Helper()
 		w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
 	}
-	gone, stays, running, ended := createWith(t, w, "1"), createWith(t, w, "2"), createWith(t, w, "3"), createWith(t, w, "4")
+	gone, stays := createWith(t, w, "1"), createWith(t, w, "2")
+	running, ended := createWith(t, w, "3"), createWith(t, w, "4")
 	pause(gone)
 	pause(stays)
 	delete(s.kept, "acme/"+pausedPrefix+gone)
