@@ -30,6 +30,5 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 		},
 	})
 	api.Mount(&cfg.HTTP)
-	s.e2b.Store(api)
 	s.closers = append(s.closers, func() error { api.Close(); return nil })
 }

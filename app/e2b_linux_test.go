@@ -143,7 +143,7 @@ func TestE2B_origins(t *testing.T) {
 	// A rule that forbids the files of a workspace to commands forbids a sandbox that has them.
 	policy := "version: 1\nrules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
 		"tools: [\"tool:run_command\"], workspaces: [e2b-snapshot-first]}\n"
-	if _, err := server.API.PutPolicy(t.Context(), root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
+	if _, err := server.PutPolicy(t.Context(), root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
 		t.Fatal(err)
 	}
 	create("base")

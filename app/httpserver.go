@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"haft"
-	"haft/compat/e2b"
 	"haft/compat/letta"
 	"haft/internal/access"
 	"haft/internal/auth"
@@ -63,7 +62,6 @@ type Server struct {
 	telemetry *telemetry.Telemetry
 	changed   atomic.Pointer[mcpserver.Server] // is notified of changes
 	requests  atomic.Pointer[server.Server]    // is notified of changes too
-	e2b       atomic.Pointer[e2b.API]          // and so is this
 	known     chan struct{}                    // closed when Auth is set
 }
 

@@ -76,9 +76,6 @@ func (s *Server) notifyChanged(others func(string)) func(string) {
 		if mcp := s.changed.Load(); mcp != nil {
 			mcp.Changed(org)
 		}
-		if api := s.e2b.Load(); api != nil {
-			api.Changed(org)
-		}
 		if others != nil {
 			others(org)
 		}

@@ -85,6 +85,8 @@ type Config struct {
 	// Leaving is called when the server begins to shut down: streams of other APIs
 	// end then. Nil means that there are none.
 	Leaving func()
+	// Noting is told what [Server.Changed] is told, and does not block either. Nil is nobody.
+	Noting func(org string)
 
 	// Hosts are the names by which the server is reached, without ports; nil means
 	// the loopback names and addresses only.

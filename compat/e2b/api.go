@@ -135,6 +135,13 @@ func (a *API) Mount(cfg *server.Config) {
 	mounts[SandboxPrefix+"/"] = http.StripPrefix(SandboxPrefix, a)
 	mounts[FilesPath] = a
 	cfg.Mounts, cfg.ByHost = mounts, a
+	noting := cfg.Noting
+	cfg.Noting = func(org string) {
+		a.Changed(org)
+		if noting != nil {
+			noting(org)
+		}
+	}
 	leaving := cfg.Leaving
 	cfg.Leaving = func() {
 		a.Close()

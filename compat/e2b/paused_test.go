@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"haft"
+	"haft/server"
 )
 
 // createWith makes a sandbox of alice of acme with a variable.
@@ -281,4 +282,18 @@ func TestSnapshot_one_at_a_time(t *testing.T) {
 	if code := <-first; code != http.StatusCreated {
 		t.Errorf("the first one is answered %d", code)
 	}
+}
+
+// A server tells of its changes.
+func TestMount_is_told_of_changes(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "x")
+	w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
+	listed := make(chan struct{})
+	s.listing = func() { close(listed) }
+	var cfg server.Config
+	w.api.Mount(&cfg)
+	cfg.Noting("acme")
+	<-listed // the test hangs here unless it is told
 }
