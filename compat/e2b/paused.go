@@ -93,7 +93,7 @@ func (a snapshotHandlers) keepEnv(ctx context.Context, p haft.Principal, k boxKe
 
 // forgetGone forgets the variables of the paused sandboxes of p whose workspaces somebody has removed.
 func (a *API) forgetGone(ctx context.Context, p haft.Principal) error {
-	p.Actions = nil // what is there is not told
+	p.Actions = nil // nobody sees the list
 	known, there := map[boxKey]*variables{}, map[string]bool{}
 	a.mu.Lock()
 	for k, env := range a.pausedEnv { // the workspace of one that moves may not be there yet
@@ -121,7 +121,7 @@ func (a *API) forgetGone(ctx context.Context, p haft.Principal) error {
 // changeTime bounds how long it is looked at what a change has ended.
 const changeTime = 30 * time.Second
 
-// Changed is told that an organisation has changed, or all if org is empty. It does not block.
+// Changed handles a change of an organisation, or of all if org is empty. It does not block.
 func (a *API) Changed(org string) {
 	go func() {
 		ctx, cancel := context.WithTimeout(a.ctx, changeTime)

@@ -284,8 +284,8 @@ func TestSnapshot_one_at_a_time(t *testing.T) {
 	}
 }
 
-// A server tells of its changes.
-func TestMount_is_told_of_changes(t *testing.T) {
+// A server passes its changes on.
+func TestMount_passes_changes_on(t *testing.T) {
 	w := newWorld(t)
 	s := keepFiles(w)
 	id := createWith(t, w, "x")
@@ -295,5 +295,5 @@ func TestMount_is_told_of_changes(t *testing.T) {
 	var cfg server.Config
 	w.api.Mount(&cfg)
 	cfg.Noting("acme")
-	<-listed // the test hangs here unless it is told
+	<-listed // the test hangs here unless they are passed on
 }
