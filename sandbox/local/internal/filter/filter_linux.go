@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
@@ -71,13 +72,13 @@ type argument struct {
 // kernel tries it on every number to find the calls that need no look at all
 // (seccomp_cache_prepare, Linux 5.11).
 func Compile(c Config, also ...string) ([]byte, error) {
-	info, err := architectureOf(runtime.GOARCH)
+	info, err := arch.GetInfo(runtime.GOARCH)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("seccomp: %w", err)
 	}
 	for _, name := range also {
-		if _, ok := info.numbers[name]; !ok {
-			return nil, fmt.Errorf("seccomp: %s has no system call %q", info.name, name)
+		if _, ok := info.SyscallNames[name]; !ok {
+			return nil, fmt.Errorf("seccomp: %s has no system call %q", info.Name, name)
 		}
 		if slices.Contains(killed, name) {
 			return nil, fmt.Errorf("seccomp: system call %q cannot be allowed", name)
@@ -102,27 +103,27 @@ func Compile(c Config, also ...string) ([]byte, error) {
 // filter for x86-64 would judge the wrong calls, and x32 sets a bit in the number
 // (CVE-2009-0835 was a hole of this kind). It leaves the number of the call in
 // the accumulator.
-func killForeignABIs(info architecture) []bpf.Instruction {
+func killForeignABIs(info *arch.Info) []bpf.Instruction {
 	kill := bpf.RetConstant{Val: killer}
 	g := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: 4, Size: 4},
-		bpf.JumpIf{Cond: bpf.JumpEqual, Val: info.id, SkipTrue: 1},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: uint32(info.ID), SkipTrue: 1},
 		kill,
 		bpf.LoadAbsolute{Off: 0, Size: 4},
 	}
-	if info.id == unix.AUDIT_ARCH_X86_64 {
-		g = append(g, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: x32Bit, SkipTrue: 1}, kill)
+	if info.ID == arch.X86_64.ID {
+		g = append(g, bpf.JumpIf{Cond: bpf.JumpLessThan, Val: uint32(arch.X32.SeccompMask), SkipTrue: 1}, kill)
 	}
 	return g
 }
 
 // rules returns the rule of each call that has one. The others get EPERM.
-func rules(c Config, also []string, info architecture) map[uint32]rule {
+func rules(c Config, also []string, info *arch.Info) map[uint32]rule {
 	rs := map[uint32]rule{}
 	set := func(r rule, names ...string) {
 		for _, name := range names {
-			if nr, ok := info.numbers[name]; ok {
-				rs[nr] = r
+			if nr, ok := info.SyscallNames[name]; ok {
+				rs[uint32(nr)] = r
 			}
 		}
 	}
@@ -150,8 +151,8 @@ func rules(c Config, also []string, info architecture) map[uint32]rule {
 	set(rule{verdict: allow}, also...)
 	if c.Observe {
 		for name := range looks() {
-			if nr, ok := info.numbers[name]; ok && rs[nr] == (rule{verdict: allow}) {
-				rs[nr] = rule{verdict: notify}
+			if nr, ok := info.SyscallNames[name]; ok && rs[uint32(nr)] == (rule{verdict: allow}) {
+				rs[uint32(nr)] = rule{verdict: notify}
 			}
 		}
 	}

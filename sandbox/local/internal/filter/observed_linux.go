@@ -3,6 +3,7 @@ package filter
 import (
 	"runtime"
 
+	"github.com/elastic/go-seccomp-bpf/arch"
 	"golang.org/x/sys/unix"
 
 	"haft"
@@ -89,14 +90,14 @@ var unseen = []string{"io_uring_setup", "io_uring_enter", "open_by_handle_at", "
 
 // Looks returns the observed calls by their numbers.
 func Looks() (map[uint32]Look, error) {
-	info, err := architectureOf(runtime.GOARCH)
+	info, err := arch.GetInfo(runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
 	out := map[uint32]Look{}
 	for name, l := range looks() {
-		if nr, ok := info.numbers[name]; ok {
-			out[nr] = l
+		if nr, ok := info.SyscallNames[name]; ok {
+			out[uint32(nr)] = l
 		}
 	}
 	return out, nil
