@@ -36,14 +36,15 @@
 // A template is a run whose command is an interpreter with the program fork.py.
 // It runs no tenant's code. For each sandbox it clones itself into new
 // namespaces below its own; the child carries out its steps before it reads a
-// byte of the call. The child is the init's child (CLONE_PARENT), so that the
+// byte of the call. Both do what Haft has compiled, without the interpreter (package
+// forkprog). The child is the init's child (CLONE_PARENT), so that the
 // init sees its end.
 //
 //	Haft                        template                    cell (pid 1 inside)
-//	  fork{id} + descriptors ──►  clone3, all namespaces ──►  waits
+//	  order + descriptors ────►  clone3, all namespaces ──►  waits
 //	                              writes the id maps       ─►  carries out the steps
 //	                           ◄─ forked{pid} + pidfd
-//	  ◄──────────────────────────────────────────────── failed{step, path, errno}
+//	  ◄──────────────────────────────────────────────── failed{at, result}
 //	  ◄──────────────────────────────────────────────── ready + private directories
 //	                                                          closes all but 0–3
 //	                                                          main(3)

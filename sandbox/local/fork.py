@@ -1,27 +1,25 @@
 """The template: an interpreter that is forked into sandboxes.
 
-Haft sends one message with the program to boot and the steps that confine a
-fork, and then one message for each fork. A fork carries out its steps before it
-reads a byte of its call. The steps are system calls that Haft compiled: this
-file decides nothing about confinement, it only reports the first that fails.
+Haft sends one message with the program to boot. The template answers with the
+addresses of two areas of its memory, and gets a loop for the first of them: a
+table of system calls that Haft compiled, and that machine code of Haft's carries
+out (package forkprog). The loop receives orders into the second area, forks, and
+has the fork confine itself before it reads a byte of its call. This file decides
+nothing about that. It is called in each fork, and reports the first call that fails.
 """
 import ctypes
 import gc
 import json
 import os
-import struct
 import sys
 
 # Every page that a fork writes to is copied, and most of them because an object was looked at. So
-# what a fork does between its birth and the call is kept short: functions are looked up here, once,
-# and sockets are those of C.
+# what a fork does between its birth and the call is kept short.
 import _socket
 
 CONTROL = 3
+CLOSED, FORKED = 0, 1
 libc = ctypes.PyDLL(None, use_errno=True)
-syscall = libc.syscall
-syscall.restype = ctypes.c_long
-syscall.argtypes = [ctypes.c_long] * 7
 python = ctypes.pythonapi
 before_fork, after_parent, after_child = (
     python.PyOS_BeforeFork, python.PyOS_AfterFork_Parent, python.PyOS_AfterFork_Child)
@@ -29,8 +27,6 @@ before_fork.restype = after_parent.restype = after_child.restype = None
 # Up to Python 3.11 the three only deal with locks and threads of the interpreter, and call what was registered. A
 # template has one thread, which holds no lock when it forks. Later versions also do things that a fork needs.
 HOOKS = sys.version_info >= (3, 12)
-getpid = os.getpid
-scan = json.JSONDecoder().scan_once  # what json.loads does, without its regular expressions
 
 # What modules want done at a fork is about threads and locks, of which a template has none in use, and
 # costs a fork more than its call. It holds for the forks that a tool makes.
@@ -46,377 +42,140 @@ def remember(**functions):
 os.register_at_fork = remember
 
 
-def connection(fd):
-    """Return the socket of a descriptor."""
-    return _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, fd)
-
-
 def receive(sock):
-    """Return the next message and its descriptors, or None at the end."""
-    head, rights, _, _ = sock.recvmsg(4, 1024, _socket.MSG_CMSG_CLOEXEC)
-    fds = []
-    for _, _, data in rights:
-        fds += struct.unpack("@%di" % (len(data) // 4), data[:len(data) & ~3])
-    if not head:
-        return None, fds
-    while len(head) < 4:
-        head += sock.recv(4 - len(head))
-    size = int.from_bytes(head, "little")
-    body = sock.recv(size)
-    while len(body) < size:
-        part = sock.recv(size - len(body))
-        if not part:
-            return None, fds
-        body += part
-    return scan(body.decode(), 0)[0], fds
+    """Return the next message."""
+    size = int.from_bytes(sock.recv(4, _socket.MSG_WAITALL), "little")
+    return json.loads(sock.recv(size, _socket.MSG_WAITALL))
 
 
-def frame(body):
-    """Return a message with its length in front."""
-    return len(body).to_bytes(4, "little") + body
+def send(sock, **message):
+    """Send a message."""
+    body = json.dumps(message).encode()
+    sock.sendall(len(body).to_bytes(4, "little") + body)
 
 
-def failed(**why):
-    """Return the message that something failed."""
-    return frame(json.dumps({"kind": "failed", **why}).encode())
+def area(size, flags=0):
+    """Return the address of new memory."""
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+    at = libc.mmap(None, size, 3, 0x22 | flags, -1, 0)  # PROT_READ|PROT_WRITE, MAP_PRIVATE|MAP_ANONYMOUS
+    if at is None or at == ctypes.c_void_p(-1).value:
+        raise OSError(ctypes.get_errno(), "mmap")
+    return at
 
 
-def send(sock, data, fds=()):
-    """Send the bytes of a message, and descriptors."""
-    if fds:
-        rights = struct.pack("@%di" % len(fds), *fds)
-        sent = sock.sendmsg([data], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
-        data = data[sent:]
-    if data:
-        sock.sendall(data)
+def function(code):
+    """Return machine code as a function."""
+    at = area(len(code))
+    ctypes.memmove(at, code, len(code))
+    if libc.mprotect(ctypes.c_void_p(at), ctypes.c_size_t(len(code)), 5) != 0:  # PROT_READ|PROT_EXEC
+        raise OSError(ctypes.get_errno(), "mprotect")
+    # It keeps the lock of the interpreter: there is no other thread.
+    return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(at)
 
 
-READY = frame(b'{"kind":"ready"}')
+def copy_page_tables():
+    """Have forks get the page tables of programs and libraries, too. The kernel leaves them out where nothing was ever
+    written, and a fork then takes a fault for every 64 KiB that it uses. So one byte of each is written, as it was."""
+    with open("/proc/self/maps") as maps:
+        lines = maps.read().splitlines()
+    for line in lines:
+        fields = line.split(None, 5)
+        kinds = {"r-xp": 5, "r--p": 1}
+        if len(fields) < 6 or fields[1] not in kinds or not fields[5].startswith("/"):
+            continue
+        at, end = (int(n, 16) for n in fields[0].split("-"))
+        was, size = kinds[fields[1]], ctypes.c_size_t(end - at)  # a part of it would be a mapping of its own then
+        if libc.mprotect(ctypes.c_void_p(at), size, was | 2) == 0:
+            byte = ctypes.c_ubyte.from_address(at)
+            byte.value = byte.value
+            if libc.mprotect(ctypes.c_void_p(at), size, was) != 0:
+                raise OSError(ctypes.get_errno(), "mprotect")
 
 
-class Failure(Exception):
-    """A step that did not succeed."""
-
-    def __init__(self, step, path, errno):
-        super().__init__(step, path, errno)
-        self.message = failed(failure={"step": step, "path": path, "errno": errno})
-
-
-def buffer(data):
-    """Return a C buffer that stays where it is."""
-    return ctypes.create_string_buffer(bytes(data), len(data))
-
-
-def decode(text):
-    """Return the bytes of a field that JSON carries as base64."""
-    import binascii
-    return binascii.a2b_base64(text or "")
-
-
-class Steps:
-    """Steps made ready in the template, so that a fork has only to call."""
-
-    def __init__(self, steps, numbers):
-        self.numbers = numbers
-        self.hold = []  # buffers whose addresses are in the calls
-        self.todo = []
-        for s in steps:
-            if s["do"] != "syscall":
-                self.todo.append((s, self.ready(s)))
-                continue
-            # System calls one after the other are made by one loop.
-            if not self.todo or self.todo[-1][0] is not None:
-                self.todo.append((None, []))
-            self.todo[-1][1].append((self.arguments(s), s))
-
-    def address(self, data):
-        b = buffer(data)
-        self.hold.append(b)
-        return ctypes.addressof(b)
-
-    def arguments(self, s):
-        """Return the number of a system call and its arguments."""
-        args = [s["nr"]]
-        for a in s.get("args") or ():
-            if a.get("s"):
-                args.append(self.address(a["s"].encode() + b"\0"))
-            elif a.get("b"):
-                args.append(self.address(decode(a["b"])))
-            else:
-                n = a.get("i", 0)
-                args.append(n - (1 << 64) if n >= 1 << 63 else n)
-        return tuple(args + [0] * (7 - len(args)))
-
-    def ready(self, s):
-        """Return a function of slots that carries out a step."""
-        do = s["do"]
-        if do == "file":
-            data = decode(s.get("data"))
-            return lambda slots: write(s, data)
-        if do == "join":
-            return lambda slots: os.write(slots[s.get("slot", 0)], b"0")
-        if do == "keep":
-            return lambda slots: os.open(s["path"], os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        if do == "listen":
-            from fcntl import ioctl
-            return lambda slots: listen(s, ioctl)
-        if do == "loopback":
-            from fcntl import ioctl
-            return lambda slots: raise_loopback(ioctl)
-        if do == "landlock":
-            attr = decode(s["data"])
-            where = self.address(attr)
-            return lambda slots: self.landlock(s, where, len(attr))
-        if do == "seccomp":
-            program = decode(s["data"])
-            where = self.address(struct.pack("@HP", len(program) // 8, self.address(program)))
-            if s.get("listen"):
-                return lambda slots: observe(s, self.numbers["seccomp"], where)
-            return lambda slots: check(s, self.numbers["seccomp"], 1, 0, where, 0, 0, 0)
-        if do == "own":
-            return None
-        raise ValueError(do)
-
-    def landlock(self, s, where, size):
-        n = self.numbers
-        ruleset = check(s, n["landlock_create_ruleset"], where, size, 0, 0, 0, 0)
-        for rule in s["rules"]:
-            if rule.get("port"):
-                attr = buffer(struct.pack("=QQ", rule["access"], rule["port"]))
-                check(s, n["landlock_add_rule"], ruleset, 2, ctypes.addressof(attr), 0, 0, 0)
-                continue
-            fd = os.open(rule["path"], os.O_PATH | os.O_CLOEXEC)
-            attr = buffer(struct.pack("=Qi", rule["access"], fd))
-            check(s, n["landlock_add_rule"], ruleset, 1, ctypes.addressof(attr), 0, 0, 0)
-            os.close(fd)
-        check(s, n["landlock_restrict_self"], ruleset, 0, 0, 0, 0, 0)
-        os.close(ruleset)
-
-    def run(self, slots, own=None, filters=()):
-        """Carry out the steps and return the descriptors that Haft wants. Filters replace the step of the filter."""
-        keep = []
-        for s, do in self.todo:
-            if s is None:
-                for args, call in do:
-                    if syscall(*args) == -1:
-                        refused(call)
-                continue
-            if s["do"] == "seccomp" and filters:
-                (s, do), = filters
-            if do is None:
-                if own is not None:
-                    own.run(())
-                continue
-            try:
-                r = do(slots)
-            except OSError as e:
-                raise Failure(s["name"], s.get("path", ""), e.errno) from None
-            if s["do"] in ("keep", "listen") or s.get("listen"):
-                keep.append(r)
-        return keep
-
-
-def check(s, *args):
-    """Make a system call."""
-    r = syscall(*args)
-    if r == -1:
-        refused(s)
-    return r
-
-
-def refused(s):
-    """Raise a Failure, unless the step allows for it."""
-    errno = ctypes.get_errno()
-    if errno != s.get("allow", 0):
-        raise Failure(s["name"], s.get("path", ""), errno)
-
-
-def observe(s, number, where):
-    """Load a filter that asks its listener, and return that. See plan.Step.seccomp."""
-    for flags in (0x28, 0x08):
-        fd = syscall(number, 1, flags, where, 0, 0, 0)
-        if fd >= 0:
-            return fd
-    raise Failure(s["name"], "", ctypes.get_errno())
-
-
-def write(s, data):
-    """Write a new file."""
-    fd = os.open(s["path"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, s.get("mode", 0))
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view):]
-    os.close(fd)
-
-
-def raise_loopback(ioctl):
-    """Make 127.0.0.0/8 there."""
-    lo = _socket.socket(_socket.AF_INET, _socket.SOCK_DGRAM)
-    ioctl(lo.fileno(), 0x8914, struct.pack("16sH22x", b"lo", 1))  # SIOCSIFFLAGS, IFF_UP
-    lo.close()
-
-
-def listen(s, ioctl):
-    """Raise the loopback and listen there."""
-    raise_loopback(ioctl)
-    door = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM | _socket.SOCK_NONBLOCK)
-    door.bind(("127.0.0.1", s["port"]))
-    door.listen(s["queue"])
-    return door.detach()
-
-
-class CloneArgs(ctypes.Structure):
-    _fields_ = [(n, ctypes.c_uint64) for n in (
-        "flags", "pidfd", "child_tid", "parent_tid", "exit_signal", "stack", "stack_size", "tls",
-        "set_tid", "set_tid_size", "cgroup")]
+def thread_id():
+    """Return where the C library keeps the number of the thread, which the kernel clears at the thread's end. A
+    fork has another number."""
+    where = ctypes.c_uint64(0)
+    got = libc.prctl(40, ctypes.byref(where), 0, 0, 0)  # PR_GET_TID_ADDRESS
+    return where.value if got == 0 else 0
 
 
 class Template:
     """The process that is forked."""
 
     def __init__(self, sock):
+        import binascii
         self.sock = sock
-        config, _ = receive(sock)
-        self.numbers = config["numbers"]
-        self.steps = Steps(config["steps"], self.numbers)
-        self.last = Steps(config["last"], self.numbers)
-        self.time_flag = config["time"]
-        self.pidfd = ctypes.c_int(-1)
-        self.args = CloneArgs()
-        self.args.flags = config["flags"]
-        self.args.pidfd = ctypes.addressof(self.pidfd)
-        # glibc keeps the number of the thread where the kernel clears it at the
-        # thread's end. A fork has another number.
-        where = ctypes.c_uint64(0)
-        if syscall(self.numbers["prctl"], 40, ctypes.addressof(where), 0, 0, 0, 0) == 0 and where.value:
-            self.args.child_tid = where.value
-            self.args.flags |= 0x01000000 | 0x00200000  # CLONE_CHILD_SETTID, CLONE_CHILD_CLEARTID
-        self.names = {"__name__": "haft_boot"}
+        config = receive(sock)
+        self.run = function(binascii.a2b_base64(config["code"]))
+        self.size = config["order"]
+        self.loop, self.order = area(config["loop"]), area(self.size, 0x4000)  # MAP_NORESERVE
+        self.failure = (ctypes.c_int64 * 2)()
+        names = {"__name__": "haft_boot"}
         sys.modules.pop("__main__", None)
-        main = type(sys)("__main__")
-        sys.modules["__main__"] = main
-        exec(compile(config["boot"], "<haft>", "exec", dont_inherit=True), self.names)
-        self.main = self.names["main"]
+        sys.modules["__main__"] = type(sys)("__main__")
+        exec(compile(config["boot"], "<haft>", "exec", dont_inherit=True), names)
+        self.main, self.prime = names["main"], names.get("prime")
         # No two forks draw the same numbers.
         self.random = getattr(sys.modules.get("random"), "_inst", None)
         self.seed = self.random and sys.modules["_random"].Random.seed
         if not HOOKS:
             settle()
-            self.names.get("early", int)()
+            names.get("early", int)()
+        send(sock, kind="ready", areas={
+            "loop": self.loop, "order": self.order, "tid": thread_id(), "hooks": HOOKS})
+        config = receive(sock)
+        program, self.socket = binascii.a2b_base64(config["program"]), config["socket"]
+        ctypes.memmove(self.loop, program, len(program))
+        send(sock, kind="ready")
+        copy_page_tables()
         gc.collect()
         gc.disable()
         gc.freeze()
 
     def serve(self):
-        """Fork until Haft closes the socket."""
-        send(self.sock, READY)
-        prime = self.names.get("prime")
+        """Fork until Haft closes the socket, and return whether this is a fork."""
+        run, loop, failure = self.run, ctypes.c_void_p(self.loop), ctypes.byref(self.failure)
         while True:
-            order, fds = receive(self.sock)
-            if order is None:
-                return None
-            cell = self.fork(order, fds)
-            if cell is not None:
-                return cell
-            if prime:
-                # The first fork is waited for. Those that follow are not, as a rule.
-                prime = self.primed(prime)
-
-    def primed(self, prime):
-        """Have the program find out what it can for all forks. They do without."""
-        try:
-            prime()
-        except Exception:
-            pass
-        gc.collect()
-        gc.freeze()
-
-    def fork(self, order, fds):
-        """Make one fork. In the fork, return what it is to do."""
-        steps = Steps(order["steps"], self.numbers) if order.get("steps") else None
-        filters = Steps(order["observe"], self.numbers).todo if order.get("observe") else ()
-        try:
-            if self.time_flag:
-                self.clock(order["clock"])
-            r, w = os.pipe()
             if HOOKS:
                 before_fork()
-            pid = syscall(self.numbers["clone3"], ctypes.addressof(self.args), ctypes.sizeof(self.args), 0, 0, 0, 0)
-            errno = ctypes.get_errno()
-            if pid == 0:
+            end = run(loop, failure)
+            if end == FORKED:
                 if HOOKS:
                     after_child()
-                return order, fds, steps, filters, r, w
+                return True
+            if os.getpid() == 1:
+                own = ctypes.c_int.from_address(self.socket).value
+                self.report(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, own))
+                os._exit(125)
             if HOOKS:
                 after_parent()
-            os.close(r)
-            if pid < 0:
-                os.close(w)
-                raise Failure("clone", "", errno)
-            try:
-                self.map(pid, order)
-                os.write(w, b"1")
-                send(self.sock, frame(b'{"kind":"forked","pid":%d}' % pid), [self.pidfd.value])
-            finally:
-                os.close(w)
-                os.close(self.pidfd.value)
-        except Failure as f:
-            send(self.sock, f.message)
-        except OSError as e:
-            send(self.sock, Failure("fork", e.filename or "", e.errno).message)
-        finally:
-            if getpid() != 1:
-                for fd in fds:
-                    os.close(fd)
-        return None
+            if end == CLOSED:
+                return False
+            if end < 0:
+                self.report(self.sock)
+                os.closerange(CONTROL + 1, 1 << 16)
+                # The next fork must not find what this one should have got.
+                libc.madvise(ctypes.c_void_p(self.order), ctypes.c_size_t(self.size), 4)  # MADV_DONTNEED
+            elif self.prime:
+                self.primed()
 
-    def clock(self, offsets):
-        """Make the time namespace that the next fork is born in."""
-        check({"name": "unshare", "path": "time"}, self.numbers["unshare"], self.time_flag, 0, 0, 0, 0, 0)
-        fd = os.open("/proc/self/timens_offsets", os.O_WRONLY)
+    def report(self, sock):
+        """Tell Haft which operation failed."""
+        at, result = self.failure
+        send(sock, kind="failed", at=at, result=result)
+
+    def primed(self):
+        """Have the program find out what it can for all forks. They do without. The first fork is waited for. Those
+        that follow are not, as a rule."""
         try:
-            os.write(fd, offsets.encode())
-        finally:
-            os.close(fd)
-
-    def map(self, pid, order):
-        """Say who the fork's user is, out here."""
-        for name, text in order["maps"]:
-            fd = os.open("/proc/%d/%s" % (pid, name), os.O_WRONLY)
-            try:
-                os.write(fd, text.encode())
-            finally:
-                os.close(fd)
-
-
-def start(template, cell):
-    """The life of a fork."""
-    order, fds, steps, filters, r, w = cell
-    sock = connection(fds[3])
-    try:
-        if os.read(r, 1) != b"1" or (order.get("wait") and not os.read(fds[3], 1)):
-            os._exit(124)
-        # Out of the way of 0 to 3, which the control socket is one of.
-        os.dup2(fds[0], 0)
-        os.dup2(fds[1], 1)
-        os.dup2(fds[2], 2)
-        if order["channel"]:
-            os.dup2(fds[4], CONTROL)
-        else:
-            os.close(CONTROL)
-        keep = template.steps.run(fds[5 if order["channel"] else 4:], steps, filters)
-        send(sock, READY, keep)
-        template.last.run(())
-        sock.detach()
-        first = CONTROL + 1 if order["channel"] else CONTROL
-        check({"name": "close_range"}, template.numbers["close_range"], first, 0xFFFFFFFF, 0, 0, 0, 0)
-    except Failure as f:
-        send(sock, f.message)
-        os._exit(125)
-    except BaseException as e:
-        errno = e.errno if isinstance(e, OSError) and e.errno else 5
-        send(sock, Failure("fork", repr(e)[:200], errno).message)
-        os._exit(125)
+            self.prime()
+        except Exception:
+            pass
+        self.prime = None
+        gc.collect()
+        gc.freeze()
 
 
 def settle():
@@ -427,20 +186,18 @@ def settle():
 
 
 def main():
-    sock = connection(CONTROL)
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, CONTROL)
     try:
         template = Template(sock)
     except BaseException as e:
         import traceback
         text = "".join(traceback.format_exception(type(e), e, e.__traceback__))
-        send(sock, failed(error=text[-4000:]))
+        send(sock, kind="failed", error=text[-4000:])
         os._exit(1)
-    cell = template.serve()
-    if cell is None:
-        os._exit(0)
+    forked = template.serve()
     sock.detach()
-    start(template, cell)
-    del cell  # with the content of files
+    if not forked:
+        os._exit(0)
     code = 0
     try:
         if HOOKS:

@@ -5,33 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
+	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
+	"haft/sandbox/local/internal/forkprog"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
-
-// A forkOrder asks a template for one fork. Its descriptors are standard input,
-// output and error, the fork's socket, the channel if there is one, and the
-// tasks files of the cgroups.
-type forkOrder struct {
-	Channel bool        `json:"channel"`
-	Wait    bool        `json:"wait,omitempty"`
-	Maps    [][2]string `json:"maps"`
-	Clock   string      `json:"clock,omitempty"`
-	Steps   []plan.Step `json:"steps,omitempty"`
-	// Observe is the step that takes the place of the filter of a fork that is observed.
-	Observe []plan.Step `json:"observe,omitempty"`
-}
 
 // A cell is a fork.
 type cell struct {
 	pid  int // as the template counts
 	fd   *os.File
 	conn *wire.Conn
+	// program is what it carries out until it is ready.
+	program *forkprog.Program
 }
 
 // fork runs spec in a fork of g.
@@ -57,7 +49,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	defer c.fd.Close() // only signalled and waited on
 	s := c.attached(g)
 	stop := context.AfterFunc(ctx, s.kill)
-	err = r.ready(ctx, c)
+	err = r.ready(ctx, g, c)
 	if cancelled := !stop() && ctx.Err() != nil; cancelled || err != nil {
 		s.kill()
 		<-s.gone
@@ -85,26 +77,15 @@ func (r *run) order(g *generation, id int, theirs []*os.File) (*cell, error) {
 		return nil, errors.Join(&sandbox.SetupError{Step: "cgroup", Err: errnoIn(err)}, conn.Close())
 	}
 	defer cgroup.CloseTasksFiles(tasks)
-	own := plan.Plan{}
-	if err := files(&own, "/work/", r.spec.Files); err != nil {
+	f, err := r.orderOf(g, id, len(tasks))
+	if err != nil {
 		return nil, errors.Join(err, conn.Close())
-	}
-	o := forkOrder{
-		Channel: r.spec.Channel != nil, Wait: r.p.machine.tree.V2, Maps: g.maps(id), Clock: string(clockOffsets()),
-		Steps: own.Steps,
-	}
-	if r.spec.Observe {
-		watched := plan.Plan{}
-		if err := r.p.planFilter(&watched, filterOf(r.spec)); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		o.Observe = watched.Steps
 	}
 	all := append([]*os.File{theirs[0], theirs[1], theirs[2], far}, theirs[3:]...)
 	for _, d := range tasks {
 		all = append(all, d.File)
 	}
-	c, err := g.fork(o, numbers(all))
+	c, err := g.fork(f, numbers(all))
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
@@ -112,11 +93,39 @@ func (r *run) order(g *generation, id int, theirs []*os.File) (*cell, error) {
 	return c, nil
 }
 
+// orderOf returns what the template is to do for a run.
+func (r *run) orderOf(g *generation, id, slots int) (forkprog.Fork, error) {
+	own := plan.Plan{}
+	if err := files(&own, "/work/", r.spec.Files); err != nil {
+		return forkprog.Fork{}, err
+	}
+	f := g.forkOf
+	f.Channel, f.Maps, f.Own, f.Slots = r.spec.Channel != nil, g.maps(id), own.Steps, slots
+	if r.p.machine.isolation.Has(haft.ControlTimeNS) {
+		f.Clock = string(clockOffsets())
+	}
+	if r.spec.Observe {
+		watched := plan.Plan{}
+		if err := r.p.planFilter(&watched, filterOf(r.spec)); err != nil {
+			return forkprog.Fork{}, err
+		}
+		f.Steps = slices.Clone(f.Steps)
+		i := slices.IndexFunc(f.Steps, func(s plan.Step) bool { return s.Do == plan.DoSeccomp })
+		f.Steps = slices.Replace(f.Steps, i, i+1, watched.Steps...)
+	}
+	return f, nil
+}
+
 // fork sends an order and waits for the answer.
-func (g *generation) fork(o forkOrder, fds []int) (*cell, error) {
+func (g *generation) fork(f forkprog.Fork, fds []int) (*cell, error) {
 	g.forking.Lock()
 	defer g.forking.Unlock()
-	if err := g.control.Send(o, fds...); err != nil {
+	f.Once = !g.primed // then the template looks for what all others do without
+	program, order, err := g.loop.Order(&f)
+	if err != nil {
+		return nil, err
+	}
+	if err := g.control.SendBytes(order, fds...); err != nil {
 		return nil, g.fail(err)
 	}
 	var m templateMessage
@@ -124,19 +133,29 @@ func (g *generation) fork(o forkOrder, fds []int) (*cell, error) {
 	if err != nil {
 		return nil, g.fail(err)
 	}
-	if m.Kind == msgFailed && m.Failure != nil {
+	if m.Kind == msgFailed && m.At != 0 {
 		wire.CloseAll(got)
-		return nil, setupError(m.Failure)
+		return nil, g.failed(program, &m.message)
 	}
 	if m.Kind != msgForked || len(got) != 1 {
 		wire.CloseAll(got)
 		return nil, g.fail(unix.EPROTO)
 	}
+	g.primed = true
 	if err := unix.SetNonblock(got[0], true); err != nil {
 		wire.CloseAll(got)
 		return nil, g.fail(err)
 	}
-	return &cell{pid: m.PID, fd: os.NewFile(uintptr(got[0]), "pidfd")}, nil
+	return &cell{pid: m.PID, fd: os.NewFile(uintptr(got[0]), "pidfd"), program: program}, nil
+}
+
+// failed says what failed in a program.
+func (g *generation) failed(program *forkprog.Program, m *message) error {
+	failure, err := g.loop.Failed(program, m.At, m.Result)
+	if err != nil {
+		return &sandbox.SetupError{Step: "fork", Err: err}
+	}
+	return setupError(failure)
 }
 
 // fail marks a template that no longer answers.
@@ -148,7 +167,7 @@ func (g *generation) fail(err error) error {
 }
 
 // ready waits until the fork has confined itself.
-func (r *run) ready(ctx context.Context, c *cell) error {
+func (r *run) ready(ctx context.Context, g *generation, c *cell) error {
 	defer c.conn.Close() // the fork sends nothing more
 	if r.p.machine.tree.V2 {
 		if err := r.group.Add(c.fd); err != nil {
@@ -163,9 +182,9 @@ func (r *run) ready(ctx context.Context, c *cell) error {
 	switch {
 	case err != nil:
 		return &sandbox.SetupError{Step: "fork", Err: errnoIn(err)}
-	case m.Kind == msgFailed && m.Failure != nil:
+	case m.Kind == msgFailed && m.At != 0:
 		wire.CloseAll(got)
-		return setupError(m.Failure)
+		return g.failed(c.program, &m)
 	case m.Kind != msgReady || len(got) == 0:
 		wire.CloseAll(got)
 		return &sandbox.SetupError{Step: "fork", Err: unix.EPROTO}

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/filter"
+	"haft/sandbox/local/internal/forkprog"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -32,7 +32,11 @@ type generation struct {
 	output  lockedBuffer // on standard output and error
 	born    time.Time
 
+	loop   *forkprog.Loop
+	forkOf forkprog.Fork // what is the same for all
+
 	forking sync.Mutex // held from the order of a fork to its answer
+	primed  bool       // the first fork was made
 
 	mu      sync.Mutex
 	forks   int
@@ -105,21 +109,45 @@ func (g *generation) boot(ctx context.Context, boot string) error {
 	}
 	closeFiles(theirs)
 	theirs = nil
-	config, err := g.config(boot)
-	if err != nil {
+	if err := g.load(boot); err != nil {
 		return fmt.Errorf("boot template: %w", err)
-	}
-	if err := control.Send(config); err != nil {
-		return fmt.Errorf("boot template: %w", err)
-	}
-	var m templateMessage
-	if _, err := control.Recv(&m); err != nil {
-		return fmt.Errorf("boot template: %w", err)
-	}
-	if m.Kind != msgReady {
-		return fmt.Errorf("boot template: %w", errors.New(m.Error))
 	}
 	return nil
+}
+
+// load sends the interpreter what it is to boot, and the loop of its forks.
+func (g *generation) load(boot string) error {
+	err := g.control.Send(templateConfig{Boot: boot, Code: forkprog.Code(),
+		Loop: forkprog.LoopSize, Order: forkprog.OrderSize})
+	if err != nil {
+		return err
+	}
+	m, err := g.answer()
+	if err != nil {
+		return err
+	}
+	var program []byte
+	if g.loop, program, err = forkprog.NewLoop(m.Areas); err != nil {
+		return err
+	}
+	if err := g.control.Send(templateProgram{Program: program, Socket: g.loop.Socket()}); err != nil {
+		return err
+	}
+	if _, err := g.answer(); err != nil {
+		return err
+	}
+	return g.planForks()
+}
+
+// answer receives that the template has done what it was told.
+func (g *generation) answer() (m templateMessage, err error) {
+	if _, err := g.control.Recv(&m); err != nil {
+		return m, err
+	}
+	if m.Kind != msgReady {
+		return m, errors.New(m.Error)
+	}
+	return m, nil
 }
 
 // request plans the template itself. It has its own root, runs no program of a tenant, and
@@ -153,22 +181,28 @@ func (g *generation) request() (request, error) {
 
 // templateConfig is the first message to a template.
 type templateConfig struct {
-	Boot    string             `json:"boot"`
-	Steps   []plan.Step        `json:"steps"`
-	Last    []plan.Step        `json:"last"`
-	Numbers map[string]uintptr `json:"numbers"`
-	Flags   uint64             `json:"flags"`
-	Time    uint64             `json:"time"`
+	Boot string `json:"boot"`
+	Code []byte `json:"code"`
+	// Loop and Order are the sizes of the areas.
+	Loop  int `json:"loop"`
+	Order int `json:"order"`
+}
+
+// templateProgram is the second.
+type templateProgram struct {
+	Program []byte `json:"program"`
+	Socket  uint64 `json:"socket"`
 }
 
 // A templateMessage comes from a template.
 type templateMessage struct {
 	message
-	Error string `json:"error,omitempty"`
+	Areas forkprog.Areas `json:"areas"`
+	Error string         `json:"error,omitempty"`
 }
 
-// config compiles the steps of every fork.
-func (g *generation) config(boot string) (templateConfig, error) {
+// planForks plans what is the same for all forks.
+func (g *generation) planForks() error {
 	p, spec := g.p, *g.host.spec
 	spec.Limits.Memory -= idsPerTemplate * kernelPerFork
 	pl := plan.Plan{}
@@ -184,26 +218,17 @@ func (g *generation) config(boot string) (templateConfig, error) {
 	listen(&pl, &spec)
 	pl.Own()
 	if err := p.confine(&pl, &spec, 0); err != nil {
-		return templateConfig{}, err
+		return err
 	}
-	c := templateConfig{
-		Boot: boot, Steps: pl.Steps, Last: pl.Last,
-		Numbers: map[string]uintptr{
-			"clone3": unix.SYS_CLONE3, "unshare": unix.SYS_UNSHARE, "prctl": unix.SYS_PRCTL,
-			"seccomp":     unix.SYS_SECCOMP,
-			"close_range": unix.SYS_CLOSE_RANGE, "landlock_create_ruleset": unix.SYS_LANDLOCK_CREATE_RULESET,
-			"landlock_add_rule": unix.SYS_LANDLOCK_ADD_RULE, "landlock_restrict_self": unix.SYS_LANDLOCK_RESTRICT_SELF,
-		},
+	g.forkOf = forkprog.Fork{
+		Steps: pl.Steps, Last: pl.Last, Wait: p.machine.tree.V2,
 		Flags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS |
 			unix.CLONE_PARENT | unix.CLONE_PIDFD,
 	}
 	if spec.Network != sandbox.NetworkFull {
-		c.Flags |= unix.CLONE_NEWNET
+		g.forkOf.Flags |= unix.CLONE_NEWNET
 	}
-	if p.machine.isolation.Has(haft.ControlTimeNS) {
-		c.Time = unix.CLONE_NEWTIME
-	}
-	return c, nil
+	return nil
 }
 
 // quote adds the output of the template to err, for the operator.

@@ -48,6 +48,9 @@ type request struct {
 type message struct {
 	Kind    string        `json:"kind"`
 	Failure *plan.Failure `json:"failure,omitempty"`
+	// At and Result say the same of a program, which does not know what its operations are for.
+	At     uint64 `json:"at,omitempty"`
+	Result int64  `json:"result,omitempty"`
 	// PID, Status and the rest belong to msgEnded, as the namespace counts.
 	PID    int    `json:"pid,omitempty"`
 	Status uint32 `json:"status,omitempty"`

@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/filter"
+	"haft/sandbox/local/internal/forkprog"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -270,8 +271,11 @@ func (r *run) hostLimits() haft.Limits {
 
 // noTemplates refuses templates where there is a kernel: a fork would be a process of the same kernel.
 func (p *Provider) noTemplates() error {
-	if p.config.Kernel == nil {
+	if p.config.Kernel == nil && len(forkprog.Code()) > 0 {
 		return nil
+	}
+	if p.config.Kernel == nil {
+		return &haft.Error{Code: haft.CodeDenied, Message: "there are no templates for this kind of processor"}
 	}
 	return &haft.Error{Code: haft.CodeDenied, Message: "a sandbox with a kernel of its own has no templates"}
 }

@@ -55,23 +55,23 @@ func (c *Conn) Send(v any, fds ...int) error {
 	if err != nil {
 		return fmt.Errorf("encode message: %w", err)
 	}
-	if len(body) > MaxSize || len(fds) > MaxFDs {
-		return fmt.Errorf("send message of %d bytes and %d descriptors: %w", len(body), len(fds), unix.E2BIG)
+	return c.SendBytes(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...), fds...)
+}
+
+// SendBytes sends a message that has its length in it, and descriptors beside its beginning.
+func (c *Conn) SendBytes(b []byte, fds ...int) error {
+	if len(b) > MaxSize || len(fds) > MaxFDs {
+		return fmt.Errorf("send message of %d bytes and %d descriptors: %w", len(b), len(fds), unix.E2BIG)
 	}
-	head := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
 	var rights []byte
 	if len(fds) > 0 {
 		rights = unix.UnixRights(fds...)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	first := append(head, body[:min(len(body), 32<<10)]...)
-	n, err := c.sendmsg(first, rights)
-	if err == nil && n < len(first) {
-		_, err = c.f.Write(first[n:])
-	}
-	if rest := body[min(len(body), 32<<10):]; err == nil && len(rest) > 0 {
-		_, err = c.f.Write(rest)
+	n, err := c.sendmsg(b[:min(len(b), 32<<10)], rights)
+	if err == nil && n < len(b) {
+		_, err = c.f.Write(b[n:])
 	}
 	if err != nil {
 		return fmt.Errorf("send message: %w", err)
