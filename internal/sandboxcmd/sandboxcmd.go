@@ -159,7 +159,8 @@ func show(ctx context.Context, p *cli.Profile, args []string) error {
 		m := l.Running[i]
 		return p.Print(m, func() {
 			cli.PrintFacts(p.Out, "id", m.ID, "sandbox", m.Sandbox, "template", m.Template, "owner", m.Owner,
-				"configuration", m.State, "started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
+				"configuration", m.State, "started", m.Started.Format(time.DateTime),
+				"ends", m.Ends.Format(time.DateTime))
 		})
 	}
 	return &haft.Error{Code: haft.CodeNotFound,

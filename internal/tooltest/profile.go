@@ -161,7 +161,8 @@ func (p *Printer) profiles(r *Report) {
 		fmt.Fprintf(p.Out, "profile %s: queue %s, set-up %s, run %s, all %s\n", title(o), shortTime(t.Queue),
 			shortTime(t.Setup), shortTime(t.Execute), shortTime(t.Total))
 		for _, s := range o.Profile {
-			line := fmt.Sprintf("  %5.1f %% %8s  %s  %s", s.Percent, shortTime(s.Time), oneLine(s.Where), oneLine(s.Source))
+			line := fmt.Sprintf("  %5.1f %% %8s  %s  %s", s.Percent, shortTime(s.Time), oneLine(s.Where),
+				oneLine(s.Source))
 			fmt.Fprintln(p.Out, strings.TrimRight(line, " "))
 		}
 	}
