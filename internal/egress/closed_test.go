@@ -1,12 +1,14 @@
 package egress_test
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -329,4 +331,83 @@ func TestMock_needs_a_broker_for_TLS(t *testing.T) {
 	if len(w.served()) > 0 {
 		t.Error("something was sent past the mock")
 	}
+}
+
+func TestRules_are_bounded(t *testing.T) {
+	for name, texts := range map[string][]string{
+		"too many rules":      slices.Repeat([]string{"a.example"}, 1001),
+		"a rule that is none": {"a.example", "*"},
+	} {
+		if rules, err := egress.ParseRules(texts); haft.CodeOf(err) != haft.CodeInvalid || len(rules) > 0 {
+			t.Errorf("%s: %d rules, %v", name, len(rules), err)
+		}
+	}
+	// Not even the rule for every host allows what is no destination.
+	for _, d := range []egress.Dest{{Host: "a.example"}, {Host: "a b", Port: 443}, {Host: "0x7f.1", Port: 443}} {
+		if _, ok := (egress.Rules{egress.Full()}).Allows(d); ok {
+			t.Errorf("%s:%d is allowed", d.Host, d.Port)
+		}
+	}
+}
+
+func TestScope_refuses_what_names_no_host(t *testing.T) {
+	var made []egress.Connection
+	scope := egress.Scope{Record: func(c egress.Connection) { made = append(made, c) }}
+	next := scope.Wrap(roundTrip(func(*http.Request) (*http.Response, error) {
+		t.Error("it was sent")
+		return text(200, ""), nil
+	}))
+	for _, host := range []string{"0x7f.1", "a.example:0", "::1", "a b"} {
+		req := &http.Request{Method: http.MethodGet, URL: &url.URL{Scheme: "https", Host: host, Path: "/"}}
+		resp, err := next.RoundTrip(req.WithContext(t.Context()))
+		if haft.CodeOf(err) != haft.CodeDenied {
+			t.Errorf("%s: %v", host, err)
+		}
+		if err == nil {
+			resp.Body.Close()
+		}
+	}
+	if len(made) != 4 || made[0].Refusal == nil || made[0].Refusal.Rule != egress.RuleName {
+		t.Errorf("on record: %+v", made)
+	}
+}
+
+// A tunnel that is opened here connects only later: the host is held against the guard before all the same.
+func TestProxy_refuses_tunnels_to_local_names(t *testing.T) {
+	b, err := egress.NewBroker(egress.BrokerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := open(t, egress.ProxyConfig{Broker: b}, []string{"GET https://vault.internal/v1/*"}, nil)
+	resp, _ := w.raw("CONNECT vault.internal:443 HTTP/1.1\r\nHost: vault.internal:443\r\n\r\n")
+	if r := w.records(1)[0]; resp.StatusCode != http.StatusForbidden || r.Refusal == nil ||
+		r.Refusal.Rule != egress.RuleName {
+		t.Errorf("%s, on record as %+v", resp.Status, r)
+	}
+}
+
+// Of many values of one secret, no more are sent than can be kept out of answers.
+func TestBroker_sends_no_more_values_than_it_can_keep(t *testing.T) {
+	s := bind(t, egress.Place{Header: "X-Key"}, "http://api.example:*")
+	n := 0
+	s.Value = func(context.Context) (string, error) {
+		n++
+		return fmt.Sprintf("value-%08d-of-a-secret", n), nil
+	}
+	b, err := egress.NewBroker(egress.BrokerConfig{Secrets: []egress.Secret{s}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := open(t, egress.ProxyConfig{Broker: b}, []string{"http://api.example:HTTP_"}, nil)
+	c := w.client(nil)
+	for sent := range 1000 {
+		status, body, _ := do(t, c, "GET", "http://api.example:"+w.http+"/", "", "X-Key", s.Placeholder)
+		if status == http.StatusBadGateway {
+			if len(w.served()) != sent || sent == 0 {
+				t.Errorf("%d requests were served, want %d: %s", len(w.served()), sent, body)
+			}
+			return
+		}
+	}
+	t.Error("1000 values were sent, of each of which several forms have to be kept out of answers")
 }
