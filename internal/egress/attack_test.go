@@ -459,6 +459,7 @@ func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
 	} {
 		c := tunnel(t, w, "api.example:"+w.http)
 		_, _ = io.WriteString(c, w.ports(send))
+		_ = c.(*net.TCPConn).CloseWrite() // or it would be kept for a next request
 		b, _ := io.ReadAll(c)
 		if !strings.Contains(string(b), w.ports(want)) {
 			t.Errorf("%q: %q, want %q", send, b, want)
