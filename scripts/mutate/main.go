@@ -70,6 +70,9 @@ func mutate(ctx context.Context, pkg, tests, run, lines string, every int) (surv
 		return 0, fmt.Errorf("make a directory: %w", err)
 	}
 	defer os.RemoveAll(temp) //nolint:errcheck // a directory for temporary files is cleaned by the system too
+	if err := os.Chmod(temp, 0o711); err != nil { // for programs that a test starts as another user
+		return 0, fmt.Errorf("open the directory: %w", err)
+	}
 	refusals, err := compile(ctx, temp, pkg, tests)
 	if err != nil {
 		return 0, err
@@ -121,8 +124,7 @@ func (p *program) record(ctx context.Context, run, file string) error {
 		if strings.HasPrefix(name, "Benchmark") {
 			continue
 		}
-		// Programs that a test starts as another user record too.
-		if err := os.WriteFile(file, nil, 0o666); err != nil {
+		if err := emptyFile(file); err != nil {
 			return fmt.Errorf("empty the record: %w", err)
 		}
 		start := time.Now()
@@ -138,6 +140,14 @@ func (p *program) record(ctx context.Context, run, file string) error {
 	}
 	slices.SortStableFunc(p.tests, func(a, b test) int { return int(a.took - b.took) })
 	return nil
+}
+
+// emptyFile makes an empty file that every user may write: a test may start programs as another user.
+func emptyFile(name string) error {
+	if err := os.WriteFile(name, nil, 0o600); err != nil {
+		return err
+	}
+	return os.Chmod(name, 0o666) //nolint:gosec // it holds numbers, for minutes
 }
 
 // reaching returns the tests that reached a refusal, the fastest first.
