@@ -69,7 +69,7 @@ func mutate(ctx context.Context, pkg, tests, run, lines string, every int) (surv
 	if err != nil {
 		return 0, fmt.Errorf("make a directory: %w", err)
 	}
-	defer os.RemoveAll(temp) //nolint:errcheck // a directory for temporary files is cleaned by the system too
+	defer os.RemoveAll(temp)                      //nolint:errcheck // a directory for temporary files is cleaned by the system too
 	if err := os.Chmod(temp, 0o711); err != nil { // for programs that a test starts as another user
 		return 0, fmt.Errorf("open the directory: %w", err)
 	}
