@@ -69,8 +69,9 @@ func mutate(ctx context.Context, pkg, tests, run, lines string, every int) (surv
 	if err != nil {
 		return 0, fmt.Errorf("make a directory: %w", err)
 	}
-	defer os.RemoveAll(temp)                      //nolint:errcheck // a directory for temporary files is cleaned by the system too
-	if err := os.Chmod(temp, 0o711); err != nil { // for programs that a test starts as another user
+	defer os.RemoveAll(temp) //nolint:errcheck // a directory for temporary files is cleaned by the system too
+	// A test may start programs as another user.
+	if err := os.Chmod(temp, 0o711); err != nil {
 		return 0, fmt.Errorf("open the directory: %w", err)
 	}
 	refusals, err := compile(ctx, temp, pkg, tests)
