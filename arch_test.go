@@ -122,6 +122,7 @@ var imports = map[string][]string{
 	"internal/observe":     {"sandbox"},
 	"internal/portproxy":   {},
 	"client":               {"internal/auth", "internal/pause", "internal/secret"},
+	"internal/binarytest":  {},
 	"internal/skiptest":    {},
 	"internal/servicetest": {"executor"},
 	"internal/servertest": {"executor", "internal/authority", "internal/engine", "internal/registry",
