@@ -245,7 +245,7 @@ var only = []struct {
 		[]string{"sandbox/hostpath", "sandbox/internal/collect", "sandbox/local", "sandbox/process",
 			"sandbox/sandboxtest", "internal/workspace", "internal/localsocket"}},
 	{"os/exec", "processes are started by sandboxes and by nobody else",
-		[]string{"sandbox/local", "sandbox/gvisor", "sandbox/process", "internal/bench", "internal/store/storetest",
+		[]string{"sandbox/local", "sandbox/gvisor", "sandbox/process", "internal/bench", "internal/binarytest", "internal/store/storetest",
 			"scripts/mutate"}},
 	{"github.com/santhosh-tekuri/jsonschema", "one compiler of schemas", []string{"schema"}},
 	{"cel.dev/cel-go", "expressions are bounded where they are compiled",

@@ -76,7 +76,8 @@ func TestKeyring_reports_a_backend_that_fails(t *testing.T) {
 		with failing
 		try  func() error
 	}{
-		{"Issue", failing{put: true}, func() error { _, _, err := ring.Issue(t.Context(), by, auth.Key{}); return err }},
+		{"Issue", failing{put: true},
+			func() error { _, _, err := ring.Issue(t.Context(), by, auth.Key{}); return err }},
 		{"Rotate", failing{put: true}, func() error { _, _, err := ring.Rotate(t.Context(), by, k.ID, 0); return err }},
 		{"Rotate, read", failing{read: true},
 			func() error { _, _, err := ring.Rotate(t.Context(), by, k.ID, 0); return err }},

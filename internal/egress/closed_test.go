@@ -21,14 +21,16 @@ import (
 // Each check of a head refuses by itself, and does not leave it to the next reader.
 func TestReadRequest_refuses(t *testing.T) {
 	for name, tt := range map[string]struct{ send, want string }{
-		"a fragment":              {"GET http://a.example/#x HTTP/1.1\r\nHost: a.example\r\n\r\n", "have to be escaped"},
-		"a backslash":             {"GET http://a.example/\\x HTTP/1.1\r\nHost: a.example\r\n\r\n", "have to be escaped"},
-		"a target beyond ASCII":   {"GET http://a.example/é HTTP/1.1\r\nHost: a.example\r\n\r\n", "have to be escaped"},
-		"a folded header":         {"GET / HTTP/1.1\r\nHost: a.example\r\n b: c\r\n\r\n", "folded"},
-		"a length of 19 digits":   {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000000000\r\n\r\n", "not a number"},
-		"a length with a sign":    {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", "not a number"},
-		"an empty length":         {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", "not a number"},
-		"a coding in two":         {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n", "not chunked"},
+		"a fragment":            {"GET http://a.example/#x HTTP/1.1\r\nHost: a\r\n\r\n", "have to be escaped"},
+		"a backslash":           {"GET http://a.example/\\x HTTP/1.1\r\nHost: a\r\n\r\n", "have to be escaped"},
+		"a target beyond ASCII": {"GET http://a.example/é HTTP/1.1\r\nHost: a.example\r\n\r\n", "have to be escaped"},
+		"a folded header":       {"GET / HTTP/1.1\r\nHost: a.example\r\n b: c\r\n\r\n", "folded"},
+		"a length of 19 digits": {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000000000000000\r\n\r\n",
+			"not a number"},
+		"a length with a sign": {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: +1\r\n\r\n", "not a number"},
+		"an empty length":      {"GET / HTTP/1.1\r\nHost: a\r\nContent-Length:\r\n\r\n", "not a number"},
+		"a coding in two": {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
+			"not chunked"},
 		"a coding with parameter": {"GET / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked;x\r\n\r\n", "not chunked"},
 	} {
 		if _, _, err := egress.ReadRequest(strings.NewReader(tt.send)); err == nil ||
@@ -55,7 +57,8 @@ func TestProxy_refuses_what_names_no_host(t *testing.T) {
 		r := w.records(1)
 		if last := r[len(r)-1]; resp.StatusCode < 400 || last.Refusal == nil ||
 			last.Refusal.Rule != egress.RuleName && last.Refusal.Rule != egress.RuleProtocol {
-			t.Errorf("%s: %s %q, refused by %+v, want the rule %q", name, resp.Status, body, last.Refusal, egress.RuleName)
+			t.Errorf("%s: %s %q, refused by %+v, want the rule %q", name, resp.Status, body, last.Refusal,
+				egress.RuleName)
 		}
 	}
 	if resp, body := w.raw("GET http://api.example:HTTP_/ HTTP/1.0\r\n\r\n"); resp.StatusCode != 200 {

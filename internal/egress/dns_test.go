@@ -380,7 +380,8 @@ func TestGuard_DialContext_refuses_what_is_not_TCP(t *testing.T) {
 			c.Close()
 			t.Errorf("DialContext(%s, %s) gave a connection", tt.network, tt.address)
 		} else if e, ok := errors.AsType[*haft.Error](err); !ok || e.Message == "" || e.Code != tt.code {
-			t.Errorf("DialContext(%s, %s) = %v, want words for a caller and code %s", tt.network, tt.address, err, tt.code)
+			t.Errorf("DialContext(%s, %s) = %v, want words for a caller and code %s", tt.network, tt.address, err,
+				tt.code)
 		}
 	}
 }

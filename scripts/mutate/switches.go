@@ -60,7 +60,8 @@ func compile(ctx context.Context, temp, pkg, tests string) ([]refusal, error) {
 	lines := strings.Split(strings.TrimSpace(string(listed)), "\n")
 	name, dir := lines[0], lines[1]
 	replace := map[string]string{filepath.Join(dir, "mutateswitch.go"): filepath.Join(temp, "mutateswitch.go")}
-	if err := os.WriteFile(filepath.Join(temp, "mutateswitch.go"), fmt.Appendf(nil, switches, name), 0o600); err != nil {
+	source := fmt.Appendf(nil, switches, name)
+	if err := os.WriteFile(filepath.Join(temp, "mutateswitch.go"), source, 0o600); err != nil {
 		return nil, fmt.Errorf("write the switches: %w", err)
 	}
 	var found []refusal

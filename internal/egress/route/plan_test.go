@@ -79,7 +79,8 @@ func TestPlanner_Plan(t *testing.T) {
 		{name: "a script without a guard", s: route.Subject{Version: script("a.example")}, kind: haft.FailIsolation},
 		{name: "a script with a host that cannot be read", s: route.Subject{Version: script("a b")}, guard: guard{},
 			kind: haft.FailDenied},
-		{name: "every host without a rule", s: route.Subject{Version: script(full)}, guard: guard{}, kind: haft.FailDenied},
+		{name: "every host without a rule", s: route.Subject{Version: script(full)}, guard: guard{},
+			kind: haft.FailDenied},
 		{name: "every host by a rule for one", s: route.Subject{Version: script(full), Decision: only("a.example")},
 			guard: guard{}, kind: haft.FailDenied},
 		{name: "every host by a rule", s: route.Subject{Version: script(full), Decision: only("*")}, guard: guard{},
@@ -149,7 +150,8 @@ func TestLocal_sends_nothing_without_a_route(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 	})
 	send := func(l *route.Local) error {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a.example", strings.NewReader("x"))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://a.example",
+			strings.NewReader("x"))
 		if err != nil {
 			t.Fatal(err)
 		}

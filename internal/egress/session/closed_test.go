@@ -136,7 +136,8 @@ func TestOpener_local(t *testing.T) {
 func TestOpener_Host(t *testing.T) {
 	o := &session.Opener{}
 	for entry, want := range map[string]string{"https://a.example/x": "a.example", "*": ""} {
-		if got, err := o.Host(entry); !slices.Contains([]string{want, want + ":443"}, got) || (err == nil) != (want != "") {
+		if got, err := o.Host(entry); !slices.Contains([]string{want, want + ":443"}, got) ||
+			(err == nil) != (want != "") {
 			t.Errorf("Host(%q) = %q, %v, want %q", entry, got, err, want)
 		}
 	}
