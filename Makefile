@@ -197,8 +197,8 @@ fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: mutate
-mutate: ## turn off the refusals of PKG one by one, and print those that no test notices
-	$(GO) run ./scripts/mutate -run '$(RUN)' $(PKG)
+mutate: init ## turn off the refusals of PKG one by one, and print those that no test notices
+	$(GO) run ./scripts/mutate -run '$(RUN)' -tests '$(TESTS)' $(PKG)
 
 .PHONY: fixture
 fixture: build ## keep a store of this version, as NAME, that later ones have to open
