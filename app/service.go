@@ -21,6 +21,7 @@ import (
 	"haft/internal/agentstate"
 	"haft/internal/audit"
 	"haft/internal/authority"
+	"haft/internal/callenv"
 	"haft/internal/checkpoint"
 	"haft/internal/datadir"
 	"haft/internal/egress"
@@ -229,7 +230,7 @@ func (c ServiceConfig) workspaces() string {
 // openAPI puts together what manages the parts of calls.
 func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config) {
 	c.Rules = authority.Rules{Managers: ec.Managers, Operators: ec.Operators}
-	c.Sessions = s.sessions
+	c.Sessions, c.Memory = s.sessions, s.AgentLoop.Memory().Store
 	c.Owner, c.Egress, c.Ceilings, c.PruneEvery, c.Logger = ec.Owner, ec.Egress, ec.Ceilings, ec.Beat, ec.Logger
 	if c.Vault == nil {
 		c.Vault = s.vault
@@ -244,6 +245,7 @@ func (s *Service) openAgents(cfg agents.Config, ec engine.Config) error {
 	s.closers = append(s.closers, s.AgentLoop.Close)
 	return s.AgentLoop.Open(agents.Parts{
 		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger,
+		Environ: callenv.New(s.vault, ec.Names, ec.Personal),
 		Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
