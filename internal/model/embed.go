@@ -131,4 +131,3 @@ func (f *Fault) Text() bool {
 	return f.Kind == TooLong || f.Kind == RefusedRequest || f.Kind == InvalidAnswer || f.Status >= 500 &&
 		f.Kind == Unavailable
 }
-
