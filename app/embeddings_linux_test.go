@@ -46,8 +46,8 @@ func TestEmbeddings(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"data":[%s]}`, strings.Join(data, ","))
 	}))
 	t.Cleanup(server.Close)
-	models, err := modelfile.Parse("models.toml", fmt.Sprintf("[models.m]\nformat = \"openai\"\n[embeddings]\nurl = %q\n"+
-		"model = \"m\"\n", server.URL))
+	models, err := modelfile.Parse("models.toml", fmt.Sprintf("[models.m]\nformat = \"openai\"\n[embeddings]\n"+
+		"url = %q\nmodel = \"m\"\n", server.URL))
 	must(t, err)
 	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{AllowReduced: true}, Data: t.TempDir(),
 		Agents: agents.Config{Models: models}})
@@ -78,7 +78,8 @@ func TestEmbeddings(t *testing.T) {
 	}
 	deadline := time.Now().Add(time.Minute)
 	found := ""
-	for (vectors() < 2 || !strings.Contains(found, "sunny")) && time.Now().Before(deadline) { // a busy machine may leave it to the next
+	// On a busy machine a search may not wait for the vectors.
+	for (vectors() < 2 || !strings.Contains(found, "sunny")) && time.Now().Before(deadline) {
 		found = call("archival_memory_search", `{"query":"how will the weather be?","top_k":1}`)
 	}
 	if !strings.Contains(found, "Oslo is sunny") || strings.Contains(found, "hunter2") {

@@ -21,7 +21,6 @@ import (
 	"haft/internal/agentstate"
 	"haft/internal/audit"
 	"haft/internal/authority"
-	"haft/internal/callenv"
 	"haft/internal/checkpoint"
 	"haft/internal/datadir"
 	"haft/internal/egress"
@@ -244,9 +243,8 @@ func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config
 func (s *Service) openAgents(cfg agents.Config, ec engine.Config) error {
 	s.closers = append(s.closers, s.AgentLoop.Close)
 	return s.AgentLoop.Open(agents.Parts{
-		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger,
-		Environ: callenv.New(s.vault, ec.Names, ec.Personal),
-		Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
+		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger, Names: ec.Names,
+		Personal: ec.Personal, Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
 			return now, err

@@ -59,9 +59,10 @@ type Parts struct {
 	Finder Finder
 	Tools  Tools
 	Vault  callenv.Vault
-	// Environ knows what is a secret in the texts of an agent.
-	Environ *callenv.Builder
-	Rules   authority.Rules
+	Rules  authority.Rules
+	// Names mean secrets, and Personal says that personal data is one too, see package callenv.
+	Names    *secret.Names
+	Personal bool
 	// Recheck is that of [conversation.Config].
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
 	Logger  *slog.Logger
@@ -118,22 +119,24 @@ func (a *Agents) Open(p Parts, cfg Config) (err error) {
 	return nil
 }
 
-// openIndex has passages found by their vectors, if the models have an endpoint for that. Secrets are removed from texts
-// as from what a call gives to a model.
+// openIndex has passages found by their vectors, if the models have an endpoint for that. Secrets are removed from
+// texts as from what a call gives to a model.
 func (a *Agents) openIndex(p Parts) error {
 	source, err := a.models.Embedder()
 	if err != nil || source == nil {
 		return err
 	}
+	environ := callenv.New(p.Vault, p.Names, p.Personal)
 	redact := func(ctx context.Context, org string, agent haft.AgentID) (func(string) string, error) {
-		stored, err := p.Environ.Stored(ctx, org, agent)
+		stored, err := environ.Stored(ctx, org, agent)
 		if err != nil {
 			return nil, err
 		}
-		return p.Environ.Cover(stored).Text, nil
+		return environ.Cover(stored).Text, nil
 	}
-	a.index = embedding.New(embedding.Config{Store: a.kept, Source: source, Redact: redact, Logger: p.Logger})
-	a.kept.Embed(a.index)
+	vectors := memorystore.VectorsOf(a.kept)
+	a.index = embedding.New(embedding.Config{Store: vectors, Source: source, Redact: redact, Logger: p.Logger})
+	vectors.Embed(a.index)
 	return nil
 }
 

@@ -45,7 +45,7 @@ type Source interface {
 
 // Config has what an index needs. All fields are required but the logger and the times.
 type Config struct {
-	Store  *memorystore.Store
+	Store  memorystore.Vectors
 	Source Source
 	// Redact returns what removes the secrets of an agent from texts that leave for the endpoint.
 	Redact func(ctx context.Context, org string, agent haft.AgentID) (func(string) string, error)
@@ -204,8 +204,8 @@ func (x *Index) round(to target) (more bool, err error) {
 	return true, x.cfg.Store.PutVectors(x.ctx, to.org, to.agent, x.cfg.Source.Model(), ids, vectors)
 }
 
-// embed returns the vectors of texts, without the secrets of an agent. One is empty if the endpoint refuses its text and
-// takes others.
+// embed returns the vectors of texts, without the secrets of an agent. One is empty if the endpoint refuses its text
+// and takes others.
 func (x *Index) embed(ctx context.Context, limit time.Duration, to target, texts []string) (vectors [][]float32,
 	err error) {
 	if time.Now().Before(x.outage(to.org).until) {

@@ -35,6 +35,7 @@ var meanings = map[string]int{"automobile": 0, "car": 0, "dog": 1, "puppy": 1, "
 // A world is a memory with embeddings of a scripted server.
 type world struct {
 	*memorystore.Store
+	memorystore.Vectors
 	t     *testing.T
 	db    *store.Store
 	index *embedding.Index
@@ -113,13 +114,14 @@ func setup(t *testing.T, settings string, cfg embedding.Config) *world {
 	check(t, err)
 	t.Cleanup(func() { check(t, w.db.Close()) })
 	w.Store = memorystore.New(w.db)
+	w.Vectors = memorystore.VectorsOf(w.Store)
 	for id, org := range map[haft.AgentID]string{agent: "acme", "ag_B": "acme", "ag_C": "evil"} {
 		_, err := w.db.Agents.PutAgent(t.Context(), haft.Agent{ID: id, Org: org, Name: strings.ToLower(string(id))})
 		check(t, err)
 	}
 	source, err := models.Embedder()
 	check(t, err)
-	cfg.Store, cfg.Source, cfg.Logger = w.Store, source, slog.New(slog.NewTextHandler(&w.log, nil))
+	cfg.Store, cfg.Source, cfg.Logger = w.Vectors, source, slog.New(slog.NewTextHandler(&w.log, nil))
 	cfg.Redact = func(context.Context, string, haft.AgentID) (func(string) string, error) {
 		return func(s string) string { return strings.ReplaceAll(s, "hunter2", "*") }, nil
 	}
@@ -195,7 +197,8 @@ func TestIndex_finds_by_meaning(t *testing.T) {
 			t.Errorf("the endpoint is asked for %q", texts)
 		}
 	}
-	if log := w.log.String(); strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "org=evil kind=not_found") {
+	log := w.log.String()
+	if strings.Count(log, "level=WARN") != 1 || !strings.Contains(log, "org=evil kind=not_found") {
 		t.Errorf("the log is %s", log)
 	}
 }
@@ -245,10 +248,10 @@ func TestIndex_fails(t *testing.T) {
 			if strings.Count(log, "level=WARN") != 1 || strings.Contains(log, "red car") {
 				t.Errorf("the log is %s", log)
 			}
-			index := embedding.New(embedding.Config{Store: w.Store, Source: source{}, Redact: func(context.Context, string,
-				haft.AgentID) (func(string) string, error) {
-				return strings.ToUpper, nil
-			}})
+			index := embedding.New(embedding.Config{Store: w.Vectors, Source: source{},
+				Redact: func(context.Context, string, haft.AgentID) (func(string) string, error) {
+					return strings.ToUpper, nil
+				}})
 			defer index.Close()
 			w.Embed(index)
 			want(t, "when the endpoint is back", w.found("automobile"), "one")

@@ -116,6 +116,7 @@ type world struct {
 	open func() *store.Store // opens the database once more, if several can
 	db   *store.Store
 	*memorystore.Store
+	memorystore.Vectors
 }
 
 const (
@@ -127,6 +128,7 @@ const (
 func newWorld(t *testing.T, open func() *store.Store) *world {
 	db := open()
 	w := &world{t: t, open: open, db: db, Store: memorystore.New(db)}
+	w.Vectors = memorystore.VectorsOf(w.Store)
 	for id, org := range map[haft.AgentID]string{a: "acme", b: "acme", c: "evil"} {
 		w.agent(org, id)
 	}

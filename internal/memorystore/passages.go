@@ -164,7 +164,7 @@ func (s *Store) searchPassages(ctx context.Context, org string, agent haft.Agent
 	if err != nil {
 		return nil, err
 	}
-	near, err := s.nearest(ctx, org, agent, sp, f)
+	near, err := nearest(ctx, s, org, agent, sp, f)
 	if err != nil {
 		return nil, err
 	}

@@ -30,31 +30,37 @@ type Embedder interface {
 	Query(ctx context.Context, org string, agent haft.AgentID, text string) (vector []float32, model string)
 }
 
+// Vectors are those of the passages of a store.
+type Vectors struct{ s *Store }
+
+// VectorsOf returns the vectors of a store.
+func VectorsOf(s *Store) Vectors { return Vectors{s} }
+
 // Embed lets searches for passages use vectors too. It must be called before the store is used.
-func (s *Store) Embed(e Embedder) { s.embedder = e }
+func (v Vectors) Embed(e Embedder) { v.s.embedder = e }
 
 // Unembedded lists passages of an agent that have no vector of a model and a number of dimensions, or of any number if
 // that is 0. They are the newest first, and among the newest [maxVectors].
-func (s *Store) Unembedded(ctx context.Context, org string, agent haft.AgentID, model string, dim, limit int) (
+func (v Vectors) Unembedded(ctx context.Context, org string, agent haft.AgentID, model string, dim, limit int) (
 	[]haft.Passage, error) {
 	of := store.Column(string(agent))
 	// Of EXISTS Postgres would make a join, which without statistics compares each passage with each vector.
-	q := query(passageColumns+"org = ? AND agent = ? AND id >= COALESCE((SELECT id FROM passages WHERE agent = ? ORDER "+
-		"BY id DESC LIMIT 1 OFFSET ?), '') AND (SELECT COUNT(*) FROM passage_vectors v WHERE v.agent = ? AND "+
+	q := query(passageColumns+"org = ? AND agent = ? AND id >= COALESCE((SELECT id FROM passages WHERE agent = ? "+
+		"ORDER BY id DESC LIMIT 1 OFFSET ?), '') AND (SELECT COUNT(*) FROM passage_vectors v WHERE v.agent = ? AND "+
 		"v.passage = passages.id AND v.model = ?", store.Column(org), of, of, maxVectors-1, of, store.Column(model))
 	if dim > 0 {
 		q.Add(" AND v.dim IN (0, ?)", dim)
 	}
 	q.Add(") = 0 ORDER BY id DESC LIMIT ?", limit)
-	return list(ctx, s, scanPassage, q)
+	return list(ctx, v.s, scanPassage, q)
 }
 
 // PutVectors keeps the vectors of passages of an agent that are still there, and removes those of passages that are not
 // among the newest any more. An empty vector says that the model makes none of a text.
-func (s *Store) PutVectors(ctx context.Context, org string, agent haft.AgentID, model string, ids []haft.PassageID,
+func (v Vectors) PutVectors(ctx context.Context, org string, agent haft.AgentID, model string, ids []haft.PassageID,
 	vectors [][]float32) error {
 	of := store.Column(string(agent))
-	return s.db.Write(ctx, "keep vectors", func(ctx context.Context, t store.Tx) error {
+	return v.s.db.Write(ctx, "keep vectors", func(ctx context.Context, t store.Tx) error {
 		q := query("SELECT id FROM passages WHERE org = ? AND "+ofAgent+" AND id IN ", store.Column(org), of)
 		q.In(anys(ids, func(id haft.PassageID) string { return string(id) }))
 		q.Add(" ORDER BY id")
@@ -63,10 +69,10 @@ func (s *Store) PutVectors(ctx context.Context, org string, agent haft.AgentID, 
 			return err
 		}
 		for _, id := range kept {
-			v := vectors[slices.Index(ids, id)]
+			one := vectors[slices.Index(ids, id)]
 			if _, err := t.Exec(ctx, `INSERT INTO passage_vectors (agent, passage, model, dim, vector) VALUES ($1, $2,
 				$3, $4, $5) ON CONFLICT (agent, passage) DO UPDATE SET model = excluded.model, dim = excluded.dim,
-				vector = excluded.vector`, of, string(id), store.Column(model), len(v), encodeVector(v)); err != nil {
+				vector = excluded.vector`, of, string(id), store.Column(model), len(one), encodeVector(one)); err != nil {
 				return err
 			}
 		}
@@ -93,7 +99,7 @@ type near struct {
 
 // nearest returns passages of a span whose vectors are nearest to that of a query, the nearest first. It reads the
 // newest vectors, or those of passages with the tags of the filter.
-func (s *Store) nearest(ctx context.Context, org string, agent haft.AgentID, sp span, f haft.PassageFilter) ([]near,
+func nearest(ctx context.Context, s *Store, org string, agent haft.AgentID, sp span, f haft.PassageFilter) ([]near,
 	error) {
 	if s.embedder == nil {
 		return nil, nil

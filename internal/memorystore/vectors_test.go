@@ -99,11 +99,12 @@ func vectorsFound(t *testing.T, w *world) {
 		f    haft.PassageFilter
 		want string
 	}{
-		"no common word":           {haft.PassageFilter{Query: "beverage"}, "cola tea"},
-		"the best":                 {haft.PassageFilter{Query: "beverage", Limit: 1}, "cola"},
-		"words and vectors":        {haft.PassageFilter{Query: "tea"}, "tea cola"},
-		"a tag":                    {haft.PassageFilter{Query: "beverage", Tags: []string{"sweet"}}, "cola"},
-		"all tags":                 {haft.PassageFilter{Query: "tea", Tags: []string{"sweet", "drink"}, AllTags: true}, "cola"},
+		"no common word":    {haft.PassageFilter{Query: "beverage"}, "cola tea"},
+		"the best":          {haft.PassageFilter{Query: "beverage", Limit: 1}, "cola"},
+		"words and vectors": {haft.PassageFilter{Query: "tea"}, "tea cola"},
+		"a tag":             {haft.PassageFilter{Query: "beverage", Tags: []string{"sweet"}}, "cola"},
+		"all tags": {haft.PassageFilter{Query: "tea", Tags: []string{"sweet", "drink"}, AllTags: true},
+			"cola"},
 		"no such tag":              {haft.PassageFilter{Query: "beverage", Tags: []string{"none"}}, ""},
 		"since":                    {haft.PassageFilter{Query: "beverage", Since: since}, ""},
 		"till":                     {haft.PassageFilter{Query: "beverage", Till: since}, "cola tea"},
@@ -133,11 +134,11 @@ func vectorsFound(t *testing.T, w *world) {
 // vectorsBounded: of an agent with very many passages, the newest 10,000 have vectors.
 func vectorsBounded(t *testing.T, w *world) {
 	w.embedded(map[string][]float32{"q": {1, 0}})
-	w.exec("INSERT INTO passages (id, org, agent, usr, body, tags, created) SELECT 'passage-' || (100000 + i), 'acme', "+
-		"$1, '', 'p' || i, '[]', 1 FROM "+numbers(10_005), string(a))
+	w.exec("INSERT INTO passages (id, org, agent, usr, body, tags, created) SELECT 'passage-' || (100000 + i), "+
+		"'acme', $1, '', 'p' || i, '[]', 1 FROM "+numbers(10_005), string(a))
 	want(t, "the oldest without", w.unembedded("m", 0, 20_000)[:11], "p10005 p100")
-	w.exec("INSERT INTO passage_vectors (agent, passage, model, dim, vector) SELECT agent, id, 'm', 2, $1 FROM passages",
-		[]byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0})
+	w.exec("INSERT INTO passage_vectors (agent, passage, model, dim, vector) SELECT agent, id, 'm', 2, $1 FROM "+
+		"passages", []byte{0, 0, 0x80, 0x3f, 0, 0, 0, 0})
 	want(t, "none lacks one", w.unembedded("m", 2, 9), "")
 	w.vector("passage-110005", "m", 1, 0)
 	want(t, "vectors", w.rows("passage_vectors"), 10_000)
@@ -180,7 +181,7 @@ func vectorsRemoved(t *testing.T, w *world) {
 
 // vectorsRace: while passages are removed, others keep vectors of them. None is left.
 func vectorsRace(t *testing.T, w *world) {
-	other := memorystore.New(w.open())
+	other := memorystore.VectorsOf(memorystore.New(w.open()))
 	for range 5 {
 		var ids []haft.PassageID
 		var vectors [][]float32
@@ -209,7 +210,8 @@ func vectorsRace(t *testing.T, w *world) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range 5 {
-			if err := other.PutVectors(w.ctx(), "acme", agent, "m", []haft.PassageID{p.ID}, [][]float32{{1}}); err != nil {
+			err := other.PutVectors(w.ctx(), "acme", agent, "m", []haft.PassageID{p.ID}, [][]float32{{1}})
+			if err != nil {
 				t.Errorf("PutVectors: %v", err)
 			}
 		}

@@ -109,7 +109,8 @@ func TestParse_refuses(t *testing.T) {
 		{"many dimensions", a + "\n[embeddings]\nmodel = \"m\"\ndimensions = 4097", "up to 4096 dimensions"},
 		{"embeddings by http", a + "\n[embeddings]\nmodel = \"m\"\nurl = \"http://10.0.0.1\"", "insecure = true"},
 		{"a key of embeddings", a + "\n[embeddings]\nmodel = \"m\"\nkey = \"" + key + "\"", "line 5: this key"},
-		{"a key as variable of embeddings", a + "\n[embeddings]\nmodel = \"m\"\nkey_env = \"" + key + "\"", "key_env and"},
+		{"a key as variable of embeddings", a + "\n[embeddings]\nmodel = \"m\"\nkey_env = \"" + key + "\"",
+			"key_env and"},
 		{"embeddings alone", "[embeddings]\nmodel = \"m\"", "1 to 100"},
 	} {
 		began := time.Now()
