@@ -160,9 +160,10 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 		return nil, err
 	}
 	if n.Language == "" || n.TTY {
+		// A command makes the first one of the client faster. In a terminal it takes longer than that is worth.
 		args := map[string]any{"session": n.Name, "argv": []string{"true"}}
 		if n.TTY {
-			args["tty"] = true
+			args["argv"], args["tty"] = []string{}, true
 		}
 		if err := m.make(ctx, p, "run_command", args); err != nil {
 			return nil, err
