@@ -229,7 +229,7 @@ func (c ServiceConfig) workspaces() string {
 // openAPI puts together what manages the parts of calls.
 func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config) {
 	c.Rules = authority.Rules{Managers: ec.Managers, Operators: ec.Operators}
-	c.Sessions = s.sessions
+	c.Sessions, c.Memory = s.sessions, s.AgentLoop.Memory().Store
 	c.Owner, c.Egress, c.Ceilings, c.PruneEvery, c.Logger = ec.Owner, ec.Egress, ec.Ceilings, ec.Beat, ec.Logger
 	if c.Vault == nil {
 		c.Vault = s.vault
@@ -243,8 +243,8 @@ func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config
 func (s *Service) openAgents(cfg agents.Config, ec engine.Config) error {
 	s.closers = append(s.closers, s.AgentLoop.Close)
 	return s.AgentLoop.Open(agents.Parts{
-		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger,
-		Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
+		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger, Names: ec.Names,
+		Personal: ec.Personal, Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
 			return now, err

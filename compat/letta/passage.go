@@ -13,7 +13,7 @@ import (
 // passageHandlers serve the routes of the archive of agents.
 type passageHandlers struct{ archive haft.Archive }
 
-// A wirePassage is a passage in Letta's form. Nothing is embedded here.
+// A wirePassage is a passage in Letta's form. Its vector is not shown.
 type wirePassage struct {
 	ID              haft.PassageID `json:"id"`
 	Text            string         `json:"text"`

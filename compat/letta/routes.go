@@ -207,7 +207,7 @@ func unsupported() map[string]route {
 		"POST /groups":                                       "agents send each other messages with their tools",
 		"GET /identities":                                    "agents have no identities: an API key has a user",
 		"POST /identities":                                   "agents have no identities: an API key has a user",
-		"GET /models/embedding":                              "search needs no embeddings",
+		"GET /models/embedding":                              "the operator of the server chooses them",
 		"GET /steps":                                         "list the steps of one run",
 		"GET /steps/{step}":                                  "list the steps of one run",
 		"GET /archives":                                      "an archive belongs to one agent",

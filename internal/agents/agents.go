@@ -16,6 +16,7 @@ import (
 	"haft/internal/authority"
 	"haft/internal/callenv"
 	"haft/internal/conversation"
+	"haft/internal/embedding"
 	"haft/internal/filetool"
 	"haft/internal/memory"
 	"haft/internal/memorystore"
@@ -59,6 +60,9 @@ type Parts struct {
 	Tools  Tools
 	Vault  callenv.Vault
 	Rules  authority.Rules
+	// Names mean secrets, and Personal says that personal data is one too, see package callenv.
+	Names    *secret.Names
+	Personal bool
 	// Recheck is that of [conversation.Config].
 	Recheck func(context.Context, haft.Principal) (haft.Principal, error)
 	Logger  *slog.Logger
@@ -68,19 +72,19 @@ type Parts struct {
 // its tools.
 type Agents struct {
 	store  *store.Store
+	kept   *memorystore.Store
 	vault  callenv.Vault
 	rules  authority.Rules
 	models *modelfile.Catalog
+	index  *embedding.Index
 	talks  *conversation.Service
 }
 
 // New returns the agents of a store.
-func New(s *store.Store) *Agents { return &Agents{store: s} }
+func New(s *store.Store) *Agents { return &Agents{store: s, kept: memorystore.New(s)} }
 
 // Memory is what the tools of agents work on.
-func (a *Agents) Memory() memory.Tools {
-	return memory.Tools{Store: memorystore.New(a.store), Agents: a.store.Agents}
-}
+func (a *Agents) Memory() memory.Tools { return memory.Tools{Store: a.kept, Agents: a.store.Agents} }
 
 // AddTools adds the tools with which agents remember, send messages and work on files.
 func (a *Agents) AddTools(set *builtin.Set, files *workspace.Store) error {
@@ -99,17 +103,40 @@ func (a *Agents) Open(p Parts, cfg Config) (err error) {
 	if err != nil {
 		return fmt.Errorf("open the models: %w", err)
 	}
+	if err := a.openIndex(p); err != nil {
+		return err
+	}
 	if cfg.As == nil {
 		cfg.As = a.asManager
 	}
-	kept := memorystore.New(a.store)
 	a.talks = conversation.New(conversation.Config{
-		Turns: kept, Claims: kept, History: kept, Models: a.models, Calls: p.Engine, Owner: p.Engine.Owner,
+		Turns: a.kept, Claims: a.kept, History: a.kept, Models: a.models, Calls: p.Engine, Owner: p.Engine.Owner,
 		Stopped:   p.Engine.Stopped,
-		Agents:    profiles{p.Finder, a.store.Agents, kept, p.Tools},
+		Agents:    profiles{p.Finder, a.store.Agents, a.kept, p.Tools},
 		Authority: p.Rules, Events: p.Finder, As: cfg.As, Recheck: p.Recheck, Observe: cfg.Observe, Budget: cfg.Budget,
 		Logger: p.Logger,
 	})
+	return nil
+}
+
+// openIndex has passages found by their vectors, if the models have an endpoint for that. Secrets are removed from
+// texts as from what a call gives to a model.
+func (a *Agents) openIndex(p Parts) error {
+	source, err := a.models.Embedder()
+	if err != nil || source == nil {
+		return err
+	}
+	environ := callenv.New(p.Vault, p.Names, p.Personal)
+	redact := func(ctx context.Context, org string, agent haft.AgentID) (func(string) string, error) {
+		stored, err := environ.Stored(ctx, org, agent)
+		if err != nil {
+			return nil, err
+		}
+		return environ.Cover(stored).Text, nil
+	}
+	vectors := memorystore.VectorsOf(a.kept)
+	a.index = embedding.New(embedding.Config{Store: vectors, Source: source, Redact: redact, Logger: p.Logger})
+	vectors.Embed(a.index)
 	return nil
 }
 
@@ -139,7 +166,11 @@ func (a *Agents) Leave(ctx context.Context) error {
 func (a *Agents) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveWait) //nolint:forbidigo // it is the end of all
 	defer cancel()
-	return a.Leave(ctx)
+	err := a.Leave(ctx)
+	if a.index != nil {
+		a.index.Close()
+	}
+	return err
 }
 
 // key reads the key of a model that an organisation has stored. One that is bound goes to the hosts of its binding

@@ -11,6 +11,9 @@
 // with their kind and their time, so that the items of one term are in the order of their times, and a search reads
 // the newest ones of each word and no more than a bound.
 //
+// Passages have vectors too, if there is an [Embedder]: passage_vectors has those of the newest passages of an agent,
+// which a search compares one by one.
+//
 // A list ends when it has as many rows as were asked for, or [maxRead] bytes: who reads all of it goes on until there
 // is nothing more.
 package memorystore
@@ -45,10 +48,13 @@ const (
 )
 
 // A Store keeps the memory of agents. It is safe for concurrent use.
-type Store struct{ db store.Tables }
+type Store struct {
+	db       store.Tables
+	embedder Embedder // nil if passages are found by their words alone
+}
 
 // New returns the memory in a database.
-func New(db *store.Store) *Store { return &Store{store.TablesOf(db)} }
+func New(db *store.Store) *Store { return &Store{db: store.TablesOf(db)} }
 
 // counts are those of the row of an agent.
 type counts struct{ seq, passages, bytes int64 }

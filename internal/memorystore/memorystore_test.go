@@ -43,6 +43,11 @@ func cases() map[string]func(t *testing.T, w *world) {
 		"passages_are_found_by_tags":                passagesTagged,
 		"passages_are_found_among_3000":             passagesMany,
 		"passages_are_bounded":                      passagesBounded,
+		"passages_have_vectors":                     vectorsKept,
+		"passages_are_found_by_vectors":             vectorsFound,
+		"vectors_are_bounded":                       vectorsBounded,
+		"vectors_go_with_their_passage":             vectorsRemoved,
+		"vectors_are_not_kept_of_what_goes":         vectorsRace,
 		"turns_begin_once":                          turnsBegin,
 		"turns_begin_with_a_key_once":               turnsKeyed,
 		"turns_of_users_are_apart":                  usersApart,
@@ -111,6 +116,7 @@ type world struct {
 	open func() *store.Store // opens the database once more, if several can
 	db   *store.Store
 	*memorystore.Store
+	memorystore.Vectors
 }
 
 const (
@@ -122,6 +128,7 @@ const (
 func newWorld(t *testing.T, open func() *store.Store) *world {
 	db := open()
 	w := &world{t: t, open: open, db: db, Store: memorystore.New(db)}
+	w.Vectors = memorystore.VectorsOf(w.Store)
 	for id, org := range map[haft.AgentID]string{a: "acme", b: "acme", c: "evil"} {
 		w.agent(org, id)
 	}

@@ -52,7 +52,7 @@ func (s *Store) AddPassage(ctx context.Context, org, user string, agent haft.Age
 	}
 	terms := termRows(nil, string(agent), "", string(p.ID), body, tags)
 	size := int64(len(body) + len(doc))
-	return write(ctx, s, "add a passage", func(ctx context.Context, t store.Tx) (*haft.Passage, error) {
+	added, err := write(ctx, s, "add a passage", func(ctx context.Context, t store.Tx) (*haft.Passage, error) {
 		has, err := touch(ctx, t, org, agent, counts{passages: 1, bytes: size})
 		if err != nil {
 			return nil, err
@@ -71,6 +71,10 @@ func (s *Store) AddPassage(ctx context.Context, org, user string, agent haft.Age
 		}
 		return &p, t.Add(ctx, insertTerms, terms)
 	})
+	if err == nil && s.embedder != nil {
+		s.embedder.Added(org, agent)
+	}
+	return added, err
 }
 
 // RemovePassage removes a passage, or returns [haft.CodeNotFound].
@@ -92,7 +96,11 @@ func (s *Store) RemovePassage(ctx context.Context, org string, agent haft.AgentI
 		if err := share(ctx, t, agent, user, -size); err != nil {
 			return err
 		}
-		_, err = t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", string(id))
+		if _, err = t.Exec(ctx, "DELETE FROM memory_terms WHERE item = $1", string(id)); err != nil {
+			return err
+		}
+		_, err = t.Exec(ctx, "DELETE FROM passage_vectors WHERE agent = $1 AND passage = $2",
+			store.Column(string(agent)), string(id))
 		return err
 	})
 }
@@ -156,6 +164,11 @@ func (s *Store) searchPassages(ctx context.Context, org string, agent haft.Agent
 	if err != nil {
 		return nil, err
 	}
+	near, err := nearest(ctx, s, org, agent, sp, f)
+	if err != nil {
+		return nil, err
+	}
+	found = fuse(found, near)
 	scores := make(map[string]float64, len(found))
 	for _, c := range found {
 		scores[c.ID] = c.Score

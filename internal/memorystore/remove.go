@@ -48,13 +48,15 @@ func (s *Store) Purge(ctx context.Context) error {
 				removeSome("turns", "id", "agent = $1"),
 				removeSome("messages", "agent, seq", "agent = $1"),
 				removeSome("passages", "id", "agent = $1"),
+				removeSome("passage_vectors", "agent, passage", "agent = $1"), // after them: none is added any more
 				removeSome("memory_terms", "agent, term, item", "agent = $1"),
 				removeSome("agent_blocks", "agent, label", "agent = $1"),
 				removeSome("memory_shares", "agent, usr", "agent = $1"),
 				// The mark stays while another process removes rows of which this one sees nothing.
 				removeSome("memories", "agent", "agent = $1 AND removed = 1 AND NOT EXISTS (SELECT 1 FROM turns WHERE "+
 					"agent = $1) AND NOT EXISTS (SELECT 1 FROM messages WHERE agent = $1) AND NOT EXISTS (SELECT 1 "+
-					"FROM passages WHERE agent = $1) AND NOT EXISTS (SELECT 1 FROM memory_terms WHERE agent = $1)"),
+					"FROM passages WHERE agent = $1) AND NOT EXISTS (SELECT 1 FROM memory_terms WHERE agent = $1) "+
+					"AND NOT EXISTS (SELECT 1 FROM passage_vectors WHERE agent = $1)"),
 			} {
 				if err := s.removeAll(ctx, statement, agent); err != nil {
 					return err

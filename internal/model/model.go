@@ -97,7 +97,7 @@ type Config struct {
 	Headers map[string]string
 	// Options are fields of the vendor's request, such as thinking or temperature. Objects are merged into ours.
 	Options map[string]any
-	// Idle is how long the server may send nothing; 0 means 5 minutes.
+	// Idle is how long the server may send nothing, and how long [Client.Embed] takes at most; 0 means 5 minutes.
 	Idle time.Duration
 }
 
@@ -187,14 +187,9 @@ func (c *Client) Generate(ctx context.Context, req Request, emit func(Chunk)) (*
 	if err != nil {
 		return nil, err
 	}
-	key := ""
-	if c.cfg.Key != nil {
-		if key, err = c.cfg.Key(ctx); err != nil {
-			return nil, fmt.Errorf("get the key of the model: %w", err)
-		}
-	}
-	if key = strings.TrimSpace(key); strings.ContainsFunc(key, unicode.IsControl) {
-		return nil, &Fault{Kind: Unauthorized, Message: "the key of the model has control characters; store it again"}
+	key, err := c.key(ctx)
+	if err != nil {
+		return nil, err
 	}
 	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -210,6 +205,19 @@ func (c *Client) Generate(ctx context.Context, req Request, emit func(Chunk)) (*
 		return nil, &Fault{Kind: Cut, Message: errIdle.Error(), Err: errIdle}
 	}
 	return nil, err
+}
+
+// key returns the key for one request.
+func (c *Client) key(ctx context.Context) (key string, err error) {
+	if c.cfg.Key != nil {
+		if key, err = c.cfg.Key(ctx); err != nil {
+			return "", fmt.Errorf("get the key of the model: %w", err)
+		}
+	}
+	if key = strings.TrimSpace(key); strings.ContainsFunc(key, unicode.IsControl) {
+		return "", &Fault{Kind: Unauthorized, Message: "the key of the model has control characters; store it again"}
+	}
+	return key, nil
 }
 
 // body returns the vendor's request.
@@ -245,29 +253,10 @@ func (c *Client) body(req Request) ([]byte, error) {
 // ask sends a request and reads the answer.
 func (c *Client) ask(ctx context.Context, model, key string, body []byte, idle *time.Timer,
 	emit func(Chunk)) (*Answer, error) {
-	// The endpoint may have a query, which JoinPath would escape.
-	path, query, _ := strings.Cut(c.format.endpoint(model), "?")
-	u := c.base.JoinPath(path)
-	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
-	if err != nil {
-		return nil, fmt.Errorf("make the request to the model: %w", err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Accept", "text/event-stream")
-	if c.cfg.Format == schema.FormAnthropic {
-		req.Header.Set("Anthropic-Version", "2023-06-01")
-	}
-	if key != "" {
-		c.format.authorize(req.Header, key)
-	}
-	for name, value := range c.cfg.Headers {
-		req.Header.Set(name, value)
-	}
 	secrets := c.secrets(key)
-	resp, err := c.http.Do(req)
+	resp, err := c.send(ctx, c.format.endpoint(model), "text/event-stream", key, body)
 	if err != nil {
-		return nil, unreachable(err)
+		return nil, err
 	}
 	defer resp.Body.Close() //nolint:errcheck // it was only read
 	in := &activeReader{r: resp.Body, idle: idle, every: c.cfg.Idle}
@@ -280,6 +269,34 @@ func (c *Client) ask(ctx context.Context, model, key string, body []byte, idle *
 		return nil, err
 	}
 	return b.answer()
+}
+
+// send sends a request to an endpoint of the server.
+func (c *Client) send(ctx context.Context, endpoint, accept, key string, body []byte) (*http.Response, error) {
+	// The endpoint may have a query, which JoinPath would escape.
+	path, query, _ := strings.Cut(endpoint, "?")
+	u := c.base.JoinPath(path)
+	u.RawQuery = strings.Trim(u.RawQuery+"&"+query, "&")
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, u.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("make the request to the model: %w", err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Accept", accept)
+	if c.cfg.Format == schema.FormAnthropic {
+		req.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	if key != "" {
+		c.format.authorize(req.Header, key)
+	}
+	for name, value := range c.cfg.Headers {
+		req.Header.Set(name, value)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, unreachable(err)
+	}
+	return resp, nil
 }
 
 // secrets returns what no fault may show, longest first, so that none is left in part because another is within it. Of

@@ -51,7 +51,39 @@ func NewCatalog(f *File, cfg CatalogConfig) (*Catalog, error) {
 			return nil, fmt.Errorf("model %s: %w", m.Name, err)
 		}
 	}
-	return c, nil
+	_, err := c.Embedder()
+	return c, err
+}
+
+// An Embedder makes vectors of texts by the endpoint of a file. It is safe for concurrent use.
+type Embedder struct {
+	c    *Catalog
+	cfg  Embeddings
+	from Model
+}
+
+// Embedder returns the endpoint of the file that makes vectors, or nil if it has none.
+func (c *Catalog) Embedder() (*Embedder, error) {
+	if c.file.Embeddings == nil {
+		return nil, nil
+	}
+	from, err := c.file.Embeddings.endpoint()
+	if err == nil {
+		_, err = c.client("", from)
+	}
+	return &Embedder{c, *c.file.Embeddings, from}, err
+}
+
+// Model is the name of the model. Vectors of others are not compared with its own.
+func (e *Embedder) Model() string { return e.cfg.Model }
+
+// Embed returns the vectors of texts, with the key of an organisation, see [model.Client.Embed].
+func (e *Embedder) Embed(ctx context.Context, org string, texts []string) ([][]float32, error) {
+	client, err := e.c.client(org, e.from)
+	if err != nil {
+		return nil, err
+	}
+	return client.Embed(ctx, e.cfg.Model, e.cfg.Dimensions, texts)
 }
 
 // httpClient has no bound for a whole answer, which may take long. [model.Client] ends one whose server is silent,

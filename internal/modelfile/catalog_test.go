@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -248,5 +251,43 @@ func TestFind(t *testing.T) {
 	gemini := haft.Model{Name: "g", Model: "gemini-flash-latest", Provider: "gemini"}
 	if !gemini.Is("google_ai/gemini-flash-latest") || gemini.Is("google_ai/g2") {
 		t.Error("a handle of Letta for Gemini")
+	}
+}
+
+// Only a file names an endpoint of embeddings, and the key is that of the organisation as it is now.
+func TestCatalog_embeddings(t *testing.T) {
+	var got string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		got = fmt.Sprint(r.URL, " ", r.Header.Get("Authorization"), " ", string(body), err)
+		_, _ = io.WriteString(w, `{"data":[{"index":0,"embedding":[0,1]}]}`)
+	}))
+	defer server.Close()
+	c := catalog(t, a+"\n[embeddings]\nmodel = \"m\"\nkey_secret = \"KEY\"\ndimensions = 2\nurl = \""+server.URL+"/x\"",
+		modelfile.CatalogConfig{Secret: func(_ context.Context, org, _ string) (secret.Value, error) {
+			if org == "" {
+				return secret.Value{}, &haft.Error{Code: haft.CodeNotFound}
+			}
+			return secret.New("sk-" + org), nil
+		}})
+	e, err := c.Embedder()
+	if err != nil || e.Model() != "m" {
+		t.Fatalf("the endpoint is %v, %v", e, err)
+	}
+	v, err := e.Embed(t.Context(), "acme", []string{"tea"})
+	if err != nil || len(v) != 1 || got != `/x/embeddings Bearer sk-acme {"dimensions":2,"input":["tea"],"model":"m"}<nil>` {
+		t.Errorf("the request is %s, the vectors are %v, %v", got, v, err)
+	}
+	if _, err := e.Embed(t.Context(), "", []string{"tea"}); haft.CodeOf(err) != haft.CodeNotFound ||
+		!strings.Contains(err.Error(), "haft secret set KEY") {
+		t.Errorf("without a key the error is %v", err)
+	}
+	file := modelfile.FromEnvironment(environment("OPENAI_API_KEY", key))
+	none, err := modelfile.NewCatalog(file, modelfile.CatalogConfig{Getenv: environment()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e, err := none.Embedder(); e != nil || err != nil {
+		t.Errorf("the environment has the endpoint %v, %v", e, err)
 	}
 }

@@ -18,6 +18,11 @@
 //	url = "http://127.0.0.1:11434/v1"  # http to another machine needs insecure = true
 //	model = "gpt-oss:20b"
 //
+//	[embeddings]                       # what finds passages by their meaning; none if it is not given
+//	url = "http://127.0.0.1:11434/v1"  # a server that has POST /embeddings of OpenAI
+//	model = "nomic-embed-text"
+//	dimensions = 768                   # asked for and demanded; what the server gives if it is not given
+//
 // Without a file, [FromEnvironment] finds the models whose usual variables are set. A [Catalog] gives them to agents.
 //
 // A file holds the names of keys and never a key. Errors name the line and what is expected there, and no value.
@@ -41,6 +46,7 @@ import (
 	"github.com/BurntSushi/toml"
 
 	"haft"
+	"haft/internal/model"
 	"haft/schema"
 )
 
@@ -82,12 +88,35 @@ type Model struct {
 // String returns the name, the format and the vendor's name.
 func (m Model) String() string { return fmt.Sprintf("%s (%s, %s)", m.Name, m.Format, m.Model) }
 
+// Embeddings are an endpoint that makes vectors of texts, by OpenAI's format. Its fields are like those of a [Model].
+type Embeddings struct {
+	URL       string `toml:"url"`
+	Model     string `toml:"model"`
+	KeyEnv    string `toml:"key_env"`
+	KeySecret string `toml:"key_secret"`
+	Insecure  bool   `toml:"insecure"`
+	// Dimensions is how many numbers vectors have; 0 is what the server gives.
+	Dimensions int `toml:"dimensions"`
+}
+
+// endpoint returns the endpoint as a model, whose rules it has.
+func (e Embeddings) endpoint() (m Model, err error) {
+	m = Model{Name: "embeddings", Format: schema.FormOpenAI, URL: e.URL, Model: e.Model, KeyEnv: e.KeyEnv,
+		KeySecret: e.KeySecret, Insecure: e.Insecure}
+	if e.Model == "" || e.Dimensions < 0 || e.Dimensions > model.MaxDimensions {
+		return m, fmt.Errorf("embeddings have a model, and up to %d dimensions", model.MaxDimensions)
+	}
+	return m, m.complete()
+}
+
 // A File is the models of a server.
 type File struct {
 	// Default is the name of the model of agents that name none; empty if there are no models.
 	Default string
 	// Models are in the order of the file.
 	Models []Model
+	// Embeddings is the endpoint that finds passages by their meaning; nil if there is none.
+	Embeddings *Embeddings
 	// AnyModel allows every model of the vendors that are listed, by names such as ollama/qwen3. It is for a person
 	// whose own keys pay.
 	AnyModel bool
@@ -214,8 +243,9 @@ func Parse(origin, text string) (*File, error) {
 		return nil, refuse(0, "it has %d bytes, %d is the most", len(text), maxBytes)
 	}
 	var doc struct {
-		Default string           `toml:"default"`
-		Models  map[string]Model `toml:"models"`
+		Default    string           `toml:"default"`
+		Models     map[string]Model `toml:"models"`
+		Embeddings *Embeddings      `toml:"embeddings"`
 	}
 	md, err := toml.Decode(text, &doc)
 	if err != nil {
@@ -231,12 +261,17 @@ func Parse(origin, text string) (*File, error) {
 		}
 		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
 			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and "+
-			"options")
+			"options; embeddings have url, model, key_env, key_secret, dimensions and insecure")
 	}
 	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
 		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)
 	}
-	f := &File{Default: doc.Default}
+	f := &File{Default: doc.Default, Embeddings: doc.Embeddings}
+	if f.Embeddings != nil {
+		if _, err := f.Embeddings.endpoint(); err != nil {
+			return nil, refuse(lineOf(text, toml.Key{"embeddings"}), "%s", err)
+		}
+	}
 	for _, key := range md.Keys() {
 		if len(key) != 2 || key[0] != "models" {
 			continue

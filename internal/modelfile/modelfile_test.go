@@ -104,6 +104,14 @@ func TestParse_refuses(t *testing.T) {
 		{"the last of many lines", strings.Repeat("#\n", 30_000) + a + "\nx = 1", "line 30003: this key"},
 		{"large", strings.Repeat("#\n", 40_000), "bytes"},
 		{"many", manyModels(), "1 to 100"},
+		{"embeddings without a model", a + "\n[embeddings]\nurl = \"https://a\"", "line 3: embeddings have a model"},
+		{"negative dimensions", a + "\n[embeddings]\nmodel = \"m\"\ndimensions = -1", "up to 4096 dimensions"},
+		{"many dimensions", a + "\n[embeddings]\nmodel = \"m\"\ndimensions = 4097", "up to 4096 dimensions"},
+		{"embeddings by http", a + "\n[embeddings]\nmodel = \"m\"\nurl = \"http://10.0.0.1\"", "insecure = true"},
+		{"a key of embeddings", a + "\n[embeddings]\nmodel = \"m\"\nkey = \"" + key + "\"", "line 5: this key"},
+		{"a key as variable of embeddings", a + "\n[embeddings]\nmodel = \"m\"\nkey_env = \"" + key + "\"",
+			"key_env and"},
+		{"embeddings alone", "[embeddings]\nmodel = \"m\"", "1 to 100"},
 	} {
 		began := time.Now()
 		_, err := modelfile.Parse("models.toml", test.text)

@@ -58,6 +58,8 @@ type Config struct {
 	Retention haft.Retention
 	// Sessions has the sandboxes that live for many calls; nil means that there are none.
 	Sessions *session.Manager
+	// Memory is that of agents; nil means one whose passages are found by their words alone.
+	Memory *memorystore.Store
 	// PruneEvery is how often a round of pruning may begin; 0 means 4 seconds.
 	PruneEvery time.Duration
 	// Logger is told what an operator could act on. Nil discards.
@@ -251,8 +253,11 @@ func New(e *engine.Engine, parts engine.Parts, cfg Config) *API {
 	if spaces == nil {
 		spaces = workspace.New(parts.Store, workspace.Config{})
 	}
+	if cfg.Memory == nil {
+		cfg.Memory = memorystore.New(parts.Store)
+	}
 	b := &base{cfg: cfg, store: parts.Store, registry: parts.Registry, authority: cfg.Rules,
-		memory: memorystore.New(parts.Store), calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
+		memory: cfg.Memory, calls: e, plans: e, operator: e, changes: e, decisions: e, work: e}
 	a := &API{
 		Caller: e, Planner: e, Operator: e, base: b,
 		ToolManager: &ToolManager{b}, AgentManager: &AgentManager{b}, ApprovalManager: &ApprovalManager{b},

@@ -226,7 +226,7 @@ func (s *Store) Scrub(ctx context.Context) error {
 	var err error
 	if s.dialect.Shared {
 		for _, table := range []string{"secrets", "agents", "calls", "turns", "messages", "blocks", "passages",
-			"memory_terms", "memory_shares"} {
+			"memory_terms", "memory_shares", "passage_vectors"} {
 			if err == nil {
 				_, err = s.db.ExecContext(ctx, "VACUUM (FULL) "+table)
 			}
