@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -221,6 +222,47 @@ func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 	for range 2 {
 		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
 			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+// After an order that was not received as a whole, what follows in the socket may be the content of a file.
+func TestTemplate_takes_no_more_orders_after_a_torn_one(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	for range 2 {
+		if err := local.SendTemplate(tpl, binary.NativeEndian.AppendUint64(nil, 1<<63)); err != nil {
+			t.Fatal(err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+func TestTemplate_does_not_fork_without_its_descriptors(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	for range 2 {
+		err := local.ForkWithout(tpl, 0, 1, 2)
+		if step, ok := errors.AsType[*sandbox.SetupError](err); !ok || step.Path != "descriptors" {
+			t.Errorf("a fork without its descriptors: %v", err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+// The socket holds a part of such an order at a time.
+func TestTemplate_takes_large_orders(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "import os\ndef main(fd): print(os.path.getsize('a'), open('a').read(3))\n")
+	for _, n := range []int{32<<10 - 8, 1 << 20, 3<<20 + 1} {
+		data := bytes.Repeat([]byte("abc"), n/3)
+		if _, out := forked(t, tpl, sandbox.Spec{Files: []sandbox.File{{Name: "a", Data: data}}}); out !=
+			fmt.Sprintln(len(data), "abc") {
+			t.Errorf("%d bytes: it says %q", len(data), out)
 		}
 	}
 }
