@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
@@ -227,11 +229,12 @@ func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 }
 
 // After an order that was not received as a whole, what follows in the socket may be the content of a file.
+// The kernel cuts the receiving of such an order short where the descriptors of the next one are.
 func TestTemplate_takes_no_more_orders_after_a_torn_one(t *testing.T) {
 	p := open(t, local.Config{})
 	tpl := template(t, p, "def main(fd): print('alive')\n")
 	for range 2 {
-		if err := local.SendTemplate(tpl, binary.NativeEndian.AppendUint64(nil, 1<<63)); err != nil {
+		if err := local.SendTemplate(tpl, binary.NativeEndian.AppendUint64(nil, 1<<20)); err != nil {
 			t.Fatal(err)
 		}
 		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
@@ -247,6 +250,21 @@ func TestTemplate_does_not_fork_without_its_descriptors(t *testing.T) {
 		err := local.ForkWithout(tpl, 0, 1, 2)
 		if step, ok := errors.AsType[*sandbox.SetupError](err); !ok || step.Path != "descriptors" {
 			t.Errorf("a fork without its descriptors: %v", err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+func TestTemplate_reports_a_step_that_fails_in_the_fork(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	for range 2 {
+		_, err := tpl.Run(t.Context(), sandbox.Spec{Files: []sandbox.File{{Name: "a"}, {Name: "a/b"}}})
+		step, ok := errors.AsType[*sandbox.SetupError](err)
+		if !ok || step.Path != "/work/a/b" || !errors.Is(err, unix.ENOTDIR) {
+			t.Errorf("a file in a file: %v", err)
 		}
 		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
 			t.Errorf("it says %q", out)
