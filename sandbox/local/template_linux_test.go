@@ -259,12 +259,25 @@ func TestTemplate_does_not_fork_without_its_descriptors(t *testing.T) {
 
 func TestTemplate_reports_a_step_that_fails_in_the_fork(t *testing.T) {
 	p := open(t, local.Config{})
-	tpl := template(t, p, "def main(fd): print('alive')\n")
+	if i, _ := p.Isolation(t.Context()); !i.Has(haft.ControlUserNS) {
+		lacking(t, haft.ControlUserNS)
+	}
+	spec := python()
+	spec.Limits.Disk = 1 << 20
+	tpl, err := p.Template(t.Context(), spec, "def main(fd): print('alive')\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tpl.Close()                  //nolint:errcheck // the leaks are looked for in the end
+	files := make([]sandbox.File, 200) // two pages each
+	for i := range files {
+		files[i] = sandbox.File{Name: fmt.Sprint(i), Data: make([]byte, 4097)}
+	}
 	for range 2 {
-		_, err := tpl.Run(t.Context(), sandbox.Spec{Files: []sandbox.File{{Name: "a"}, {Name: "a/b"}}})
+		_, err := tpl.Run(t.Context(), sandbox.Spec{Files: files})
 		step, ok := errors.AsType[*sandbox.SetupError](err)
-		if !ok || step.Path != "/work/a/b" || !errors.Is(err, unix.ENOTDIR) {
-			t.Errorf("a file in a file: %v", err)
+		if !ok || step.Step != "file" || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("a file that does not fit: %v", err)
 		}
 		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
 			t.Errorf("it says %q", out)
