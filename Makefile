@@ -7,9 +7,11 @@ GO       ?= go
 BIN      := bin/haft
 INIT     := sandbox/local/internal
 TOOLS    := $(CURDIR)/bin/tools
-VERSION  := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-# The binary needs no C library, so that it runs on every Linux as it is.
-BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -ldflags "-s -w -X main.version=$(VERSION)"
+# Twelve digits: how many git chooses depends on the clone, and the version is in the binary.
+VERSION  := $(shell git describe --tags --always --dirty --abbrev=12 2>/dev/null || echo dev)
+# The binary needs no C library, so that it runs on every Linux as it is. Go would write into it what it knows of the
+# repository, which is nothing in a worktree of git: the same commit would give other bytes.
+BUILD    := CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(VERSION)"
 # The race detector needs a C compiler, and more memory and threads than the limits of an ordinary user's
 # sandboxes leave to their init, which is the test program itself. Without it the tests run without it, and say so.
 # SQLite is C that was translated into Go: the race detector, and checkptr, would look at every access to its memory,
@@ -195,8 +197,8 @@ fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)
 
 .PHONY: mutate
-mutate: ## turn off the refusals of PKG one by one, and print those that no test notices
-	$(GO) run ./scripts/mutate -run '$(RUN)' $(PKG)
+mutate: init ## turn off the refusals of PKG one by one, and print those that no test notices
+	$(GO) run ./scripts/mutate -run '$(RUN)' -tests '$(TESTS)' $(PKG)
 
 .PHONY: fixture
 fixture: build ## keep a store of this version, as NAME, that later ones have to open

@@ -269,31 +269,51 @@ func TestDocuments_picture_of_packages(t *testing.T) {
 	}
 }
 
-// Every test that docs/seeds.md names is there.
+// Every row of docs/seeds.md names tests that exist, and scripts that do.
 func TestDocuments_seeds_name_tests_that_exist(t *testing.T) {
 	page, err := os.ReadFile("docs/seeds.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	named := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`").FindAllStringSubmatch(string(page), -1)
-	if len(named) < 10 {
-		t.Errorf("the page names %d tests", len(named))
+	test := regexp.MustCompile("`([a-z0-9/]+)\\.(Test\\w+)`(?: \\((\\w+)\\))?")
+	rows := 0
+	for line := range strings.Lines(string(page)) {
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, ""), "|")
+		if len(cells) < 5 || strings.HasPrefix(cells[1], "---") || strings.TrimSpace(cells[3]) == "test" {
+			continue
+		}
+		rows++
+		named := test.FindAllStringSubmatch(cells[3], -1)
+		if len(cells) != 5 || len(named) == 0 {
+			t.Errorf("the row of%sis not three cells with a test in the last", cells[1])
+		}
+		for _, m := range named {
+			checkTestExists(t, m[1], m[2])
+			if script := "cmd/haft/testdata/script/" + m[3] + ".txtar"; m[2] == "TestScript" && !exists(script) {
+				t.Errorf("there is no %s", script)
+			}
+		}
 	}
-	for _, m := range named {
-		files, err := filepath.Glob(m[1] + "/*_test.go")
+	if rows < 50 {
+		t.Errorf("the page has %d rows", rows)
+	}
+}
+
+// checkTestExists fails the test if a package has no test of a name.
+func checkTestExists(t *testing.T, dir, name string) {
+	t.Helper()
+	files, err := filepath.Glob(dir + "/*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file) //nolint:gosec // tests of the repository
 		if err != nil {
 			t.Fatal(err)
 		}
-		found := false
-		for _, file := range files {
-			text, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = found || strings.Contains(string(text), "\nfunc "+m[2]+"(t *testing.T)")
-		}
-		if !found {
-			t.Errorf("there is no test %s.%s", m[1], m[2])
+		if strings.Contains(string(text), "\nfunc "+name+"(t *testing.T)") {
+			return
 		}
 	}
+	t.Errorf("there is no test %s.%s", dir, name)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"haft"
 	"haft/app"
 	"haft/internal/skiptest"
 )
@@ -131,12 +132,22 @@ func TestE2B_origins(t *testing.T) {
 	at := "/e2b/sandboxes/" + create("first")
 	ask("POST", at+"/pause", `{}`, http.StatusNoContent)
 	stop()
-	_, url, stop = startServerWith(t, cfg)
+	server, url, stop := startServerWith(t, cfg)
 	t.Cleanup(stop)
 	ask("POST", at+"/connect", `{}`, http.StatusCreated)
 	ask("POST", at+"/snapshots", `{"name":"second"}`, http.StatusCreated)
 	text := ask("GET", "/v1/workspaces/e2b-snapshot-second", "", http.StatusOK)
 	if !strings.Contains(text, `"origins":["e2b-paused-`) || !strings.Contains(text, `"e2b-snapshot-first"`) {
 		t.Errorf("it says %s", text)
+	}
+	// A rule that forbids the files of a workspace to commands forbids a sandbox that has them.
+	policy := "version: 1\nrules:\n- {id: all, effect: allow}\n- {id: no, effect: deny, " +
+		"tools: [\"tool:run_command\"], workspaces: [e2b-snapshot-first]}\n"
+	if _, err := server.PutPolicy(t.Context(), root(), false, haft.PolicyText{Text: []byte(policy)}); err != nil {
+		t.Fatal(err)
+	}
+	create("base")
+	for _, name := range []string{"first", "second"} {
+		ask("POST", "/e2b/v2/sandboxes", `{"templateID":"`+name+`"}`, http.StatusForbidden)
 	}
 }

@@ -65,6 +65,30 @@ func TestContainerfile_runs_as_an_ordinary_user(t *testing.T) {
 	}
 }
 
+// Every image that the file begins with can be another one, and neither Go nor a registry is needed for a binary that
+// is packed already.
+func TestContainerfile_images_are_arguments(t *testing.T) {
+	file := read(t, "Containerfile")
+	froms := regexp.MustCompile(`(?m)^FROM (\S+)(?: AS (\w+))?$`).FindAllStringSubmatch(file, -1)
+	var stages []string
+	for _, from := range froms {
+		stages = append(stages, from[2]+" from "+from[1])
+		name := strings.Trim(from[1], "${}")
+		if !regexp.MustCompile(`(?m)^ARG ` + name + `=\S+$`).MatchString(file) {
+			t.Errorf("%s is no argument with a default", from[1])
+		}
+	}
+	want := "built from ${GO_IMAGE}, packed from ${BASE}, binary from ${HAFT},  from ${BASE}"
+	if got := strings.Join(stages, ", "); got != want {
+		t.Errorf("the stages are %q, want %q", got, want)
+	}
+	for _, page := range []string{"../docs/deploy.md", "compose.yaml"} {
+		if text := read(t, page); !strings.Contains(text, "deploy/Containerfile") {
+			t.Errorf("%s does not build the image", page)
+		}
+	}
+}
+
 // read reads a file of this directory.
 func read(t *testing.T, name string) string {
 	t.Helper()

@@ -321,7 +321,12 @@ func checkAgentActive(ctx context.Context, agents haft.Agents, p haft.Principal,
 
 // Changed says that keys, agents or rules of an organisation were changed; "" means all.
 // Requests and streams that may not continue end soon after. It does not block.
-func (s *Server) Changed(org string) { s.requests.changed(org) }
+func (s *Server) Changed(org string) {
+	s.requests.changed(org)
+	if s.cfg.Noting != nil {
+		s.cfg.Noting(org)
+	}
+}
 
 // changed implements [Server.Changed].
 func (o *openRequests) changed(org string) {

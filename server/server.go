@@ -85,6 +85,8 @@ type Config struct {
 	// Leaving is called when the server begins to shut down: streams of other APIs
 	// end then. Nil means that there are none.
 	Leaving func()
+	// Noting is called with every [Server.Changed], and does not block either. Nil does nothing.
+	Noting func(org string)
 
 	// Hosts are the names by which the server is reached, without ports; nil means
 	// the loopback names and addresses only.

@@ -70,6 +70,7 @@ var alone = map[string]string{
 	"run_workspace":   "it works on a data directory",
 	"session":         "it starts servers of its own",
 	"session_work":    "it starts servers of its own",
+	"sandbox":         "it is about this machine, and starts a server of its own",
 	"schema":          "it is about files and not about kept tools",
 	"schema_check":    "it is about files and not about kept tools",
 	"schema_errors":   "it is about files and not about kept tools",

@@ -104,7 +104,7 @@ type API struct {
 	moving    map[boxKey]chan struct{} // sandboxes that are kept, resumed or ended now, until that is over
 	builds    []*build                 // the newest last
 	// pausedEnv are the variables of sandboxes that this process has paused. They are not kept elsewhere.
-	pausedEnv map[boxKey]map[string]string
+	pausedEnv map[boxKey]*variables
 }
 
 // New makes an API.
@@ -114,7 +114,7 @@ func New(cfg Config) *API {
 		cfg.Key = []byte(rand.Text())
 	}
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
-		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]map[string]string{},
+		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]*variables{},
 		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()
@@ -135,6 +135,13 @@ func (a *API) Mount(cfg *server.Config) {
 	mounts[SandboxPrefix+"/"] = http.StripPrefix(SandboxPrefix, a)
 	mounts[FilesPath] = a
 	cfg.Mounts, cfg.ByHost = mounts, a
+	noting := cfg.Noting
+	cfg.Noting = func(org string) {
+		a.Changed(org)
+		if noting != nil {
+			noting(org)
+		}
+	}
 	leaving := cfg.Leaving
 	cfg.Leaving = func() {
 		a.Close()

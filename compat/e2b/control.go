@@ -220,7 +220,7 @@ func (a controlHandlers) base(ctx context.Context, p haft.Principal, s *sandbox)
 
 // open makes the session of a sandbox, by a call.
 func (a controlHandlers) open(ctx context.Context, s *sandbox, ttl haft.Millis) error {
-	args := map[string]any{"session": s.id, "argv": []string{"true"}, "tty": true}
+	args := map[string]any{"session": s.id, "argv": []string{}, "tty": true}
 	res, _, err := a.call(ctx, s, s.owner, "run_command", haft.NewCallID(), args, func(haft.Event) {})
 	if err == nil {
 		err = refusedCall(res)

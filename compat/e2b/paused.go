@@ -6,9 +6,9 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"strings"
+	"time"
 
 	"haft"
 )
@@ -73,12 +73,35 @@ const (
 	maxPausedEnvOrg = 1024
 )
 
+// variables are those of a paused sandbox.
+type variables struct{ values map[string]string }
+
 // keepEnv remembers the variables of a sandbox that is about to be paused.
 func (a snapshotHandlers) keepEnv(ctx context.Context, p haft.Principal, k boxKey, env map[string]string) error {
 	if len(env) == 0 || a.tryKeepEnv(k, env) {
 		return nil
 	}
-	there := map[string]bool{}
+	if err := a.forgetGone(ctx, p); err != nil {
+		return err
+	}
+	if a.tryKeepEnv(k, env) {
+		return nil
+	}
+	return &haft.Error{Code: haft.CodeRateLimited, Message: "too many sandboxes with variables are paused: " +
+		"resume or end some of them"}
+}
+
+// forgetGone forgets the variables of the paused sandboxes of p whose workspaces somebody has removed.
+func (a *API) forgetGone(ctx context.Context, p haft.Principal) error {
+	p.Actions = nil // nobody sees the list
+	known, there := map[boxKey]*variables{}, map[string]bool{}
+	a.mu.Lock()
+	for k, env := range a.pausedEnv { // the workspace of one that moves may not be there yet
+		if k == keyOf(p, k.id) && a.moving[k] == nil {
+			known[k] = env
+		}
+	}
+	a.mu.Unlock()
 	for w, err := range a.cfg.Workspaces.Workspaces(ctx, p) {
 		if err != nil {
 			return err
@@ -86,15 +109,49 @@ func (a snapshotHandlers) keepEnv(ctx context.Context, p haft.Principal, k boxKe
 		there[w.Name] = true
 	}
 	a.mu.Lock()
-	maps.DeleteFunc(a.pausedEnv, func(old boxKey, _ map[string]string) bool { // somebody has removed the workspace
-		return old == keyOf(p, old.id) && a.moving[old] == nil && !there[pausedPrefix+old.id]
-	})
-	a.mu.Unlock()
-	if a.tryKeepEnv(k, env) {
-		return nil
+	defer a.mu.Unlock()
+	for k, env := range known {
+		if !there[pausedPrefix+k.id] && a.pausedEnv[k] == env { // else it was paused again
+			delete(a.pausedEnv, k)
+		}
 	}
-	return &haft.Error{Code: haft.CodeRateLimited, Message: "too many sandboxes with variables are paused: " +
-		"resume or end some of them"}
+	return nil
+}
+
+// changeTime bounds how long it is looked at what a change has ended.
+const changeTime = 30 * time.Second
+
+// Changed handles a change of an organisation, or of all if org is empty. It does not block.
+func (a *API) Changed(org string) {
+	go func() {
+		ctx, cancel := context.WithTimeout(a.ctx, changeTime)
+		defer cancel()
+		a.forgetEnded(ctx, org)
+	}()
+}
+
+// forgetEnded forgets sandboxes of an organisation whose sessions have ended, and the variables of those whose
+// workspaces somebody has removed: an erasure does both.
+func (a *API) forgetEnded(ctx context.Context, org string) {
+	owners := map[boxKey]bool{}
+	note := func(k boxKey) {
+		if org == "" || k.org == org {
+			owners[boxKey{k.org, k.owner, k.agent, ""}] = true
+		}
+	}
+	a.mu.Lock()
+	for _, s := range a.sandboxes {
+		note(keyOf(s.owner, ""))
+	}
+	for k := range a.pausedEnv {
+		note(k)
+	}
+	a.mu.Unlock()
+	for k := range owners { // an owner whose sessions or workspaces cannot be listed is looked at after the next change
+		p := haft.Principal{Org: k.org, User: k.owner, Agent: k.agent}
+		_, _ = a.live(ctx, p)
+		_ = a.forgetGone(ctx, p)
+	}
 }
 
 // tryKeepEnv remembers variables if there is room.
@@ -113,7 +170,7 @@ func (a *API) tryKeepEnv(k boxKey, env map[string]string) bool {
 	if own >= maxPausedEnv || org >= maxPausedEnvOrg {
 		return false
 	}
-	a.pausedEnv[k] = env
+	a.pausedEnv[k] = &variables{env}
 	return true
 }
 
@@ -195,8 +252,11 @@ func (a snapshotHandlers) resume(ctx context.Context, p haft.Principal, id strin
 	if err := a.cfg.Sessions.EndSession(ctx, p, id); err != nil && haft.CodeOf(err) != haft.CodeNotFound {
 		return nil, err
 	}
+	var env map[string]string
 	a.mu.Lock()
-	env := a.pausedEnv[key]
+	if kept := a.pausedEnv[key]; kept != nil {
+		env = kept.values
+	}
 	a.mu.Unlock()
 	s := a.newSandbox(p, &newSandbox{Template: k.Template, Metadata: k.Metadata, Env: env})
 	s.id, s.packages, s.started = id, k.Packages, k.Started

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"haft"
+	"haft/server"
 )
 
 // createWith makes a sandbox of alice of acme with a variable.
@@ -195,4 +197,103 @@ func TestKept_about(t *testing.T) {
 			t.Errorf("%s: %v, want %s", path, got, want)
 		}
 	}
+}
+
+// After an erasure, which ends sessions and removes workspaces, nothing is remembered of their sandboxes. What others
+// have, and what is paused while it is looked, stays.
+func TestChanged_forgets_what_is_gone(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	pause := func(id string) {
+		t.Helper()
+		w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
+	}
+	gone, stays := createWith(t, w, "1"), createWith(t, w, "2")
+	running, ended := createWith(t, w, "3"), createWith(t, w, "4")
+	pause(gone)
+	pause(stays)
+	delete(s.kept, "acme/"+pausedPrefix+gone)
+	delete(w.sessions, ended)
+	w.api.forgetEnded(t.Context(), "evil")
+	if len(w.api.pausedEnv) != 2 || w.api.sandbox(ended) == nil {
+		t.Error("a change of others has ended something")
+	}
+	s.listing = func() {
+		s.listing = nil
+		pause(running)
+		w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + stays + "/connect", "201"})
+		pause(stays)
+	}
+	w.api.forgetEnded(t.Context(), "acme")
+	if w.api.sandbox(ended) != nil {
+		t.Error("a sandbox whose session has ended is remembered")
+	}
+	for id, want := range map[string]bool{gone: false, stays: true, running: true} {
+		if env := w.api.pausedEnv[keyOf(haft.Principal{Org: "acme", User: "alice"}, id)]; (env != nil) != want {
+			t.Errorf("the variables of sandbox %s are %v", id, env)
+		}
+	}
+}
+
+// A sandbox that is resumed has the files that were kept, and none of a session that somebody gave its name.
+func TestResume_ends_a_session_of_its_name(t *testing.T) {
+	w := newWorld(t)
+	keepFiles(w)
+	id := createWith(t, w, "x")
+	w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
+	w.sessions[id] = haft.Session{ID: "sess_" + id, Org: "acme", Owner: "planted", Name: id,
+		Expires: time.Now().Add(time.Hour)}
+	w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/connect", "201"})
+	if w.sessions[id].Owner != "alice" {
+		t.Error("the sandbox has the session that was there")
+	}
+}
+
+// The files of a sandbox are kept once at a time.
+func TestSnapshot_one_at_a_time(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "x")
+	saving, over := make(chan struct{}, 9), make(chan struct{})
+	s.saving = func() error {
+		saving <- struct{}{}
+		<-over
+		return nil
+	}
+	first := make(chan int)
+	go func() { first <- w.ask("acme/alice", "POST", "/sandboxes/"+id+"/snapshots", `{"name":"a"}`).Code }()
+	<-saving
+	second := make(chan int, 2)
+	go func() {
+		second <- w.ask("acme/alice", "POST", "/sandboxes/"+id+"/snapshots", `{"name":"b"}`).Code
+		second <- w.ask("acme/alice", "POST", "/sandboxes/"+id+"/pause", `{}`).Code
+	}()
+	for range 2 {
+		select {
+		case code := <-second:
+			if code != http.StatusServiceUnavailable {
+				t.Errorf("another one is answered %d", code)
+			}
+		case <-saving:
+			t.Error("two are made at once")
+		}
+	}
+	close(over)
+	if code := <-first; code != http.StatusCreated {
+		t.Errorf("the first one is answered %d", code)
+	}
+}
+
+// A server passes its changes on.
+func TestMount_passes_changes_on(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "x")
+	w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
+	listed := make(chan struct{})
+	s.listing = func() { close(listed) }
+	var cfg server.Config
+	w.api.Mount(&cfg)
+	cfg.Noting("acme")
+	<-listed // the test hangs here unless they are passed on
 }

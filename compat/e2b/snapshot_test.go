@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"iter"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -22,6 +23,8 @@ type spaces struct {
 	about map[string]string
 	// saving is called before files are kept, unless it is nil.
 	saving func() error
+	// listing is called when workspaces are listed, before they are given, unless it is nil.
+	listing func()
 }
 
 // keepFiles gives a world workspaces.
@@ -59,7 +62,11 @@ func (s *spaces) Workspace(_ context.Context, p haft.Principal, name string) (*h
 
 func (s *spaces) Workspaces(_ context.Context, p haft.Principal) iter.Seq2[haft.Workspace, error] {
 	return func(yield func(haft.Workspace, error) bool) {
-		for _, w := range s.kept {
+		kept := maps.Clone(s.kept)
+		if s.listing != nil {
+			s.listing()
+		}
+		for _, w := range kept {
 			if w.Owner.Org == p.Org && !yield(w, nil) {
 				return
 			}

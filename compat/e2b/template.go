@@ -171,10 +171,12 @@ func (a templateHandlers) start(w http.ResponseWriter, r *http.Request, p haft.P
 		t.Needs.NPM = slices.Concat(base.Needs.NPM, t.Needs.NPM)
 	}
 	a.mu.Lock()
-	begun := b.status == "waiting"
-	b.status = "building"
+	begins := b.status == "waiting"
+	if begins { // else one that has ended would stay for ever, and take the place of others
+		b.status = "building"
+	}
 	a.mu.Unlock()
-	if !begun {
+	if !begins {
 		return &haft.Error{Code: haft.CodeConflict, Message: "the build has begun"}
 	}
 	old, err := a.put(r.Context(), p, t.Name, &t, nil)

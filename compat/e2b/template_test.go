@@ -3,6 +3,7 @@ package e2b
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -96,5 +97,22 @@ func TestTemplate_builds_are_bounded(t *testing.T) {
 	if len(mine) != maxBuilds || mine[0] != "first0" || slices.Contains(mine, "first1") ||
 		len(ids("evil")) != maxBuilds || a.builds[len(a.builds)-1].id != fmt.Sprint(maxBuilds+2) {
 		t.Errorf("there are %v and %v", mine, ids("evil"))
+	}
+}
+
+// A build is begun once: asked for again it stays what it is, and takes no place for ever.
+func TestTemplate_start_again(t *testing.T) {
+	w := newWorld(t)
+	w.api.cfg.Configs = &configs{}
+	a := templateHandlers{w.api}
+	b := &build{id: "b", template: "t", owner: haft.Principal{Org: "acme", User: "alice"}, status: "ready"}
+	if err := a.addBuild(b); err != nil {
+		t.Fatal(err)
+	}
+	if rec := w.ask("acme/alice", "POST", "/v2/templates/t/builds/b", `{}`); rec.Code != http.StatusConflict {
+		t.Errorf("it is answered %d: %s", rec.Code, rec.Body)
+	}
+	if b.status != "ready" {
+		t.Errorf("the build that has ended is %s", b.status)
 	}
 }

@@ -21,7 +21,7 @@ const (
 type commandIn struct {
 	Session string            `json:"session" jsonschema:"the name of a session, which is made if there is none: files and what the command leaves running stay until it was not used for a while"`
 	Command string            `json:"command,omitempty" jsonschema:"a command line for Bash"`
-	Argv    []string          `json:"argv,omitempty" jsonschema:"in place of command: a program and its arguments, without a shell"`
+	Argv    []string          `json:"argv,omitempty" jsonschema:"in place of command: a program and its arguments, without a shell; an empty list runs nothing, and only makes the session"`
 	Cwd     string            `json:"cwd,omitempty" jsonschema:"the working directory; /work if it is left out"`
 	Env     map[string]string `json:"env,omitempty" jsonschema:"added to its environment"`
 	Stdin   string            `json:"stdin,omitempty" jsonschema:"what it reads from its standard input"`
@@ -73,6 +73,9 @@ func (r codeRunner) command(ctx context.Context, req executor.Request, in comman
 	req.Terminals = in.TTY
 	return r.work(ctx, req, sessionUse{session: in.Session, timeout: in.Timeout},
 		func(ctx context.Context, s *session.Session, run *sessionRun) (func() codeOut, error) {
+			if in.runsNothing() {
+				return func() codeOut { return run.exited(0) }, nil
+			}
 			cmd.Stdout, cmd.Stderr = run.print(req)
 			code, ran, err := r.start(ctx, req, s, cmd, in)
 			if !ran && ctx.Err() == nil && s.Why() == nil && haft.CodeOf(err) != haft.CodeInternal {
@@ -130,8 +133,10 @@ func (in commandIn) check() error {
 		size += len(k) + len(v)
 	}
 	switch {
-	case (in.Command == "") == (len(in.Argv) == 0):
+	case (in.Command == "") == (in.Argv == nil):
 		return bad("give either command or argv")
+	case in.runsNothing() && (in.Stdin != "" || in.Input):
+		return bad("an empty argv runs nothing that could read input")
 	case size > maxCode || len(in.Argv) > maxCommandArgs || len(in.Env) > maxCommandEnv:
 		return bad("the command has more than %d bytes, %d arguments or %d variables", maxCode, maxCommandArgs,
 			maxCommandEnv)
@@ -142,6 +147,9 @@ func (in commandIn) check() error {
 	}
 	return session.CheckEnv(in.Env)
 }
+
+// runsNothing reports whether only the session is wanted.
+func (in commandIn) runsNothing() bool { return in.Command == "" && len(in.Argv) == 0 }
 
 // exited says what became of a command.
 func (r *sessionRun) exited(code int) codeOut {

@@ -94,6 +94,8 @@ func TestRunCommand(t *testing.T) {
 		{"input", map[string]any{"command": "wc -c", "stdin": strings.Repeat("x", 3<<20)},
 			func(r commandResult) bool { return strings.TrimSpace(r.Stdout) == "3145728" }},
 		{"no input", map[string]any{"command": "cat"}, func(r commandResult) bool { return *r.Exit == 0 }},
+		{"only the session", map[string]any{"argv": []string{}},
+			func(r commandResult) bool { return *r.Exit == 0 && r.Stdout == "" && r.Error == nil }},
 		{"no program", map[string]any{"argv": []string{"no-such-program"}},
 			func(r commandResult) bool {
 				return r.Error != nil && strings.Contains(r.Error.Message, "cannot be started")
@@ -110,11 +112,12 @@ func TestRunCommand(t *testing.T) {
 		})
 	}
 	for name, args := range map[string]map[string]any{
-		"neither":   {},
-		"both":      {"command": "x", "argv": []string{"x"}},
-		"NUL":       {"command": "x", "env": map[string]string{"A": "a\x00b"}},
-		"many":      {"argv": make([]string, 2000)},
-		"no number": {"command": "x", "timeout_seconds": -1},
+		"neither":       {},
+		"both":          {"command": "x", "argv": []string{"x"}},
+		"input of none": {"argv": []string{}, "stdin": "x"},
+		"NUL":           {"command": "x", "env": map[string]string{"A": "a\x00b"}},
+		"many":          {"argv": make([]string, 2000)},
+		"no number":     {"command": "x", "timeout_seconds": -1},
 	} {
 		res, err := s.Execute(t.Context(), commandRequest(t, "run_command", args))
 		if err != nil || res.Error == nil || res.Error.Kind != haft.FailValidation {

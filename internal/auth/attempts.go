@@ -60,10 +60,7 @@ func network(addr netip.Addr) netip.Addr {
 	if !addr.Is6() {
 		return addr
 	}
-	prefix, err := addr.Prefix(64)
-	if err != nil {
-		return netip.Addr{}
-	}
+	prefix, _ := addr.Prefix(64) // fits every address of IPv6
 	return prefix.Addr()
 }
 

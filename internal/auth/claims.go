@@ -32,10 +32,8 @@ func claim(claims map[string]any, name string) (any, bool) {
 	}
 	var v any = claims
 	for part := range strings.SplitSeq(name[1:], "/") {
-		object, ok := v.(map[string]any)
-		if !ok {
-			return nil, false
-		}
+		object, _ := v.(map[string]any) // of anything else, nil, which has no names
+		var ok bool
 		if v, ok = object[part]; !ok {
 			return nil, false
 		}

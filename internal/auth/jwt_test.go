@@ -285,6 +285,10 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 		{"has keys at two addresses in two cases", config,
 			`{"issuer":"` + issuerURL + `","jwks_uri":"http://keys.example","JWKS_URI":"` + keys + `"}`},
 		{"has keys over http", config, text(object{"issuer": issuerURL, "jwks_uri": "http://keys.example/jwks"})},
+		{"has keys at another host over http", config, text(object{"issuer": issuerURL,
+			"jwks_uri": "http://keys.example/plain"})},
+		{"has keys at an address that cannot be read", config, text(object{"issuer": issuerURL,
+			"jwks_uri": "https://keys.example/%zz"})},
 		{"has keys in a file", config, text(object{"issuer": issuerURL, "jwks_uri": "file:///etc/passwd"})},
 		{"has keys nowhere", config, text(object{"issuer": issuerURL})},
 		{"leads away from https", keys, "redirect http://keys.example/plain"},
@@ -292,6 +296,9 @@ func TestIssuer_that_is_not_to_be_believed(t *testing.T) {
 		{"leads around in a circle", keys, "redirect " + keys},
 		{"has a huge set of keys", keys, `{"keys":[` + text(edJWK("d1")) + `],"x":"` +
 			strings.Repeat("x", auth.MaxFetch) + `"}`},
+		{"has a set of keys with much space after it", keys, text(object{"keys": []any{edJWK("d1")}}) +
+			strings.Repeat(" ", auth.MaxFetch)},
+		{"has a set with a text among the keys", keys, text(object{"keys": []any{"d1", edJWK("d1")}})},
 		{"has many keys", keys, text(object{"keys": many})},
 		{"has deep keys", keys, `{"keys":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `}`},
 		{"has no set of keys", keys, text([]any{edJWK("d1")})},

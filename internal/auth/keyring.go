@@ -103,9 +103,6 @@ func (r *Keyring) store(ctx context.Context, k Key) (Key, error) {
 
 // micros returns t as every backend keeps it.
 func micros(t time.Time) time.Time {
-	if t.IsZero() {
-		return time.Time{}
-	}
 	return t.UTC().Truncate(time.Microsecond)
 }
 

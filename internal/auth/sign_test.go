@@ -102,6 +102,10 @@ func TestSign_refuses_what_it_cannot_sign(t *testing.T) {
 	if err := auth.Sign(broken, w.key); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a body that cannot be read: %v", err)
 	}
+	broken.GetBody = func() (io.ReadCloser, error) { return nil, io.ErrClosedPipe }
+	if err := auth.Sign(broken, w.key); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("a body that cannot be had again: %v", err)
+	}
 }
 
 func TestBody(t *testing.T) {

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"haft"
 	"haft/internal/bench"
+	"haft/internal/binarytest"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
 )
@@ -98,23 +97,11 @@ func TestChart_is_XML_and_escapes(t *testing.T) {
 	}
 }
 
-// build makes the haft that serves, as go test builds it for the scripts of the command, so that a suite
-// compiles it once.
-func build(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "haft")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", name,
-		"haft/cmd/haft").CombinedOutput(); err != nil {
-		t.Fatalf("build haft: %v\n%s", err, out)
-	}
-	return name
-}
-
 // TestMeasure runs the whole measurement with the smallest numbers: it says
 // nothing about speed, only that every row can be had.
 func TestMeasure(t *testing.T) {
 	rep, err := bench.Measure(t.Context(), bench.Config{Rounds: 3, Slice: 50 * time.Millisecond, Sleepers: 5,
-		Self: build(t), Callers: []int{1, 4}})
+		Self: binarytest.Build(t), Callers: []int{1, 4}})
 	if haft.CodeOf(err) == haft.CodeUnavailable {
 		sandboxtest.Require(t, "sandbox", err.Error())
 	} else if err != nil {

@@ -96,6 +96,9 @@ func printYAML(w io.Writer, v any) error {
 // printNames writes the name of a document, or of each of a list, in lines: what another command
 // takes as an argument.
 func printNames(w io.Writer, v any) error {
+	if list, ok := v.(interface{ Names() []string }); ok {
+		v = list.Names()
+	}
 	raw, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("print names: %w", err)

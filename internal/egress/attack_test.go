@@ -387,6 +387,9 @@ func TestProxy_SOCKS5_attacks(t *testing.T) {
 		{"an unknown command", "\x05\x09\x00" + name("api.example"), 7},
 		{"an unknown kind of address", "\x05\x01\x00\x09", 8},
 		{"another version", "\x04\x01\x00" + name("api.example"), 1},
+		{"no length of a name", "\x05\x01\x00\x03", 1},
+		{"half an address", "\x05\x01\x00\x01\x7f\x00", 1},
+		{"half a request", "\x05\x01", 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -397,6 +400,7 @@ func TestProxy_SOCKS5_attacks(t *testing.T) {
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(3 * time.Minute))
 			_, _ = io.WriteString(c, "\x05\x01\x00"+tt.send)
+			_ = c.(*net.TCPConn).CloseWrite()
 			var b [4]byte
 			if _, err := io.ReadFull(c, b[:]); err != nil || b[1] != 0 {
 				t.Fatalf("greeting and reply %v: %v", b, err)
@@ -455,6 +459,7 @@ func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
 	} {
 		c := tunnel(t, w, "api.example:"+w.http)
 		_, _ = io.WriteString(c, w.ports(send))
+		_ = c.(*net.TCPConn).CloseWrite() // or it would be kept for a next request
 		b, _ := io.ReadAll(c)
 		if !strings.Contains(string(b), w.ports(want)) {
 			t.Errorf("%q: %q, want %q", send, b, want)
@@ -474,6 +479,14 @@ func TestProxy_attacks_inside_plain_tunnels(t *testing.T) {
 	defer c.Close()
 	if err := shake(&tls.Config{ServerName: "evil.example", InsecureSkipVerify: true})(c); err == nil {
 		t.Error("a hello for another server went through")
+	}
+	c.Close()
+	for range 100 {
+		if slices.ContainsFunc(w.records(1), func(r egress.Connection) bool {
+			return r.Refusal != nil && r.Refusal.Rule == egress.RuleFronting && r.Scheme == egress.HTTPS
+		}) {
+			break
+		}
 	}
 	c = tunnel(t, w, "api.example:"+w.https)
 	defer c.Close()

@@ -365,17 +365,23 @@ func (f fixed) LookupNetIP(context.Context, string, string) ([]netip.Addr, error
 
 func TestGuard_DialContext_refuses_what_is_not_TCP(t *testing.T) {
 	g := egress.New(egress.Config{Allow: loopback})
-	for _, tt := range []struct{ network, address string }{
-		{"udp", "127.0.0.1:53"}, {"unix", "/run/x.sock"}, {"ip:icmp", "127.0.0.1"}, {"tcp", "127.0.0.1"},
-		{"tcp", "127.0.0.1:0"},
-		{"tcp", "127.0.0.1:http"}, {"tcp", "127.0.0.1:99999"}, {"tcp", ":80"}, {"tcp", "[fe80::1%lo]:80"},
+	for _, tt := range []struct {
+		network, address string
+		code             haft.Code
+	}{
+		{"udp", "127.0.0.1:53", haft.CodeDenied}, {"unix", "/run/x.sock", haft.CodeDenied},
+		{"ip:icmp", "127.0.0.1", haft.CodeDenied}, {"tcp", "127.0.0.1", haft.CodeInvalid},
+		{"tcp", "127.0.0.1:0", haft.CodeInvalid}, {"tcp", "127.0.0.1:http", haft.CodeInvalid},
+		{"tcp", "127.0.0.1:99999", haft.CodeInvalid}, {"tcp", ":80", haft.CodeDenied},
+		{"tcp", "[fe80::1%lo]:80", haft.CodeDenied},
 	} {
 		c, err := g.DialContext(t.Context(), tt.network, tt.address)
 		if err == nil {
 			c.Close()
 			t.Errorf("DialContext(%s, %s) gave a connection", tt.network, tt.address)
-		} else if e, ok := errors.AsType[*haft.Error](err); !ok || e.Message == "" {
-			t.Errorf("DialContext(%s, %s) = %v, want words for a caller", tt.network, tt.address, err)
+		} else if e, ok := errors.AsType[*haft.Error](err); !ok || e.Message == "" || e.Code != tt.code {
+			t.Errorf("DialContext(%s, %s) = %v, want words for a caller and code %s", tt.network, tt.address, err,
+				tt.code)
 		}
 	}
 }

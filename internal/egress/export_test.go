@@ -2,7 +2,9 @@ package egress
 
 import (
 	"bufio"
+	"context"
 	"io"
+	"net"
 )
 
 // DialDNS connects to a DNS server as the guard's own resolver does.
@@ -22,4 +24,9 @@ func ReadRequest(r io.Reader) (method, host string, err error) {
 		return "", "", err
 	}
 	return req.Method, h.host, nil
+}
+
+// DialInside connects as the transports of a guard do, also if a mock answers.
+func DialInside(ctx context.Context, g *Guard, address string) (net.Conn, error) {
+	return g.dial(ctx, "tcp", address)
 }

@@ -354,6 +354,23 @@ func TestProxy_limits_bytes(t *testing.T) {
 	}
 }
 
+func TestProxy_limits_bytes_of_answers(t *testing.T) {
+	w := open(t, egress.ProxyConfig{Limits: egress.Limits{BytesDown: 20 << 10}}, []string{"api.example:HTTP_"},
+		http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) { _, _ = rw.Write(make([]byte, 1<<20)) }))
+	resp, err := w.client(nil).Get("http://api.example:" + w.http + "/") //nolint:noctx // of the client
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err == nil || len(got) > 20<<10 {
+		t.Errorf("%d bytes arrived (%v), want at most 20 KiB and an error", len(got), err)
+	}
+	if r := w.records(1)[0]; r.Refusal == nil || r.Refusal.Rule != egress.RuleLimit {
+		t.Errorf("record %+v", r)
+	}
+}
+
 func TestProxy_limits_requests(t *testing.T) {
 	w := open(t, egress.ProxyConfig{Limits: egress.Limits{Requests: 2}}, []string{"api.example:HTTP_"}, nil)
 	c := w.client(nil)

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/executor"
@@ -67,9 +69,22 @@ func benchWorld(b *testing.B, text string) *api {
 	return e
 }
 
-// BenchmarkCall is the whole pipeline with a durable audit, one caller.
+// processorTime is what this process has used of the processors.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// BenchmarkCall is the whole pipeline with a durable audit, one caller. cpu-ms/op is the processor time of
+// this process, with what it does in the background.
 func BenchmarkCall(b *testing.B) {
 	e := benchWorld(b, allowAll)
+	before := processorTime(b)
+	defer func() { b.ReportMetric((processorTime(b)-before).Seconds()*1000/float64(b.N), "cpu-ms/op") }()
 	for b.Loop() {
 		if res, err := e.Call(b.Context(), haft.Call{Tool: "noop", Principal: user("o", "ann")}); err != nil ||
 			res.Status != haft.StatusSuccess {

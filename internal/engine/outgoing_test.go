@@ -199,7 +199,7 @@ func (x *everything) answer(v any, err error) {
 // leaks looks for a mark in everything that has left.
 func (x *everything) leaks(t *testing.T, mark string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	places := map[string]string{"answers": x.out.String(), "log": x.log.String(), "spans": x.seen.all.String(),
 		"failures": x.fell.String()}

@@ -205,6 +205,11 @@ func bytesOfUsers(t *testing.T, w *world) {
 	check(t, w.Erase(w.ctx(), "acme", "ann"))
 	want(t, "what is counted after an erasure", w.rows("memory_shares WHERE usr = 'bob'"), 1)
 	want(t, "all that is counted", w.rows("memory_shares"), 1)
+	// A server of an older version has removed something without counting it.
+	w.exec("INSERT INTO memory_shares (agent, usr, bytes) VALUES ($1, 'ann', 5), ('of another', 'ann', 5)", string(a))
+	check(t, w.Erase(w.ctx(), "acme", "ann"))
+	want(t, "what is counted of an erased user", w.rows("memory_shares WHERE usr = 'ann' AND agent <> 'of another'"), 0)
+	want(t, "what is counted of others", w.rows("memory_shares"), 2)
 }
 
 // turnsPrunedOn: a round that ends early goes on behind what it has seen.

@@ -88,7 +88,10 @@ func (s *Store) Erase(ctx context.Context, org, user string) error {
 			return err
 		}
 		if len(turns) == 0 {
-			return s.erasePassages(ctx, org, user)
+			if err := s.erasePassages(ctx, org, user); err != nil {
+				return err
+			}
+			return eraseShares(ctx, s, org, user)
 		}
 		for _, id := range turns {
 			if err := take(ctx, s, id); err != nil {
@@ -116,6 +119,16 @@ func (s *Store) erasePassages(ctx context.Context, org, user string) error {
 			}
 		}
 	}
+}
+
+// eraseShares removes what is counted for a user, who has nothing any more. It is nothing, unless a server of an older
+// version removed messages, which counts nothing.
+func eraseShares(ctx context.Context, s *Store, org, user string) error {
+	return s.db.Write(ctx, "erase what is counted", func(ctx context.Context, t store.Tx) error {
+		_, err := t.Exec(ctx, "DELETE FROM memory_shares WHERE usr = $1 AND agent IN (SELECT agent FROM memories "+
+			"WHERE org = $2)", store.Column(user), store.Column(org))
+		return err
+	})
 }
 
 // TakeTurns takes the turns of a user, or of all users of an organisation, from their processes, so that they make no

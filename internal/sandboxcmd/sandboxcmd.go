@@ -4,6 +4,7 @@ package sandboxcmd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,6 +25,18 @@ type listing struct {
 	Running   []machine    `json:"running"`
 	// Unknown says why the running machines of a kind are not known.
 	Unknown string `json:"unknown,omitempty"`
+}
+
+// Names are what haft sandbox show takes.
+func (l listing) Names() []string {
+	var all []string
+	for _, k := range l.Sandboxes {
+		all = append(all, string(k.Type))
+	}
+	for _, m := range l.Running {
+		all = append(all, m.ID)
+	}
+	return all
 }
 
 // A machine is one elsewhere, and of what kind it is.
@@ -60,9 +73,12 @@ func Command(p *cli.Profile) cli.Command {
 	}
 }
 
-// look opens what is configured here and asks for what runs elsewhere.
+// look opens what a server could use here, and asks for what runs elsewhere.
 func look(ctx context.Context, p *cli.Profile) (listing, error) {
-	a, err := app.Open(ctx, app.Config{AllowReduced: p.Reduced})
+	if p.Remote() {
+		fmt.Fprintln(p.Err, "this machine's sandboxes, and the machines of its keys; the server is not asked")
+	}
+	a, err := app.Open(ctx, app.Config{AllowReduced: p.Reduced, Keep: true})
 	if err != nil {
 		return listing{}, err
 	}
@@ -143,7 +159,8 @@ func show(ctx context.Context, p *cli.Profile, args []string) error {
 		m := l.Running[i]
 		return p.Print(m, func() {
 			cli.PrintFacts(p.Out, "id", m.ID, "sandbox", m.Sandbox, "template", m.Template, "owner", m.Owner,
-				"state", m.State, "started", m.Started.Format(time.DateTime), "ends", m.Ends.Format(time.DateTime))
+				"configuration", m.State, "started", m.Started.Format(time.DateTime),
+				"ends", m.Ends.Format(time.DateTime))
 		})
 	}
 	return &haft.Error{Code: haft.CodeNotFound,

@@ -73,6 +73,8 @@ type work struct {
 	tool   string
 	args   map[string]any
 	unseen []policy.Direction
+	// workspace is the one whose files the session gets, or nil.
+	workspace *haft.CallWorkspace
 }
 
 // reads and writes are the work that a command does.
@@ -81,7 +83,7 @@ func writes(argv ...string) work { return command(argv, policy.Input) }
 
 // command is the work of run_command.
 func command(argv []string, unseen ...policy.Direction) work {
-	return work{"run_command", map[string]any{"argv": argv}, unseen}
+	return work{tool: "run_command", args: map[string]any{"argv": argv}, unseen: unseen}
 }
 
 // use returns a session that is p's own, if p may do the work in it.
@@ -98,7 +100,8 @@ func (m *SessionManager) use(ctx context.Context, p haft.Principal, act haft.Act
 		return nil, fmt.Errorf("encode a command: %w", err)
 	}
 	about := map[string]any{"session": info.ID, "work": w.args}
-	return s, m.admit(ctx, haft.Call{Tool: w.tool, Args: args, Principal: p}, "session.used", about, w.unseen...)
+	return s, m.admit(ctx, haft.Call{Tool: w.tool, Args: args, Principal: p, Workspace: w.workspace}, "session.used",
+		about, w.unseen...)
 }
 
 // admit is what all work in sessions passes that is no call. It refuses what the call c could not do,
@@ -157,9 +160,10 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 		return nil, err
 	}
 	if n.Language == "" || n.TTY {
+		// A command makes the first one of the client faster. In a terminal it takes longer than that is worth.
 		args := map[string]any{"session": n.Name, "argv": []string{"true"}}
 		if n.TTY {
-			args["tty"] = true
+			args["argv"], args["tty"] = []string{}, true
 		}
 		if err := m.make(ctx, p, "run_command", args); err != nil {
 			return nil, err
@@ -235,8 +239,8 @@ func (m *SessionManager) extend(s *session.Session, ttl, idle haft.Millis) (*haf
 // code, which runs.
 func (m *SessionManager) SessionContexts(ctx context.Context, p haft.Principal,
 	id string) ([]haft.SessionContext, error) {
-	s, err := m.use(ctx, p, haft.CallsWrite, id, work{"run_code",
-		map[string]any{"language": "python", "code": "vars()"}, []policy.Direction{policy.Output}})
+	s, err := m.use(ctx, p, haft.CallsWrite, id, work{tool: "run_code",
+		args: map[string]any{"language": "python", "code": "vars()"}, unseen: []policy.Direction{policy.Output}})
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,6 @@ import (
 	"haft"
 	"haft/internal/session"
 	"haft/internal/workspace"
-	"haft/policy"
 )
 
 // A SnapshotManager keeps the files of sessions in workspaces. Whoever uses it must be allowed to do both: to read
@@ -45,6 +44,7 @@ func (m *SnapshotManager) SaveSession(ctx context.Context, p haft.Principal, id 
 	}()
 	err = m.workspaces.Import(ctx, p, n, workspace.Archive{AboutName: SnapshotAbout, About: about,
 		Dir: SnapshotFiles, Files: from, From: func() ([]string, error) { return mayKeep(s) }})
+	cancel() // code of the session can hold what packs its files
 	from.CloseWithError(io.ErrClosedPipe)
 	<-packed
 	return err
@@ -59,9 +59,12 @@ func mayKeep(s *session.Session) ([]string, error) {
 	return session.Origins(s), nil
 }
 
-// LoadSession adds the files of such a workspace to those of a session.
+// LoadSession adds the files of such a workspace to those of a session. A rule on the workspace that forbids it to
+// commands forbids that.
 func (m *SnapshotManager) LoadSession(ctx context.Context, p haft.Principal, id, name string) error {
-	s, err := m.use(ctx, p, haft.CallsWrite, id, command([]string{"tar", "-x", "/work"}, policy.Input))
+	unpack := writes("tar", "-x", "/work")
+	unpack.workspace = &haft.CallWorkspace{Name: name, ReadOnly: true}
+	s, err := m.use(ctx, p, haft.CallsWrite, id, unpack)
 	if err != nil {
 		return err
 	}
@@ -75,6 +78,7 @@ func (m *SnapshotManager) LoadSession(ctx context.Context, p haft.Principal, id,
 			func(from []string) { session.NoteOrigins(s, from) }))
 	}()
 	err = session.Unpack(ctx, s, from)
+	cancel()
 	from.CloseWithError(io.ErrClosedPipe)
 	<-exported
 	if err != nil {

@@ -45,18 +45,6 @@ func start(cmd *exec.Cmd) error {
 	return <-done
 }
 
-// build makes the haft to test, as go test builds it for the scripts of the command,
-// so that a suite compiles it once.
-func build(t *testing.T) string {
-	t.Helper()
-	name := filepath.Join(t.TempDir(), "haft")
-	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", name, "haft/cmd/haft")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build haft: %v\n%s", err, out)
-	}
-	return name
-}
-
 // A node is one haft server.
 type node struct {
 	name  string

@@ -14,6 +14,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"haft/internal/binarytest"
 	"haft/internal/skiptest"
 )
 
@@ -41,7 +42,7 @@ func readSettings(t *testing.T) settings {
 		}
 	}
 	if s.binary = os.Getenv("HAFT_SOAK_BINARY"); s.binary == "" {
-		s.binary = build(t)
+		s.binary = binarytest.Build(t)
 	} else if s.binary, err = filepath.Abs(s.binary); err != nil {
 		t.Fatal(err)
 	}

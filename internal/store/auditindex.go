@@ -118,7 +118,8 @@ func (s Audit) indexAudit(ctx context.Context, org string, wait func(time.Durati
 	}
 }
 
-// indexAudit makes entries findable that follow the one with the number mark.
+// indexAudit makes entries findable that follow the one with the number mark. It adds the rows of one
+// facet after those of another, as the index sorts them.
 func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audit.Entry) error {
 	if _, err := t.exec(ctx, "INSERT INTO audit_indexed (org, seq) VALUES ($1, 0) ON CONFLICT (org) DO NOTHING",
 		column(org)); err != nil {
@@ -129,10 +130,10 @@ func (t *tx) indexAudit(ctx context.Context, org string, mark int64, list []audi
 	if err != nil || n == 0 {
 		return err // somebody else made them findable at the same time
 	}
-	var rows []any
-	for _, e := range list {
-		for facet, value := range [...]string{facetKind: e.Kind, facetUser: e.Actor.User, facetAgent: e.Actor.Agent,
-			facetTool: e.Tool, facetCall: string(e.Call)} {
+	rows := make([]any, 0, len(list)*(facetCall+1)*insertFacets.cols)
+	for facet := range facetCall + 1 {
+		for _, e := range list {
+			value := [...]string{"", e.Kind, e.Actor.User, e.Actor.Agent, e.Tool, string(e.Call)}[facet]
 			if facet == facetAll || value != "" {
 				rows = append(rows, column(org), facet, column(value), stored.Micros(e.Time), e.Seq)
 			}

@@ -57,8 +57,9 @@ const (
 	// LogName is the file of the log in the directory of the database.
 	LogName = "redo.log"
 	// settleAfter is how long a batch waits for others to go into the database
-	// with it, and settleAt how many do not wait.
-	settleAfter = 20 * time.Millisecond
+	// with it, and settleAt how many do not wait. A call of a script takes some tens of
+	// milliseconds when all processors are busy: most begin and end within this time.
+	settleAfter = 100 * time.Millisecond
 	settleAt    = 256
 	// checkEvery is after how many commits SQLite's own log is looked at: that takes about
 	// 20 us, and a commit adds some tens of pages to thousands.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"time"
 
 	"haft/internal/terminal"
 )
@@ -63,7 +62,7 @@ func (p *Printer) showCase(o Outcome) {
 	if o.Why != "" {
 		line += ": " + oneLine(o.Why)
 	} else {
-		line += fmt.Sprintf(" (%s)", o.Took.D().Round(100*time.Microsecond))
+		line += fmt.Sprintf(" (%s)", shortTime(o.Took))
 	}
 	fmt.Fprintln(p.Out, line)
 	for _, f := range o.Faults {

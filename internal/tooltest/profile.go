@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"haft"
 	"haft/internal/terminal"
@@ -46,7 +47,7 @@ const (
 type Spent struct {
 	Time    haft.Millis `json:"time_ms"`
 	Percent float64     `json:"percent"`
-	// Where is FILE:LINE of the tool, a function of somebody else, or waiting.
+	// Where is FILE:LINE of the tool, a function of somebody else, waiting, or Haft itself.
 	Where string `json:"where"`
 	// Source is the line.
 	Source string `json:"source,omitempty"`
@@ -157,10 +158,15 @@ func (p *Printer) profiles(r *Report) {
 	slices.SortStableFunc(list, func(a, b Outcome) int { return cmp.Compare(b.time, a.time) })
 	for _, o := range list[:min(len(list), maxProfiles)] {
 		t := o.Result.Timeline
-		fmt.Fprintf(p.Out, "profile %s: queue %s, set-up %s, run %s, all %s\n", title(o), t.Queue, t.Setup, t.Execute,
-			t.Total)
+		fmt.Fprintf(p.Out, "profile %s: queue %s, set-up %s, run %s, all %s\n", title(o), shortTime(t.Queue),
+			shortTime(t.Setup), shortTime(t.Execute), shortTime(t.Total))
 		for _, s := range o.Profile {
-			fmt.Fprintf(p.Out, "  %5.1f %% %8s  %s  %s\n", s.Percent, s.Time, oneLine(s.Where), oneLine(s.Source))
+			line := fmt.Sprintf("  %5.1f %% %8s  %s  %s", s.Percent, shortTime(s.Time), oneLine(s.Where),
+				oneLine(s.Source))
+			fmt.Fprintln(p.Out, strings.TrimRight(line, " "))
 		}
 	}
 }
+
+// shortTime rounds a time as reports show it.
+func shortTime(m haft.Millis) time.Duration { return m.D().Round(100 * time.Microsecond) }

@@ -17,6 +17,8 @@ def _haft_profile(last_line):
             if frame.f_code.co_filename == file and frame.f_lineno <= last_line:
                 return str(frame.f_lineno)
             frame = frame.f_back
+        if top.f_code.co_filename == "<haft>":  # arguments and results, before and after the tool
+            return "Haft itself"
         name = top.f_code.co_name
         if name in ("select", "poll") and "selectors" in top.f_code.co_filename:
             return "waiting"

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"haft"
 )
 
 // What a tool writes as its profile is bounded, and never spoils the report.
@@ -34,5 +36,18 @@ func TestRun_addProfile_bounds_what_a_tool_says(t *testing.T) {
 	r.addProfile(of, []byte(strings.ReplaceAll(places.String(), "place", "other")))
 	if len(r.spent) > maxPlaces {
 		t.Errorf("there are %d places", len(r.spent))
+	}
+}
+
+// The file of a profile is taken out of the results of tools that are profiled, and of no others: it may be theirs.
+func TestRun_takeProfile_of_a_tool_that_is_profiled(t *testing.T) {
+	r := &run{place: &place{profiled: map[string]profiled{"mine": {"a.py", []string{"one"}}}}}
+	for _, tool := range []string{"other", "mine"} {
+		res := &haft.Result{Artifacts: []haft.Artifact{{Name: "x"}, {Name: profileArtifact, Data: []byte("5 1\n")}}}
+		r.takeProfile(tool, res)
+		want := map[string]int{"other": 2, "mine": 1}[tool]
+		if len(res.Artifacts) != want || len(r.spent) != 2-want {
+			t.Errorf("%s has %d artifacts, and the profile %v", tool, len(res.Artifacts), r.spent)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package workspace
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"iter"
 	"os"
 	"strings"
@@ -95,6 +96,9 @@ func (a *API) AddWorkspace(ctx context.Context, p haft.Principal, n haft.NewWork
 		return nil, invalid("/name", nameRule)
 	case n.Quota.Bytes < 0 || n.Quota.Inodes < 0:
 		return nil, invalid("/quota", "expected positive numbers")
+	case n.Quota.Bytes > a.Store.cfg.Quota.Bytes || n.Quota.Inodes > a.Store.cfg.Quota.Inodes:
+		return nil, invalid("/quota", fmt.Sprintf("expected at most %d bytes and %d files and directories, which "+
+			"is what the operator allows", a.Store.cfg.Quota.Bytes, a.Store.cfg.Quota.Inodes))
 	case isSnapshot && (n.From != "" && n.From != name || n.Shared || n.Quota != haft.WorkspaceSize{}):
 		return nil, invalid("/from", "a snapshot is of the workspace that its name begins with, and has its settings")
 	case isSnapshot:

@@ -235,7 +235,7 @@ func (a *API) Export(ctx context.Context, p haft.Principal, name, dir string, to
 
 // pack writes the entries of a tree to an archive.
 func pack(ctx context.Context, tree *os.Root, to *tar.Writer) error {
-	first := map[uint64]string{}
+	first, linked := map[uint64]string{}, 0
 	return walk(ctx, tree, "", func(dir *os.Root, name, at string, info fs.FileInfo) error {
 		h := &tar.Header{Name: at, Mode: int64(info.Mode().Perm()), ModTime: info.ModTime(), Format: tar.FormatGNU}
 		inode, several := hardLink(info)
@@ -247,7 +247,10 @@ func pack(ctx context.Context, tree *os.Root, to *tar.Writer) error {
 			h.Typeflag, h.Linkname = tar.TypeLink, old
 		case mode.IsRegular():
 			if several {
-				first[inode] = at
+				first[inode], linked = at, linked+len(at)
+			}
+			if linked > maxLinked {
+				return errTooLinked
 			}
 			return packFile(dir, name, h, to)
 		case mode&fs.ModeSymlink != 0:

@@ -269,3 +269,17 @@ func TestList_is_bounded(t *testing.T) {
 		t.Errorf("%d entries, more %t", len(l.Entries), l.More)
 	}
 }
+
+// Who asks for more than the operator allows is refused, and not given less.
+func TestAddWorkspace_refuses_more_than_is_allowed(t *testing.T) {
+	x := open(t, workspace.Config{Quota: haft.WorkspaceSize{Bytes: 1 << 20, Inodes: 10}})
+	for _, quota := range []haft.WorkspaceSize{{Bytes: 1<<20 + 1}, {Inodes: 11}} {
+		_, err := x.AddWorkspace(t.Context(), ann, haft.NewWorkspace{Name: "more", Quota: quota})
+		x.wantCode(err, haft.CodeInvalid)
+	}
+	w, err := x.AddWorkspace(t.Context(), ann, haft.NewWorkspace{Name: "most", Quota: haft.WorkspaceSize{Bytes: 1 << 20,
+		Inodes: 10}})
+	if x.check(err); w.Quota != (haft.WorkspaceSize{Bytes: 1 << 20, Inodes: 10}) {
+		t.Errorf("it has %+v", w.Quota)
+	}
+}

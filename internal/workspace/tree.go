@@ -220,6 +220,9 @@ func full(err error) error {
 // maxLinked is how many bytes the paths of files with several names have together, in a tree that is copied.
 const maxLinked = 16 << 20
 
+// errTooLinked refuses more than [maxLinked].
+var errTooLinked = conflict("the workspace has too many files with several names")
+
 // copyStep is how many bytes are copied before the disk is measured again.
 const copyStep = 64 << 20
 
@@ -252,7 +255,7 @@ func (c *copier) tree(ctx context.Context, from *os.Root) error {
 				first[inode], linked = at, linked+len(at)
 			}
 			if linked > maxLinked {
-				return conflict("the workspace has too many files with several names")
+				return errTooLinked
 			}
 			err = c.file(ctx, dir, name, at)
 		case mode&fs.ModeSymlink != 0:

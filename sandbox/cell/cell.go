@@ -111,6 +111,9 @@ func (c *Cell) Release(keep bool) {
 		}
 	}
 	c.discard()
+	if !c.Hit {
+		c.pool.refillAfterMiss(c.state)
+	}
 }
 
 // discard ends the run. It can be called twice.

@@ -70,7 +70,11 @@ type keyState struct {
 	broken   error
 	unused   *time.Timer
 	soon     bool // a refill is scheduled
+	missed   bool // a refill waits for the call that found no cell
 	dropped  bool
+	// advance ends when the key is dropped, and with it the cells that are made in advance.
+	advance context.Context
+	stop    context.CancelFunc
 	// noRefills is when idle cells are made again, after one that did not become idle.
 	noRefills time.Time
 }
@@ -166,6 +170,7 @@ func (p *Pool) takeIdle(plan Plan, waiter chan *Cell) (*keyState, *Cell, error) 
 		s = &keyState{plan: plan}
 		if plan.Warm != nil || plan.Reuse {
 			p.keys[plan.Key] = s
+			s.advance, s.stop = context.WithCancel(p.ctx)
 			s.unused = time.AfterFunc(p.cfg.Idle, func() {
 				p.mu.Lock()
 				defer p.mu.Unlock()
@@ -190,9 +195,13 @@ func (p *Pool) takeIdle(plan Plan, waiter chan *Cell) (*keyState, *Cell, error) 
 	} else if s.broken != nil && time.Now().Before(s.until) {
 		return nil, nil, s.broken
 	}
-	if c != nil && len(s.ready) > 0 {
+	switch {
+	case c != nil && len(s.ready) > 0:
 		p.refillSoon(s)
-	} else {
+	case c == nil && waiter != nil && !s.missed:
+		s.missed = true
+		time.AfterFunc(missDelay, func() { p.refillAfterMiss(s) })
+	default:
 		p.refill(s)
 	}
 	if c == nil && waiter != nil {
@@ -205,6 +214,20 @@ func (p *Pool) takeIdle(plan Plan, waiter chan *Cell) (*keyState, *Cell, error) 
 // Making one takes a processor for longer than most calls take; the call that
 // just took a cell should have it first.
 const refillDelay = 2 * time.Millisecond
+
+// missDelay bounds how long the refill for a call that found no cell waits for the end of this call.
+// Cells that import in advance what the call imports itself would compete with it for processors.
+const missDelay = 500 * time.Millisecond
+
+// refillAfterMiss makes up for a refill that waited for a call, if none has yet.
+func (p *Pool) refillAfterMiss(s *keyState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.missed {
+		s.missed = false
+		p.refill(s)
+	}
+}
 
 // refillSoon refills after a moment. Preconditions: mu is held.
 func (p *Pool) refillSoon(s *keyState) {
@@ -263,9 +286,9 @@ func (p *Pool) makeIdle(s *keyState) {
 	select {
 	case <-t.ready:
 		if p.recentFailure(s) == nil {
-			c, _ = p.make(p.ctx, s, s.plan, true) // make keeps the error for the next Take
+			c, _ = p.make(s.advance, s, s.plan, true) // make keeps the error for the next Take
 		}
-	case <-p.ctx.Done():
+	case <-s.advance.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -442,7 +465,7 @@ func (p *Pool) removeIdle(c *Cell) bool {
 	return true
 }
 
-// drop ends the idle cells of a key and forgets it. Preconditions: mu is held.
+// drop ends the idle cells of a key, and those that are made in advance, and forgets it. Preconditions: mu is held.
 func (p *Pool) drop(s *keyState) {
 	if s.dropped {
 		return
@@ -450,6 +473,7 @@ func (p *Pool) drop(s *keyState) {
 	s.dropped = true
 	if s.unused != nil {
 		s.unused.Stop()
+		s.stop()
 	}
 	delete(p.keys, s.plan.Key)
 	for _, c := range s.ready {
@@ -459,7 +483,7 @@ func (p *Pool) drop(s *keyState) {
 	s.ready = nil
 }
 
-// Drop ends the idle cells of the matching keys, as after a
+// Drop ends the idle cells of the matching keys, and those that are made in advance, as after a
 // change of policy. Cells in use go on.
 func (p *Pool) Drop(match func(Key) bool) {
 	p.mu.Lock()

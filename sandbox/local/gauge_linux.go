@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -100,11 +101,10 @@ func (g *gauge) read(times bool) (cpu time.Duration, rss int64) {
 	if err != nil {
 		return 0, 0
 	}
-	if _, rest, ok := strings.Cut(string(b[:n]), "VmHWM:"); ok { // a zombie has none
-		if f := strings.Fields(rest[:min(len(rest), 64)]); len(f) > 0 {
-			kib, _ := strconv.ParseInt(f[0], 10, 64)
-			rss = kib << 10
-		}
+	if _, rest, ok := bytes.Cut(b[:n], []byte("VmHWM:")); ok { // a zombie has none
+		kib, _, _ := strings.Cut(strings.TrimSpace(string(rest[:min(len(rest), 64)])), " ")
+		rss, _ = strconv.ParseInt(kib, 10, 64)
+		rss <<= 10
 	}
 	return max(cpu, 0), rss
 }

@@ -99,10 +99,10 @@ func serve() int {
 		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
-	// Catch every signal. The kernel drops signals to the first process of a pid
-	// namespace that have no handler, but the Go runtime handles most of them.
-	signal.Notify(make(chan os.Signal, 1))
-	signal.Reset(unix.SIGCHLD, unix.SIGURG)
+	// Catch the signals by which the Go runtime would end or stop this process. It has handlers of
+	// its own for the others, which do nothing. To catch one takes two switches between threads.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
+		unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	conn := wire.New(os.NewFile(initSocket, "socket"))
 	var req request
 	fds, err := conn.Recv(&req)

@@ -132,6 +132,13 @@ func lockFile(dir string, n, flags int) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
+// lockNumber returns the number of the lock file of that name.
+func lockNumber(name string) (int, bool) {
+	digits, ok := strings.CutSuffix(name, ".lock")
+	n, err := strconv.Atoi(digits)
+	return n, ok && err == nil && n >= 0 && n < maxInstances && digits == strconv.Itoa(n)
+}
+
 // ownDir makes a directory, or makes sure that it is ours: another user may have made it
 // before, in a directory for temporary files.
 func ownDir(dir string) error {
@@ -158,10 +165,17 @@ func isOwn(dir string) error {
 // files, and an instance is dead if its lock is free. Processes and mounts end with their
 // namespaces, and those with Haft. Then sweep writes the list of this instance.
 func (in *instance) sweep(locks string) error {
-	for n := range maxInstances {
+	entries, err := os.ReadDir(locks)
+	if err != nil {
+		return fmt.Errorf("sweep: %w", err)
+	}
+	for _, e := range entries {
+		n, ok := lockNumber(e.Name())
+		if !ok {
+			continue
+		}
 		f := in.lock
 		if n != in.number {
-			var err error
 			if f, err = lockFile(locks, n, 0); err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}

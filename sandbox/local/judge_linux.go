@@ -7,7 +7,6 @@ import (
 
 	"haft"
 	"haft/sandbox"
-	"haft/sandbox/local/internal/cgroup"
 )
 
 // An account is all that is known about the end of a run.
@@ -18,8 +17,9 @@ type account struct {
 	// status is that of the command, if it ended by itself or by our signal.
 	status syscall.WaitStatus
 	known  bool
-	// meters, where there are cgroups.
-	cgroup cgroup.Reading
+	// oom and refused are processes that were killed for memory and forks that were refused,
+	// where there are cgroups. They are read of a command that ended by itself only.
+	oom, refused int64
 	// full says that the private directories have no byte or no inode left.
 	diskFull, inodesFull bool
 }
@@ -37,9 +37,9 @@ func (a account) judge(e *sandbox.Exit) {
 	failed := !a.known || !a.status.Exited() || a.status.ExitStatus() != 0
 	limit := func(kind haft.FailureKind) { e.Cause, e.Limit = sandbox.CauseLimit, kind }
 	switch {
-	case a.cgroup.OOM > 0 && failed:
+	case a.oom > 0 && failed:
 		limit(haft.FailMemory)
-	case a.cgroup.Refused > 0 && failed || a.cgroup.Refused > refusedForks:
+	case a.refused > 0 && failed || a.refused > refusedForks:
 		// Many refused forks mean a fork bomb, even if the command exited with 0: the
 		// shell that starts a bomb does so before its children are killed.
 		limit(haft.FailPIDs)

@@ -6,7 +6,6 @@ import (
 
 	"haft"
 	"haft/sandbox"
-	"haft/sandbox/local/internal/cgroup"
 )
 
 func TestAccount_judge(t *testing.T) {
@@ -23,15 +22,15 @@ func TestAccount_judge(t *testing.T) {
 		{"init killed", account{}, sandbox.CauseSignal, "", 0},
 		{"our timeout beats the signal it sent", account{stop: sandbox.CauseTimeout, limit: haft.FailTimeout,
 			known: true, status: 15}, sandbox.CauseTimeout, haft.FailTimeout, 0},
-		{"killed for memory", account{known: true, status: 9, cgroup: cgroup.Reading{OOM: 1}}, sandbox.CauseLimit,
+		{"killed for memory", account{known: true, status: 9, oom: 1}, sandbox.CauseLimit,
 			haft.FailMemory, 0},
 		{"a child was killed for memory, and that was handled",
-			account{known: true, status: exited(0), cgroup: cgroup.Reading{OOM: 1}}, sandbox.CauseExit, "", 0},
-		{"fork bomb that ends well", account{known: true, status: exited(0), cgroup: cgroup.Reading{Refused: 100}},
+			account{known: true, status: exited(0), oom: 1}, sandbox.CauseExit, "", 0},
+		{"fork bomb that ends well", account{known: true, status: exited(0), refused: 100},
 			sandbox.CauseLimit, haft.FailPIDs, 0},
-		{"a refused fork that was handled", account{known: true, status: exited(0), cgroup: cgroup.Reading{Refused: 1}},
+		{"a refused fork that was handled", account{known: true, status: exited(0), refused: 1},
 			sandbox.CauseExit, "", 0},
-		{"a refused fork and failure", account{known: true, status: exited(1), cgroup: cgroup.Reading{Refused: 1}},
+		{"a refused fork and failure", account{known: true, status: exited(1), refused: 1},
 			sandbox.CauseLimit, haft.FailPIDs, 0},
 		{"forbidden call", account{known: true, status: 31}, sandbox.CauseBlocked, "", 0},
 		{"forbidden call, told by a shell", account{known: true, status: exited(159)}, sandbox.CauseBlocked, "", 0},

@@ -80,7 +80,7 @@ type guard struct {
 	wall     <-chan time.Time
 	kill     <-chan time.Time
 	meter    *time.Timer
-	reported bool // Spec.Ended was called
+	reported *sandbox.Exit // that Spec.Ended was called with
 	// exitDelayed says that the exit of the command is delayed.
 	exitDelayed bool
 }
@@ -135,7 +135,7 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 		case <-r.flood:
 			g.stop(sandbox.CauseLimit, haft.FailOutput)
 		case <-g.meter.C:
-			g.checkMeters()
+			g.checkMeters(r.group.ReadCPU())
 		case <-g.finish:
 			g.finished()
 		case m := <-s.messages:
@@ -151,13 +151,14 @@ func (r *run) supervise(ctx context.Context, s subject) sandbox.Exit {
 func (g *guard) start() {
 	waited, idle := g.begin != nil, g.phase == idle
 	g.begin, g.ready, g.phase = nil, nil, running
-	g.started, g.base = time.Now(), g.r.group.ReadCPU()
+	cpu := g.r.group.ReadCPU()
+	g.started, g.base = time.Now(), cpu
 	if g.r.spec.Metered != nil {
 		g.r.spec.Metered(g.r.group.MeterCPU())
 	}
 	g.wall = time.After(g.r.spec.Limits.Wall.D())
 	if waited && !idle || g.r.kernel != nil && !waited { // a kernel has used more than most commands until now
-		g.resetUsage()
+		g.resetUsage(cpu)
 	}
 	if g.pace = 50 * time.Millisecond; waited || !g.s.metered {
 		g.startMeter()
@@ -166,11 +167,11 @@ func (g *guard) start() {
 	g.r.group.Watch() // while the command runs
 }
 
-// resetUsage excludes what was used until now from the usage of the call. It is best done
-// while the command is idle: a short call can be over before this process sees its
-// beginning.
-func (g *guard) resetUsage() {
-	g.r.base = g.r.group.ReadCPU()
+// resetUsage excludes what was used until now from the usage of the call: cpu is the processor
+// time that the cgroup has counted. It is best done while the command is idle: a short call can
+// be over before this process sees its beginning.
+func (g *guard) resetUsage(cpu time.Duration) {
+	g.r.base = cpu
 	g.r.gauge.begin()
 }
 
@@ -180,10 +181,10 @@ func (g *guard) becomeIdle() {
 	if g.a.stop != "" {
 		return
 	}
-	g.ready, g.phase, g.base, g.pace = nil, idle, g.r.group.ReadCPU(), 100*time.Millisecond
-	g.resetUsage()
+	cpu := g.r.group.ReadCPU()
+	g.ready, g.phase, g.base, g.pace = nil, idle, cpu, 100*time.Millisecond
 	metered := g.startMeter() // and then the init reports that it has looked
-	if g.checkMeters(); !metered {
+	if g.checkMeters(cpu); !metered {
 		g.reportIdle()
 	}
 }
@@ -231,15 +232,16 @@ func (g *guard) setCause(cause sandbox.Cause, limit haft.FailureKind) bool {
 	return true
 }
 
-// checkMeters reads the meters, ends the command if it exceeds a limit, and sets when to
-// read them again.
-func (g *guard) checkMeters() {
-	limit := g.r.over(g.base, g.r.spec.Limits.CPU.D())
+// checkMeters reads the meters but that of processor time, which shows cpu, ends the command if
+// it exceeds a limit, and sets when to read them again.
+func (g *guard) checkMeters(cpu time.Duration) {
+	most := g.r.spec.Limits.CPU.D()
 	if g.phase == idle {
-		if limit = g.r.over(g.base, idleCPU); g.r.kernel == nil &&
-			g.r.group.Processes() > g.r.initProcesses()+1 {
-			limit = haft.FailPIDs
-		}
+		most = idleCPU
+	}
+	limit := g.r.over(cpu-g.base, most)
+	if g.phase == idle && g.r.kernel == nil && g.r.group.Processes() > g.r.initProcesses()+1 {
+		limit = haft.FailPIDs
 	}
 	if limit != "" && g.phase == idle && g.begun() {
 		return
@@ -248,13 +250,13 @@ func (g *guard) checkMeters() {
 		g.stop(sandbox.CauseLimit, limit)
 	}
 	if g.phase == idle {
-		g.resetUsage()
+		g.resetUsage(cpu)
 		g.pace = min(g.pace*2, idlePace)
 		g.meter.Reset(g.pace)
 		return
 	}
 	g.pace = min(g.pace*2, 500*time.Millisecond)
-	g.meter.Reset(g.r.untilCPU(g.base, g.pace))
+	g.meter.Reset(untilCPU(most-(cpu-g.base), g.pace))
 }
 
 // begun reports whether the call has begun, perhaps before something was measured of a command that
@@ -322,7 +324,7 @@ func (g *guard) finished() {
 		g.s.kill()
 	}
 	r.spec.Ended(e)
-	g.reported = true
+	g.reported = &e
 }
 
 // harmless reports whether the command has no effect outside once its output is no longer
@@ -380,26 +382,29 @@ func (g *guard) end() sandbox.Exit {
 	if g.r.init != nil {
 		g.r.keepReadings(g.r.init.used) // what was killed with the init counts, too
 	}
-	return g.r.finishRun(g.a, g.started, g.reported)
+	return g.finishRun()
 }
 
-// finishRun collects the output and returns how a run ended. All of its processes are
-// gone.
-func (r *run) finishRun(a account, started time.Time, reported bool) sandbox.Exit {
-	end := time.Now()
+// finishRun collects the output and returns how a run ended: as was reported, if it was. All
+// of its processes are gone.
+func (g *guard) finishRun() sandbox.Exit {
+	end, r := time.Now(), g.r
 	r.egress.close()
 	r.stdout.drain()
 	r.stderr.drain()
-	e := r.exit(a, started, end)
-	if r.spec.Ended != nil && !reported {
+	if g.reported != nil {
+		return *g.reported
+	}
+	e := r.exit(g.a, g.started, end)
+	if r.spec.Ended != nil {
 		r.spec.Ended(e)
 	}
 	return e
 }
 
-// over reads the meters and names the limit that is exceeded.
-func (r *run) over(base, cpu time.Duration) haft.FailureKind {
-	if r.group.ReadCPU()-base > cpu {
+// over names the limit that is exceeded, of a command that used processor time and may use most.
+func (r *run) over(used, most time.Duration) haft.FailureKind {
+	if used > most {
 		return haft.FailCPU
 	}
 	if r.group.Refused() > refusedForks {
@@ -412,11 +417,10 @@ func (r *run) over(base, cpu time.Duration) haft.FailureKind {
 // are judged at its end.
 const refusedForks = 16
 
-// untilCPU returns when to look at the processor time again: not before the limit
-// can have been reached on all processors, and at most a pace from now.
-func (r *run) untilCPU(base, pace time.Duration) time.Duration {
-	left := (r.spec.Limits.CPU.D() - (r.group.ReadCPU() - base)) / time.Duration(runtime.NumCPU())
-	return min(max(left, 10*time.Millisecond), pace)
+// untilCPU returns when to look at the processor time again, of which there is some left: not before
+// the limit can have been reached on all processors, and at most a pace from now.
+func untilCPU(left, pace time.Duration) time.Duration {
+	return min(max(left/time.Duration(runtime.NumCPU()), 10*time.Millisecond), pace)
 }
 
 // keepReadings keeps the highest readings of an init.
@@ -434,18 +438,21 @@ func (r *run) measure(times bool) {
 
 // exit returns all that is known about the end of the run.
 func (r *run) exit(a account, started, end time.Time) sandbox.Exit {
-	a.cgroup = r.group.Read()
+	used := r.group.Read()
+	if a.stop == "" {
+		a.oom, a.refused = r.group.OOM(), r.group.Refused()
+	}
 	e := sandbox.Exit{Isolation: r.isolation(), Started: started}
 	// If the cgroup has counted nothing, there is none, or the command is still in its first
 	// time slice, which is counted at its end.
-	counted := a.cgroup.CPU - r.base
+	counted := used.CPU - r.base
 	r.measure(counted <= 0)
 	e.Touched = r.observer.touched()
 	e.Usage = haft.Usage{
 		Wall:      haft.Millis(end.Sub(started)),
 		CPU:       haft.Millis(max(counted, r.usedCPU, r.gauge.since(time.Duration(r.inside.CPU)))),
-		MaxRSS:    max(a.cgroup.Memory, r.inside.RSS, r.usedRSS),
-		Processes: r.processes(a.cgroup.PIDs),
+		MaxRSS:    max(used.Memory, r.inside.RSS, r.usedRSS),
+		Processes: r.processes(used.PIDs),
 		Stdout:    r.stdout.total, Stderr: r.stderr.total,
 	}
 	e.DroppedStdout, e.DroppedStderr = r.stdout.total-r.stdout.kept, r.stderr.total-r.stderr.kept

@@ -36,14 +36,15 @@ func idleGuard(t *testing.T, begun bool) (g *guard, killed *bool) {
 // A command is not ended for what it does in its call, though that is noticed before the beginning of the
 // call is: by the host, or by the init.
 func TestGuard_limits_of_an_idle_command(t *testing.T) {
+	check := func(g *guard) { g.checkMeters(g.r.group.ReadCPU()) }
 	for _, c := range []struct {
 		name  string
 		begun bool
 		do    func(*guard)
 		ends  bool
 	}{
-		{"the host, before the call", false, (*guard).checkMeters, true},
-		{"the host, after its beginning", true, (*guard).checkMeters, false},
+		{"the host, before the call", false, check, true},
+		{"the host, after its beginning", true, check, false},
 		{"the init, before the call", false,
 			func(g *guard) { g.handle(message{Kind: msgLimit, Limit: string(haft.FailPIDs), Idle: true}) }, true},
 		{"the init, after its beginning", true,
@@ -58,7 +59,7 @@ func TestGuard_limits_of_an_idle_command(t *testing.T) {
 		}, true},
 		{"the host, when it is being ended", true, func(g *guard) {
 			g.setCause(sandbox.CauseCancelled, "")
-			g.checkMeters()
+			check(g)
 		}, true},
 	} {
 		g, killed := idleGuard(t, c.begun)

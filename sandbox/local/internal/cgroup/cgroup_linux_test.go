@@ -30,7 +30,7 @@ func TestTree_makes_limits_and_removes(t *testing.T) {
 		t.Errorf("%d files", len(files))
 	}
 	cgroup.CloseTasksFiles(files)
-	if r := g.Read(); r.OOM != 0 || r.Refused != 0 || r.CPU != 0 {
+	if r := g.Read(); g.OOM() != 0 || g.Refused() != 0 || r.CPU != 0 {
 		t.Errorf("an empty group has used %+v", r)
 	}
 	if err := g.Remove(); err != nil {

@@ -43,10 +43,10 @@ func (g *Group) Watch() {
 		g.tree.watched.Add(-1)
 		return
 	}
-	g.open = make(map[string]int, 5)
+	g.open = make(map[string]int, 3)
 	for _, m := range []struct{ controller, one, two string }{
-		{CPU, "cpuacct.usage", "cpu.stat"}, {PIDs, "pids.peak", "pids.peak"}, {PIDs, "pids.events", "pids.events"},
-		{Memory, "memory.max_usage_in_bytes", "memory.peak"}, {Memory, "memory.oom_control", "memory.events"},
+		{CPU, "cpuacct.usage", "cpu.stat"}, {PIDs, "pids.peak", "pids.peak"},
+		{Memory, "memory.max_usage_in_bytes", "memory.peak"},
 	} {
 		file := m.one
 		if g.tree.V2 {
@@ -157,12 +157,14 @@ func (g *Group) TasksFiles() ([]TasksFile, error) {
 		return nil, nil
 	}
 	for _, c := range g.tree.Joined() {
-		f, err := os.OpenFile(filepath.Join(g.dirs[c], "tasks"), os.O_WRONLY, 0)
+		name := filepath.Join(g.dirs[c], "tasks")
+		// Not os.OpenFile: it would register a file that is only handed over with the runtime's poller.
+		fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			CloseTasksFiles(files)
-			return nil, fmt.Errorf("open cgroup: %w", err)
+			return nil, fmt.Errorf("open cgroup: %w", &os.PathError{Op: "open", Path: name, Err: err})
 		}
-		files = append(files, TasksFile{c, f})
+		files = append(files, TasksFile{c, os.NewFile(uintptr(fd), name)})
 	}
 	return files, nil
 }
@@ -212,13 +214,11 @@ func (g *Group) Dir() (*os.File, error) {
 	return f, nil
 }
 
-// A Reading is what a group has used, and which limits it ran into.
+// A Reading is what a group has used.
 type Reading struct {
-	CPU     time.Duration
-	Memory  int64 // at most
-	PIDs    int   // at most
-	OOM     int64 // processes killed because there was no more memory
-	Refused int64 // forks refused because there were no more pids
+	CPU    time.Duration
+	Memory int64 // at most
+	PIDs   int   // at most
 }
 
 // Read reads the meters. What cannot be read is zero: a group without a
@@ -227,19 +227,27 @@ func (g *Group) Read() Reading {
 	r := Reading{CPU: g.ReadCPU()}
 	if dir := g.dirs[PIDs]; dir != "" {
 		r.PIDs = int(number(g.read(filepath.Join(dir, "pids.peak"))))
-		r.Refused = field(g.read(filepath.Join(dir, "pids.events")), "max")
 	}
-	dir := g.dirs[Memory]
-	switch {
+	switch dir := g.dirs[Memory]; {
 	case dir == "":
 	case g.tree.V2:
 		r.Memory = number(g.read(filepath.Join(dir, "memory.peak")))
-		r.OOM = field(g.read(filepath.Join(dir, "memory.events")), "oom_kill")
 	default:
 		r.Memory = number(g.read(filepath.Join(dir, "memory.max_usage_in_bytes")))
-		r.OOM = field(g.read(filepath.Join(dir, "memory.oom_control")), "oom_kill")
 	}
 	return r
+}
+
+// OOM reads how many processes were killed because there was no more memory.
+func (g *Group) OOM() int64 {
+	switch dir := g.dirs[Memory]; {
+	case dir == "":
+		return 0
+	case g.tree.V2:
+		return field(read(filepath.Join(dir, "memory.events")), "oom_kill")
+	default:
+		return field(read(filepath.Join(dir, "memory.oom_control")), "oom_kill")
+	}
 }
 
 // ReadCPU reads the processor time alone.
@@ -261,10 +269,10 @@ func (g *Group) MeterCPU() func() time.Duration {
 	return alone.ReadCPU
 }
 
-// Refused reads how often a fork was refused.
+// Refused reads how many forks were refused because there were no more pids.
 func (g *Group) Refused() int64 {
 	if dir := g.dirs[PIDs]; dir != "" {
-		return field(g.read(filepath.Join(dir, "pids.events")), "max")
+		return field(read(filepath.Join(dir, "pids.events")), "max")
 	}
 	return 0
 }
