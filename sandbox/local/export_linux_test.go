@@ -42,3 +42,15 @@ func ReadOutput(before, after string) (string, int64, error) {
 	p.close()
 	return out.String(), p.total, err
 }
+
+// SendTemplate sends b in the place of an order.
+func SendTemplate(t sandbox.Template, b []byte) error { return t.(*Template).now.control.SendBytes(b) }
+
+// ForkWithout has the template fork with fewer descriptors than its order needs.
+func ForkWithout(t sandbox.Template, fds ...int) error {
+	g := t.(*Template).now
+	f := g.forkOf
+	f.Slots = len(f.Steps) // no step uses more
+	_, err := g.fork(f, fds)
+	return err
+}

@@ -146,15 +146,21 @@ class Template:
                     after_child()
                 return True
             if os.getpid() == 1:
-                own = ctypes.c_int.from_address(self.socket).value
-                self.report(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, own))
-                os._exit(125)
+                try:
+                    own = ctypes.c_int.from_address(self.socket).value
+                    self.report(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, own))
+                finally:
+                    os._exit(125)
             if HOOKS:
                 after_parent()
             if end == CLOSED:
                 return False
             if end < 0:
                 self.report(self.sock)
+                if not self.order <= self.failure[0] < self.order + self.size:
+                    # The loop itself failed, such as in the middle of an order. What comes next in the socket may be
+                    # the content of a file, which must not be taken for an order.
+                    return False
                 os.closerange(CONTROL + 1, 1 << 16)
                 # The next fork must not find what this one should have got.
                 libc.madvise(ctypes.c_void_p(self.order), ctypes.c_size_t(self.size), 4)  # MADV_DONTNEED

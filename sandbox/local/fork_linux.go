@@ -58,6 +58,7 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 		}
 		return sandbox.Exit{}, err
 	}
+	c.program = nil // with the content of files
 	r.handOver(theirs)
 	theirs = nil
 	r.gauge = gaugeOf(c.fd)
@@ -135,7 +136,11 @@ func (g *generation) fork(f forkprog.Fork, fds []int) (*cell, error) {
 	}
 	if m.Kind == msgFailed && m.At != 0 {
 		wire.CloseAll(got)
-		return nil, g.failed(program, &m.message)
+		err := g.failed(program, &m.message)
+		if g.loop.Has(m.At) { // it takes no more orders
+			err = g.fail(err)
+		}
+		return nil, err
 	}
 	if m.Kind != msgForked || len(got) != 1 {
 		wire.CloseAll(got)

@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"haft"
 	"haft/sandbox"
@@ -221,6 +224,76 @@ func TestTemplate_is_replaced_when_it_dies(t *testing.T) {
 	for range 2 {
 		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
 			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+// After an order that was not received as a whole, what follows in the socket may be the content of a file.
+// The kernel cuts the receiving of such an order short where the descriptors of the next one are.
+func TestTemplate_takes_no_more_orders_after_a_torn_one(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	for range 2 {
+		if err := local.SendTemplate(tpl, binary.NativeEndian.AppendUint64(nil, 1<<20)); err != nil {
+			t.Fatal(err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+func TestTemplate_does_not_fork_without_its_descriptors(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	for range 2 {
+		err := local.ForkWithout(tpl, 0, 1, 2)
+		if step, ok := errors.AsType[*sandbox.SetupError](err); !ok || step.Path != "descriptors" {
+			t.Errorf("a fork without its descriptors: %v", err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+func TestTemplate_reports_a_step_that_fails_in_the_fork(t *testing.T) {
+	p := open(t, local.Config{})
+	if i, _ := p.Isolation(t.Context()); !i.Has(haft.ControlUserNS) {
+		lacking(t, haft.ControlUserNS)
+	}
+	spec := python()
+	spec.Limits.Disk = 1 << 20
+	tpl, err := p.Template(t.Context(), spec, "def main(fd): print('alive')\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tpl.Close()                  //nolint:errcheck // the leaks are looked for in the end
+	files := make([]sandbox.File, 200) // two pages each
+	for i := range files {
+		files[i] = sandbox.File{Name: fmt.Sprint(i), Data: make([]byte, 4097)}
+	}
+	for range 2 {
+		_, err := tpl.Run(t.Context(), sandbox.Spec{Files: files})
+		step, ok := errors.AsType[*sandbox.SetupError](err)
+		if !ok || step.Step != "file" || !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("a file that does not fit: %v", err)
+		}
+		if _, out := forked(t, tpl, sandbox.Spec{}); out != "alive\n" {
+			t.Errorf("it says %q", out)
+		}
+	}
+}
+
+// The socket holds a part of such an order at a time.
+func TestTemplate_takes_large_orders(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "import os\ndef main(fd): print(os.path.getsize('a'), open('a').read(3))\n")
+	for _, n := range []int{32<<10 - 8, 1 << 20, 3<<20 + 1} {
+		data := bytes.Repeat([]byte("abc"), n/3)
+		if _, out := forked(t, tpl, sandbox.Spec{Files: []sandbox.File{{Name: "a", Data: data}}}); out !=
+			fmt.Sprintln(len(data), "abc") {
+			t.Errorf("%d bytes: it says %q", len(data), out)
 		}
 	}
 }

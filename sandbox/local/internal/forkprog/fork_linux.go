@@ -30,6 +30,7 @@ func (l *Loop) Order(f *Fork) (*Program, []byte, error) {
 	p := New(l.areas.Order, OrderSize-headSize)
 	pipe, pid, pidfd := p.uint64s(0), p.uint64s(0), p.newRights(1)
 	reader, writer := pipe, pipe.at(4)
+	p.received(l, f)
 	if f.Clock != "" {
 		p.clock(f.Clock)
 	}
@@ -58,6 +59,16 @@ func (l *Loop) Order(f *Fork) (*Program, []byte, error) {
 		return nil, nil, fmt.Errorf("compile a fork: %w", err)
 	}
 	return p, append(binary.NativeEndian.AppendUint64(make([]byte, 0, headSize+len(b)), uint64(len(b))), b...), nil
+}
+
+// received makes sure that all descriptors have come: the kernel leaves out those that it cannot install. What the loop
+// has in the place of such a one is no open descriptor yet, because all of the last order were closed.
+func (p *Program) received(l *Loop, f *Fork) {
+	n := 4 + f.Slots
+	if f.Channel {
+		n++
+	}
+	p.call("fork", "descriptors", unix.SYS_FCNTL, value{l.fds + uint64(4*(n-1)), fdAt}, num(unix.F_GETFD))
 }
 
 // clock makes the time namespace that the fork is born in.
@@ -95,13 +106,13 @@ func (p *Program) mapIDs(name, line string, pid value) {
 	p.closeFD("fork", shown, fd)
 }
 
-// forked tells Haft the number of the fork, and gives it a descriptor of it.
+// forked tells Haft the number of the fork, and gives it a descriptor of it. It is the last operation of the order that
+// can fail, so that there is one answer. The loop closes the template's own descriptor of it.
 func (p *Program) forked(pid, pidfd value) {
 	head := `{"kind":"forked","pid":`
 	text, size := p.frame(head + strings.Repeat(" ", digits) + "}")
 	p.op(opDigits, pid, text.at(frameHead+len(head)+digits), num(digits), num(int(' ')))
 	p.send("fork", num(control), p.header(text, size, pidfd, 1), size)
-	p.closeFD("fork", "pidfd", pidfd.at(cmsgHeader))
 }
 
 // child appends what the fork does.

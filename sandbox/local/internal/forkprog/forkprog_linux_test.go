@@ -213,7 +213,8 @@ func TestProgram_Failed_knows_its_operations_only(t *testing.T) {
 	p := New(1<<20, 1<<16)
 	p.call("first", "a", 1)
 	p.call("second", "b", 2)
-	for _, at := range []uint64{0, 1<<20 - opSize, 1<<20 + 1, 1<<20 + 2*opSize, ^uint64(0)} {
+	p.write("third", "c", p.temporary(), p.text("text"), 4)
+	for _, at := range []uint64{0, 1<<20 - opSize, 1<<20 + 1, 1<<20 + 3*opSize, ^uint64(0)} {
 		if f, err := p.Failed(at, -2); !errors.Is(err, errNoStep) {
 			t.Errorf("Failed(%#x) = %v, %v", at, f, err)
 		}
@@ -222,5 +223,8 @@ func TestProgram_Failed_knows_its_operations_only(t *testing.T) {
 		if f, err := p.Failed(1<<20+opSize, result); err != nil || f.Step != "second" || f.Errno != unix.EIO {
 			t.Errorf("Failed of the second with %d = %v, %v", result, f, err)
 		}
+	}
+	if f, err := p.Failed(1<<20+2*opSize, 3); err != nil || f.Errno != unix.ENOSPC {
+		t.Errorf("Failed of a write of 3 of 4 bytes = %v, %v", f, err)
 	}
 }

@@ -52,6 +52,9 @@ func NewLoop(a Areas) (*Loop, []byte, error) {
 	l := &Loop{program: p, areas: a}
 	here := func() uint64 { return a.Loop + uint64(p.next()*opSize) }
 	rights := p.newRights(maxFDs + 1)
+	for i := range 4 * (maxFDs + 1) {
+		p.data[int(rights.v)+cmsgHeader+i] = 0xff // no descriptor
+	}
 	// The length of an order is received where the third operation has it as an argument.
 	vector := p.uint64s(a.Loop+2*opSize+(wordArg+2)*8, headSize)
 	header := p.uint64s(0, 0, 0, 1, 0, 0, 0)
@@ -92,6 +95,9 @@ func (p *Program) clear(a Areas) {
 	p.call("fork", "close_range", unix.SYS_CLOSE_RANGE, num(control+1), num(^uint32(0)), num(0))
 	p.call("fork", "order", unix.SYS_MADVISE, num(a.Order), num(OrderSize), num(unix.MADV_DONTNEED))
 }
+
+// Has reports whether the operation at an address is one of the loop, whose failure is the end of the template.
+func (l *Loop) Has(at uint64) bool { return at >= l.areas.Loop && at-l.areas.Loop < LoopSize }
 
 // Failed says which step failed at an address, of the loop or of an order.
 func (l *Loop) Failed(order *Program, at uint64, result int64) (*plan.Failure, error) {

@@ -202,9 +202,13 @@ func (p *Program) Failed(at uint64, result int64) (*plan.Failure, error) {
 	if at < p.base || n%opSize != 0 || n/opSize >= uint64(len(p.ops)) {
 		return nil, errNoStep
 	}
-	f := p.ops[n/opSize].step
-	if f.Errno = unix.EIO; result < 0 && result > -4096 {
+	o := &p.ops[n/opSize]
+	f := o.step
+	switch f.Errno = unix.EIO; {
+	case result < 0 && result > -4096:
 		f.Errno = unix.Errno(-result)
+	case result > 0 && o.words[wordNr] == unix.SYS_WRITE:
+		f.Errno = unix.ENOSPC // part of a file was written, see Program.file
 	}
 	return &f, nil
 }
