@@ -74,11 +74,8 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 					if err != nil {
 						return err
 					}
-					err = s.Print(change, func() { printServerChange(s, change) })
-					if err == nil && change.Server.State.Error != "" {
-						return exit.With(exit.Tool) // what was printed says why
-					}
-					return err
+					printed := s.Print(change, func() { printServerChange(s, change) })
+					return cmp.Or(printed, exit.If(change.Server.State.Error != "", exit.Tool)) // what was printed says why
 				}},
 			{Use: "login NAME", Short: "Agree, in a browser, that Haft acts for you at a server",
 				Flags: []cli.Flag{{&listen, "listen", "the `ADDRESS` on this machine to which the browser comes back"}},

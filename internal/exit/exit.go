@@ -136,6 +136,14 @@ func With(code int) error {
 	return &Error{Code: code}
 }
 
+// If ends a command that has printed everything with a code, if failed says so.
+func If(failed bool, code int) error {
+	if !failed {
+		code = OK
+	}
+	return With(code)
+}
+
 // An advised is an error with what to do next.
 type advised struct {
 	error
