@@ -75,7 +75,7 @@ func mcpServerCommand(*cli.Profile) cli.Command {
 						return err
 					}
 					printed := s.Print(change, func() { printServerChange(s, change) })
-					return cmp.Or(printed, exit.If(change.Server.State.Error != "", exit.Tool)) // what was printed says why
+					return cmp.Or(printed, exit.If(change.Server.State.Error != "", exit.Tool))
 				}},
 			{Use: "login NAME", Short: "Agree, in a browser, that Haft acts for you at a server",
 				Flags: []cli.Flag{{&listen, "listen", "the `ADDRESS` on this machine to which the browser comes back"}},

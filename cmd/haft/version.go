@@ -12,9 +12,8 @@ import (
 // versionCommand says which program this is.
 func versionCommand(p *cli.Profile) cli.Command {
 	return cli.Command{
-		Alone: true,
-		Use:   "version", Short: "Show which haft this is", Flags: []cli.Flag{{&p.JSON, "json", "print one JSON " +
-			"document"}},
+		Alone: true, Use: "version", Short: "Show which haft this is",
+		Flags: []cli.Flag{{&p.JSON, "json", "print one JSON document"}},
 		Plain: func(_ context.Context, p *cli.Profile, _ []string) error {
 			v := map[string]string{"version": version, "go": runtime.Version(),
 				"platform": runtime.GOOS + "/" + runtime.GOARCH}
