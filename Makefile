@@ -48,7 +48,7 @@ REAL     := ^(TestSession_conformance_gvisor|TestPackages_|TestMCP_|TestLetta_|T
 # The packages whose own state is used by several goroutines at a time. make test runs them with the race detector,
 # which takes three times the processor time, and make race all others.
 RACED    := $(addprefix ./,client compat/e2b executor/upstream sandbox/cell sandbox/process server server/agentapi \
-  $(addprefix internal/,auth backlog chain chains checkpoint connlimit conversation credential egress \
+  $(addprefix internal/,auth backlog chain chains checkpoint connlimit conversation credential egress embedding \
   engine event eventstream filestore followup limit localsocket memory portproxy registry secret/keeper secret/vault \
   service session store store/redo store/sqlite toolrule webhook workspace))
 # Two more, which need most of the program and its dependencies: compiling those for the race detector takes minutes.

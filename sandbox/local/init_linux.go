@@ -99,10 +99,12 @@ func serve() int {
 		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
-	// Catch the signals by which the Go runtime would end or stop this process. It has handlers of
-	// its own for the others, which do nothing. To catch one takes two switches between threads.
+	// Catch the signals by which the Go runtime would end or stop this process, of which those for faults can be
+	// sent by a process, too. It has handlers of its own for the others, which do nothing. To catch one takes two
+	// switches between threads.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
-		unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
+		unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS)
 	conn := wire.New(os.NewFile(initSocket, "socket"))
 	var req request
 	fds, err := conn.Recv(&req)

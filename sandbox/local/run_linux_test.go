@@ -349,3 +349,16 @@ func TestRun_mount_below_what_the_network_brings(t *testing.T) {
 		t.Errorf("it ended with %+v, %v and printed %q", exit, err, out.String())
 	}
 }
+
+// As an ordinary user the command has the user of the init, and before Linux 6.12 Landlock lets it send signals there.
+func TestRun_signals_do_not_end_the_init(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlLandlock}})
+	if i := must(p.Isolation(t.Context())); !i.Has(haft.ControlPIDNS) {
+		lacking(t, haft.ControlPIDNS)
+	}
+	// A signal while the init still starts the command may end the sandbox, and so the command.
+	exit, out := sh(t, p, "sleep 0.5; for n in {1..64}; do kill -$n 1 2>/dev/null; done; echo alive")
+	if exit.Cause != sandbox.CauseExit || exit.Code != 0 || out != "alive\n" {
+		t.Errorf("after all signals to the init: %+v, %q", exit, out)
+	}
+}
