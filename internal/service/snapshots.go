@@ -68,16 +68,16 @@ func (m *SnapshotManager) LoadSession(ctx context.Context, p haft.Principal, id,
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, snapshotTime)
+	copying, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	from, to := io.Pipe()
 	exported := make(chan struct{})
 	go func() {
 		defer close(exported)
-		to.CloseWithError(m.workspaces.Export(ctx, p, name, SnapshotFiles, to,
+		to.CloseWithError(m.workspaces.Export(copying, p, name, SnapshotFiles, to,
 			func(from []string) { session.NoteOrigins(s, from) }))
 	}()
-	err = session.Unpack(ctx, s, from)
+	err = session.Unpack(copying, s, from)
 	cancel()
 	from.CloseWithError(io.ErrClosedPipe)
 	<-exported
