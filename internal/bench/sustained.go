@@ -41,6 +41,8 @@ const (
 	settle = 500 * time.Millisecond
 	// memoryCallers is how many callers there are while memory is measured.
 	memoryCallers = 4
+	// tooSlow is how many slices a turn may take because each caller makes at least one call.
+	tooSlow = 5
 )
 
 // loading is one way with one number of callers, under way.
@@ -51,6 +53,7 @@ type loading struct {
 	busy   time.Duration
 	inside time.Duration
 	took   time.Duration
+	left   bool // out, because it would take too long
 }
 
 // opened is a contender that takes calls.
@@ -58,6 +61,7 @@ type opened struct {
 	contender
 	*ready
 	failed error
+	rate   float64 // of its last turn
 }
 
 // bareStart is an interpreter that is started by loops of a shell, the fastest start that there is.
@@ -107,7 +111,7 @@ func (b *contest) sustained(ctx context.Context) error {
 		}
 	}
 	for _, l := range loads {
-		if l.of.failed == nil {
+		if l.of.failed == nil && len(l.sample.Times) > 0 {
 			b.report.Loads = append(b.report.Loads, l.finish())
 		}
 	}
@@ -144,7 +148,7 @@ func (b *contest) fail(ctx context.Context, w *opened, err error) error {
 
 // turn loads a way for one slice.
 func (b *contest) turn(ctx context.Context, l *loading) error {
-	if l.of.failed != nil {
+	if l.of.failed != nil || b.leaveOut(l) {
 		return nil
 	}
 	inside := func() time.Duration {
@@ -172,7 +176,23 @@ func (b *contest) turn(ctx context.Context, l *loading) error {
 	}
 	l.busy += machineBusy() - before
 	l.inside += inside() - self
+	if l.of.rate = 0; len(l.sample.Times) > 0 {
+		l.of.rate = float64(len(l.sample.Times)) / l.took.Seconds()
+	}
 	return b.fail(ctx, l.of, err)
+}
+
+// leaveOut leaves out a load, and says so, if a turn of it would take minutes: by the rate of the last turn of its way,
+// which had fewer callers. Ways of Haft are never left out.
+func (b *contest) leaveOut(l *loading) bool {
+	if !l.of.optional || l.of.rate == 0 || l.Callers <= memoryCallers {
+		return false
+	}
+	if len(l.sample.Times) == 0 && !l.left && float64(l.Callers)/l.of.rate > (tooSlow*b.cfg.Slice).Seconds() {
+		l.left = true
+		b.note("left out: %d callers of %s, which makes %.1f calls a second", l.Callers, l.of.name, l.of.rate)
+	}
+	return l.left
 }
 
 // finish computes what was measured.
