@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,15 +280,17 @@ func (source) Embed(_ context.Context, _ string, texts []string) ([][]float32, e
 func TestIndex_tries_again(t *testing.T) {
 	w := setup(t, "", embedding.Config{FirstPause: time.Millisecond, SearchTime: time.Minute})
 	w.begin()
-	tries, done := 0, make(chan struct{})
+	var tries atomic.Int32 // the third and that of the search may come together
+	done := make(chan struct{})
 	w.use(func(rw http.ResponseWriter, _ *http.Request, _ []string) bool {
-		switch tries++; tries {
+		try := tries.Add(1)
+		switch try {
 		case 1, 2:
 			rw.WriteHeader(http.StatusServiceUnavailable)
 		case 3:
 			close(done)
 		}
-		return tries <= 2
+		return try <= 2
 	})
 	w.add("one red car")
 	<-done
