@@ -58,11 +58,13 @@ type kept struct {
 	Notes    haft.Annotations
 	Tags     []string
 	Category string
+	File     string
+	Files    []haft.ToolFile
 }
 
 func keptOf(tool haft.Tool, v haft.Version) kept {
 	needs := haft.Requirements{Pip: append([]string(nil), v.Requirements.Pip...), NPM: v.Requirements.NPM}
-	return kept{v.Settings, needs, v.Annotations, tool.Tags, tool.Category}
+	return kept{v.Settings, needs, v.Annotations, tool.Tags, tool.Category, v.File, v.Files}
 }
 
 func TestTools_upsert_keeps_every_setting(t *testing.T) {
@@ -113,7 +115,8 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 			made := w.add("wipe")
 			p := haftAdmin()
 			d := haft.Draft{Name: "wipe", Kind: haft.KindPython, Source: "def wipe(a, b): pass", Function: "wipe",
-				Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files"}
+				Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files",
+				File: "clean.py", Files: []haft.ToolFile{{Path: "helper.py", Text: "x = 1"}}}
 			if _, err := w.engine.PutTool(t.Context(), p, d); err != nil {
 				t.Fatal(err)
 			}
