@@ -219,23 +219,30 @@ func (h toolHandlers) find(ctx context.Context, p haft.Principal, id string) (*h
 	if err != nil {
 		return nil, err
 	}
-	if !isMade {
-		t, err := h.tools.Tool(ctx, p, ours)
-		if isNotFound(err) {
-			return nil, errNoTool
-		}
-		return t, err
-	}
-	// Built-in tools have ids of another form, and so have tools of older versions of Haft.
-	for t, err := range h.tools.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
-		if err != nil {
+	if isMade {
+		if ours, err = h.listed(ctx, p, id); err != nil {
 			return nil, err
 		}
+	}
+	t, err := h.tools.Tool(ctx, p, ours)
+	if isNotFound(err) {
+		return nil, errNoTool
+	}
+	return t, err
+}
+
+// listed returns the id of a tool whose id of Letta's is made of a digest: built-in tools have ids of another form, and
+// so have tools of older versions of Haft.
+func (h toolHandlers) listed(ctx context.Context, p haft.Principal, id string) (string, error) {
+	for t, err := range h.tools.Tools(ctx, p, haft.ToolFilter{Disabled: true}) {
+		if err != nil {
+			return "", err
+		}
 		if toolID(t.ID) == id {
-			return &t, nil
+			return string(t.ID), nil
 		}
 	}
-	return nil, errNoTool
+	return "", errNoTool
 }
 
 // errNoTool is the error for an id of no tool.

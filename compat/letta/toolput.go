@@ -221,7 +221,7 @@ func (h toolHandlers) inherit(ctx context.Context, q *request, draft *haft.Draft
 		draft.Settings.Letta = true // it came through this API
 	}
 	if draft.Kind == v.Kind { // packages and modules of another language would be of no use
-		draft.Needs, draft.Files = v.Requirements, v.Files
+		draft.Needs, draft.File, draft.Files = v.Requirements, v.File, v.Files
 	}
 	setIf(&draft.Settings.Output.MaxChars, b.ReturnLimit)
 	setIf(&draft.Settings.RequiresApproval, b.RequiresApproval)
@@ -331,10 +331,9 @@ func (h toolHandlers) redraft(ctx context.Context, q *request, t haft.Tool, b to
 		}
 	}
 	draft := &haft.Draft{
-		Name: t.Name, Kind: v.Kind, Source: v.Source, Files: v.Files, Function: v.Function, Description: v.Description,
-		Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations, Parameters: v.Parameters,
-		Returns: v.Returns,
-		If:      t.Version.Digest,
+		Name: t.Name, Kind: v.Kind, Source: v.Source, File: v.File, Files: v.Files, Function: v.Function,
+		Description: v.Description, Settings: v.Settings, Needs: v.Requirements, Annotations: v.Annotations,
+		Parameters: v.Parameters, Returns: v.Returns, If: t.Version.Digest,
 	}
 	if b.Source != nil && *b.Source != v.Source {
 		if !defines(draft.Kind, *b.Source, v.Function) {

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"haft"
+	"haft/compat/letta"
+	"haft/internal/store"
 )
 
 // fullSettings has a value in every field: see unset.
@@ -58,11 +60,13 @@ type kept struct {
 	Notes    haft.Annotations
 	Tags     []string
 	Category string
+	File     string
+	Files    []haft.ToolFile
 }
 
 func keptOf(tool haft.Tool, v haft.Version) kept {
 	needs := haft.Requirements{Pip: append([]string(nil), v.Requirements.Pip...), NPM: v.Requirements.NPM}
-	return kept{v.Settings, needs, v.Annotations, tool.Tags, tool.Category}
+	return kept{v.Settings, needs, v.Annotations, tool.Tags, tool.Category, v.File, v.Files}
 }
 
 func TestTools_upsert_keeps_every_setting(t *testing.T) {
@@ -113,7 +117,8 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 			made := w.add("wipe")
 			p := haftAdmin()
 			d := haft.Draft{Name: "wipe", Kind: haft.KindPython, Source: "def wipe(a, b): pass", Function: "wipe",
-				Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files"}
+				Settings: full, Needs: needs, Annotations: notes, Tags: []string{"danger"}, Category: "files",
+				File: "clean.py", Files: []haft.ToolFile{{Path: "helper.py", Text: "x = 1"}}}
 			if _, err := w.engine.PutTool(t.Context(), p, d); err != nil {
 				t.Fatal(err)
 			}
@@ -154,6 +159,29 @@ func TestTools_upsert_keeps_every_setting(t *testing.T) {
 				t.Errorf("the answer warns of %q, want %q", warned, tt.warns)
 			}
 		})
+	}
+}
+
+// A tool with an id of an older version of Haft is found in a list of tools, which leaves out the content of its files.
+func TestTools_patch_keeps_the_files_of_an_old_tool(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.add("wipe")
+	now, err := w.engine.Tool(t.Context(), haftAdmin(), "wipe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := *now
+	old.ID, old.Name, old.Version.Files = "old", "old", []haft.ToolFile{{Path: "helper.py", Text: "x = 1"}}
+	old.Version.Source, old.Version.Function = "def old(a, b): pass", "old"
+	if _, _, _, err := w.store.Tools.PutTool(t.Context(), old, store.PutOptions{Activate: true}); err != nil {
+		t.Fatal(err)
+	}
+	a := w.ask(admin, "PATCH", "/tools/"+letta.ToolID(old.ID), `{"description":"Other."}`)
+	after, err := w.engine.Tool(t.Context(), haftAdmin(), "old")
+	if a.status != 200 || err != nil || after.Version.Description != "Other." ||
+		cmp.Diff(after.Version.Files, old.Version.Files) != "" {
+		t.Errorf("%d %s, %v, %+v", a.status, a.body, err, after.Version.Files)
 	}
 }
 

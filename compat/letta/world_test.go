@@ -59,6 +59,7 @@ type world struct {
 	calls  *engine.Engine
 	engine *service.API
 	memory *faultyMemory
+	store  *store.Store
 	http   *httptest.Server
 
 	mu     sync.Mutex
@@ -166,7 +167,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 				nil
 		},
 	}, engine.Config{Sandboxes: orgconfig.Places(sandboxes...)}, service.Config{})
-	w.memory = &faultyMemory{API: &memory.API{Store: memorystore.New(st), Agents: st.Agents,
+	w.store, w.memory = st, &faultyMemory{API: &memory.API{Store: memorystore.New(st), Agents: st.Agents,
 		Rules: authority.Rules{Operators: servertest.Operators},
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
 	api := letta.New(w.engine, letta.Config{

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"os"
 	"path/filepath"
@@ -33,11 +34,12 @@ type memory struct {
 
 	Runtime Runtime  `json:"runtime"`
 	Harness int      `json:"harness"` // bytes
+	Sum     uint32   `json:"sum"`     // of all that follows, whose end a power failure can take
 	Hidden  []string `json:"hidden"`
 }
 
 // memoryForm names the form of the file.
-const memoryForm = "2"
+const memoryForm = "3"
 
 // stampsOf returns the stamps that an answer depends on: those of the candidates
 // up to the one that served, and of what version managers read.
@@ -87,7 +89,7 @@ func (f *Finder) recall(lang language, candidates []string) *Runtime {
 	}
 	var m memory
 	line, rest, _ := bytes.Cut(b, []byte("\n"))
-	if json.Unmarshal(line, &m) != nil || m.Harness < 0 || m.Harness > len(rest) ||
+	if json.Unmarshal(line, &m) != nil || m.Harness < 0 || m.Harness > len(rest) || crc32.ChecksumIEEE(rest) != m.Sum ||
 		len(m.Runtime.Argv) == 0 || len(m.Stamps) == 0 ||
 		time.Since(m.Asked) > rememberFor || time.Until(m.Asked) > 0 {
 		return nil
@@ -107,9 +109,10 @@ func (f *Finder) remember(lang language, candidates []string, rt *Runtime) {
 	if f.cfg.Cache == "" || os.MkdirAll(f.cfg.Cache, 0o700) != nil || !private(f.cfg.Cache) {
 		return
 	}
+	rest := slices.Concat([]byte(rt.harness), rt.code)
 	b, err := json.Marshal(memory{
 		Stamps: append(f.stampsOf(candidates), rt.stamp), Asked: time.Now(),
-		Runtime: *rt, Harness: len(rt.harness), Hidden: rt.hidden,
+		Runtime: *rt, Harness: len(rt.harness), Sum: crc32.ChecksumIEEE(rest), Hidden: rt.hidden,
 	})
 	if err != nil {
 		return
@@ -118,7 +121,7 @@ func (f *Finder) remember(lang language, candidates []string, rt *Runtime) {
 	if err != nil {
 		return
 	}
-	_, err = tmp.Write(slices.Concat(b, []byte("\n"), []byte(rt.harness), rt.code))
+	_, err = tmp.Write(slices.Concat(b, []byte("\n"), rest))
 	if closeErr := tmp.Close(); err == nil {
 		err = closeErr
 	}

@@ -27,6 +27,7 @@ const (
 	maxText    = 8_000 // bytes of a text that are embedded; shorter ones are tried if the model reads less
 	minText    = 500
 	maxAgents  = 1_000 // whose passages are being embedded
+	maxOfOrg   = 100   // of them of one organisation, so that others have places
 	maxOrgs    = 10_000
 	maxRounds  = 1_000 // batches of one pass
 	maxAsked   = 4     // batches at once
@@ -66,6 +67,7 @@ type Index struct {
 
 	mu      sync.Mutex
 	passes  map[target]*pass
+	agents  map[string]int    // how many passes an organisation has
 	outages map[string]outage // by organisation, since each may have its own key
 }
 
@@ -105,7 +107,7 @@ func New(cfg Config) *Index {
 	}
 	ctx, end := context.WithCancel(context.Background()) //nolint:forbidigo // it outlives the calls that need it
 	return &Index{cfg: cfg, ctx: ctx, end: end, slots: make(chan struct{}, maxAsked), passes: map[target]*pass{},
-		outages: map[string]outage{}}
+		agents: map[string]int{}, outages: map[string]outage{}}
 }
 
 // Close ends what is under way.
@@ -142,11 +144,12 @@ func (x *Index) request(to target) <-chan struct{} {
 	p := x.passes[to]
 	if p == nil {
 		p = &pass{next: make(chan struct{})}
-		if len(x.passes) >= maxAgents || x.ctx.Err() != nil {
+		if len(x.passes) >= maxAgents || x.agents[to.org] >= maxOfOrg || x.ctx.Err() != nil {
 			close(p.next)
 			return p.next
 		}
 		x.passes[to] = p
+		x.agents[to.org]++
 		x.wg.Go(func() { x.run(to, p) })
 	}
 	p.asked = true
@@ -161,6 +164,9 @@ func (x *Index) run(to target, p *pass) {
 		done := p.next
 		if !p.asked && !more || rounds == maxRounds || tries == maxTries || x.ctx.Err() != nil {
 			delete(x.passes, to)
+			if x.agents[to.org]--; x.agents[to.org] == 0 {
+				delete(x.agents, to.org)
+			}
 			close(done)
 			x.mu.Unlock()
 			return

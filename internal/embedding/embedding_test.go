@@ -377,3 +377,21 @@ func TestIndex_ends(t *testing.T) {
 	want(t, "the log", w.log.String(), "")
 	want(t, "vectors", w.vectors("1 = 1"), 0)
 }
+
+// An organisation with very many agents, whose passages cannot be embedded, does not keep out another one.
+func TestIndex_has_places_for_all_organisations(t *testing.T) {
+	w := setup(t, "", embedding.Config{SearchTime: time.Minute, FirstPause: time.Hour})
+	const agents = 1000
+	check(t, store.TablesOf(w.db).Write(t.Context(), "add passages", func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Exec(ctx, "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $1) INSERT "+
+			"INTO passages (id, org, agent, usr, body, tags, created) SELECT 'passage-' || i, 'evil', 'ag_' || i, '', "+
+			"'red car', '[]', 1 FROM n", agents)
+		return err
+	}))
+	for i := range agents {
+		w.index.Added("evil", haft.AgentID(fmt.Sprint("ag_", i+1)))
+	}
+	w.begin()
+	w.add("one red car")
+	want(t, "found by its meaning", w.found("automobile"), "one")
+}

@@ -40,7 +40,8 @@ func VectorsOf(s *Store) Vectors { return Vectors{s} }
 func (v Vectors) Embed(e Embedder) { v.s.embedder = e }
 
 // Unembedded lists passages of an agent that have no vector of a model and a number of dimensions, or of any number if
-// that is 0. They are the newest first, and among the newest [maxVectors].
+// that is 0. They are the newest first, and among the newest [maxVectors]. Passages of an agent that is gone, which
+// [Store.Purge] has yet to remove, are not listed: their texts leave for nobody.
 func (v Vectors) Unembedded(ctx context.Context, org string, agent haft.AgentID, model string, dim, limit int) (
 	[]haft.Passage, error) {
 	of := store.Column(string(agent))
@@ -51,7 +52,8 @@ func (v Vectors) Unembedded(ctx context.Context, org string, agent haft.AgentID,
 	if dim > 0 {
 		q.Add(" AND v.dim IN (0, ?)", dim)
 	}
-	q.Add(") = 0 ORDER BY id DESC LIMIT ?", limit)
+	q.Add(") = 0 AND NOT EXISTS (SELECT 1 FROM memories WHERE agent = ? AND removed = 1) ORDER BY id DESC LIMIT ?",
+		of, limit)
 	return list(ctx, v.s, scanPassage, q)
 }
 
