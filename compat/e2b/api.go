@@ -88,7 +88,7 @@ func defaultLimits() haft.Limits {
 
 // An API serves E2B's clients. It is safe for concurrent use.
 //
-// Lifecycle: New, ServeHTTP, Close.
+// Lifecycle: New, ServeHTTP, Close, Wait.
 type API struct {
 	cfg     Config
 	control *http.ServeMux
@@ -96,6 +96,7 @@ type API struct {
 
 	ctx   context.Context // ends with the API
 	close context.CancelFunc
+	work  sync.WaitGroup // builds of templates
 
 	recheckEvery time.Duration // how often the key of an open stream is looked up
 
@@ -124,8 +125,11 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Close ends all streams and commands. It does not wait for them.
+// Close ends all streams, commands and builds of templates. It does not wait for them.
 func (a *API) Close() { a.close() }
+
+// Wait waits after Close until templates are what they were before the builds that it has ended: that needs the store.
+func (a *API) Wait() { a.work.Wait() }
 
 // Mount adds the API to a server, with which it ends.
 func (a *API) Mount(cfg *server.Config) {
