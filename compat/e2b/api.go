@@ -106,6 +106,8 @@ type API struct {
 	builds    []*build                 // the newest last
 	// pausedEnv are the variables of sandboxes that this process has paused. They are not kept elsewhere.
 	pausedEnv map[boxKey]*variables
+	changed   map[string]bool // organisations that were changed; "" is all
+	looking   bool            // a goroutine looks at them
 }
 
 // New makes an API.
@@ -115,7 +117,7 @@ func New(cfg Config) *API {
 		cfg.Key = []byte(rand.Text())
 	}
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
-		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]*variables{},
+		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]*variables{}, changed: map[string]bool{},
 		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()
