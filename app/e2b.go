@@ -30,5 +30,5 @@ func (s *Server) openE2B(cfg *ServerConfig) {
 		},
 	})
 	api.Mount(&cfg.HTTP)
-	s.closers = append(s.closers, func() error { api.Close(); return nil })
+	s.closers = append(s.closers, func() error { api.Close(); api.Wait(); return nil })
 }

@@ -88,7 +88,7 @@ func defaultLimits() haft.Limits {
 
 // An API serves E2B's clients. It is safe for concurrent use.
 //
-// Lifecycle: New, ServeHTTP, Close.
+// Lifecycle: New, ServeHTTP, Close, Wait.
 type API struct {
 	cfg     Config
 	control *http.ServeMux
@@ -96,6 +96,7 @@ type API struct {
 
 	ctx   context.Context // ends with the API
 	close context.CancelFunc
+	work  sync.WaitGroup // builds of templates
 
 	recheckEvery time.Duration // how often the key of an open stream is looked up
 
@@ -105,6 +106,8 @@ type API struct {
 	builds    []*build                 // the newest last
 	// pausedEnv are the variables of sandboxes that this process has paused. They are not kept elsewhere.
 	pausedEnv map[boxKey]*variables
+	changed   map[string]bool // organisations that were changed; "" is all
+	looking   bool            // a goroutine looks at them
 }
 
 // New makes an API.
@@ -114,7 +117,7 @@ func New(cfg Config) *API {
 		cfg.Key = []byte(rand.Text())
 	}
 	a := &API{cfg: cfg, control: http.NewServeMux(), inside: http.NewServeMux(), sandboxes: map[string]*sandbox{},
-		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]*variables{},
+		moving: map[boxKey]chan struct{}{}, pausedEnv: map[boxKey]*variables{}, changed: map[string]bool{},
 		recheckEvery: 5 * time.Second}
 	a.ctx, a.close = context.WithCancel(context.Background())
 	controlHandlers{a}.routes()
@@ -124,8 +127,11 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Close ends all streams and commands. It does not wait for them.
+// Close ends all streams, commands and builds of templates. It does not wait for them.
 func (a *API) Close() { a.close() }
+
+// Wait waits after Close until templates are what they were before the builds that it has ended: that needs the store.
+func (a *API) Wait() { a.work.Wait() }
 
 // Mount adds the API to a server, with which it ends.
 func (a *API) Mount(cfg *server.Config) {

@@ -392,7 +392,7 @@ func paged[T any](w http.ResponseWriter, r *http.Request, all []T, id func(T) st
 		all = all[slices.IndexFunc(all, func(x T) bool { return id(x) == token })+1:]
 	}
 	if limit = min(limit, maxPage); len(all) > limit {
-		all = all[:limit]
+		all = slices.Clone(all[:limit]) // the others are not kept in memory while it is sent
 		w.Header().Set("X-Next-Token", id(all[limit-1]))
 	}
 	return all, nil

@@ -102,6 +102,9 @@ func (a *API) forgetGone(ctx context.Context, p haft.Principal) error {
 		}
 	}
 	a.mu.Unlock()
+	if len(known) == 0 {
+		return nil
+	}
 	for w, err := range a.cfg.Workspaces.Workspaces(ctx, p) {
 		if err != nil {
 			return err
@@ -121,13 +124,38 @@ func (a *API) forgetGone(ctx context.Context, p haft.Principal) error {
 // changeTime bounds how long it is looked at what a change has ended.
 const changeTime = 30 * time.Second
 
-// Changed handles a change of an organisation, or of all if org is empty. It does not block.
+// Changed handles a change of an organisation, or of all if org is empty. It does not block. However many changes there
+// are, one goroutine looks at what they have ended.
 func (a *API) Changed(org string) {
-	go func() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.changed[org] = true
+	if !a.looking {
+		a.looking = true
+		go a.forgetChanged()
+	}
+}
+
+// forgetChanged looks at the organisations that were changed, one after the other, until none is left.
+func (a *API) forgetChanged() {
+	for {
+		a.mu.Lock()
+		org, found := "", false
+		for org = range a.changed {
+			found = true
+			break
+		}
+		delete(a.changed, org)
+		goesOn := found && a.ctx.Err() == nil
+		a.looking = goesOn
+		a.mu.Unlock()
+		if !goesOn {
+			return
+		}
 		ctx, cancel := context.WithTimeout(a.ctx, changeTime)
-		defer cancel()
 		a.forgetEnded(ctx, org)
-	}()
+		cancel()
+	}
 }
 
 // forgetEnded forgets sandboxes of an organisation whose sessions have ended, and the variables of those whose
@@ -186,20 +214,21 @@ func (a snapshotHandlers) paused(ctx context.Context, p haft.Principal, id strin
 	if !isID(id) {
 		return nil, missing("there is no such sandbox")
 	}
-	k, err := a.find(ctx, p, pausedPrefix+id)
-	if haft.CodeOf(err) == haft.CodeNotFound {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if key := keyOf(p, id); a.moving[key] == nil { // somebody has removed the workspace
-			delete(a.pausedEnv, key)
-		}
+	return a.find(ctx, p, pausedPrefix+id)
+}
+
+// forgetRemoved forgets the variables of a paused sandbox whose workspace is not there, unless it is being paused.
+func (a *API) forgetRemoved(k boxKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.moving[k] == nil {
+		delete(a.pausedEnv, k)
 	}
-	return k, err
 }
 
 // pause keeps the files of a sandbox, and ends it.
 func (a snapshotHandlers) pause(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
-	s, err := a.keeping(w, r, p, new(memoryRequest))
+	s, leave, err := a.keeping(w, r, p, new(memoryRequest))
 	if haft.CodeOf(err) == haft.CodeNotFound {
 		if _, again := a.paused(r.Context(), p, r.PathValue("id")); again == nil {
 			return &haft.Error{Code: haft.CodeConflict, Message: "the sandbox is paused"}
@@ -208,12 +237,8 @@ func (a snapshotHandlers) pause(w http.ResponseWriter, r *http.Request, p haft.P
 	if err != nil {
 		return err
 	}
-	key := keyOf(p, s.id)
-	leave, err := a.enter(r.Context(), key, false)
-	if err != nil {
-		return err
-	}
 	defer leave()
+	key := keyOf(p, s.id)
 	if err := a.keepEnv(r.Context(), p, key, s.env); err != nil { // first: none is lost silently
 		return err
 	}
@@ -267,7 +292,7 @@ func (a snapshotHandlers) resume(ctx context.Context, p haft.Principal, id strin
 	// A crash before this leaves a paused sandbox with the files that it had. Whoever may not remove it, keeps it.
 	err = a.add(s)
 	if err == nil {
-		err = a.cfg.Workspaces.RemoveWorkspace(context.WithoutCancel(ctx), p, k.workspace)
+		err = a.removeKept(context.WithoutCancel(ctx), p, k.workspace)
 	}
 	if err != nil {
 		a.drop(s)
@@ -295,5 +320,17 @@ func (a snapshotHandlers) removePaused(ctx context.Context, p haft.Principal, id
 		return err
 	}
 	a.forgetEnv(keyOf(p, id))
-	return a.cfg.Workspaces.RemoveWorkspace(ctx, p, k.workspace)
+	return a.removeKept(ctx, p, k.workspace)
+}
+
+// removeKept removes a workspace. That it is removed counts, whatever fails after that: the sandbox that was resumed
+// from it has the only copy of its files.
+func (a *API) removeKept(ctx context.Context, p haft.Principal, name string) error {
+	err := a.cfg.Workspaces.RemoveWorkspace(ctx, p, name)
+	if err != nil {
+		if _, gone := a.cfg.Workspaces.Workspace(ctx, p, name); haft.CodeOf(gone) == haft.CodeNotFound {
+			return nil
+		}
+	}
+	return err
 }

@@ -284,6 +284,83 @@ func TestSnapshot_one_at_a_time(t *testing.T) {
 	}
 }
 
+// A request that may not see a paused sandbox, because of a new rule or a key for less, does not make the sandbox lose
+// its variables.
+func TestPaused_denied_keeps_variables(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "hunter2")
+	at := "/sandboxes/" + id
+	w.want(t, [4]string{"acme/alice", "POST", at + "/pause", "204"})
+	s.denied = &haft.Error{Code: haft.CodeDenied, Message: "no"}
+	w.want(t, [4]string{"acme/alice", "GET", at, "404"}, [4]string{"acme/alice", "POST", at + "/connect", "404"})
+	s.denied = nil
+	w.want(t, [4]string{"acme/alice", "POST", at + "/connect", "201"})
+	if env := w.api.sandbox(id).env; env["KEY"] != "hunter2" {
+		t.Errorf("the sandbox has the variables %v", env)
+	}
+}
+
+// Two clients that pause a sandbox at once do not make it lose its variables, and keep its files once.
+func TestPause_at_once(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "hunter2")
+	at := "/sandboxes/" + id
+	w.listed = func() { // the first one has looked, and the second one does all
+		w.listed = nil
+		w.ask("acme/alice", "POST", at+"/pause", `{}`)
+	}
+	w.ask("acme/alice", "POST", at+"/pause", `{}`)
+	w.want(t, [4]string{"acme/alice", "POST", at + "/pause", "409"},
+		[4]string{"acme/alice", "POST", at + "/connect", "201"})
+	if env := w.api.sandbox(id).env; env["KEY"] != "hunter2" || len(s.kept) > 0 || len(w.api.moving) > 0 {
+		t.Errorf("the sandbox has the variables %v; left behind: %v %v", env, s.kept, w.api.moving)
+	}
+}
+
+// A sandbox is resumed when its workspace is gone, also if something fails after that: it has the only copy.
+func TestResume_keeps_the_only_copy(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "x")
+	at := "/sandboxes/" + id
+	w.want(t, [4]string{"acme/alice", "POST", at + "/pause", "204"})
+	s.removing = &haft.Error{Code: haft.CodeInternal, Message: "the audit cannot be written"}
+	w.want(t, [4]string{"acme/alice", "POST", at + "/connect", "201"}, [4]string{"acme/alice", "GET", at, "200"})
+	if len(w.sessions) != 1 {
+		t.Error("its session was ended")
+	}
+}
+
+// Changes that come while an earlier one is handled are handled together, so that many changes need one goroutine.
+func TestChanged_looks_once_at_a_time(t *testing.T) {
+	w := newWorld(t)
+	s := keepFiles(w)
+	id := createWith(t, w, "x")
+	w.want(t, [4]string{"acme/alice", "POST", "/sandboxes/" + id + "/pause", "204"})
+	looks, looking, goOn := 0, make(chan struct{}, 100), make(chan struct{})
+	s.listing = func() {
+		looks++
+		looking <- struct{}{}
+		<-goOn
+	}
+	w.api.Changed("acme")
+	<-looking
+	for range 50 {
+		w.api.Changed("acme")
+	}
+	close(goOn)
+	for over := false; !over; time.Sleep(time.Millisecond) {
+		w.api.mu.Lock()
+		over = !w.api.looking
+		w.api.mu.Unlock()
+	}
+	if looks != 2 {
+		t.Errorf("51 changes are looked at %d times, want 2", looks)
+	}
+}
+
 // A server passes its changes on.
 func TestMount_passes_changes_on(t *testing.T) {
 	w := newWorld(t)

@@ -93,7 +93,11 @@ func (a snapshotHandlers) find(ctx context.Context, p haft.Principal, name strin
 		return nil, gone
 	}
 	w, err := a.cfg.Workspaces.Workspace(ctx, p, name)
-	if c := haft.CodeOf(err); c == haft.CodeNotFound || c == haft.CodeDenied {
+	switch haft.CodeOf(err) {
+	case haft.CodeNotFound:
+		a.forgetRemoved(keyOf(p, strings.TrimPrefix(name, pausedPrefix)))
+		return nil, gone
+	case haft.CodeDenied: // another key of its owner may have it, or this one later
 		return nil, gone
 	}
 	if err != nil {
@@ -133,13 +137,19 @@ func (a snapshotHandlers) read(ctx context.Context, p haft.Principal, w *haft.Wo
 	return k, nil
 }
 
-// all returns the files that p has kept in workspaces whose names are prefix and a name that fits, the newest first.
+// all returns the files that p has kept in workspaces whose names are prefix and a name that fits, the newest first. It
+// reads those of an owner once at a time: what 1,000 of them say can be 100 MB.
 func (a snapshotHandlers) all(ctx context.Context, p haft.Principal, prefix string,
 	fits func(name string) bool) ([]*kept, error) {
 	list := []*kept{}
 	if a.cfg.Keeper == nil {
 		return list, nil
 	}
+	leave, err := a.enter(ctx, keyOf(p, ""), true)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	for w, err := range a.cfg.Workspaces.Workspaces(ctx, p) {
 		if haft.CodeOf(err) == haft.CodeDenied {
 			return list, nil
@@ -157,30 +167,41 @@ func (a snapshotHandlers) all(ctx context.Context, p haft.Principal, prefix stri
 		if err != nil {
 			return nil, err
 		}
+		if prefix == snapshotPrefix { // nobody asks for theirs, and many lists are answered at once
+			k.Metadata = nil
+		}
 		list = append(list, k)
 	}
 	slices.SortFunc(list, func(x, y *kept) int { return y.changed.Compare(x.changed) })
 	return list, nil
 }
 
-// keeping returns the sandbox of a request to keep files, and reads the request.
+// keeping reads a request to keep files, enters the sandbox and returns it. It looks for the sandbox last: one that was
+// paused before has other variables and another session than the one that was there.
 func (a snapshotHandlers) keeping(w http.ResponseWriter, r *http.Request, p haft.Principal,
-	in *memoryRequest) (*sandbox, error) {
+	in *memoryRequest) (s *sandbox, leave func(), err error) {
+	id := r.PathValue("id")
 	if err := readJSON(w, r, in); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if in.Memory != nil && *in.Memory {
-		return nil, errMemory
+		return nil, nil, errMemory
 	}
-	s, err := a.own(r.Context(), p, r.PathValue("id"))
-	if err != nil {
-		return nil, err
+	if !isID(id) {
+		return nil, nil, missing("there is no such sandbox")
 	}
-	if a.cfg.Keeper == nil {
-		return nil, &fault{code: "unimplemented", status: http.StatusNotImplemented,
+	if leave, err = a.enter(r.Context(), keyOf(p, id), false); err != nil {
+		return nil, nil, err
+	}
+	if s, err = a.own(r.Context(), p, id); err == nil && a.cfg.Keeper == nil {
+		err = &fault{code: "unimplemented", status: http.StatusNotImplemented,
 			message: "this server keeps no files of sandboxes"}
 	}
-	return s, nil
+	if err != nil {
+		leave()
+		return nil, nil, err
+	}
+	return s, leave, nil
 }
 
 // openWith makes the session of a sandbox, with the files of a workspace if that has a name.
@@ -204,20 +225,16 @@ type snapshotAnswer struct {
 // snapshot keeps the files of a sandbox, which lives on.
 func (a snapshotHandlers) snapshot(w http.ResponseWriter, r *http.Request, p haft.Principal) error {
 	var in memoryRequest
-	s, err := a.keeping(w, r, p, &in)
+	s, leave, err := a.keeping(w, r, p, &in)
 	if err != nil {
 		return err
 	}
+	defer leave()
 	name := cmp.Or(in.Name, "s"+strings.ToLower(rand.Text())[:20])
 	if !haft.IsTemplateName(name) || len(snapshotPrefix+name) > 64 || slices.Contains(templates, name) {
 		return invalid("the name of a snapshot has at most 51 lower-case letters, digits, dots, underscores and " +
 			"hyphens, begins with a letter or a digit, and is not that of a template of the server")
 	}
-	leave, err := a.enter(r.Context(), keyOf(p, s.id), false)
-	if err != nil {
-		return err
-	}
-	defer leave()
 	if err := a.save(r.Context(), p, s, snapshotPrefix+name); err != nil {
 		return err
 	}

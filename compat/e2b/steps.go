@@ -78,6 +78,10 @@ func stepName(typ string) string {
 	return "unknown"
 }
 
+// maxPackages bounds the packages of pip, and those of npm, because each is compared with all before it. A
+// configuration may have fewer.
+const maxPackages = 256
+
 // addPackages adds the packages that a command installs, or says why they are not known.
 func addPackages(command string, needs *haft.Requirements) string {
 	const only = "only pip install and npm install with names of packages can be run, with && between them; do the " +
@@ -111,9 +115,13 @@ func addPackages(command string, needs *haft.Requirements) string {
 			if strings.HasPrefix(w, "-") || strings.ContainsAny(w, "/:\\") && !strings.HasPrefix(w, "@") {
 				return "only names of packages with versions can be installed: no files, addresses or other flags"
 			}
-			if !slices.Contains(*list, w) {
-				*list = append(*list, w)
+			if slices.Contains(*list, w) {
+				continue
 			}
+			if len(*list) >= maxPackages {
+				return "a template has at most 256 packages"
+			}
+			*list = append(*list, w)
 		}
 	}
 	return ""

@@ -1,7 +1,9 @@
 package e2b
 
 import (
+	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 
 	"haft"
@@ -33,6 +35,21 @@ func TestAddPackages(t *testing.T) {
 		var got haft.Requirements
 		if why := addPackages(command, &got); why == "" {
 			t.Errorf("%q installs %+v", command, got)
+		}
+	}
+}
+
+// Many packages are refused before each is compared with all others: a request of 700 kB took three minutes.
+func TestAddPackages_bounds_them(t *testing.T) {
+	for n, refused := range map[int]bool{maxPackages: false, maxPackages + 1: true, 500_000: true} {
+		var command strings.Builder
+		command.WriteString("npm install")
+		for i := range n {
+			fmt.Fprintf(&command, " %06d", i)
+		}
+		var got haft.Requirements
+		if why := addPackages(command.String(), &got); (why != "") != refused || len(got.NPM) > maxPackages {
+			t.Errorf("%d packages: %q, and %d are taken", n, why, len(got.NPM))
 		}
 	}
 }

@@ -184,7 +184,7 @@ func (a templateHandlers) start(w http.ResponseWriter, r *http.Request, p haft.P
 		a.end(b, "error", "base", haft.MessageOf(err))
 		return err
 	}
-	go a.make(p, b, t, old)
+	a.work.Go(func() { a.make(p, b, t, old) })
 	w.WriteHeader(http.StatusAccepted)
 	return nil
 }
@@ -241,8 +241,12 @@ func (a templateHandlers) undo(p haft.Principal, t haft.SandboxTemplate, old *ha
 	return err
 }
 
+// maxLog bounds a line of what a build says: code of the packages can report more, and all lines stay in memory.
+const maxLog = 1 << 10
+
 // log adds a line to what a build says.
 func (a templateHandlers) log(b *build, level, message string) {
+	message = strings.ToValidUTF8(strings.Clone(message[:min(len(message), maxLog)]), "")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if len(b.logs) < 1000 {

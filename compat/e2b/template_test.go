@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"haft"
 )
@@ -114,5 +116,52 @@ func TestTemplate_start_again(t *testing.T) {
 	}
 	if b.status != "ready" {
 		t.Errorf("the build that has ended is %s", b.status)
+	}
+}
+
+// A build that the end of the server breaks off has made the template what it was before the store is closed.
+func TestTemplate_undone_at_the_end(t *testing.T) {
+	w := newWorld(t)
+	old := haft.SandboxTemplate{Name: "t", Created: time.Now().UTC()}
+	cfg := &configs{config: haft.SandboxConfig{Templates: []haft.SandboxTemplate{old}}}
+	w.api.cfg.Configs = cfg
+	begun := make(chan struct{})
+	w.api.cfg.Call = func(ctx context.Context, _ haft.Call, _ func(haft.Event)) (*haft.Result, bool, error) {
+		close(begun)
+		<-ctx.Done()
+		time.Sleep(10 * time.Millisecond) // the engine ends the call
+		return nil, false, context.Cause(ctx)
+	}
+	b := &build{id: "b", template: "t", owner: haft.Principal{Org: "acme", User: "alice"}, status: "waiting"}
+	if err := (templateHandlers{w.api}).addBuild(b); err != nil {
+		t.Fatal(err)
+	}
+	steps := `{"steps":[{"type":"RUN","args":["pip install six"]}]}`
+	if rec := w.ask("acme/alice", "POST", "/v2/templates/t/builds/b", steps); rec.Code != http.StatusAccepted {
+		t.Fatal(rec.Code, rec.Body)
+	}
+	<-begun
+	w.api.Close()
+	w.api.Wait()
+	if got := cfg.config.Templates; fmt.Sprint(got) != fmt.Sprint([]haft.SandboxTemplate{old}) || b.status != "error" {
+		t.Errorf("the build is %s, the templates are %v", b.status, got)
+	}
+}
+
+// What a build says stays in memory: code of its packages cannot make that large.
+func TestTemplate_log_is_bounded(t *testing.T) {
+	a, b := templateHandlers{newWorld(t).api}, new(build)
+	for range 2000 {
+		a.log(b, "info", strings.Repeat("ä", 30_000))
+	}
+	size := 0
+	for _, l := range b.logs {
+		size += len(l.Message)
+		if !utf8.ValidString(l.Message) {
+			t.Fatal("a line is no text")
+		}
+	}
+	if size > 1<<20 {
+		t.Errorf("the log of a build has %d bytes", size)
 	}
 }

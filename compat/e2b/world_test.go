@@ -25,6 +25,8 @@ type world struct {
 	api *API
 	// ending is called when a session ends, unless it is nil.
 	ending func()
+	// listed is called when sessions were listed, before they are given, unless it is nil.
+	listed func()
 	// busy is why requests with tokens are not served.
 	busy error
 	// withdrawn says that the credentials of sandboxes are good no more.
@@ -117,12 +119,15 @@ func (w *world) cancel(_ context.Context, _ haft.Principal, id haft.CallID) erro
 
 func (w *world) Sessions(_ context.Context, p haft.Principal) ([]haft.Session, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	var list []haft.Session
 	for _, s := range w.sessions {
 		if s.Org == p.Org {
 			list = append(list, s)
 		}
+	}
+	w.mu.Unlock()
+	if w.listed != nil {
+		w.listed()
 	}
 	return list, nil
 }

@@ -116,6 +116,9 @@ func (u *unpacker) unpack(ctx context.Context, from *tar.Reader) error {
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
+		if _, ok := errors.AsType[*haft.Error](err); ok { // who sends it says why it ends
+			return err
+		}
 		if err != nil {
 			return &haft.Error{Code: haft.CodeInvalid, Err: err, Message: "the archive of files is broken"}
 		}

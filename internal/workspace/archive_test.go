@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"haft"
 	"haft/internal/workspace"
@@ -138,6 +139,11 @@ func TestImport_trusts_no_archive(t *testing.T) {
 	err := a.Import(t.Context(), ann, haft.NewWorkspace{Name: "in"}, from(strings.NewReader("no archive")))
 	if haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("what is no archive: %v", err)
+	}
+	gone := &haft.Error{Code: haft.CodeNotFound, Message: "the session has ended"}
+	err = a.Import(t.Context(), ann, haft.NewWorkspace{Name: "in"}, from(iotest.ErrReader(gone)))
+	if haft.CodeOf(err) != haft.CodeNotFound {
+		t.Errorf("an archive that its sender breaks off: %v", err)
 	}
 	if raw, err := os.ReadFile(outside); err != nil || string(raw) != "mine" {
 		t.Errorf("a file outside has %q, %v", raw, err)
