@@ -2,14 +2,17 @@ package local_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -296,6 +299,59 @@ func TestTemplate_takes_large_orders(t *testing.T) {
 			t.Errorf("%d bytes: it says %q", len(data), out)
 		}
 	}
+}
+
+// The init of a template looks at the processes of its forks where there is no cgroup, and outlives them.
+func TestTemplate_init_needs_little_memory(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}})
+	tpl := template(t, p, `import os, time
+def main(fd):
+    for _ in range(60):
+        if os.fork() == 0:
+            os.execv('/bin/sleep', ['sleep', '100'])
+    time.sleep(100)
+`)
+	most := make(chan int)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	go func() { most <- initMemory(ctx) }()
+	var runs sync.WaitGroup
+	for range 4 {
+		runs.Go(func() {
+			e, err := tpl.Run(ctx, sandbox.Spec{Limits: haft.Limits{Memory: 1 << 30}})
+			if err != nil || e.Cause != sandbox.CauseCancelled {
+				t.Errorf("a fork ended with %+v, %v", e, err)
+			}
+		})
+	}
+	runs.Wait()
+	if kib := <-most; kib == 0 || kib > 100<<10 {
+		t.Errorf("the init used up to %d KiB", kib)
+	}
+}
+
+// initMemory returns the most KiB that an init of this process has used until ctx ends.
+func initMemory(ctx context.Context) int {
+	most := 0
+	for ctx.Err() == nil {
+		all, _ := filepath.Glob("/proc/[0-9]*/status")
+		for _, name := range all {
+			b, _ := os.ReadFile(name) // it may have ended
+			args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+			ours := bytes.Contains(b, fmt.Appendf(nil, "\nPPid:\t%d\n", os.Getpid())) &&
+				bytes.HasPrefix(args, []byte("haft-sandbox-init"))
+			if _, rest, ok := bytes.Cut(b, []byte("\nVmRSS:")); ok && ours {
+				var kib int
+				_, _ = fmt.Sscan(string(rest), &kib)
+				most = max(most, kib)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+	return most
 }
 
 // A container masks parts of /proc, and then no sandbox in it may mount its own.
