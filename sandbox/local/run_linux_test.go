@@ -259,6 +259,25 @@ func TestRun_begins_and_finishes_on_request(t *testing.T) {
 	}
 }
 
+// The kernel puts the name of a process into the file from which its memory is read.
+func TestRun_a_process_cannot_name_its_memory(t *testing.T) {
+	p := open(t, local.Config{})
+	finish := make(chan struct{})
+	var once sync.Once
+	e, err := p.Run(t.Context(), sandbox.Spec{
+		Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", `import ctypes, time
+ctypes.CDLL(None).prctl(15, b"VmHWM:99999999 ")
+print("named", flush=True)
+time.sleep(100)`},
+		Mounts: system(), Finish: finish, Limits: haft.Limits{Wall: ms(20000)},
+		Stdout: writerFunc(func(b []byte) (int, error) { once.Do(func() { close(finish) }); return len(b), nil }),
+		Ended:  func(sandbox.Exit) {},
+	})
+	if err != nil || e.Cause != sandbox.CauseFinished || e.Usage.MaxRSS <= 0 || e.Usage.MaxRSS > 1<<30 {
+		t.Errorf("Run = %+v, %v", e, err)
+	}
+}
+
 // A writerFunc is a writer.
 type writerFunc func([]byte) (int, error)
 
