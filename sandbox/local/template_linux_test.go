@@ -288,6 +288,21 @@ func TestTemplate_reports_a_step_that_fails_in_the_fork(t *testing.T) {
 	}
 }
 
+// A meter may report a limit when its process has ended. The next process of this number is another call.
+func TestTemplate_limits_are_not_for_the_next_process(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	local.SendLimits(tpl)
+	for range 3 {
+		if e, out := forked(t, tpl, sandbox.Spec{}); e.Cause != sandbox.CauseExit || out != "alive\n" {
+			t.Errorf("it ended with %s %s and says %q", e.Cause, e.Limit, out)
+		}
+	}
+	if n := local.Ends(tpl); n != 0 {
+		t.Errorf("%d ends of forks are waited for", n)
+	}
+}
+
 // The socket holds a part of such an order at a time.
 func TestTemplate_takes_large_orders(t *testing.T) {
 	p := open(t, local.Config{})
