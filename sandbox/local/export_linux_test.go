@@ -72,3 +72,14 @@ func Ends(t sandbox.Template) int {
 	defer g.mu.Unlock()
 	return len(g.ended)
 }
+
+// MetersOf returns how many meters begin when a process is to be metered, and stops them.
+func MetersOf(pid int) int {
+	ms := newMeters(func(message) {})
+	ms.start(pid, &watch{})
+	ms.mu.Lock()
+	n := len(ms.all)
+	ms.mu.Unlock()
+	ms.stop(&message{PID: pid}, true)
+	return n
+}

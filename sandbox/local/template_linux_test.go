@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -300,6 +301,20 @@ func TestTemplate_limits_are_not_for_the_next_process(t *testing.T) {
 	}
 	if n := local.Ends(tpl); n != 0 {
 		t.Errorf("%d ends of forks are waited for", n)
+	}
+}
+
+func TestTemplate_meters_no_process_that_was_waited_for(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	before := local.MetersOf(cmd.Process.Pid)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if after := local.MetersOf(cmd.Process.Pid); before != 1 || after != 0 {
+		t.Errorf("%d meters before, %d afterwards", before, after)
 	}
 }
 
