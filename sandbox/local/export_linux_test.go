@@ -54,3 +54,32 @@ func ForkWithout(t sandbox.Template, fds ...int) error {
 	_, err := g.fork(f, fds)
 	return err
 }
+
+// SendLimits has the init of a template report a limit of processes that have ended, or not begun yet.
+func SendLimits(t sandbox.Template) {
+	g := t.(*Template).now
+	for pid := range 1000 {
+		if pid != g.host.pid {
+			g.forward(message{Kind: msgLimit, PID: pid, Limit: "limit_memory"})
+		}
+	}
+}
+
+// Ends returns how many ends of forks a template waits for.
+func Ends(t sandbox.Template) int {
+	g := t.(*Template).now
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.ended)
+}
+
+// MetersOf returns how many meters begin when a process is to be metered, and stops them.
+func MetersOf(pid int) int {
+	ms := newMeters(func(message) {})
+	ms.start(pid, &watch{})
+	ms.mu.Lock()
+	n := len(ms.all)
+	ms.mu.Unlock()
+	ms.stop(&message{PID: pid}, true)
+	return n
+}

@@ -45,7 +45,6 @@ func (r *run) fork(ctx context.Context, g *generation) (sandbox.Exit, error) {
 	if err != nil {
 		return sandbox.Exit{}, err
 	}
-	defer g.forget(c.pid)
 	defer c.fd.Close() // only signalled and waited on
 	s := c.attached(g)
 	stop := context.AfterFunc(ctx, s.kill)
@@ -201,7 +200,7 @@ func (r *run) ready(ctx context.Context, g *generation, c *cell) error {
 // its parent.
 func (c *cell) attached(g *generation) subject {
 	g.mu.Lock()
-	ended := g.endOf(c.pid)
+	ended := g.meet(c.pid)
 	g.mu.Unlock()
 	messages, gone := make(chan message, 4), make(chan struct{})
 	dead := make(chan struct{})

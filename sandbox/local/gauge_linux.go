@@ -101,7 +101,7 @@ func (g *gauge) read(times bool) (cpu time.Duration, rss int64) {
 	if err != nil {
 		return 0, 0
 	}
-	if _, rest, ok := bytes.Cut(b[:n], []byte("VmHWM:")); ok { // a zombie has none
+	if _, rest, ok := bytes.Cut(b[:n], []byte("\nVmHWM:")); ok { // a zombie has none
 		kib, _, _ := strings.Cut(strings.TrimSpace(string(rest[:min(len(rest), 64)])), " ")
 		rss, _ = strconv.ParseInt(kib, 10, 64)
 		rss <<= 10

@@ -318,7 +318,8 @@ func (g *generation) listen() {
 	close(g.gone)
 }
 
-// forward passes a message on to its run, which may begin to wait for it later.
+// forward passes a message on to its run. One that is not the end and has no run comes from a meter that was looking
+// when its process ended: it must not wait for the next process of this number.
 func (g *generation) forward(m message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -326,24 +327,25 @@ func (g *generation) forward(m message) {
 		g.broken = true
 		return
 	}
-	g.endOf(m.PID) <- m
-}
-
-// endOf returns the channel for the end of a fork. Preconditions: g.mu is held.
-func (g *generation) endOf(pid int) chan message {
-	c, ok := g.ended[pid]
-	if !ok {
-		c = make(chan message, 3) // idle, a limit, and the end
-		g.ended[pid] = c
+	if m.Kind == msgEnded {
+		g.meet(m.PID) <- m
+	} else if c := g.ended[m.PID]; c != nil {
+		c <- m
 	}
-	return c
 }
 
-// forget drops the channel of a fork that has ended.
-func (g *generation) forget(pid int) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.ended, pid)
+// meet returns the channel for the messages about a fork. It is called by the run of the fork, and at the end of its
+// process, in any order. The second of them drops the channel, so that the next process of this number has its own.
+// Preconditions: g.mu is held.
+func (g *generation) meet(pid int) chan message {
+	c, second := g.ended[pid]
+	if second {
+		delete(g.ended, pid)
+		return c
+	}
+	c = make(chan message, 3) // idle, a limit, and the end
+	g.ended[pid] = c
+	return c
 }
 
 // A lockedBuffer is written by two output readers.

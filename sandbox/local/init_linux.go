@@ -2,10 +2,12 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -99,12 +101,10 @@ func serve() int {
 		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
-	// Catch the signals by which the Go runtime would end or stop this process, of which those for faults can be
-	// sent by a process, too. It has handlers of its own for the others, which do nothing. To catch one takes two
-	// switches between threads.
+	// Catch the signals by which the Go runtime would end or stop this process, but those of ignoreFaults. It has
+	// handlers of its own for the others, which do nothing. To catch one takes two switches between threads.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
-		unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU,
-		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS)
+		unix.SIGPIPE, unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU)
 	conn := wire.New(os.NewFile(initSocket, "socket"))
 	var req request
 	fds, err := conn.Recv(&req)
@@ -138,6 +138,10 @@ func serve() int {
 	if req.Exec {
 		return execCommand(conn, req, files)
 	}
+	req.Plan = plan.Plan{} // with the content of files
+	if err := ignoreFaults(); err != nil {
+		return 125
+	}
 	pid, errno := start(req, files)
 	if errno != 0 {
 		return sendLast(conn, message{Kind: msgFailed,
@@ -148,6 +152,23 @@ func serve() int {
 		return 125
 	}
 	return waitForCommand(conn, req, pid)
+}
+
+// ignoreFaults ignores the signals for faults, which the command may send. The Go runtime takes them for faults of
+// this process and ends it, unless they are caught and come from kill(2): those of sigqueue(3) do not. A real fault
+// ends the process all the same. The runtime gives processes that it starts the default actions.
+func ignoreFaults() error {
+	ignore := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // struct sigaction of the kernel, SIG_IGN
+	for _, s := range []unix.Signal{
+		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS,
+	} {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&ignore)), 0,
+			unsafe.Sizeof(ignore.mask), 0, 0)
+		if errno != 0 {
+			return fmt.Errorf("ignore %v: %w", s, errno)
+		}
+	}
+	return nil
 }
 
 // start starts the command on the calling thread, whose confinement it inherits.

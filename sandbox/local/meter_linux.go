@@ -2,12 +2,15 @@ package local
 
 import (
 	"cmp"
+	"errors"
 	"math/rand/v2"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"haft"
 )
@@ -58,7 +61,8 @@ type meter struct {
 // newMeters makes no meter yet.
 func newMeters(send func(message)) *meters { return &meters{send: send, all: map[int]*meter{}} }
 
-// start begins to look at what descends from pid, or to hold it to other limits.
+// start begins to look at what descends from pid, or to hold it to other limits. It does nothing if the process has
+// been waited for, because then nothing stops its meter.
 func (ms *meters) start(pid int, w *watch) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -68,6 +72,9 @@ func (ms *meters) start(pid int, w *watch) {
 		case m.wake <- struct{}{}:
 		default: // it has yet to see the change before
 		}
+		return
+	}
+	if pid != 0 && errors.Is(unix.Kill(pid, 0), unix.ESRCH) {
 		return
 	}
 	m := &meter{pid: pid, w: w, quit: make(chan struct{}), wake: make(chan struct{}, 1)}

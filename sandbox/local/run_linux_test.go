@@ -259,6 +259,25 @@ func TestRun_begins_and_finishes_on_request(t *testing.T) {
 	}
 }
 
+// The kernel puts the name of a process into the file from which its memory is read.
+func TestRun_a_process_cannot_name_its_memory(t *testing.T) {
+	p := open(t, local.Config{})
+	finish := make(chan struct{})
+	var once sync.Once
+	e, err := p.Run(t.Context(), sandbox.Spec{
+		Argv: []string{"/usr/bin/python3", "-I", "-S", "-c", `import ctypes, time
+ctypes.CDLL(None).prctl(15, b"VmHWM:99999999 ")
+print("named", flush=True)
+time.sleep(100)`},
+		Mounts: system(), Finish: finish, Limits: haft.Limits{Wall: ms(20000)},
+		Stdout: writerFunc(func(b []byte) (int, error) { once.Do(func() { close(finish) }); return len(b), nil }),
+		Ended:  func(sandbox.Exit) {},
+	})
+	if err != nil || e.Cause != sandbox.CauseFinished || e.Usage.MaxRSS <= 0 || e.Usage.MaxRSS > 1<<30 {
+		t.Errorf("Run = %+v, %v", e, err)
+	}
+}
+
 // A writerFunc is a writer.
 type writerFunc func([]byte) (int, error)
 
@@ -360,8 +379,11 @@ func TestRun_signals_do_not_end_the_init(t *testing.T) {
 		lacking(t, haft.ControlPIDNS)
 	}
 	// A signal while the init still starts the command may end the sandbox, and so the command.
-	exit, out := sh(t, p, "sleep 0.5; for n in {1..64}; do kill -$n 1 2>/dev/null; done; echo alive")
-	if exit.Cause != sandbox.CauseExit || exit.Code != 0 || out != "alive\n" {
-		t.Errorf("after all signals to the init: %+v, %q", exit, out)
+	queue := py(`import ctypes; queue = ctypes.CDLL(None).sigqueue; [queue(1, n, None) for n in range(1, 65)]`)
+	for _, send := range []string{"for n in {1..64}; do kill -$n 1 2>/dev/null; done", "(" + queue + ")"} {
+		exit, out := sh(t, p, "sleep 0.5; "+send+"; grep SigIgn /proc/self/status; echo alive")
+		if exit.Cause != sandbox.CauseExit || exit.Code != 0 || out != "SigIgn:\t0000000000000000\nalive\n" {
+			t.Errorf("after all signals to the init by %s: %+v, %q", send, exit, out)
+		}
 	}
 }

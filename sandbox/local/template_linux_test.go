@@ -2,14 +2,18 @@ package local_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -285,6 +289,35 @@ func TestTemplate_reports_a_step_that_fails_in_the_fork(t *testing.T) {
 	}
 }
 
+// A meter may report a limit when its process has ended. The next process of this number is another call.
+func TestTemplate_limits_are_not_for_the_next_process(t *testing.T) {
+	p := open(t, local.Config{})
+	tpl := template(t, p, "def main(fd): print('alive')\n")
+	local.SendLimits(tpl)
+	for range 3 {
+		if e, out := forked(t, tpl, sandbox.Spec{}); e.Cause != sandbox.CauseExit || out != "alive\n" {
+			t.Errorf("it ended with %s %s and says %q", e.Cause, e.Limit, out)
+		}
+	}
+	if n := local.Ends(tpl); n != 0 {
+		t.Errorf("%d ends of forks are waited for", n)
+	}
+}
+
+func TestTemplate_meters_no_process_that_was_waited_for(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), "/bin/true")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	before := local.MetersOf(cmd.Process.Pid)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if after := local.MetersOf(cmd.Process.Pid); before != 1 || after != 0 {
+		t.Errorf("%d meters before, %d afterwards", before, after)
+	}
+}
+
 // The socket holds a part of such an order at a time.
 func TestTemplate_takes_large_orders(t *testing.T) {
 	p := open(t, local.Config{})
@@ -296,6 +329,59 @@ func TestTemplate_takes_large_orders(t *testing.T) {
 			t.Errorf("%d bytes: it says %q", len(data), out)
 		}
 	}
+}
+
+// The init of a template looks at the processes of its forks where there is no cgroup, and outlives them.
+func TestTemplate_init_needs_little_memory(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}})
+	tpl := template(t, p, `import os, time
+def main(fd):
+    for _ in range(60):
+        if os.fork() == 0:
+            os.execv('/bin/sleep', ['sleep', '100'])
+    time.sleep(100)
+`)
+	most := make(chan int)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	go func() { most <- initMemory(ctx) }()
+	var runs sync.WaitGroup
+	for range 4 {
+		runs.Go(func() {
+			e, err := tpl.Run(ctx, sandbox.Spec{Limits: haft.Limits{Memory: 1 << 30}})
+			if err != nil || e.Cause != sandbox.CauseCancelled {
+				t.Errorf("a fork ended with %+v, %v", e, err)
+			}
+		})
+	}
+	runs.Wait()
+	if kib := <-most; kib == 0 || kib > 100<<10 {
+		t.Errorf("the init used up to %d KiB", kib)
+	}
+}
+
+// initMemory returns the most KiB that an init of this process has used until ctx ends.
+func initMemory(ctx context.Context) int {
+	most := 0
+	for ctx.Err() == nil {
+		all, _ := filepath.Glob("/proc/[0-9]*/status")
+		for _, name := range all {
+			b, _ := os.ReadFile(name) // it may have ended
+			args, _ := os.ReadFile(filepath.Join(filepath.Dir(name), "cmdline"))
+			ours := bytes.Contains(b, fmt.Appendf(nil, "\nPPid:\t%d\n", os.Getpid())) &&
+				bytes.HasPrefix(args, []byte("haft-sandbox-init"))
+			if _, rest, ok := bytes.Cut(b, []byte("\nVmRSS:")); ok && ours {
+				var kib int
+				_, _ = fmt.Sscan(string(rest), &kib)
+				most = max(most, kib)
+			}
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(250 * time.Millisecond):
+		}
+	}
+	return most
 }
 
 // A container masks parts of /proc, and then no sandbox in it may mount its own.
