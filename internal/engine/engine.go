@@ -234,8 +234,11 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 	if err := e.operator.readStop(ctx); err != nil {
 		return nil, err
 	}
-	if err := e.recovery.recover(ctx); err != nil {
-		return nil, fmt.Errorf("close what was left open: %w", err)
+	if err := e.members.Join(ctx, cfg.Owner); err != nil {
+		return nil, fmt.Errorf("register this server: %w", err)
+	}
+	if err := e.recovery.recover(ctx); err != nil { // others would take it for alive as long as the process lives
+		return nil, errors.Join(fmt.Errorf("close what was left open: %w", err), e.Close())
 	}
 	e.calls.Go(e.dispatcher.dispatch)
 	e.calls.Go(e.housekeeper.housekeep)

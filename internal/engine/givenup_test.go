@@ -6,9 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/goleak"
+
 	"haft"
 	"haft/executor"
 	"haft/internal/engine"
+	"haft/internal/registry"
 	"haft/internal/store"
 	"haft/internal/store/postgres"
 	"haft/internal/store/storetest"
@@ -197,4 +200,28 @@ func TestBeat_goes_on_whatever_takes_long(t *testing.T) {
 	}
 	before := beat()
 	until(t, "it says that it lives", func() bool { return beat() > before+2 })
+}
+
+// An engine that cannot be opened leaves nothing: it would say for ever that it lives, and keep calls from others.
+func TestOpen_fails_and_leaves_nothing(t *testing.T) {
+	s, err := postgres.Open(t.Context(), storetest.Postgres(t), postgres.Config{Conns: 2})
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	check(t, store.TablesOf(s).Write(t.Context(), "break the database", func(ctx context.Context, tx store.Tx) error {
+		_, err := tx.Exec(ctx, "ALTER TABLE chains RENAME TO gone")
+		return err
+	}))
+	before := goleak.IgnoreCurrent()
+	e, err := engine.Open(t.Context(), engine.Parts{Store: s, Registry: registry.New(s, registry.Config{})}, lively)
+	if err == nil {
+		check(t, e.Close())
+		t.Fatal("an engine works without a table")
+	}
+	if err := goleak.Find(before); err != nil {
+		t.Error(err)
+	}
+	beats, err := s.Processes.Beats(t.Context())
+	if err != nil || len(beats) != 0 {
+		t.Errorf("registered are %v, %v", beats, err)
+	}
 }

@@ -37,11 +37,8 @@ type recovery struct {
 // came to that: a crash, an outage of the store, a server that was given up, an older
 // haft. Nothing here needs to know why.
 
-// recover takes up what was left when this process begins.
+// recover takes up what was left when this process begins, which has joined.
 func (rc *recovery) recover(ctx context.Context) error {
-	if err := rc.members.Join(ctx, rc.cfg.Owner); err != nil {
-		return err
-	}
 	if rc.store.Shared() {
 		rc.calls.Go(rc.members.KeepAlive) // first: there may be thousands of calls to take up
 	} else if err := rc.adopt(ctx); err != nil { // once: nobody dies while this process lives
