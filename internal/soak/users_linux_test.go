@@ -16,7 +16,7 @@ import (
 type usersForm struct {
 	users, orgs int
 	think       time.Duration // the mean time between two calls of a user
-	calm        time.Duration // how long nothing is broken
+	healthy     time.Duration // how long nothing is broken
 	broken      time.Duration // how long something is
 	rest        time.Duration // how long users go on when it is mended
 	back        time.Duration // when the first success has to come
@@ -26,9 +26,9 @@ type usersForm struct {
 }
 
 var (
-	shortForm = usersForm{users: 60, orgs: 4, think: 1500 * time.Millisecond, calm: 3 * time.Second,
+	shortForm = usersForm{users: 60, orgs: 4, think: 1500 * time.Millisecond, healthy: 3 * time.Second,
 		broken: 3 * time.Second, rest: 2 * time.Second, back: 15 * time.Second, disk: 64, cells: 64}
-	longForm = usersForm{users: 1000, orgs: 20, think: 8 * time.Second, calm: time.Minute,
+	longForm = usersForm{users: 1000, orgs: 20, think: 8 * time.Second, healthy: time.Minute,
 		broken: 20 * time.Second, rest: 25 * time.Second, back: 30 * time.Second, disk: 1024,
 		idle: 70 * time.Second, cells: 16} // a cell that nobody wants is kept for a minute
 )
@@ -46,7 +46,7 @@ const pauseTime = 5 * time.Second
 type phase struct {
 	name string
 	// fault breaks something, and returns what mends it after form.broken. nil: nothing is broken.
-	fault   func(c *crowd) (mend func())
+	fault   func(c *usersWorld) (mend func())
 	allowed func(s sight) bool // what users may see then besides success
 	about   func(s sight) bool // the calls that the fault is about; nil: all
 
@@ -68,8 +68,9 @@ func embeddedPhases() []*phase {
 		{name: "killed, started again", fault: killServer,
 			allowed: func(s sight) bool { return refused(s) || s.what == noAnswer }},
 		{name: "no fault"},
-		{name: "tools out of memory", fault: runHogs, allowed: func(s sight) bool { return isHog(s) && s.what == hogged },
-			about: func(s sight) bool { return !isHog(s) }},
+		{name: "tools out of memory", fault: runHogs,
+			allowed: func(s sight) bool { return isHog(s) && s.what == hogged },
+			about:   func(s sight) bool { return !isHog(s) }},
 		{name: "disk full", fault: fillDisk, allowed: refused},
 		{name: "stopped for 5 s", fault: pauseServer, allowed: func(s sight) bool {
 			return refused(s) || unreached(s) || s.what == "timeout"
@@ -109,7 +110,7 @@ func TestUsers(t *testing.T) {
 				if !set.long {
 					t.Parallel()
 				}
-				c := newCrowd(t, set, form, postgres)
+				c := newUsersWorld(t, set, form, postgres)
 				if c.names == nil {
 					phases = slices.DeleteFunc(phases, func(p *phase) bool { return p.name == "DNS gone" })
 				}
@@ -134,7 +135,7 @@ func TestUsers(t *testing.T) {
 
 // live goes through all phases. What the server has is compared at two times at which nobody calls: after the first
 // phases, up to the first without a fault, and at the end.
-func (c *crowd) live(phases []*phase) {
+func (c *usersWorld) live(phases []*phase) {
 	c.t.Helper()
 	first := slices.IndexFunc(phases, func(p *phase) bool { return p.fault == nil }) + 1
 	c.warm()
@@ -161,7 +162,7 @@ func (c *crowd) live(phases []*phase) {
 }
 
 // warm calls each tool of each organisation once, so that templates exist before time is measured.
-func (c *crowd) warm() {
+func (c *usersWorld) warm() {
 	c.crowd(len(c.tenants)*len(uses), func(i int, who tenant) { c.call(who.key, uses[i/len(c.tenants)]) })
 	for _, s := range c.seen {
 		if s.what != success || s.wrong {
@@ -172,11 +173,11 @@ func (c *crowd) warm() {
 }
 
 // goThrough lets the time of some phases pass, and breaks and mends what they break.
-func (c *crowd) goThrough(phases []*phase) {
+func (c *usersWorld) goThrough(phases []*phase) {
 	for _, p := range phases {
 		p.from = time.Now()
 		if p.fault == nil {
-			c.wait(c.form.calm)
+			c.wait(c.form.healthy)
 		} else {
 			mend := p.fault(c)
 			c.wait(c.form.broken)
@@ -186,16 +187,30 @@ func (c *crowd) goThrough(phases []*phase) {
 				c.t.Errorf("%s: no success within %s after it was mended", p.name, c.form.back)
 			}
 			c.wait(c.form.rest)
+			// What the next fault does must not be taken for this one's.
+			until(c.ctx, userPatience, func() bool { return !c.waits(p.mended) })
 		}
 		p.to = time.Now()
 	}
 }
 
 // wait lets time pass.
-func (c *crowd) wait(d time.Duration) { until(c.ctx, d, func() bool { return false }) }
+func (c *usersWorld) wait(d time.Duration) { until(c.ctx, d, func() bool { return false }) }
+
+// waits reports whether somebody still has no answer to a call of before a time.
+func (c *usersWorld) waits(since time.Time) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, asked := range c.open {
+		if asked.Before(since) {
+			return true
+		}
+	}
+	return false
+}
 
 // back returns how long after the fault was mended the first call succeeded that was made after it.
-func (c *crowd) back(p *phase) (after time.Duration, ok bool) {
+func (c *usersWorld) back(p *phase) (after time.Duration, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, s := range slices.Backward(c.seen) {
@@ -215,7 +230,7 @@ const hogged = "limit: limit_memory"
 func isHog(s sight) bool { return s.tool == hog.label }
 
 // runHogs has tools pass their memory limit beside the others, until it is mended.
-func runHogs(c *crowd) func() {
+func runHogs(c *usersWorld) func() {
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for i := range 2 {
@@ -234,10 +249,10 @@ func runHogs(c *crowd) func() {
 }
 
 // fillDisk takes all space of the data directory.
-func fillDisk(c *crowd) func() { return fill(c.t, c.data) }
+func fillDisk(c *usersWorld) func() { return fill(c.t, c.data) }
 
 // pauseServer stops the process of the server, and not those of its sandboxes, and lets it go on.
-func pauseServer(c *crowd) func() {
+func pauseServer(c *usersWorld) func() {
 	c.must(c.nodes[0].signal(syscall.SIGSTOP))
 	c.wait(pauseTime)
 	c.must(c.nodes[0].signal(syscall.SIGCONT))
@@ -245,25 +260,25 @@ func pauseServer(c *crowd) func() {
 }
 
 // killServer kills the server, and starts it again.
-func killServer(c *crowd) func() {
+func killServer(c *usersWorld) func() {
 	c.must(c.nodes[0].signal(syscall.SIGKILL))
 	return func() { c.must(c.nodes[0].start(context.WithoutCancel(c.ctx))) }
 }
 
 // silenceNames has the DNS server answer nothing.
-func silenceNames(c *crowd) func() {
+func silenceNames(c *usersWorld) func() {
 	c.names.silent.Store(true)
 	return func() { c.names.silent.Store(false) }
 }
 
 // slowDatabase has each answer of Postgres come 200 ms later.
-func slowDatabase(c *crowd) func() {
+func slowDatabase(c *usersWorld) func() {
 	c.proxy.delay.Store(int64(200 * time.Millisecond))
 	return func() { c.proxy.delay.Store(0) }
 }
 
 // cutDatabase cuts all connections to Postgres, and refuses new ones.
-func cutDatabase(c *crowd) func() {
+func cutDatabase(c *usersWorld) func() {
 	c.proxy.cut()
 	return c.proxy.mend
 }
@@ -271,15 +286,12 @@ func cutDatabase(c *crowd) func() {
 // belongs returns the phase that a call counts for: the first with a fault that it overlaps with, or else the one in
 // which it was made.
 func belongs(phases []*phase, s sight) *phase {
-	var found *phase
+	found := phases[0]
 	for _, p := range phases {
-		if s.asked.After(p.to) || s.answered.Before(p.from) {
-			continue
-		}
-		if p.fault != nil {
+		if p.fault != nil && !s.asked.After(p.mended) && !s.answered.Before(p.from) {
 			return p
 		}
-		if found == nil {
+		if s.asked.After(p.from) {
 			found = p
 		}
 	}
@@ -287,7 +299,7 @@ func belongs(phases []*phase, s sight) *phase {
 }
 
 // judge checks what users saw, and returns a row of each phase.
-func (c *crowd) judge(phases []*phase) (rows []row) {
+func (c *usersWorld) judge(phases []*phase) (rows []row) {
 	c.t.Helper()
 	of := map[*phase][]sight{}
 	for _, s := range c.seen {
@@ -306,14 +318,11 @@ func (c *crowd) judge(phases []*phase) (rows []row) {
 		c.t.Logf("%s: %s", p.name, counts(r.why))
 		rows = append(rows, r)
 	}
-	if left := len(of[nil]); left > 0 {
-		c.t.Errorf("%d calls belong to no phase", left)
-	}
 	return rows
 }
 
 // check fails the test for each kind of answer that users may not see.
-func (p *phase) check(c *crowd, seen []sight, tolerated bool) {
+func (p *phase) check(c *usersWorld, seen []sight, tolerated bool) {
 	c.t.Helper()
 	bad, example := map[string]int{}, map[string]string{}
 	for _, s := range seen {
@@ -329,7 +338,8 @@ func (p *phase) check(c *crowd, seen []sight, tolerated bool) {
 		example[key] = s.detail
 	}
 	for key, n := range bad {
-		c.t.Errorf("%s: %d of %d calls saw what they must not see: %s, such as\n%s", p.name, n, len(seen), key, example[key])
+		c.t.Errorf("%s: %d of %d calls saw what they must not see: %s, such as\n%s", p.name, n, len(seen), key,
+			example[key])
 	}
 	if len(seen) == 0 {
 		c.t.Errorf("%s: nobody called", p.name)

@@ -121,7 +121,7 @@ func (f footprint) above(before footprint, cells int) (list []string) {
 }
 
 // atRest returns what the server has while nobody calls.
-func (c *crowd) atRest() footprint {
+func (c *usersWorld) atRest() footprint {
 	c.client.CloseIdleConnections()
 	httpClient.CloseIdleConnections()
 	pid := c.nodes[0].cmd.Process.Pid

@@ -63,7 +63,7 @@ def shop(n: int) -> str:
 // A useOf says how a tool is called with the number n, and what it must answer.
 type useOf struct {
 	label, tool string
-	args        func(c *crowd, n int) any
+	args        func(c *usersWorld, n int) any
 	at          string // the member of the value that is compared; the value itself if empty
 	want        func(n int) string
 	often       int // of all calls, in relation to the others
@@ -75,13 +75,13 @@ var uses = []useOf{
 	{label: "Python", tool: "double", args: number, want: times(2), often: 30},
 	{label: "Node", tool: "triple", args: number, want: times(3), often: 8},
 	{label: "MCP", tool: "fx__once", often: 30, want: strconv.Itoa,
-		args: func(_ *crowd, n int) any { return arguments{Key: strconv.Itoa(n)} }},
+		args: func(_ *usersWorld, n int) any { return arguments{Key: strconv.Itoa(n)} }},
 	{label: "built-in, in a sandbox", tool: "run_code", at: "stdout", often: 12,
-		args: func(_ *crowd, n int) any {
+		args: func(_ *usersWorld, n int) any {
 			return map[string]any{"language": "bash", "code": fmt.Sprintf("echo $((%d * 7))", n)}
 		}, want: func(n int) string { return fmt.Sprintln(n * 7) }},
 	{label: "built-in, by name", tool: "http_request", at: "body", often: 10, byName: true,
-		args: func(c *crowd, n int) any {
+		args: func(c *usersWorld, n int) any {
 			return map[string]any{"method": "GET", "url": fmt.Sprintf("http://%s/%d", c.shop, n)}
 		}, want: soldIn},
 	{label: "Python, by name", tool: "shop", args: number, want: soldIn, often: 10, byName: true},
@@ -90,7 +90,7 @@ var uses = []useOf{
 // hog is a tool that passes its memory limit, which nobody chooses by chance.
 var hog = useOf{label: "hog", tool: "hog", args: number}
 
-func number(_ *crowd, n int) any { return map[string]any{"n": n} }
+func number(_ *usersWorld, n int) any { return map[string]any{"n": n} }
 
 func times(factor int) func(n int) string {
 	return func(n int) string { return strconv.Itoa(factor * n) }
@@ -113,8 +113,8 @@ type sight struct {
 // success and noAnswer are two of what a user can see.
 const success, noAnswer = "success", "no answer"
 
-// A crowd is the users of one server, and what they have seen.
-type crowd struct {
+// A usersWorld is one server with its users, and what they have seen.
+type usersWorld struct {
 	*world
 	form   usersForm
 	data   string
@@ -127,14 +127,17 @@ type crowd struct {
 	calls  atomic.Int64 // a number for each
 
 	mu   sync.Mutex
+	open map[int]time.Time // when calls were made that have no answer yet
 	seen []sight
 }
 
-// newCrowd starts a server on a small file system, or on a Postgres behind a proxy, with organisations, tools and users.
-func newCrowd(t *testing.T, set settings, form usersForm, postgres bool) *crowd {
+// newUsersWorld starts a server on a small file system, or on a Postgres behind a proxy, with organisations, tools and
+// users.
+func newUsersWorld(t *testing.T, set settings, form usersForm, postgres bool) *usersWorld {
 	t.Helper()
 	w := &world{t: t, ctx: t.Context(), set: set, dir: t.TempDir(), latest: map[string]Sighting{}}
-	c := &crowd{world: w, form: form, data: filepath.Join(w.dir, "data"), temp: filepath.Join(w.dir, "tmp")}
+	c := &usersWorld{world: w, form: form, data: filepath.Join(w.dir, "data"), temp: filepath.Join(w.dir, "tmp"),
+		open: map[int]time.Time{}}
 	w.must(os.Mkdir(c.data, 0o700))
 	w.must(os.Mkdir(c.temp, 0o755))
 	w.must(os.Chmod(w.dir, 0o755)) // sandboxes have a user of their own
@@ -165,8 +168,8 @@ func newCrowd(t *testing.T, set settings, form usersForm, postgres bool) *crowd 
 		if i > 0 {
 			org = fmt.Sprintf("tenant%d", i)
 		}
-		key := strings.TrimSpace(w.command(c.data, "key", "create", "--org", org, "--for-user", "soak", "--role", "admin"))
-		w.tenants = append(w.tenants, tenant{org, key})
+		text := w.command(c.data, "key", "create", "--org", org, "--for-user", "soak", "--role", "admin")
+		w.tenants = append(w.tenants, tenant{org, strings.TrimSpace(text)})
 	}
 	w.addNode(c.data, 0)
 	w.put(w.tenants[0], "/v1/policies/server", "application/yaml",
@@ -186,7 +189,7 @@ func newCrowd(t *testing.T, set settings, form usersForm, postgres bool) *crowd 
 
 // withNames has the server run in a mount namespace in which /etc/resolv.conf names a DNS server of the test. All is
 // made for t; where it is not possible, inner is skipped, and the server finds its host by the name localhost.
-func (c *crowd) withNames(t, inner *testing.T, port string) {
+func (c *usersWorld) withNames(t, inner *testing.T, port string) {
 	conf, script := filepath.Join(c.dir, "resolv.conf"), filepath.Join(c.dir, "haft-with-names")
 	const text = `#!/bin/sh
 exec unshare --mount /bin/sh -c 'mount --bind "$0" /etc/resolv.conf && exec "$@"' %q %q "$@"
@@ -195,7 +198,8 @@ exec unshare --mount /bin/sh -c 'mount --bind "$0" /etc/resolv.conf && exec "$@"
 	c.must(os.WriteFile(conf, []byte("nameserver 127.77.0.1\n"), 0o644))
 	c.must(os.WriteFile(script, fmt.Appendf(nil, text, conf, c.set.binary), 0o755))
 	if out, err := exec.CommandContext(c.ctx, script, "version").CombinedOutput(); err != nil {
-		skiptest.Lacking(inner, "mount", fmt.Sprintf("no mount namespace with its own /etc/resolv.conf: %v %s", err, out))
+		skiptest.Lacking(inner, "mount",
+			fmt.Sprintf("no mount namespace with its own /etc/resolv.conf: %v %s", err, out))
 	}
 	var names *nameServer
 	inner.Run("port 53", func(t2 *testing.T) { names = startNames(t, t2) })
@@ -207,7 +211,7 @@ exec unshare --mount /bin/sh -c 'mount --bind "$0" /etc/resolv.conf && exec "$@"
 }
 
 // equip gives an organisation the tools.
-func (c *crowd) equip(who tenant) {
+func (c *usersWorld) equip(who tenant) {
 	c.t.Helper()
 	c.put(who, "/v1/mcp_servers/fx", "application/json", fmt.Sprintf(`{"url": %q}`, c.tool.url))
 	for _, draft := range userTools {
@@ -220,12 +224,12 @@ func (c *crowd) equip(who tenant) {
 }
 
 // post makes something, which must work.
-func (c *crowd) post(who tenant, path string, body, to any) {
+func (c *usersWorld) post(who tenant, path string, body, to any) {
 	raw, err := json.Marshal(body)
 	if err == nil {
 		var res *http.Response
-		if res, raw, err = do(c.ctx, c.nodes[0], who, http.MethodPost, path, "application/json", string(raw)); err == nil &&
-			res.StatusCode >= 300 {
+		res, raw, err = do(c.ctx, c.nodes[0], who, http.MethodPost, path, "application/json", string(raw))
+		if err == nil && res.StatusCode >= 300 {
 			err = fmt.Errorf("POST %s: %s %s", path, res.Status, raw)
 		}
 	}
@@ -238,7 +242,7 @@ func (c *crowd) post(who tenant, path string, body, to any) {
 }
 
 // work has all users call until during returns, and returns when the last call is answered.
-func (c *crowd) work(during func()) {
+func (c *usersWorld) work(during func()) {
 	stop := make(chan struct{})
 	var group sync.WaitGroup
 	for i, key := range c.keys {
@@ -258,7 +262,7 @@ func (c *crowd) work(during func()) {
 const seed = 22
 
 // think waits for the time between two calls, exponentially distributed, and reports whether to go on.
-func (c *crowd) think(dice *rand.Rand, stop <-chan struct{}) bool {
+func (c *usersWorld) think(dice *rand.Rand, stop <-chan struct{}) bool {
 	wait := time.NewTimer(min(time.Duration(dice.ExpFloat64()*float64(c.form.think)), 10*c.form.think))
 	defer wait.Stop()
 	select {
@@ -288,9 +292,12 @@ func choose(dice *rand.Rand) useOf {
 const userPatience = 45 * time.Second
 
 // call makes one call and notes what its user sees.
-func (c *crowd) call(key string, use useOf) {
+func (c *usersWorld) call(key string, use useOf) {
 	n := int(c.calls.Add(1)) + 1_000_000
 	s := sight{tool: use.label, byName: use.byName, asked: time.Now(), what: noAnswer}
+	c.mu.Lock()
+	c.open[n] = s.asked
+	c.mu.Unlock()
 	raw, err := json.Marshal(map[string]any{"tool": use.tool, "args": use.args(c, n), "wait": true})
 	c.noError(err)
 	ctx, cancel := context.WithTimeout(c.ctx, userPatience)
@@ -313,11 +320,12 @@ func (c *crowd) call(key string, use useOf) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	delete(c.open, n)
 	c.seen = append(c.seen, s)
 }
 
 // noError fails the test, and not only the goroutine of a user.
-func (c *crowd) noError(err error) {
+func (c *usersWorld) noError(err error) {
 	if err != nil {
 		c.t.Error(err)
 	}
