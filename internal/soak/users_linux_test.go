@@ -1,10 +1,13 @@
 package soak
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -45,8 +48,9 @@ const pauseTime = 5 * time.Second
 // A phase is a time in which users call.
 type phase struct {
 	name string
-	// fault breaks something, and returns what mends it after form.broken. nil: nothing is broken.
+	// fault breaks something, and returns what mends it. nil: nothing is broken.
 	fault   func(c *usersWorld) (mend func())
+	lasts   time.Duration      // how long it is broken; 0 means form.broken
 	allowed func(s sight) bool // what users may see then besides success
 	about   func(s sight) bool // the calls that the fault is about; nil: all
 
@@ -72,7 +76,7 @@ func embeddedPhases() []*phase {
 			allowed: func(s sight) bool { return isHog(s) && s.what == hogged },
 			about:   func(s sight) bool { return !isHog(s) }},
 		{name: "disk full", fault: fillDisk, allowed: refused},
-		{name: "stopped for 5 s", fault: pauseServer, allowed: func(s sight) bool {
+		{name: "stopped for 5 s", fault: pauseServer, lasts: pauseTime, allowed: func(s sight) bool {
 			return refused(s) || unreached(s) || s.what == "timeout"
 		}},
 		{name: "DNS gone", fault: silenceNames, allowed: unreached, about: byName},
@@ -115,6 +119,7 @@ func TestUsers(t *testing.T) {
 					phases = slices.DeleteFunc(phases, func(p *phase) bool { return p.name == "DNS gone" })
 				}
 				c.live(phases)
+				c.checkEffects()
 				list := c.judge(phases)
 				c.keep()
 				mu.Lock()
@@ -153,10 +158,30 @@ func (c *usersWorld) live(phases []*phase) {
 	if !flat {
 		c.t.Errorf("the server has more than before: %s", strings.Join(after.above(before, c.form.cells), ", "))
 	}
+	if c.killed != nil && anyOf(c.killed) {
+		c.t.Error("processes of the server that was killed are still there")
+	}
+	for _, g := range c.killedGroups {
+		if _, err := os.Stat(g); err == nil {
+			c.t.Errorf("the cgroup %s of the server that was killed is still there", filepath.Base(g))
+		}
+	}
+}
+
+// checkEffects holds what users saw of the MCP tool against how often it ran: once for a success, never for a refusal,
+// and never twice.
+func (c *usersWorld) checkEffects() {
+	c.t.Helper()
 	ran := map[string]int{}
 	for _, e := range c.tool.seen() {
 		if ran[e.Key]++; ran[e.Key] > 1 {
 			c.t.Errorf("the MCP tool ran %d times for one call", ran[e.Key])
+		}
+	}
+	for _, s := range c.seen {
+		n, known := ran[strconv.Itoa(s.number)]
+		if known && refused(s) || s.tool == mcpLabel && s.what == success && n != 1 {
+			c.t.Errorf("the MCP tool ran %d times for a call whose user saw %s (%s)", n, s.what, s.reason)
 		}
 	}
 }
@@ -180,7 +205,7 @@ func (c *usersWorld) goThrough(phases []*phase) {
 			c.wait(c.form.healthy)
 		} else {
 			mend := p.fault(c)
-			c.wait(c.form.broken)
+			c.wait(cmp.Or(p.lasts, c.form.broken))
 			mend()
 			p.mended = time.Now()
 			if !until(c.ctx, c.form.back, func() bool { _, ok := c.back(p); return ok }) {
@@ -254,13 +279,13 @@ func fillDisk(c *usersWorld) func() { return fill(c.t, c.data) }
 // pauseServer stops the process of the server, and not those of its sandboxes, and lets it go on.
 func pauseServer(c *usersWorld) func() {
 	c.must(c.nodes[0].signal(syscall.SIGSTOP))
-	c.wait(pauseTime)
-	c.must(c.nodes[0].signal(syscall.SIGCONT))
-	return func() {}
+	return func() { c.must(c.nodes[0].signal(syscall.SIGCONT)) }
 }
 
 // killServer kills the server, and starts it again.
 func killServer(c *usersWorld) func() {
+	pid := c.nodes[0].cmd.Process.Pid
+	c.killed, c.killedGroups = tree(pid), groupsOf(pid)
 	c.must(c.nodes[0].signal(syscall.SIGKILL))
 	return func() { c.must(c.nodes[0].start(context.WithoutCancel(c.ctx))) }
 }

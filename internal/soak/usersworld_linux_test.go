@@ -70,11 +70,14 @@ type useOf struct {
 	byName      bool
 }
 
+// mcpLabel is the label of the tool of an MCP server.
+const mcpLabel = "MCP"
+
 // uses are the tools that users choose from.
 var uses = []useOf{
 	{label: "Python", tool: "double", args: number, want: times(2), often: 30},
 	{label: "Node", tool: "triple", args: number, want: times(3), often: 8},
-	{label: "MCP", tool: "fx__once", often: 30, want: strconv.Itoa,
+	{label: mcpLabel, tool: "fx__once", often: 30, want: strconv.Itoa,
 		args: func(_ *usersWorld, n int) any { return arguments{Key: strconv.Itoa(n)} }},
 	{label: "built-in, in a sandbox", tool: "run_code", at: "stdout", often: 12,
 		args: func(_ *usersWorld, n int) any {
@@ -100,6 +103,7 @@ func soldIn(n int) string { return fmt.Sprintf("item %d of the shop", n) }
 
 // A sight is one call as its user saw it.
 type sight struct {
+	number          int
 	tool            string
 	byName          bool
 	asked, answered time.Time
@@ -125,6 +129,8 @@ type usersWorld struct {
 	keys   []string // of users
 	client *http.Client
 	calls  atomic.Int64 // a number for each
+
+	killed, killedGroups []string // processes and cgroups of a server that was killed
 
 	mu   sync.Mutex
 	open map[int]time.Time // when calls were made that have no answer yet
@@ -294,7 +300,7 @@ const userPatience = 45 * time.Second
 // call makes one call and notes what its user sees.
 func (c *usersWorld) call(key string, use useOf) {
 	n := int(c.calls.Add(1)) + 1_000_000
-	s := sight{tool: use.label, byName: use.byName, asked: time.Now(), what: noAnswer}
+	s := sight{number: n, tool: use.label, byName: use.byName, asked: time.Now(), what: noAnswer}
 	c.mu.Lock()
 	c.open[n] = s.asked
 	c.mu.Unlock()
