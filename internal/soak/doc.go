@@ -17,6 +17,7 @@
 //	HAFT_SOAK_BINARY=FILE  the haft to test, instead of one that is built
 //	HAFT_SOAK_SERVE=FLAGS  further flags of haft serve
 //	HAFT_SOAK_SETTLE=60s   how long after the fault calls may take to end
+//	HAFT_SOAK_THINK=8s     how long a user of TestUsers waits between two calls, on average
 //	HAFT_SOAK_HISTORY=DIR  a directory that gets the history of every scenario as JSON
 //	HAFT_SOAK_REPORT=FILE  a file that gets the table of TestUsers as Markdown
 package soak

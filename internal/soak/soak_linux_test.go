@@ -26,6 +26,7 @@ type settings struct {
 	binary  string
 	serve   []string
 	settle  time.Duration
+	think   time.Duration // 0: that of the form
 	history string
 }
 
@@ -39,6 +40,11 @@ func readSettings(t *testing.T) settings {
 	if text := os.Getenv("HAFT_SOAK_SETTLE"); text != "" {
 		if s.settle, err = time.ParseDuration(text); err != nil {
 			t.Fatal("HAFT_SOAK_SETTLE is a duration, such as 60s")
+		}
+	}
+	if text := os.Getenv("HAFT_SOAK_THINK"); text != "" {
+		if s.think, err = time.ParseDuration(text); err != nil {
+			t.Fatal("HAFT_SOAK_THINK is a duration, such as 8s")
 		}
 	}
 	if s.binary = os.Getenv("HAFT_SOAK_BINARY"); s.binary == "" {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,7 +74,7 @@ func embeddedPhases() []*phase {
 			allowed: func(s sight) bool { return refused(s) || s.what == noAnswer }},
 		{name: "no fault"},
 		{name: "tools out of memory", fault: runHogs,
-			allowed: func(s sight) bool { return isHog(s) && s.what == hogged },
+			allowed: func(s sight) bool { return isHog(s) && (s.what == hogged || s.what == rested) },
 			about:   func(s sight) bool { return !isHog(s) }},
 		{name: "disk full", fault: fillDisk, allowed: refused},
 		{name: "stopped for 5 s", fault: pauseServer, lasts: pauseTime, allowed: func(s sight) bool {
@@ -102,6 +103,7 @@ func TestUsers(t *testing.T) {
 		t.Parallel()
 		form = shortForm
 	}
+	form.think = cmp.Or(set.think, form.think)
 	var mu sync.Mutex
 	rows := map[bool][]row{}
 	t.Run("all", func(t *testing.T) {
@@ -249,8 +251,11 @@ func (c *usersWorld) back(p *phase) (after time.Duration, ok bool) {
 	return after, ok
 }
 
-// hogged is what a user sees of a tool that passes its memory limit.
-const hogged = "limit: limit_memory"
+// hogged is what a user sees of a tool that passes its memory limit, and rested what users see when it did so too often.
+const (
+	hogged = "limit: limit_memory"
+	rested = "error: circuit_open"
+)
 
 func isHog(s sight) bool { return s.tool == hog.label }
 
@@ -258,15 +263,11 @@ func isHog(s sight) bool { return s.tool == hog.label }
 func runHogs(c *usersWorld) func() {
 	stop := make(chan struct{})
 	var group sync.WaitGroup
-	for i := range 2 {
+	for i := range c.form.orgs {
 		group.Go(func() {
-			for {
-				select {
-				case <-stop:
-					return
-				default:
-					c.call(c.keys[i], hog)
-				}
+			dice := rand.New(rand.NewPCG(seed, uint64(i)))
+			for c.think(dice, stop) {
+				c.call(c.keys[i], hog)
 			}
 		})
 	}
