@@ -192,6 +192,10 @@ attack: setup build ## run the hostile programs on this machine's kernel
 soak: ## kill, pause and starve real servers, and check every accepted call
 	HAFT_SOAK=long $(GO) test -count=1 -timeout 2h -v ./internal/soak -run '^TestSoak$$/^all$$/$(SOAK)'
 
+.PHONY: soak-users
+soak-users: init ## have 1,000 users call while things break, and print what they see
+	HAFT_SOAK=long $(TEST) -count=1 -v ./internal/soak -run '^TestUsers$$'
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (60s)
 	@scripts/fuzz $(FUZZTIME)

@@ -87,6 +87,9 @@ type Config struct {
 	Idle time.Duration
 	// Health is how often an open session is pinged; 0 means 30 seconds.
 	Health time.Duration
+	// Ping is how long a server may take to answer a ping; 0 means 5 seconds. The session of one that does not answer
+	// two in a row is ended.
+	Ping time.Duration
 	// Sessions and PerOrg bound the number of sessions; 0 means 256 and 64.
 	Sessions, PerOrg int
 	// MaxMessage is the longest message of a server in bytes; 0 means 16 MiB.
@@ -106,6 +109,7 @@ func (c Config) withDefaults() Config {
 	setDefault(&c.Call, time.Minute)
 	setDefault(&c.Idle, 5*time.Minute)
 	setDefault(&c.Health, 30*time.Second)
+	setDefault(&c.Ping, 5*time.Second)
 	setDefault(&c.LoginFor, 10*time.Minute)
 	setDefault(&c.Sessions, 256)
 	setDefault(&c.PerOrg, 64)

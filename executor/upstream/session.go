@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -20,9 +19,6 @@ import (
 
 // stateless is the first revision of the protocol without a ping.
 const stateless = "2026-07-28"
-
-// pingTime is how long a server may take to answer a ping.
-const pingTime = 5 * time.Second
 
 // A session is a connection with a server.
 type session struct {
@@ -230,20 +226,33 @@ func (s *session) close() {
 	})
 }
 
-// checkHealth pings the server, and ends the session if there is no answer.
+// checkHealth pings the server, and ends the session if there is no answer. It pings twice: if this process stood
+// still, such as in a machine that was suspended, the time for the first answer is over although the server is well.
 func (s *session) checkHealth(ctx context.Context) {
 	if i := s.client.InitializeResult(); i == nil || i.ProtocolVersion >= stateless {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingTime)
-	defer cancel()
-	err := s.client.Ping(ctx, nil)
-	if err == nil || wireError(err) != nil || s.pool.ctx.Err() != nil {
-		return // a server that does not know the method answers all the same
+	err := s.ping(ctx)
+	if err != nil {
+		err = s.ping(ctx)
+	}
+	if err == nil {
+		return
 	}
 	s.pool.cfg.Logger.Warn("an MCP server does not answer and is ended", "org", s.server.Org, "server", s.server.Name)
 	s.slot.forget(s, fmt.Errorf("it does not answer: %w", err))
 	s.close()
+}
+
+// ping returns an error if the server does not answer.
+func (s *session) ping(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, s.pool.cfg.Ping)
+	defer cancel()
+	err := s.client.Ping(ctx, nil)
+	if wireError(err) != nil || s.pool.ctx.Err() != nil {
+		return nil // a server that does not know the method answers all the same
+	}
+	return err
 }
 
 // explain says whose fault an error of connecting or listing is.

@@ -26,6 +26,7 @@ type settings struct {
 	binary  string
 	serve   []string
 	settle  time.Duration
+	think   time.Duration // 0: that of the form
 	history string
 }
 
@@ -39,6 +40,11 @@ func readSettings(t *testing.T) settings {
 	if text := os.Getenv("HAFT_SOAK_SETTLE"); text != "" {
 		if s.settle, err = time.ParseDuration(text); err != nil {
 			t.Fatal("HAFT_SOAK_SETTLE is a duration, such as 60s")
+		}
+	}
+	if text := os.Getenv("HAFT_SOAK_THINK"); text != "" {
+		if s.think, err = time.ParseDuration(text); err != nil {
+			t.Fatal("HAFT_SOAK_THINK is a duration, such as 8s")
 		}
 	}
 	if s.binary = os.Getenv("HAFT_SOAK_BINARY"); s.binary == "" {
@@ -74,7 +80,7 @@ var scenarios = []scenario{
 	{name: "kill, chains", short: 64, long: 1200, run: killChains},
 	{name: "kill one of two", short: 100, long: 600, postgres: true, servers: 2, run: killOne, serve: takeover},
 	{name: "pause one of two", short: 200, long: 600, postgres: true, servers: 2, run: pause, serve: takeover},
-	{name: "full disk", short: 40, long: 300, mount: smallDisk, run: fullDisk},
+	{name: "full disk", short: 40, long: 300, mount: smallDisk(64), run: fullDisk},
 	{name: "Postgres stopped", short: 200, long: 600, postgres: true, servers: 2, run: outage(8 * time.Second)},
 	{name: "Postgres stopped for long", long: 600, postgres: true, servers: 2, run: outage(45 * time.Second)},
 	{name: "Postgres stopped, then restart", short: 100, long: 600, postgres: true, servers: 2, run: outageRestart},
@@ -90,6 +96,9 @@ var takeover = []string{"--takeover", "4s"}
 // it computes, and one after the other in the long form.
 func TestSoak(t *testing.T) {
 	set := readSettings(t)
+	if !set.long {
+		t.Parallel() // with TestUsers
+	}
 	var mu sync.Mutex
 	var rows []string
 	t.Run("all", func(t *testing.T) {
@@ -179,19 +188,21 @@ func table(rows []string) string {
 	return b.String()
 }
 
-// smallDisk puts a small file system at dir.
-func smallDisk(t *testing.T, dir string) {
-	if os.Geteuid() != 0 {
-		skiptest.Lacking(t, "root", "only root can mount a small file system")
-	}
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=64m,mode=0700"); err != nil {
-		skiptest.Lacking(t, "mount", "a small file system cannot be mounted: "+err.Error())
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
-			t.Errorf("unmount: %v", err)
+// smallDisk puts a file system of so many MiB at a directory.
+func smallDisk(size int) func(t *testing.T, dir string) {
+	return func(t *testing.T, dir string) {
+		if os.Geteuid() != 0 {
+			skiptest.Lacking(t, "root", "only root can mount a small file system")
 		}
-	})
+		if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, fmt.Sprintf("size=%dm,mode=0700", size)); err != nil {
+			skiptest.Lacking(t, "mount", "a small file system cannot be mounted: "+err.Error())
+		}
+		t.Cleanup(func() {
+			if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+				t.Errorf("unmount: %v", err)
+			}
+		})
+	}
 }
 
 // fill takes all space of a directory and returns how to give it back.

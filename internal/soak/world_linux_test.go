@@ -69,10 +69,7 @@ func newWorld(t *testing.T, sc scenario, set settings) *world {
 	w.env = []string{"HOME=" + w.dir, "PATH=" + os.Getenv("PATH"), "HAFT_LOCK_WAIT=10s",
 		"HAFT_MCP_ALLOW=127.0.0.1/32", "HAFT_MCP_NAMES=127.0.0.1"}
 	if w.db != nil {
-		// The other keys are there once a command has run; this one is made when it is first needed.
-		key := make([]byte, 32)
-		_, _ = rand.Read(key) // never fails
-		w.env = append(w.env, "HAFT_MASTER_KEY="+base64.StdEncoding.EncodeToString(key))
+		w.env = append(w.env, masterKey())
 	}
 	w.tenants = append(w.tenants, tenant{org: "local"})
 	for i := 1; i < max(1, sc.tenants); i++ {
@@ -92,6 +89,14 @@ func newWorld(t *testing.T, sc scenario, set settings) *world {
 		w.watch = append(w.watch, w.startWatcher(who))
 	}
 	return w
+}
+
+// masterKey is a variable with a key for servers that share a database. The other keys are there once a command has
+// run; this one is made when it is first needed.
+func masterKey() string {
+	key := make([]byte, 32)
+	_, _ = rand.Read(key) // never fails
+	return "HAFT_MASTER_KEY=" + base64.StdEncoding.EncodeToString(key)
 }
 
 func (w *world) must(err error) {
