@@ -34,3 +34,10 @@ func (p *Pool) Session(ctx context.Context, who haft.Principal, ref string) (*mc
 	defer s.slot.release(true)
 	return s.client, nil
 }
+
+// SpawnLocked spawns a goroutine while the lock of the pool is held.
+func (p *Pool) SpawnLocked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.spawn(func() {})
+}

@@ -29,7 +29,10 @@ type Pool struct {
 	cancel context.CancelCauseFunc
 	work   sync.WaitGroup // every goroutine of the pool
 
-	mu       sync.Mutex
+	spawning sync.Mutex // after mu and the lock of any slot
+	ended    bool       // nothing is spawned any more
+
+	mu       sync.Mutex // before the lock of any slot
 	slots    map[key]*slot
 	accounts map[owner]*account
 	logins   map[string]*login // by state
@@ -60,6 +63,9 @@ func (p *Pool) Close() {
 	slots := p.slots
 	p.slots = map[key]*slot{}
 	p.mu.Unlock()
+	p.spawning.Lock()
+	p.ended = true
+	p.spawning.Unlock()
 	p.cancel(errClosed)
 	for _, s := range slots {
 		s.end(nil)
@@ -98,11 +104,12 @@ func (p *Pool) Sessions() int {
 	return n
 }
 
-// spawn runs work in a goroutine that Close waits for, unless the pool is closed.
+// spawn runs work in a goroutine that Close waits for, unless the pool is closed. It does not take mu: slots call it
+// with their lock held, and whoever holds mu takes the locks of slots.
 func (p *Pool) spawn(work func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
+	p.spawning.Lock()
+	defer p.spawning.Unlock()
+	if p.ended {
 		return false
 	}
 	p.work.Go(work)

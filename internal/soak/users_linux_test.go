@@ -251,7 +251,7 @@ func (c *usersWorld) back(p *phase) (after time.Duration, ok bool) {
 	return after, ok
 }
 
-// hogged is what a user sees of a tool that passes its memory limit, and rested what users see when it did so too
+// hogged is what a user sees of a tool that passes its memory limit, and rested what users see of one that did so too
 // often.
 const (
 	hogged = "limit: limit_memory"
