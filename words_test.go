@@ -35,7 +35,7 @@ var inField = []string{"nFlight", "semaphoreGate"}
 // retiredText matches words and turns of phrase that comments and documents had and that the field has other words
 // for: contract or conformance suite, API or endpoint, in flight, egress proxy, because something is missing.
 var retiredText = regexp.MustCompile(`(?i)\b(laws?|doors?|doorkeepers?|aloft|outlets?|historian|postman|for want of|` +
-	`in vain|of which nobody|who comes back with|put back alone)\b`)
+	`in vain|parked|of which nobody|who comes back with|put back alone)\b`)
 
 // words splits a name such as inFlight or HTTPDoor.
 var words = regexp.MustCompile(`[A-Z]+[a-z0-9]*|[a-z0-9]+`)

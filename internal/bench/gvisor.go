@@ -34,7 +34,7 @@ func (b *bench) guestKernel(ctx context.Context) error {
 		}
 	}
 	each := float64(pss[1]-pss[0]) / (many - few) / (1 << 20)
-	b.add(Row{What: "memory of one parked cell in gVisor (PSS)", Ours: fmt.Sprintf("%.1f MB", each), Ratio: each,
+	b.add(Row{What: "memory of one idle cell in gVisor (PSS)", Ours: fmt.Sprintf("%.1f MB", each), Ratio: each,
 		Must: 96, Aim: 48})
 	return nil
 }

@@ -62,7 +62,7 @@ func (b *bench) cellMemory(ctx context.Context) error {
 	}
 	each := float64(pss[1]-pss[0]) / (many - few) / (1 << 20)
 	b.add(Row{
-		What: "memory of one parked cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Ratio: each, Must: 3, Aim: 2,
+		What: "memory of one idle cell (PSS)", Ours: fmt.Sprintf("%.2f MB", each), Ratio: each, Must: 3, Aim: 2,
 	})
 	return nil
 }

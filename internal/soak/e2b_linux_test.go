@@ -86,7 +86,7 @@ func (w *world) settle(what string, ok func() bool) {
 	defer tick.Stop()
 	for end := time.Now().Add(3 * time.Minute); !ok(); <-tick.C {
 		if time.Now().After(end) {
-			w.t.Fatalf("waited in vain for %s: %v, %v", what, marked(), w.env)
+			w.t.Fatalf("waited too long for %s: %v, %v", what, marked(), w.env)
 		}
 	}
 }
