@@ -1,6 +1,7 @@
 package agenttool_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -98,6 +99,7 @@ func TestBlockTools(t *testing.T) {
 		name, tool, args string
 		block            haft.Block // its label is human, and its limit 40, if it has none
 		want             string     // the value afterwards
+		answer           string     // what the model is told, if it is not that the block has been edited
 		err              string     // a part of the message
 	}{
 		{name: "append", tool: "core_memory_append", args: `{"label":"human","content":"tea"}`,
@@ -149,6 +151,9 @@ func TestBlockTools(t *testing.T) {
 			block: haft.Block{Value: "old"}, want: "new"},
 		{name: "rewrite with a warning", tool: "memory_rethink",
 			args: `{"label":"human","new_memory":"# NOTE: Line numbers shown below"}`, err: "line number warning"},
+		{name: "finish", tool: "memory_finish_edits", args: `{}`, block: haft.Block{Value: "a"}, want: "a",
+			answer: "The edits are finished."},
+		{name: "finish with a text", tool: "memory_finish_edits", args: `{"content":"x"}`, err: "do not fit"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -163,6 +168,8 @@ func TestBlockTools(t *testing.T) {
 				}
 			case res.Error != nil || w.block.Value != tt.want:
 				t.Errorf("got %+v and %q, want %q", res.Error, w.block.Value, tt.want)
+			case !strings.Contains(string(res.Value), cmp.Or(tt.answer, "`human` has been edited.")):
+				t.Errorf("the model is told %s", res.Value)
 			}
 		})
 	}

@@ -71,7 +71,7 @@ type item struct {
 // A channel is the host's end of the connection to an agent.
 type channel struct {
 	conn conn
-	fail func(error) // called once, when nothing more comes
+	fail func(error) // called when nothing more comes; it ends the session
 
 	writing sync.Mutex
 
@@ -240,9 +240,10 @@ func (r *request) wake() {
 	}
 }
 
-// serve reads from the agent until that ends or breaks the protocol.
+// serve reads from the agent until that ends or breaks the protocol. The session learns of it before the requests do,
+// so that these can say why it has ended.
 func (c *channel) serve() {
-	err := c.read()
+	c.fail(c.read())
 	c.mu.Lock()
 	c.err = ended("it has ended")
 	for _, r := range c.open {
@@ -250,7 +251,6 @@ func (c *channel) serve() {
 		r.wake()
 	}
 	c.mu.Unlock()
-	c.fail(err)
 }
 
 // ended is the error of a session that is no more.

@@ -109,7 +109,7 @@ func (p *Process) Wait(ctx context.Context) (int, error) {
 			waiting = timed
 			continue
 		case err != nil:
-			return 0, err
+			return 0, p.session.why(err)
 		case it.event == nil:
 			p.output(it)
 		case it.event.Event == "exited":

@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"crypto/rand"
 	"fmt"
 	"io"
 	"runtime"
@@ -66,6 +67,66 @@ func TestSession_many_beside_each_other(t *testing.T) {
 	}
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 64<<20 {
 		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+}
+
+// Idle sessions end by themselves, also many at once, although commands have left processes running in them. None of
+// these is left.
+func TestManager_reaps_many_idle_sessions(t *testing.T) {
+	sessions := 100
+	if testing.Short() {
+		sessions = 8
+	}
+	m := setup(t, session.Config{PerOrg: 200, PerOwner: 200})
+	word := "left" + rand.Text()
+	list := make([]*session.Session, sessions)
+	var work sync.WaitGroup
+	slots := make(chan struct{}, 4)
+	for i := range sessions {
+		work.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			s, err := m.Open(t.Context(), session.Options{Request: executor.Request{Org: "acme", Principal: alice}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			list[i] = s
+			if status, text := sh(t, s, "(exec -a "+word+" sleep 1000000) < /dev/null > /dev/null 2>&1 &"); status != 0 {
+				t.Errorf("session %d: status %d, %s", i, status, text)
+			}
+		})
+	}
+	work.Wait()
+	if n := processesWith(t, word); n != sessions || len(m.List(alice, true)) != sessions {
+		t.Errorf("%d sessions live and %d processes are left in them, want %d", len(m.List(alice, true)), n, sessions)
+	}
+	for _, s := range list { // only now, so that a slow machine does not take the first from this test
+		if s == nil {
+			t.FailNow() // it has been said why
+		}
+		if err := m.Extend(s, 0, time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+	begun, most := time.Now(), 3*time.Minute
+	for i, s := range list {
+		select {
+		case <-s.Ended():
+		case <-time.After(time.Until(begun.Add(most))):
+			t.Fatalf("session %d of %d lives on after %v", i, sessions, most)
+		}
+		if _, err := m.Get(alice, s.Info().ID); err == nil || !strings.Contains(err.Error(), "not used for 1s") {
+			t.Errorf("session %d: %v", i, err)
+		}
+	}
+	eventually(t, "no session is listed and no process is left", func() bool {
+		return len(m.List(alice, true)) == 0 && processesWith(t, word) == 0
+	})
+	t.Logf("%d sessions that are idle after a second had ended, and left no process, after %v", sessions,
+		time.Since(begun))
+	if s := open(t, m, session.Options{}); s.Why() != nil {
+		t.Errorf("a session after that: %v", s.Why())
 	}
 }
 
