@@ -59,6 +59,7 @@ var alone = map[string]string{
 	"first_environment":         "it starts a server of its own",
 	"doctor":                    "it is about this machine",
 	"init":                      "it works on a data directory",
+	"init_asks":                 "it works on a data directory",
 	"key": "it begins without any key, which no server does, and moves files of the data " +
 		"directory",
 	"languages":       "it is about files and not about kept tools",
