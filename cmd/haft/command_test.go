@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +123,95 @@ func TestUsageText(t *testing.T) {
 	} {
 		if got := usageText(u); got != want {
 			t.Errorf("usageText(%+v) = %q, want %q", u, got, want)
+		}
+	}
+}
+
+// synonyms are words that other programs have for the five verbs. As names from before they work, and no help has them.
+var synonyms = map[string]string{"create": "add", "new": "add", "make": "add", "register": "add", "insert": "add",
+	"ls": "list", "all": "list", "get": "show", "info": "show", "describe": "show", "inspect": "show", "view": "show",
+	"update": "set", "edit": "set", "change": "set", "put": "set", "modify": "set", "configure": "set",
+	"rm": "remove", "del": "remove", "delete": "remove", "destroy": "remove", "drop": "remove", "unset": "remove",
+	"unregister": "remove"}
+
+// otherWords are the commands whose names look like synonyms, and what they do instead.
+var otherWords = map[string]string{
+	"haft file get":         "it copies the bytes out; nothing is shown",
+	"haft session get":      "it copies a file out of the session",
+	"haft session put":      "it copies a file into the session",
+	"haft workspace get":    "it copies a file out of the workspace",
+	"haft workspace put":    "it copies a file into the workspace",
+	"haft workspace delete": "it deletes a file in the workspace; remove removes the workspace",
+}
+
+// lacking are the verbs that a group does not have, and why.
+var lacking = map[string]struct{ verbs, why string }{
+	"haft approvals":  {"add set remove", "calls ask for them, and people answer with approve and deny"},
+	"haft audit":      {"add list set remove", "it is one log, which only grows: show reads it"},
+	"haft calls":      {"add set remove", "haft call makes them, and retention removes them"},
+	"haft config":     {"add", "set makes a profile too"},
+	"haft env":        {"add set remove", "build makes what packages need, and gc removes what nothing needs"},
+	"haft file":       {"show set", "list has all of a file but its bytes, which do not change"},
+	"haft key":        {"show set", "list has all of a key but its secret, which is shown once; rotate replaces it"},
+	"haft mcp":        {"add list show set remove", "it is a server, and changes files of other programs"},
+	"haft mcp-server": {"set", "add replaces a server of the same name"},
+	"haft policy":     {"add list remove", "there is one for an organisation"},
+	"haft sandbox":    {"add", "the kinds of sandboxes are known: set has how one is used"},
+	"haft secret":     {"add show", "set stores a new one too; values are never shown"},
+	"haft session":    {"show set", "list has all of a session, and files lists its files"},
+	"haft tool":       {"set", "add again sets what it names, and makes a version of what has changed"},
+	"haft webhook":    {"show set", "list has all of a webhook"},
+	"haft workspace":  {"set", "files are changed by put and delete"},
+}
+
+// Every group of commands has the five verbs and no other words for them, and every list has -o.
+func TestCommands_have_one_grammar(t *testing.T) {
+	odd := map[string]bool{}
+	walk(newRoot(cli.Streams{}, ""), func(c *cobra.Command) {
+		for up := c; up != nil; up = up.Parent() {
+			if up.Hidden {
+				return
+			}
+		}
+		path := c.CommandPath()
+		if verb := synonyms[c.Name()]; verb != "" {
+			if odd[path] = true; otherWords[path] == "" {
+				t.Errorf("%q is another word for %s: name it so, and keep the old one in Old", path, verb)
+			}
+		}
+		if c.Name() == "list" {
+			if o := c.InheritedFlags().ShorthandLookup("o"); o == nil && c.Flags().ShorthandLookup("o") == nil {
+				t.Errorf("%q has no -o", path)
+			}
+		}
+		var has []string
+		for _, sub := range c.Commands() {
+			if !sub.Hidden {
+				has = append(has, sub.Name())
+			}
+		}
+		if !c.HasParent() || len(has) == 0 {
+			return
+		}
+		var lacks []string
+		for _, verb := range []string{"add", "list", "show", "set", "remove"} {
+			if !slices.Contains(has, verb) {
+				lacks = append(lacks, verb)
+			}
+		}
+		if got := strings.Join(lacks, " "); got != lacking[path].verbs {
+			t.Errorf("%q lacks the verbs %q, and the list of this test has %q", path, got, lacking[path].verbs)
+		}
+		odd[path] = true
+	})
+	for path := range otherWords {
+		if !odd[path] {
+			t.Errorf("there is no %q", path)
+		}
+	}
+	for path := range lacking {
+		if !odd[path] {
+			t.Errorf("there is no group %q", path)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func listProfiles(p *cli.Profile) error {
 		return exit.Misuse(err)
 	}
 	return p.Print(c, func() {
-		cli.PrintTable(p.Out, slices.Sorted(maps.Keys(c.Profiles)), cli.Listing[string]{"PROFILE,IN USE,WHERE",
+		cli.PrintTable(p.Out, c.Names(), cli.Listing[string]{"PROFILE,IN USE,WHERE",
 			func(name string) []any {
 				used, where := "", c.Profiles[name]["server"]
 				if name == c.Use {

@@ -59,6 +59,7 @@ var alone = map[string]string{
 	"first_environment":         "it starts a server of its own",
 	"doctor":                    "it is about this machine",
 	"init":                      "it works on a data directory",
+	"init_asks":                 "it works on a data directory",
 	"key": "it begins without any key, which no server does, and moves files of the data " +
 		"directory",
 	"languages":       "it is about files and not about kept tools",
@@ -67,6 +68,7 @@ var alone = map[string]string{
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
 	"run_failures":    "it is about files and not about kept tools",
+	"run_network":     "it is about files and not about kept tools",
 	"run_workspace":   "it works on a data directory",
 	"session":         "it starts servers of its own",
 	"session_work":    "it starts servers of its own",
@@ -82,6 +84,7 @@ var alone = map[string]string{
 	"serve_live":      "it starts servers of its own",
 	"serve_oidc":      "it starts servers of its own",
 	"serve_otlp":      "it starts servers of its own",
+	"serve_personal":  "it starts servers of its own",
 	"serve_reduced":   "it starts servers of its own",
 	"serve_recover":   "it starts servers of its own",
 	"serve_reload":    "it starts servers of its own",

@@ -72,8 +72,10 @@ func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
 	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Aliases: c.Aliases,
 		Hidden: c.Hidden}
 	Declare(cmd.Flags(), c.Flags, c.Env...)
-	if !alone {
+	if !alone || cmd.Name() == "list" {
 		c.declareFormat(cmd, p)
+	}
+	if !alone {
 		c.completeNames(cmd, p)
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error { return c.checkArguments(cmd, args) }
@@ -116,7 +118,7 @@ func (c Command) prepare(cmd *cobra.Command, p *Profile, alone bool) error {
 	f := cmd.Flags()
 	p.Given = f.Changed
 	if alone {
-		return setFromEnv(f, c.Env)
+		return errors.Join(setFromEnv(f, c.Env), p.chooseFormat())
 	}
 	if err := setFromEnv(f, slices.Concat(c.Env, profileEnv)); err != nil {
 		return err

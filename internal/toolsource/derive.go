@@ -52,7 +52,7 @@ func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*
 		d := pyschema.Deriver{Read: r.readPython, Resolve: r.newLookups(src.Layers).resolve}
 		sig, err := d.Derive(ctx, src.Text, opts)
 		if err != nil {
-			return nil, err
+			return nil, refusal(err)
 		}
 		return &Derived{Signature: sig, Function: sig.Name}, nil
 	case haft.KindTypeScript, haft.KindJavaScript:
@@ -82,12 +82,22 @@ func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*
 func (r *Runner) Tools(ctx context.Context, src Source) ([]string, error) {
 	switch src.Kind {
 	case haft.KindPython:
-		return (&pyschema.Deriver{Read: r.readPython}).Tools(ctx, src.Text)
+		names, err := (&pyschema.Deriver{Read: r.readPython}).Tools(ctx, src.Text)
+		return names, refusal(err)
 	case haft.KindTypeScript, haft.KindJavaScript:
 		return tsschema.Tools(ctx, src.Text, tsschema.Config{JavaScript: src.Kind == haft.KindJavaScript,
 			DefaultName: src.Name})
 	}
 	return []string{""}, nil
+}
+
+// refusal returns the refusal of a sandbox as it is: that reading the source was the first to need it would mislead.
+// Other errors stay.
+func refusal(err error) error {
+	if e, ok := errors.AsType[*haft.Error](err); ok && e.Code == haft.CodeDenied {
+		return e
+	}
+	return err
 }
 
 // readerLimits bound the process that parses Python source: hostile source may make a parser

@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 
+	"haft"
 	"haft/internal/cli"
 	"haft/internal/exit"
 	"haft/internal/terminal"
@@ -89,6 +90,11 @@ func (f *flags) test(ctx context.Context, p *cli.Profile, names []string) error 
 	}
 	if len(names) == 0 {
 		names = []string{"."}
+	}
+	for _, name := range f.sandboxes { // now, and not after the cases have run in those before it
+		if err := haft.SandboxType(name).Check(); err != nil && name != "auto" {
+			return exit.Misuse(fmt.Errorf("--sandbox: %s; or auto", haft.MessageOf(err)))
+		}
 	}
 	f.cfg.Tags, f.cfg.Sandboxes = f.tags, f.sandboxes
 	if f.watch {

@@ -40,6 +40,9 @@ type Config struct {
 	Profiles map[string]map[string]string `json:"profiles" yaml:"profiles"`
 }
 
+// Names are those of the profiles.
+func (c Config) Names() []string { return slices.Sorted(maps.Keys(c.Profiles)) }
+
 // Path is where the file is: $HAFT_CONFIG, or haft/config.yaml in the directory that the system has
 // for configurations. It is "" if there is no such directory.
 func Path(getenv func(string) string) string {
