@@ -31,7 +31,7 @@ func (p *process) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.status == haft.StatusPending {
+	if t.approval { // its status may have changed since
 		return &haft.Result{Call: c.ID, Tool: c.Tool, Status: haft.StatusPending, Approval: r.approval}, p.op()
 	}
 	p.run(ctx, r, t)
