@@ -58,9 +58,10 @@ func TestFiles_form(t *testing.T) {
 			kind: "text/csv"},
 		{name: "named by the address", query: "?name=b.csv", file: "b.csv", kind: "text/csv",
 			parts: []formPart{{"any", "a.csv", "text/csv", "a,b\n"}}},
-		{name: "of any bytes", parts: []formPart{{"file", "x", "application/octet-stream", "\x00\r\n--\xff"}}, file: "x",
-			kind: "application/octet-stream"},
-		{name: "empty", parts: []formPart{{"file", "none.txt", "text/plain", ""}}, file: "none.txt", kind: "text/plain"},
+		{name: "of any bytes", file: "x", kind: "application/octet-stream",
+			parts: []formPart{{"file", "x", "application/octet-stream", "\x00\r\n--\xff"}}},
+		{name: "empty", file: "none.txt", kind: "text/plain",
+			parts: []formPart{{"file", "none.txt", "text/plain", ""}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			body, contentType := form(t, tt.parts...)
@@ -181,13 +182,14 @@ func TestArtifacts_are_served(t *testing.T) {
 		{"application/octet-stream", "page.html"}, {"application/octet-stream", "image.svg"},
 		{"text/plain", "large.txt"}} {
 		at, want := path+url.PathEscape(left[i].Name), string(left[i].Data)
+		n := len(want)
 		for ranges, expect := range map[string]struct {
 			status     int
 			body, says string
 		}{
 			"":            {200, want, ""},
-			"bytes=2-4":   {206, want[2:5], fmt.Sprintf("bytes 2-4/%d", len(want))},
-			"bytes=-3":    {206, want[len(want)-3:], fmt.Sprintf("bytes %d-%d/%d", len(want)-3, len(want)-1, len(want))},
+			"bytes=2-4":   {206, want[2:5], fmt.Sprintf("bytes 2-4/%d", n)},
+			"bytes=-3":    {206, want[n-3:], fmt.Sprintf("bytes %d-%d/%d", n-3, n-1, n)},
 			"bytes=0-,2-": {200, want, ""}, // several ranges are not worth their cost
 		} {
 			a := w.must(expect.status, user, "GET", at, "", "Range", ranges)
@@ -203,7 +205,7 @@ func TestArtifacts_are_served(t *testing.T) {
 				}
 			}
 		}
-		w.must(416, user, "GET", at, "", "Range", fmt.Sprintf("bytes=%d-", len(want)))
+		w.must(416, user, "GET", at, "", "Range", fmt.Sprintf("bytes=%d-", n))
 		w.must(404, stranger, "GET", at, "")
 		w.must(404, other, "GET", at, "")
 	}

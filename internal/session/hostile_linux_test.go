@@ -52,7 +52,8 @@ func eventually(t *testing.T, what string, is func() bool) {
 func TestSession_fork_bomb(t *testing.T) {
 	const most = 48
 	m := setup(t, session.Config{PerOwner: 2})
-	beside := open(t, m, session.Options{Request: executor.Request{Principal: haft.Principal{Org: "acme", User: "bob"}}})
+	bob := haft.Principal{Org: "acme", User: "bob"}
+	beside := open(t, m, session.Options{Request: executor.Request{Principal: bob}})
 	code(t, beside, "python", "x = 20")
 	bomb := func(word string) string { return "f() { f | f & f; }; f # " + word }
 	for name, start := range map[string]func(ctx context.Context, s *session.Session, word string) error{
@@ -150,7 +151,8 @@ func TestSession_full_disk(t *testing.T) {
 			if _, used := sh(t, s, "du -sb /work | cut -f1"); len(strings.TrimSpace(used)) > len(fmt.Sprint(most)) {
 				t.Errorf("the session has %s bytes of %d", used, most)
 			}
-			if text, _ := code(t, beside, "python", "open('f', 'wb').write(b'x' * (8 << 20))"); text != fmt.Sprint(8<<20) {
+			text, _ = code(t, beside, "python", "open('f', 'wb').write(b'x' * (8 << 20))")
+			if text != fmt.Sprint(8<<20) {
 				t.Errorf("beside it: %s", text)
 			}
 			// What is in memory works on, and so does what makes room.

@@ -92,7 +92,8 @@ func TestManager_reaps_many_idle_sessions(t *testing.T) {
 				return
 			}
 			list[i] = s
-			if status, text := sh(t, s, "(exec -a "+word+" sleep 1000000) < /dev/null > /dev/null 2>&1 &"); status != 0 {
+			status, text := sh(t, s, "(exec -a "+word+" sleep 1000000) < /dev/null > /dev/null 2>&1 &")
+			if status != 0 {
 				t.Errorf("session %d: status %d, %s", i, status, text)
 			}
 		})
