@@ -72,7 +72,7 @@ def abstract():
 attempt('it', abstract)`, "it"),
 		{
 			Name: "sockets_of_the_host_are_not_reached_by_path", Group: Networking,
-			Any:   controls(haft.ControlRoot, haft.ControlSeccomp),
+			Any: controls(haft.ControlRoot, haft.ControlSeccomp),
 			Story: "Sockets in the file system are behind the wall of the file system, or no socket that connects " +
 				"can be made.",
 			Program: py(`import socket
