@@ -24,6 +24,7 @@ var optionalParts = map[string]string{
 
 // computedParts are the names that tests skip by and compute, by file and expression.
 var computedParts = map[string][]string{
+	"attacks_test.go m.part":                                           {"container", "gvisor"},
 	"app/brokered_linux_test.go program":                               {"curl", "git", "node"},
 	"app/mock_linux_test.go program":                                   {"curl", "node"},
 	"executor/builtin/world_test.go l.thing":                           {"python", "node", "bash"},
