@@ -310,6 +310,7 @@ const (
 	CauseBlocked   Cause = "blocked"   // a forbidden system call
 	CauseCancelled Cause = "cancelled" // the caller's context ended
 	CauseFinished  Cause = "finished"  // the caller closed Spec.Finish
+	CauseUnmetered Cause = "unmetered" // what it used could not be read, and so not limited
 )
 
 // A SetupError is a step of confinement that failed. The command did not run.

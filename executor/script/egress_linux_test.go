@@ -21,6 +21,7 @@ import (
 	"haft/executor"
 	"haft/executor/script"
 	"haft/internal/egress"
+	"haft/internal/skiptest"
 	"haft/sandbox"
 	"haft/sandbox/local"
 )
@@ -106,7 +107,7 @@ func TestEgress_programs(t *testing.T) {
 				files = packages(t, strings.Fields(tt.needs)...)
 			} else if tt.needs != "" {
 				if _, err := exec.LookPath(tt.needs); err != nil {
-					missing(t, tt.needs, err.Error())
+					skiptest.Lacking(t, tt.needs, err.Error())
 				}
 			}
 			x := executors[tt.kind]
@@ -152,7 +153,7 @@ func TestEgress_programs(t *testing.T) {
 func TestEgress_git_clone(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
-		missing(t, "git", err.Error())
+		skiptest.Lacking(t, "git", err.Error())
 	}
 	dir := t.TempDir()
 	for _, args := range [][]string{

@@ -28,6 +28,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/internal/egress"
+	"haft/internal/skiptest"
 	"haft/sandbox"
 )
 
@@ -188,7 +189,7 @@ func packages(t testing.TB, names ...string) []sandbox.File {
 		}
 		return []sandbox.File{{Name: "packages.zip", Data: buf.Bytes()}}
 	}
-	missing(t, names[0], "it is not in the test environment")
+	skiptest.Lacking(t, names[0], "it is not in the test environment")
 	return nil
 }
 

@@ -14,6 +14,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/internal/skiptest"
 	"haft/sandbox/local"
 )
 
@@ -27,12 +28,12 @@ func setupLocal(t testing.TB, kind haft.Kind, cfg script.Config) *script.Executo
 	t.Helper()
 	finder := newFinder(t)
 	if _, err := finder.Find(t.Context(), kind, cfg.Hints[kind]); err != nil {
-		missing(t, things[kind], err.Error())
+		skiptest.Lacking(t, things[kind], err.Error())
 	}
 	ctx := context.WithoutCancel(t.Context())
 	p, err := local.Open(ctx, local.Config{Dir: t.TempDir(), AllowReduced: true})
 	if err != nil {
-		missing(t, "sandbox", err.Error())
+		skiptest.Lacking(t, "sandbox", err.Error())
 	}
 	x := script.New(ctx, p, "local", finder, cfg)
 	t.Cleanup(func() {
@@ -49,7 +50,7 @@ func needControl(t testing.TB, c haft.Control) {
 	t.Helper()
 	p, err := local.Open(t.Context(), local.Config{Dir: t.TempDir(), AllowReduced: true})
 	if err != nil {
-		missing(t, "sandbox", err.Error())
+		skiptest.Lacking(t, "sandbox", err.Error())
 	}
 	have, err := p.Isolation(t.Context())
 	if err := errors.Join(err, p.Close()); err != nil {
@@ -57,7 +58,7 @@ func needControl(t testing.TB, c haft.Control) {
 	}
 	for _, g := range have.Missing {
 		if g.Control == c {
-			missing(t, "sandbox", string(c)+": "+g.Reason)
+			skiptest.Lacking(t, "sandbox", string(c)+": "+g.Reason)
 		}
 	}
 }
@@ -130,7 +131,7 @@ func TestLocal_virtual_environment(t *testing.T) {
 					"open(os.path.join(lib, 'installed.py'), 'w').write('x = 7')",
 			})
 			if made.Error != nil {
-				missing(t, "python", "it cannot make a virtual environment: "+made.Error.Message)
+				skiptest.Lacking(t, "python", "it cannot make a virtual environment: "+made.Error.Message)
 			}
 			x := setupLocal(t, haft.KindPython, script.Config{Cold: true,
 				Hints: map[haft.Kind]string{haft.KindPython: dir}})

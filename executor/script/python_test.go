@@ -10,6 +10,7 @@ import (
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/internal/skiptest"
 	"haft/sandbox"
 )
 
@@ -239,7 +240,7 @@ func TestPython_pydantic(t *testing.T) {
 	probe := execute(t, x, executor.Request{Kind: haft.KindPython,
 		Source: "import pydantic\ndef f(): return pydantic.VERSION"})
 	if probe.Error != nil {
-		missing(t, "pydantic", probe.Error.Message)
+		skiptest.Lacking(t, "pydantic", probe.Error.Message)
 	}
 	src := "from pydantic import BaseModel, Field, SecretStr, AnyUrl\nfrom typing import List\nimport " +
 		"datetime\nclass I(BaseModel):\n  at: datetime.date\nclass M(BaseModel):\n  n: int = Field(ge=1, " +

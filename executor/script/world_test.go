@@ -5,24 +5,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
 	"haft"
 	"haft/executor"
 	"haft/executor/script"
+	"haft/internal/skiptest"
 	"haft/sandbox/process"
 )
-
-// missing skips a test that needs what is not here, or fails it if HAFT_REQUIRE
-// names the thing.
-func missing(t testing.TB, thing, why string) {
-	t.Helper()
-	if slices.Contains(strings.Split(os.Getenv("HAFT_REQUIRE"), ","), thing) {
-		t.Fatalf("%s is required and missing: %s", thing, why)
-	}
-	t.Skipf("%s is missing: %s", thing, why)
-}
 
 // openProcess returns a provider without isolation.
 func openProcess(t testing.TB) *process.Provider {
@@ -50,7 +40,7 @@ func setup(t testing.TB, kind haft.Kind, cfg script.Config) *script.Executor {
 	t.Helper()
 	finder := newFinder(t)
 	if _, err := finder.Find(t.Context(), kind, cfg.Hints[kind]); err != nil {
-		missing(t, things[kind], err.Error())
+		skiptest.Lacking(t, things[kind], err.Error())
 	}
 	x := script.New(context.WithoutCancel(t.Context()), openProcess(t), "process", finder, cfg)
 	t.Cleanup(x.Close)
@@ -90,7 +80,7 @@ func pythons(t testing.TB) []string {
 	}
 	all = slices.DeleteFunc(all, func(p string) bool { _, err := os.Stat(p); return err != nil })
 	if len(all) == 0 {
-		missing(t, "python", "no interpreter at the usual places")
+		skiptest.Lacking(t, "python", "no interpreter at the usual places")
 	}
 	return all
 }

@@ -17,7 +17,7 @@ func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		skiptest.Lacking(t, name, err.Error())
+		skiptest.Lacking(t, strings.TrimSuffix(name, "3"), err.Error()) // python3 is required as python
 	}
 	return path
 }

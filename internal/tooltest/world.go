@@ -31,11 +31,13 @@ import (
 
 // A world is the system that cases run on: a real one, in a directory that is removed afterwards.
 type world struct {
-	cfg   *Config
-	svc   *app.Service
-	dir   string
-	cases atomic.Int64 // how many were begun, which makes the names of users
-	runs  sync.Map     // of *run by organisation and user
+	cfg *Config
+	svc *app.Service
+	dir string
+	// sandbox is that of the command line, or empty.
+	sandbox haft.SandboxType
+	cases   atomic.Int64 // how many were begun, which makes the names of users
+	runs    sync.Map     // of *run by organisation and user
 	watching
 	covering
 	models models
@@ -61,7 +63,7 @@ func openWorld(ctx context.Context, cfg *Config, sandbox string, talks bool) (*w
 	if err != nil {
 		return nil, fmt.Errorf("make a directory for the test: %w", err)
 	}
-	w := &world{cfg: cfg, dir: dir, places: map[string]*place{}}
+	w := &world{cfg: cfg, dir: dir, sandbox: haft.SandboxType(sandbox), places: map[string]*place{}}
 	cache, err := app.CacheDir()
 	if err != nil {
 		return nil, errors.Join(err, w.close())
@@ -132,6 +134,9 @@ func (w *world) place(ctx context.Context, f *File, policy string) (*place, erro
 				haft.MessageOf(err), Err: err}
 		}
 	}
+	if err := p.allowRemote(ctx); err != nil {
+		return nil, err
+	}
 	for _, ref := range f.Tool {
 		if err := p.register(ctx, ref); err != nil {
 			return nil, fmt.Errorf("%s: register the tool %s: %w", f.Path, ref, err)
@@ -144,6 +149,17 @@ func (w *world) place(ctx context.Context, f *File, policy string) (*place, erro
 	}
 	w.places[key] = p
 	return p, nil
+}
+
+// allowRemote allows the organisation the sandbox elsewhere that the command line has named, which is consent to send
+// code and arguments there. A test file alone cannot: in all other sandboxes its calls stay on this machine.
+func (p *place) allowRemote(ctx context.Context) error {
+	typ := p.world.sandbox
+	if typ != haft.SandboxE2B && typ != haft.SandboxModal {
+		return nil
+	}
+	_, err := p.world.svc.PutSandboxConfig(ctx, p.manager(), haft.SandboxConfig{Type: typ, AllowRemote: true})
+	return err
 }
 
 // addServer adds an MCP server, which must list its tools.

@@ -65,13 +65,14 @@ type message struct {
 
 // The kinds of message. See the diagrams in doc.go.
 const (
-	msgFailed  = "failed"
-	msgReady   = "ready"
-	msgStarted = "started"
-	msgEnded   = "ended"
-	msgLimit   = "limit"
-	msgIdle    = "idle"
-	msgForked  = "forked"
+	msgFailed    = "failed"
+	msgReady     = "ready"
+	msgStarted   = "started"
+	msgEnded     = "ended"
+	msgLimit     = "limit"
+	msgUnmetered = "unmetered"
+	msgIdle      = "idle"
+	msgForked    = "forked"
 )
 
 // A command goes from Haft to an init that runs.
@@ -199,7 +200,7 @@ func waitForCommand(conn *wire.Conn, req request, pid int) int {
 		for {
 			var c command
 			if _, err := conn.Recv(&c); err != nil || c.Signal == int(unix.SIGKILL) {
-				killAll(req)
+				killAll(req, pid)
 				os.Exit(0) // Haft is gone, or ends the run
 			}
 			if c.Watch != nil {
@@ -225,7 +226,7 @@ func waitForCommand(conn *wire.Conn, req request, pid int) int {
 			end := message{Kind: msgEnded, PID: child, Status: uint32(status), CPU: cpuOf(&use), RSS: use.Maxrss << 10}
 			meters.stop(&end, req.Stay)
 			if code := sendLast(conn, end, 0); code != 0 || !req.Stay {
-				killAll(req)
+				killAll(req, pid)
 				return code
 			}
 		}

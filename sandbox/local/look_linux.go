@@ -1,6 +1,8 @@
 package local
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -24,25 +26,39 @@ type process struct {
 	running bool
 }
 
-// readProcesses reads what descends from root, or all processes but this one if that is 0.
-func readProcesses(root int, reap bool) reading {
-	pids := childrenOf(root, []int{root})
+// readProcesses reads what descends from root, or all processes but this one if that is 0. It fails if a process
+// that is alive cannot be read: what it uses is in no reading.
+func readProcesses(root int, reap bool) (reading, error) {
 	r := reading{processes: map[int]process{}}
+	var pids []int
+	var err error
 	if root == 0 {
 		var use unix.Rusage
 		if unix.Getrusage(unix.RUSAGE_CHILDREN, &use) == nil {
 			r.cpu = cpuOf(&use)
 		}
-		pids = descendants(reap)
+		pids, err = descendants(reap)
+	} else {
+		pids, err = childrenOf(root, []int{root})
+	}
+	if err != nil {
+		return r, err
 	}
 	for _, pid := range pids {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+		var b []byte
+		ended, err := look(pid, func() (err error) {
+			b, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+			return err
+		})
 		if err != nil {
-			continue // it has just ended
+			return r, err
+		}
+		if ended {
+			continue
 		}
 		f := statFields(string(b))
 		if len(f) < 22 {
-			continue
+			return r, fmt.Errorf("look at process %d: its stat has %d fields, want 22", pid, len(f))
 		}
 		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
 		own := int64(ticks(f[11]) + ticks(f[12]))
@@ -51,7 +67,25 @@ func readProcesses(root int, reap bool) reading {
 		r.threads += max(int(n(17)), 1) // a zombie has none, but is counted
 		r.processes[pid] = process{start: f[19], own: own, running: f[0] == "R"}
 	}
-	return r
+	return r, nil
+}
+
+// look reads something about a process or thread. It reports whether that has ended, and fails if that is alive and
+// cannot be read: because of a limit, or because /proc hides it, which looks as if it had ended (hidepid). It reads
+// twice, because a thread is listed a moment before it is found by its number.
+func look(id int, read func() error) (ended bool, err error) {
+	for range 2 {
+		if err = read(); err == nil {
+			return false, nil
+		}
+		if !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ESRCH) {
+			break
+		}
+		if errors.Is(unix.Kill(id, 0), unix.ESRCH) {
+			return true, nil
+		}
+	}
+	return false, fmt.Errorf("look at process %d: %w", id, err)
 }
 
 // A tally estimates the processor time of all processes, including those that ended

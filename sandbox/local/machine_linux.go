@@ -45,7 +45,7 @@ func (mc *machine) assume(config Config) {
 	mc.namespaces, mc.hasProc, mc.overlay = true, true, true
 	mc.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
 	if config.Kernel == nil {
-		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox")
+		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox"+kernelShows)
 	} else {
 		mc.guest, mc.isolation.Level = true, haft.LevelKernel
 		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
@@ -151,6 +151,11 @@ func (mc *machine) dropControl(c haft.Control, reason string) bool {
 	mc.isolation = without(mc.isolation, c, reason)
 	return true
 }
+
+// kernelShows is what a result states of a sandbox without a kernel of its own, with namespaces too: sysinfo, some
+// files of /proc/self and locks on inodes that all sandboxes have are of the whole machine.
+const kernelShows = "; load, memory and uptime of the machine, host paths of mounts and the range of user ids can be " +
+	"asked for, and tools that run at the same time can signal each other by locks on devices"
 
 // reducedNames is what a result states of a sandbox without a root of its own. No
 // filter can judge the paths of these calls, and Landlock does not.

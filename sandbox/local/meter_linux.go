@@ -3,6 +3,7 @@ package local
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"strconv"
@@ -130,7 +131,11 @@ func (ms *meters) run(m *meter) {
 		ms.mu.Lock()
 		w := m.w
 		ms.mu.Unlock()
-		now := readProcesses(m.pid, w.Reap)
+		now, err := readProcesses(m.pid, w.Reap)
+		if err != nil {
+			ms.send(message{Kind: msgUnmetered, PID: m.pid}) // what it uses cannot be limited
+			return
+		}
 		cpu, rss, n, processes := max(now.cpu, born.add(now)), now.rss, now.threads, len(now.processes)
 		ms.mu.Lock()
 		m.last.CPU, m.last.RSS, m.last.Peak = max(m.last.CPU, cpu), max(m.last.RSS, rss), max(m.last.Peak, n)
@@ -179,25 +184,25 @@ func (m *meter) initTasks() int {
 	}
 	own, err := os.ReadDir("/proc/self/task")
 	if err != nil {
-		return 0
+		return initThreads
 	}
 	return len(own)
 }
 
 // descendants lists the processes of the sandbox: in a pid namespace all but the
 // init, else those that descend from this one.
-func descendants(reap bool) []int {
+func descendants(reap bool) ([]int, error) {
 	if reap {
 		return childrenOf(os.Getpid(), nil)
 	}
 	d, err := os.Open("/proc")
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	defer d.Close() // only read
 	names, err := d.Readdirnames(-1)
 	if err != nil {
-		return nil
+		return nil, fmt.Errorf("list processes: %w", err)
 	}
 	var pids []int
 	for _, name := range names {
@@ -205,26 +210,35 @@ func descendants(reap bool) []int {
 			pids = append(pids, pid)
 		}
 	}
-	return pids
+	return pids, nil
 }
 
-// childrenOf appends the descendants of pid. Its depth is that of the tree of
-// processes, which the limit of processes bounds.
-func childrenOf(pid int, to []int) []int {
-	tasks, err := os.ReadDir("/proc/" + strconv.Itoa(pid) + "/task")
-	if err != nil {
-		return to
-	}
+// childrenOf appends the descendants of pid: of those that cannot be read, as many as are found. Its depth is that
+// of the tree of processes, which the limit of processes bounds.
+func childrenOf(pid int, to []int) ([]int, error) {
+	dir := "/proc/" + strconv.Itoa(pid) + "/task"
+	var tasks []os.DirEntry
+	_, failed := look(pid, func() (err error) {
+		tasks, err = os.ReadDir(dir)
+		return err
+	})
 	for _, t := range tasks {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/task/" + t.Name() + "/children")
+		id, err := strconv.Atoi(t.Name())
 		if err != nil {
 			continue
 		}
+		var b []byte
+		_, err = look(id, func() (err error) {
+			b, err = os.ReadFile(dir + "/" + t.Name() + "/children")
+			return err
+		})
+		failed = errors.Join(failed, err)
 		for _, word := range strings.Fields(string(b)) {
 			if child, err := strconv.Atoi(word); err == nil {
-				to = childrenOf(child, append(to, child))
+				to, err = childrenOf(child, append(to, child))
+				failed = errors.Join(failed, err)
 			}
 		}
 	}
-	return to
+	return to, failed
 }

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local"
@@ -176,6 +178,29 @@ func TestProvider_reduced_needs_landlock(t *testing.T) {
 				t.Errorf("Isolation = %+v, %v", iso, err)
 			}
 		})
+	}
+}
+
+// What a program can learn of the machine, because it shares the kernel, is in the result.
+func TestProvider_states_what_its_kernel_shows(t *testing.T) {
+	var host unix.Sysinfo_t
+	if err := unix.Sysinfo(&host); err != nil {
+		t.Fatal(err)
+	}
+	// struct sysinfo begins with the uptime, three loads and the memory.
+	e, out := sh(t, open(t, local.Config{}), py(`import ctypes; b = (ctypes.c_ulong * 64)(); `+
+		`print(ctypes.CDLL(None).sysinfo(b), b[4])`))
+	if want := fmt.Sprintf("0 %d\n", host.Totalram); out != want {
+		t.Errorf("a program is told %q about the memory, want %q", out, want)
+	}
+	i := slices.IndexFunc(e.Isolation.Missing, func(g haft.Gap) bool { return g.Control == haft.ControlKernel })
+	if i < 0 {
+		t.Fatalf("a kernel of its own is not missing: %+v", e.Isolation)
+	}
+	for _, part := range []string{"load, memory and uptime", "host paths of mounts", "user ids", "locks on devices"} {
+		if reason := e.Isolation.Missing[i].Reason; !strings.Contains(reason, part) {
+			t.Errorf("the result does not state %q: %s", part, reason)
+		}
 	}
 }
 

@@ -282,7 +282,7 @@ func serveReduced(conn *wire.Conn, req request, fds []int) int {
 		return 0
 	}
 	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
-		killAll(req)
+		killAll(req, pid)
 		return 125
 	}
 	return waitForCommand(conn, req, pid)
@@ -327,13 +327,17 @@ const killTime = time.Minute
 // All processes are stopped before any is killed. A killed process no longer counts for the
 // limit, and a fork bomb would replace it before the next list is made; a stopped process
 // still counts.
-func killAll(req request) {
+func killAll(req request, command int) {
 	for req.Reduced {
 		if req.Alone {
 			_ = unix.Kill(-1, unix.SIGKILL) // all of this user id but ourselves; ESRCH is none
 		}
-		for pid := range stopAll() {
+		stopped, err := stopAll()
+		for pid := range stopped {
 			_ = unix.Kill(pid, unix.SIGKILL) // gone is as good
+		}
+		if err != nil {
+			_ = unix.Kill(-command, unix.SIGKILL) // found without /proc
 		}
 		if reapEnded() {
 			return
@@ -342,19 +346,22 @@ func killAll(req request) {
 	}
 }
 
-// stopAll stops all descendants, until a list of them has no new one, and returns them.
-func stopAll() map[int]bool {
-	stopped := map[int]bool{}
+// stopAll stops all descendants, until a list of them has no new one, and returns them. It fails if some cannot be
+// read: their children are found when they are gone.
+func stopAll() (stopped map[int]bool, err error) {
+	stopped = map[int]bool{}
 	for fresh := true; fresh; {
 		fresh = false
-		for _, pid := range childrenOf(os.Getpid(), nil) {
+		var pids []int
+		pids, err = childrenOf(os.Getpid(), nil)
+		for _, pid := range pids {
 			if !stopped[pid] {
 				fresh, stopped[pid] = true, true
 				_ = unix.Kill(pid, unix.SIGSTOP) // gone is as good
 			}
 		}
 	}
-	return stopped
+	return stopped, err
 }
 
 // reapEnded reaps the children that have ended, and reports whether none is left.

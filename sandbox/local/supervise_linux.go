@@ -214,7 +214,7 @@ func (g *guard) startMeter() bool {
 func (g *guard) stop(cause sandbox.Cause, limit haft.FailureKind) {
 	first := g.setCause(cause, limit)
 	switch {
-	case cause == sandbox.CauseLimit: // also in the grace time
+	case cause == sandbox.CauseLimit || cause == sandbox.CauseUnmetered: // also in the grace time
 		g.s.kill()
 	case first:
 		g.s.signal(unix.SIGTERM)
@@ -366,6 +366,8 @@ func (g *guard) handle(m message) {
 		if !m.Idle || !g.begun() {
 			g.stop(sandbox.CauseLimit, haft.FailureKind(m.Limit))
 		}
+	case msgUnmetered:
+		g.stop(sandbox.CauseUnmetered, "")
 	}
 }
 

@@ -32,7 +32,7 @@ func callNumbers() map[string]int {
 		"memfd_secret": unix.SYS_MEMFD_SECRET, "lookup_dcookie": unix.SYS_LOOKUP_DCOOKIE, "socket": unix.SYS_SOCKET,
 		"mq_open": unix.SYS_MQ_OPEN, "mq_unlink": unix.SYS_MQ_UNLINK, "inotify_init1": unix.SYS_INOTIFY_INIT1,
 		"inotify_add_watch": unix.SYS_INOTIFY_ADD_WATCH, "ioprio_set": unix.SYS_IOPRIO_SET,
-		"rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO, "shmget": unix.SYS_SHMGET,
+		"rt_sigqueueinfo": unix.SYS_RT_SIGQUEUEINFO, "shmget": unix.SYS_SHMGET, "semop": unix.SYS_SEMOP,
 		"openat2": unix.SYS_OPENAT2, "seccomp": unix.SYS_SECCOMP,
 	}
 	maps.Copy(n, machineCalls())

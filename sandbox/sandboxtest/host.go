@@ -18,15 +18,19 @@ import (
 // A host is this machine, prepared with things that no program may find: files with a
 // secret, sockets with a listener, and a descriptor that careless providers pass on.
 type host struct {
-	secret   string
-	dir      string
+	secret string
+	dir    string
+	// shared is a directory that other users of the host may look into: a program may run as any.
+	shared   string
 	canaries []string
 	fd       int
 	mounts   string
 
 	tcp4, tcp6, lan, udp string
 	abstract, socket     string
-	closers              []func() error
+	// Sockets of datagrams, without a file and with one.
+	datagram, datagramName string
+	closers                []func() error
 	// reached counts connections and datagrams that came through.
 	reached atomic.Int64
 }
@@ -55,6 +59,13 @@ func (h *host) plant() error {
 	}
 	h.dir = dir
 	h.atClose(func() error { return os.RemoveAll(dir) })
+	if h.shared, err = os.MkdirTemp("", "haft-case-shared-"); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
+	h.atClose(func() error { return os.RemoveAll(h.shared) })
+	if err := os.Chmod(h.shared, 0o755); err != nil {
+		return fmt.Errorf("make a directory: %w", err)
+	}
 	places := []string{dir, filepath.Dir(dir)}
 	if home, err := os.UserHomeDir(); err == nil {
 		places = append(places, home)
@@ -95,7 +106,7 @@ func (h *host) listen(ctx context.Context) error {
 		{"tcp4", "127.0.0.1:0", true, &h.tcp4},
 		{"tcp6", "[::1]:0", false, &h.tcp6},
 		{"tcp4", "0.0.0.0:0", false, &h.lan},
-		{"unix", filepath.Join(h.dir, "socket"), linux, &h.socket},
+		{"unix", filepath.Join(h.shared, "socket"), linux, &h.socket},
 		{"unix", "@haft-case-" + rand.Text(), linux, &h.abstract},
 	} {
 		l, err := config.Listen(ctx, x.network, x.address)
@@ -113,22 +124,46 @@ func (h *host) listen(ctx context.Context) error {
 		_, port, _ := net.SplitHostPort(h.lan)
 		h.lan = net.JoinHostPort(lanAddress(), port)
 	}
-	c, err := config.ListenPacket(ctx, "udp4", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("listen on udp: %w", err)
-	}
-	h.atClose(c.Close)
-	h.udp = c.LocalAddr().String()
-	go func() {
-		buf := make([]byte, 64)
-		for {
-			if _, _, err := c.ReadFrom(buf); err != nil {
-				return
-			}
-			h.reached.Add(1)
+	for _, x := range []struct {
+		network, address string
+		must             bool
+		to               *string
+	}{
+		{"udp4", "127.0.0.1:0", true, &h.udp},
+		{"unixgram", filepath.Join(h.shared, "datagram"), linux, &h.datagram},
+		{"unixgram", "@haft-case-" + rand.Text(), linux, &h.datagramName},
+	} {
+		c, err := config.ListenPacket(ctx, x.network, x.address)
+		if err != nil && x.must {
+			return fmt.Errorf("listen on %s: %w", x.network, err)
 		}
-	}()
+		if err != nil {
+			continue
+		}
+		h.atClose(c.Close)
+		*x.to = c.LocalAddr().String()
+		go h.receive(c)
+	}
+	for _, name := range []string{h.socket, h.datagram} {
+		if name == "" {
+			continue
+		}
+		if err := os.Chmod(name, 0o666); err != nil { // only a sandbox keeps another user of the host away
+			return fmt.Errorf("open a socket to all: %w", err)
+		}
+	}
 	return nil
+}
+
+// receive counts the datagrams.
+func (h *host) receive(c net.PacketConn) {
+	buf := make([]byte, 64)
+	for {
+		if _, _, err := c.ReadFrom(buf); err != nil {
+			return
+		}
+		h.reached.Add(1)
+	}
 }
 
 // accept counts the connections, and sends the secret to each.
@@ -172,6 +207,7 @@ func (h *host) env() []string {
 		"HOST_PID=" + strconv.Itoa(os.Getpid()), "HOST_EXE=" + exe, "HOST_DIR=" + h.dir,
 		"TCP4=" + h.tcp4, "TCP6=" + h.tcp6, "LAN=" + h.lan, "UDP=" + h.udp,
 		"SOCKET=" + h.socket, "ABSTRACT=" + h.abstract,
+		"DATAGRAM=" + h.datagram, "DATAGRAM_NAME=" + h.datagramName,
 	}
 	for i, c := range h.canaries {
 		env = append(env, fmt.Sprintf("CANARY%d=%s", i, c))

@@ -3,6 +3,7 @@
 package sandboxtest
 
 import (
+	"context"
 	"fmt"
 	"os"
 )
@@ -33,6 +34,9 @@ func openDescriptors() (int, error) {
 
 // removed finds nothing here.
 func removed([]string) error { return nil }
+
+// hostObjects is for Linux.
+func hostObjects(context.Context, *Bench) error { return nil }
 
 // stillServes is for Linux.
 func stillServes() error { return nil }

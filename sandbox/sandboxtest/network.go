@@ -71,8 +71,10 @@ def abstract():
     s = socket.socket(socket.AF_UNIX); s.connect('\0' + E['ABSTRACT'][1:]); return s.recv(64)
 attempt('it', abstract)`, "it"),
 		{
-			Name: "sockets_of_the_host_are_not_reached_by_path", Group: Networking, Needs: controls(haft.ControlRoot),
-			Story: "Sockets in the file system are behind the wall of the file system.",
+			Name: "sockets_of_the_host_are_not_reached_by_path", Group: Networking,
+			Any: controls(haft.ControlRoot, haft.ControlSeccomp),
+			Story: "Sockets in the file system are behind the wall of the file system, or no socket that connects " +
+				"can be made.",
 			Program: py(`import socket
 def at(p):
     def go():

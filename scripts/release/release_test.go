@@ -47,7 +47,7 @@ func do(t *testing.T, dir, program string, args ...string) string {
 func need(t *testing.T, program string) {
 	t.Helper()
 	if _, err := exec.LookPath(program); err != nil {
-		skiptest.Lacking(t, program, "it is not installed")
+		skiptest.Lacking(t, strings.TrimSuffix(program, "3"), "it is not installed") // python3 is required as python
 	}
 }
 
@@ -110,7 +110,7 @@ func TestRelease_wheel(t *testing.T) {
 		t.Fatalf("the wheels are %v, %v", wheels, err)
 	}
 	if err := exec.CommandContext(t.Context(), "python3", "-m", "venv", filepath.Join(dir, "venv")).Run(); err != nil {
-		skiptest.Lacking(t, "python3-venv", err.Error())
+		skiptest.Lacking(t, "python", "it cannot make a virtual environment: "+err.Error())
 	}
 	do(t, dir, "venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index",
 		"--no-deps", "--find-links", dir, "haft", "haft-client", "--pre")

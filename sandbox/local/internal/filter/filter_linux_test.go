@@ -27,6 +27,12 @@ func judge(t testing.TB, c filter.Config, archID uint32, nr uint32, args ...uint
 // judgeWith is judge with further calls that the operator allows.
 func judgeWith(t testing.TB, c filter.Config, also []string, archID uint32, nr uint32, args ...uint64) uint32 {
 	t.Helper()
+	return judgeBy(t, compiled(t, c, also...), archID, nr, args...)
+}
+
+// compiled returns the instructions of a compiled filter.
+func compiled(t testing.TB, c filter.Config, also ...string) []bpf.Instruction {
+	t.Helper()
 	program, err := filter.Compile(c, also...)
 	if err != nil {
 		t.Fatal(err)
@@ -41,6 +47,12 @@ func judgeWith(t testing.TB, c filter.Config, also []string, archID uint32, nr u
 	if !ok {
 		t.Fatal("the program has unknown instructions")
 	}
+	return insts
+}
+
+// judgeBy runs instructions on one call.
+func judgeBy(t testing.TB, insts []bpf.Instruction, archID uint32, nr uint32, args ...uint64) uint32 {
+	t.Helper()
 	data := make([]byte, 64)
 	binary.NativeEndian.PutUint32(data, nr)
 	binary.NativeEndian.PutUint32(data[4:], archID)

@@ -1,0 +1,99 @@
+package local_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/sandbox"
+	"haft/sandbox/local"
+)
+
+// limitInit has the init of a run open no more files. The environment of its command has a token. Only the user of
+// the init may do that, and root with a capability that a container may lack.
+func limitInit(t *testing.T, token string) {
+	t.Helper()
+	dirs, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, parents := map[string]bool{}, map[string]bool{}
+	for _, dir := range dirs {
+		environ, _ := os.ReadFile(dir + "/environ")
+		if status, err := os.ReadFile(dir + "/status"); err == nil && bytes.Contains(environ, []byte(token)) {
+			ours[filepath.Base(dir)], parents[statusField(status, "PPid")] = true, true
+		}
+	}
+	maps.DeleteFunc(parents, func(pid string, _ bool) bool { return ours[pid] })
+	if len(parents) != 1 {
+		t.Fatalf("the command of the run has the parents %v", parents)
+	}
+	for pid := range parents {
+		cmd := exec.CommandContext(t.Context(), "prlimit", "--pid", pid, "--nofile=0:0")
+		if os.Getuid() == 0 {
+			status, err := os.ReadFile("/proc/" + pid + "/status")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
+				Uid: number(t, statusField(status, "Uid")), Gid: number(t, statusField(status, "Gid"))}}
+		}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+	}
+}
+
+// statusField returns the first word of a field of /proc/PID/status.
+func statusField(status []byte, name string) string {
+	_, rest, _ := strings.Cut(string(status), "\n"+name+":\t")
+	return strings.Fields(rest)[0]
+}
+
+// number reads a user or group id.
+func number(t *testing.T, text string) uint32 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uint32(n)
+}
+
+// Where no cgroup limits a run, an init that cannot read its processes any more ends them: once, a limit of no open
+// files for the init switched the meter off, and a tool used 1,200 MB of 512.
+func TestRun_ends_what_it_cannot_meter(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}})
+	r, w := io.Pipe()
+	token := "HAFT_TEST_TOKEN=" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	type end struct {
+		exit sandbox.Exit
+		err  error
+	}
+	ended := make(chan end, 1)
+	go func() {
+		exit, err := p.Run(t.Context(), sandbox.Spec{
+			Argv: []string{"/bin/sh", "-c", "echo ready; sleep 60"}, Mounts: system(), Stdout: w,
+			Env: []string{"PATH=/usr/bin:/bin", token}, Limits: haft.Limits{Memory: 512 << 20},
+		})
+		_ = w.Close() // never fails
+		ended <- end{exit, err}
+	}()
+	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("the run said %q, %v", line, err)
+	}
+	limitInit(t, token)
+	if e := <-ended; e.err != nil || e.exit.Cause != sandbox.CauseUnmetered {
+		t.Errorf("the run ended with %+v, %v", e.exit, e.err)
+	}
+}
