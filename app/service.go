@@ -388,6 +388,7 @@ func (s *Service) engineConfig(cfg ServiceConfig) (engine.Config, error) {
 	if ec.Packages == nil {
 		ec.Packages = s.locker
 	}
+	ec.InSession = s.sessions.Brings
 	if ec.Heavy == nil {
 		// Built-in tools that run code need a processor, like scripts. run_command waits more than it computes,
 		// as shells and servers do, and is bounded by the number of sessions.

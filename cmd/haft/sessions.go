@@ -25,7 +25,9 @@ func sessionCommand(*cli.Profile) cli.Command {
 				{&w.New.TTL, "ttl", "how long it lives at the most"},
 				{&w.New.Idle, "idle", "after how long without use it ends"},
 				{&w.New.Language, "language", "the language of a context to start with it"},
-				{&w.New.TTY, "tty", "let commands of the session have terminals"}}},
+				{&w.New.TTY, "tty", "let commands of the session have terminals"},
+				{&w.Workspace, "workspace", "a workspace at /workspace until the session ends: `NAME`, or NAME:ro to only read it"},
+				{&w.Packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"}}},
 			{Use: "list", Short: "List sessions, the oldest first", Run: cli.ListAll(
 				backend.EachSession, cli.Listing[haft.Session]{"ID,NAME,OWNER,USED,EXPIRES",
 					func(x haft.Session) []any {

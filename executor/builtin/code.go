@@ -132,6 +132,9 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 		switch {
 		case in.Session != "":
 			return r.inSession(ctx, req, in)
+		case req.Workspace != nil:
+			return invalid(&haft.Error{Code: haft.CodeInvalid,
+				Message: "a workspace is for code in a session: name that too, or use a tool of your own"})
 		case in.Context != "" || len(in.Env) > 0 || in.Forms:
 			return invalid(&haft.Error{Code: haft.CodeInvalid,
 				Message: "context, env and forms are of a session: name that too"})

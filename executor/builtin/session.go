@@ -48,6 +48,9 @@ const (
 
 // packagesFailed is the failure of a call whose packages cannot be had.
 func packagesFailed(err error) error {
+	if c := haft.CodeOf(err); c == haft.CodeDenied || c == haft.CodeConflict || c == haft.CodeInvalid {
+		return err
+	}
 	return &failure{haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetryNever,
 		Message: "the packages that the organisation has for code cannot be had: " + haft.MessageOf(err)}}
 }
@@ -124,10 +127,13 @@ type sessionWork func(ctx context.Context, s *session.Session, run *sessionRun) 
 func (r codeRunner) work(ctx context.Context, req executor.Request, use sessionUse,
 	do sessionWork) (*haft.Result, error) {
 	began, limits := time.Now(), req.Limits.Or(haft.DefaultLimits())
+	s, err := r.open(ctx, req, use) // to install packages and to wait for a workspace takes no time of the call
+	if err != nil {
+		return invalid(err)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Wall.D(), errWall)
 	defer cancel()
-	s, err := r.prepare(ctx, req, use)
-	if err != nil {
+	if err := give(ctx, s, append(use.files, req.Files...)); err != nil {
 		return invalid(err)
 	}
 	timed := ctx
@@ -194,8 +200,8 @@ func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
 	return res
 }
 
-// prepare returns the session, with the files of the call.
-func (r codeRunner) prepare(ctx context.Context, req executor.Request, use sessionUse) (*session.Session, error) {
+// open returns the session, which it makes if there is none.
+func (r codeRunner) open(ctx context.Context, req executor.Request, use sessionUse) (*session.Session, error) {
 	if r.cfg.Sessions == nil || r.tools {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
 	}
@@ -209,19 +215,20 @@ func (r codeRunner) prepare(ctx context.Context, req executor.Request, use sessi
 			req.Layers = append(req.Layers, layers...)
 		}
 	}
-	s, err := r.cfg.Sessions.Use(ctx, req, use.session)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range append(use.files, req.Files...) {
+	return r.cfg.Sessions.Use(ctx, req, use.session)
+}
+
+// give writes the files of a call into its session.
+func give(ctx context.Context, s *session.Session, files []sandbox.File) error {
+	for _, f := range files {
 		if err := (sandbox.Spec{Argv: []string{"/"}, Files: []sandbox.File{f}}).Check(); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := s.WriteFile(ctx, f.Name, uint32(f.Mode.Perm()), bytes.NewReader(f.Data)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // A sessionRun is one code in a session.

@@ -238,6 +238,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
+		Requirements: ex.call.Requirements,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
@@ -257,11 +258,12 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
 	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
 	_, state := req.Inject["agent_state"]
-	shares := ex.call.Workspace != nil && !light || state && ex.agent != nil
+	session := req.Kind == haft.KindBuiltin && workspace.IsSessionTool(req.Tool)
+	shares := ex.call.Workspace != nil && (!light || session) || state && ex.agent != nil
 	switch {
 	case len(ex.call.Files) == 0 && !shares:
 		return func() {}, nil
-	case light:
+	case light && len(ex.call.Files) > 0:
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
 			"JavaScript, TypeScript and Bash do"}
 	case ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil || shares && ex.outputScreen() != nil:

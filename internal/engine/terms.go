@@ -29,6 +29,9 @@ func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, er
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
 		Workspace: ex.call.Workspace,
 	}
+	if !ex.call.Requirements.Empty() { // of a built-in tool, whose version has none
+		t.Requirements = ex.call.Requirements
+	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)
 	}
@@ -112,6 +115,6 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 		return a.Binds == au.bindsTerms(ex, t)
 	}
 	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Workspace != nil || ex.call.Sandbox != "" ||
-		ex.call.Template != "" || ex.call.Limits != haft.Limits{}
+		ex.call.Template != "" || !ex.call.Requirements.Empty() || ex.call.Limits != haft.Limits{}
 	return !brings && a.Binds == au.digests.Binds(ex.tool.Tool.Version.Digest, ex.args)
 }

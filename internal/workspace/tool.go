@@ -25,6 +25,10 @@ func IsFileTool(name string) bool {
 		name)
 }
 
+// IsSessionTool reports whether a built-in tool makes sessions, which mount the workspace of its call; see package
+// session.
+func IsSessionTool(name string) bool { return name == "run_code" || name == "run_command" }
+
 // CheckRef reports why text cannot be the workspace of an agent: the name of one, or NAME:ro. Empty is none.
 func CheckRef(text string) error {
 	name, _ := strings.CutSuffix(text, ":ro")
