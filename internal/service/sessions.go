@@ -221,6 +221,12 @@ func notMade(res *haft.Result) error {
 	why := string(res.Status)
 	if res.Error != nil {
 		why = res.Error.Message
+		switch {
+		case res.Error.Kind == haft.FailDenied:
+			code = haft.CodeDenied
+		case res.Error.Kind == haft.FailException && res.Error.Retry == haft.RetryChanged:
+			code = haft.CodeConflict // the workspace is in use, or packages contradict each other
+		}
 	}
 	return &haft.Error{Code: code, Message: "the call " + string(res.Call) + " has not made the session: " + why}
 }
