@@ -392,7 +392,9 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 	s, err := m.Get(req.Principal, name)
 	if haft.CodeOf(err) == haft.CodeNotFound && !strings.HasPrefix(name, "sess_") {
 		if s, err = m.Open(ctx, Options{Name: name, Request: req}); haft.CodeOf(err) == haft.CodeConflict {
-			s, err = m.Get(req.Principal, name) // another call has made it meanwhile
+			if made, gone := m.Get(req.Principal, name); gone == nil {
+				s, err = made, nil // another call has made it meanwhile
+			}
 		}
 	}
 	if err != nil {
