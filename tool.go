@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -168,6 +169,11 @@ type Requirements struct {
 
 // Empty reports whether nothing is needed.
 func (n Requirements) Empty() bool { return len(n.Pip)+len(n.NPM) == 0 }
+
+// And returns these packages and others.
+func (n Requirements) And(more Requirements) Requirements {
+	return Requirements{Pip: slices.Concat(n.Pip, more.Pip), NPM: slices.Concat(n.NPM, more.NPM)}
+}
 
 // Of returns the packages that code of a kind can import.
 func (n Requirements) Of(kind Kind) Requirements {

@@ -205,6 +205,9 @@ func (r codeRunner) open(ctx context.Context, req executor.Request, use sessionU
 	if r.cfg.Sessions == nil || r.tools {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
 	}
+	if req.Packages == nil && !req.Requirements.Empty() {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "packages are not installed on this server"}
+	}
 	if req.Packages != nil {
 		for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript} {
 			layers, release, err := req.Packages(ctx, kind)

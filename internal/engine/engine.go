@@ -120,9 +120,6 @@ type Config struct {
 	Recheck func(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error)
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages
-	// InSession returns the workspace and the packages of the session that the arguments of a call name. Nil means that
-	// there are no sessions.
-	InSession func(p haft.Principal, args json.RawMessage) (*haft.CallWorkspace, haft.Requirements)
 	// Observe returns who wants to know which hosts a call reaches, and whether also which files and programs it
 	// touches, if it is a script: such calls are observed, as are those whose tool asks for it. Nil means nobody.
 	Observe func(haft.Call) (asked func(haft.Touched), files bool)

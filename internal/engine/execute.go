@@ -231,14 +231,12 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Turn: ex.call.Turn, Kind: v.Kind,
 		Source: v.Source, File: v.File, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args,
-		Pass: v.Pass, FileArgs: ex.fileArgs,
+		Pass: v.Pass, FileArgs: ex.fileArgs, Requirements: ex.call.Requirements,
 		Inject: ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
-		Limits: rn.authorizer.runLimits(ex),
-		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
+		Limits: rn.authorizer.runLimits(ex), Need: sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
-		Requirements: ex.call.Requirements,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {
@@ -258,8 +256,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
 	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
 	_, state := req.Inject["agent_state"]
-	session := req.Kind == haft.KindBuiltin && workspace.IsSessionTool(req.Tool)
-	shares := ex.call.Workspace != nil && (!light || session) || state && ex.agent != nil
+	shares := ex.call.Workspace != nil && (!light || workspace.IsSessionTool(req.Tool)) || state && ex.agent != nil
 	switch {
 	case len(ex.call.Files) == 0 && !shares:
 		return func() {}, nil

@@ -32,12 +32,9 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 			ex.notices = append(ex.notices,
 				"requirements: packages are not installed here; only what the interpreter has is there")
 		}
-		if rn.cfg.Packages == nil && !ex.call.Requirements.Empty() {
-			return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "packages are not installed on this server"}
-		}
 		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
 			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
-				code, err := rn.bring(ctx, ex, kind)
+				code, err := rn.registry.Packages(ctx, ex.call.Principal, kind, v.Digest, ex.call.Requirements)
 				if err != nil {
 					return nil, nil, err
 				}
@@ -68,19 +65,6 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 	}
 	req.Layers = layers
 	return release, nil
-}
-
-// bring returns what code of a kind runs with: the packages that the call brings for a session, which are checked as
-// those of a tool are.
-func (rn *runner) bring(ctx context.Context, ex *execution, kind haft.Kind) (haft.Version, error) {
-	code := haft.Version{Kind: kind, Digest: ex.tool.Tool.Version.Digest + string(kind)}
-	needs := ex.call.Requirements.Of(kind)
-	if needs.Empty() {
-		return code, nil
-	}
-	checked, err := rn.registry.Packages(ctx, ex.call.Principal, kind, needs)
-	code.Digest, code.Requirements, code.Lock = code.Digest+checked.Digest, checked.Requirements, checked.Lock
-	return code, err
 }
 
 // packageProgress returns a function that tells what is done to have the packages of a call.

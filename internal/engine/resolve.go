@@ -7,7 +7,6 @@ import (
 	"haft"
 	"haft/internal/callenv"
 	"haft/internal/orgconfig"
-	"haft/internal/workspace"
 )
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
@@ -48,43 +47,11 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		pinned.Tool.Version.Settings.Sandbox = now.Settings.Sandbox
 		ex.tool = &pinned
 	}
-	if err := au.inSession(ctx, ex); err != nil {
-		return err
-	}
 	if err := au.workspaces.Default(ctx, au.authority, &ex.call, ex.agent, &tool.Tool); err != nil {
 		return err
 	}
 	ex.rec.Call.Workspace, ex.rec.Call.Requirements = ex.call.Workspace, ex.call.Requirements
 	return au.choosePlace(ctx, ex)
-}
-
-// inSession gives a call in a session the workspace and the packages that the session was made with, so that policies
-// are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
-func (au *authorizer) inSession(ctx context.Context, ex *execution) error {
-	t := &ex.tool.Tool
-	if t.Version.Kind != haft.KindBuiltin || !workspace.IsSessionTool(t.Name) {
-		if !ex.call.Requirements.Empty() {
-			return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged,
-				"only calls that make a session bring packages: other tools have requirements of their own")
-		}
-		return nil
-	}
-	if ex.call.Chain != "" {
-		ex.call.Workspace = nil
-	}
-	if au.cfg.InSession == nil {
-		return nil
-	}
-	w, needs := au.cfg.InSession(ex.call.Principal, ex.call.Args)
-	if ex.call.Requirements.Empty() {
-		ex.call.Requirements = needs
-	}
-	if ex.call.Workspace != nil || w == nil {
-		return nil
-	}
-	var err error
-	ex.call.Workspace, err = au.workspaces.Bind(ctx, au.authority, ex.call.Principal, w)
-	return err
 }
 
 // choosePlace chooses the sandbox that the call runs in, with the isolation that is demanded as far as that is known.

@@ -22,10 +22,15 @@ func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) 
 	return Compile(c.tool)
 }
 
-// Packages checks the packages that code of a kind needs as those of a draft are checked. The version that it returns
-// has them, with their lock, and no source. What a person would have to accept first is [haft.CodeDenied].
-func (r *Registry) Packages(ctx context.Context, p haft.Principal, kind haft.Kind,
+// Packages returns what code of a kind runs with in a call of a built-in tool, whose digest is given: the packages that
+// the call brings, which are checked as those of a draft are, and their lock. What a person would have to accept first
+// is [haft.CodeDenied].
+func (r *Registry) Packages(ctx context.Context, p haft.Principal, kind haft.Kind, digest string,
 	needs haft.Requirements) (haft.Version, error) {
+	v := haft.Version{Kind: kind, Digest: digest + string(kind)}
+	if needs = needs.Of(kind); needs.Empty() {
+		return v, nil
+	}
 	c := &change{draft: haft.Draft{Kind: kind, Needs: needs}, by: p, tool: haft.Tool{Org: p.Org}}
 	if err := CheckPackages(needs); err != nil {
 		return haft.Version{}, err
@@ -33,7 +38,7 @@ func (r *Registry) Packages(ctx context.Context, p haft.Principal, kind haft.Kin
 	if err := r.lock(ctx, c); err != nil {
 		return haft.Version{}, err
 	}
-	v := haft.Version{Kind: kind, Digest: c.lock.Set, Requirements: c.draft.Needs, Lock: c.lock}
+	v.Digest, v.Requirements, v.Lock = v.Digest+c.lock.Set, c.draft.Needs, c.lock
 	if len(c.findings) == 0 {
 		return v, nil
 	}
