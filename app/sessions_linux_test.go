@@ -136,7 +136,7 @@ func TestService_sessions_without_a_right_to_the_workspace(t *testing.T) {
 	for _, p := range []haft.Principal{{Org: "evil", User: "root", Roles: []string{haft.RoleAdmin}},
 		{Org: "local", User: "mallory", Roles: []string{haft.RoleApprover}}} {
 		_, err := s.API.Sessions.AddSession(ctx, p, desk)
-		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "there is no such workspace") {
+		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "no such workspace") {
 			t.Errorf("%s of %s is told %v", p.User, p.Org, err)
 		}
 	}

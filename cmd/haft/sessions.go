@@ -23,10 +23,11 @@ func sessionCommand(*cli.Profile) cli.Command {
 		Missing: "see which there are with: haft session list",
 		Subs: []cli.Command{
 			{Use: "add [NAME]", Short: "Make a session", Run: inSession(&w, w.Add), Flags: []cli.Flag{
-				{&w.New.TTL, "ttl", "how long it lives at the most"}, {&w.New.Idle, "idle", "after how long without use it ends"},
+				{&w.New.TTL, "ttl", "how long it lives at the most"},
+				{&w.New.Idle, "idle", "after how long without use it ends"},
 				{&w.New.Language, "language", "the language of a context to start with it"},
 				{&w.New.TTY, "tty", "let commands of the session have terminals"},
-				{&w.Workspace, "workspace", "the `NAME[:ro]` of a workspace that it has until it ends"},
+				{&w.Workspace, "workspace", "the `NAME[:ro]` of a workspace for it"},
 				{&w.Packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"}}},
 			{Use: "list", Short: "List sessions, the oldest first", Run: cli.ListAll(
 				backend.EachSession, cli.Listing[haft.Session]{"ID,NAME,OWNER,USED,EXPIRES",

@@ -23,11 +23,11 @@ const maxVariables = 200
 func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
-		Digest: v.Digest, Requirements: v.Requirements.And(ex.call.Requirements), Lock: v.Lock, OrgRequirements: ex.place.Config.Needs,
+		Digest: v.Digest, Requirements: v.Requirements.And(ex.call.Requirements), Lock: v.Lock,
 		Sandbox: cmp.Or(ex.place.Shown, ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
 		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
-		Workspace: ex.call.Workspace,
+		Workspace: ex.call.Workspace, OrgRequirements: ex.place.Config.Needs,
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)

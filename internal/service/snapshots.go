@@ -68,7 +68,7 @@ func (m *SnapshotManager) LoadSession(ctx context.Context, p haft.Principal, id,
 	if err != nil {
 		return err
 	}
-	if s.Writes() {
+	if w := s.Info().Workspace; w != nil && !w.ReadOnly {
 		return &haft.Error{Code: haft.CodeConflict, Message: "the session writes to a workspace, which would not say " +
 			"where its files come from: use a session without one"}
 	}

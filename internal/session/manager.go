@@ -401,8 +401,8 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 		return nil, err
 	}
 	if s.rules != rulesOf(req) {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, workspace, packages or " +
-			"secrets are not what they were when the session was made; end it, or use another name"}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, workspace, packages " +
+			"or secrets are not what they were when the session was made; end it, or use another name"}
 	}
 	s.learn(req)
 	return s, nil

@@ -43,6 +43,3 @@ func (m *Manager) Brings(p haft.Principal, args json.RawMessage) (*haft.CallWork
 	w := *s.workspace
 	return &w, s.info.Requirements
 }
-
-// Writes reports whether code of the session can write to a workspace.
-func (s *Session) Writes() bool { return s.workspace != nil && !s.workspace.ReadOnly }

@@ -111,10 +111,10 @@ func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, r
 		return nil, w.same(c.Workspace)
 	}
 	if session {
-		req.Workspace = &executor.Workspace{Call: c.Workspace, Mount: s.forSession(rules, c, w, mayWait)}
+		req.Workspace = &executor.Workspace{Call: c.Workspace, Mount: forSession(s, rules, c, w, mayWait)}
 		return nil, w.same(c.Workspace)
 	}
-	u, err := s.use(ctx, rules, c, w, mayWait)
+	u, err := newUse(ctx, s, rules, c, w, mayWait)
 	if err != nil {
 		return nil, err
 	}
@@ -122,8 +122,8 @@ func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, r
 	return u, nil
 }
 
-// use waits for the lease of a workspace, and opens its files.
-func (s *Store) use(ctx context.Context, rules authority.Rules, c haft.Call, w *row,
+// newUse waits for the lease of a workspace, and opens its files.
+func newUse(ctx context.Context, s *Store, rules authority.Rules, c haft.Call, w *row,
 	mayWait func() bool) (u *Use, err error) {
 	u = &Use{s: s, mounted: executor.Workspace{ReadOnly: c.Workspace.ReadOnly, Workdir: c.Workspace.Workdir}}
 	if u.l, err = s.take(ctx, w, !c.Workspace.ReadOnly, s.cfg.Wait, mayWait); err != nil {
@@ -137,10 +137,10 @@ func (s *Store) use(ctx context.Context, rules authority.Rules, c haft.Call, w *
 }
 
 // forSession returns what mounts a workspace for the session that a call makes. The session outlives the call.
-func (s *Store) forSession(rules authority.Rules, c haft.Call, w *row,
+func forSession(s *Store, rules authority.Rules, c haft.Call, w *row,
 	mayWait func() bool) func(context.Context) (*executor.Mounted, error) {
 	return func(ctx context.Context) (*executor.Mounted, error) {
-		u, err := s.use(ctx, rules, c, w, mayWait)
+		u, err := newUse(ctx, s, rules, c, w, mayWait)
 		if err != nil {
 			return nil, err
 		}

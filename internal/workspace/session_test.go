@@ -71,7 +71,8 @@ func TestMount_for_a_session(t *testing.T) {
 	_, err = begin(ann, haft.CallWorkspace{Name: "w", Workdir: true})
 	x.wantCode(err, haft.CodeInvalid)
 	for _, p := range []haft.Principal{bob, evil} {
-		if _, err := begin(p, reads); haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(err.Error(), "no such") {
+		_, err := begin(p, reads)
+		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(err.Error(), "no such") {
 			t.Errorf("somebody else is told %v", err)
 		}
 	}

@@ -47,7 +47,7 @@ func RefAction(text string) haft.Action {
 
 // inSession gives a call in a session the workspace and the packages that the session was made with, so that policies
 // are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
-func (s *Store) inSession(ctx context.Context, rules authority.Rules, c *haft.Call, t *haft.Tool) (err error) {
+func inSession(ctx context.Context, s *Store, rules authority.Rules, c *haft.Call, t *haft.Tool) (err error) {
 	if t.Version.Kind != haft.KindBuiltin || !IsSessionTool(t.Name) {
 		if !c.Requirements.Empty() {
 			return invalid("/requirements", "only calls that make a session bring packages: other tools have their own")
@@ -74,7 +74,7 @@ func (s *Store) inSession(ctx context.Context, rules authority.Rules, c *haft.Ca
 // tool takes one: scripts do, and file tools. Those that only read files use it read-only.
 func (s *Store) Default(ctx context.Context, rules authority.Rules, c *haft.Call, agent *haft.Agent,
 	t *haft.Tool) error {
-	if err := s.inSession(ctx, rules, c, t); err != nil {
+	if err := inSession(ctx, s, rules, c, t); err != nil {
 		return err
 	}
 	light := t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP
