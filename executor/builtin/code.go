@@ -164,7 +164,7 @@ func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (
 	if req.Packages != nil {
 		layers, release, err := req.Packages(ctx, inner.Kind)
 		if err != nil {
-			return nil, packagesFailed(err)
+			return nil, packagesFailed(req, err)
 		}
 		defer release()
 		inner.Layers = layers

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,9 +47,10 @@ const (
 	maxShownDepth = 64
 )
 
-// packagesFailed is the failure of a call whose packages cannot be had.
-func packagesFailed(err error) error {
-	if c := haft.CodeOf(err); c == haft.CodeDenied || c == haft.CodeConflict || c == haft.CodeInvalid {
+// packagesFailed is the failure of a call whose packages cannot be had. It is the caller's if the call brings some.
+func packagesFailed(req executor.Request, err error) error {
+	blamed := []haft.Code{haft.CodeDenied, haft.CodeConflict, haft.CodeInvalid}
+	if !req.Requirements.Empty() && slices.Contains(blamed, haft.CodeOf(err)) {
 		return err
 	}
 	return &failure{haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetryNever,
@@ -212,7 +214,7 @@ func (r codeRunner) open(ctx context.Context, req executor.Request, use sessionU
 		for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript} {
 			layers, release, err := req.Packages(ctx, kind)
 			if err != nil {
-				return nil, packagesFailed(err)
+				return nil, packagesFailed(req, err)
 			}
 			defer release() // the session holds them itself
 			req.Layers = append(req.Layers, layers...)
