@@ -44,7 +44,10 @@ type Call struct {
 	Sandbox string `json:"sandbox,omitempty"`
 	// Template names packages of the sandbox configuration that the call gets besides; empty means none.
 	Template string `json:"template,omitempty"`
-	Limits   Limits `json:"limits,omitzero"`
+	// Requirements are packages that code of the call gets besides. Only calls that make a session have some, and those
+	// in such a session.
+	Requirements Requirements `json:"requirements,omitzero"`
+	Limits       Limits       `json:"limits,omitzero"`
 	// Parent is the call on whose behalf this one was made.
 	Parent CallID `json:"parent,omitempty"`
 	// Turn groups the calls of one loop of an agent: its tool rules look at what

@@ -24,6 +24,17 @@ type Session struct {
 	Used      time.Time `json:"used_at"`
 	Busy      bool      `json:"busy"`
 	Isolation Isolation `json:"isolation"`
+	// Workspace is at /workspace, and belongs to the session as long as that lives.
+	Workspace *SessionWorkspace `json:"workspace,omitempty"`
+	// Requirements are the packages that the session was made with besides those of the organisation.
+	Requirements Requirements `json:"requirements,omitzero"`
+}
+
+// A SessionWorkspace is the workspace of a session.
+type SessionWorkspace struct {
+	Name string `json:"name"`
+	// ReadOnly lets others read it at the same time. Otherwise the session has it alone.
+	ReadOnly bool `json:"read_only,omitempty"`
 }
 
 // A NewSession says what session to make.
@@ -38,6 +49,10 @@ type NewSession struct {
 	Language string `json:"language,omitempty"`
 	// TTY says that commands of the session may have terminals.
 	TTY bool `json:"tty,omitempty"`
+	// Workspace is mounted at /workspace; nil means none.
+	Workspace *SessionWorkspace `json:"workspace,omitempty"`
+	// Requirements are packages that code of the session can import, besides those of the organisation.
+	Requirements Requirements `json:"requirements,omitzero"`
 }
 
 // A SessionFile is a file or directory of a session, as the session says.

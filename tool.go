@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -163,6 +165,41 @@ type Annotations struct {
 type Requirements struct {
 	Pip []string `json:"pip,omitempty"`
 	NPM []string `json:"npm,omitempty"`
+}
+
+// Empty reports whether nothing is needed.
+func (n Requirements) Empty() bool { return len(n.Pip)+len(n.NPM) == 0 }
+
+// And returns these packages and others.
+func (n Requirements) And(more Requirements) Requirements {
+	return Requirements{Pip: slices.Concat(n.Pip, more.Pip), NPM: slices.Concat(n.NPM, more.NPM)}
+}
+
+// Of returns the packages that code of a kind can import.
+func (n Requirements) Of(kind Kind) Requirements {
+	switch kind {
+	case KindPython:
+		return Requirements{Pip: n.Pip}
+	case KindJavaScript, KindTypeScript:
+		return Requirements{NPM: n.NPM}
+	}
+	return Requirements{}
+}
+
+// SplitRequirements sorts packages by the installer: those with the prefix npm: or pip:, and others by the kind of the
+// code.
+func SplitRequirements(kind Kind, list []string) Requirements {
+	var n Requirements
+	for _, r := range list {
+		name, npm := strings.CutPrefix(r, "npm:")
+		name, pip := strings.CutPrefix(name, "pip:")
+		if npm || !pip && (kind == KindTypeScript || kind == KindJavaScript) {
+			n.NPM = append(n.NPM, name)
+		} else {
+			n.Pip = append(n.Pip, name)
+		}
+	}
+	return n
 }
 
 // A Lock names the exact packages that a version runs with, by the digests of their

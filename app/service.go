@@ -162,11 +162,10 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	}
 	s.closers = append(s.closers, s.App.Close)
 	s.sessions = sandboxed.New(sandboxed.Config{Open: s.App.executor.OpenSession})
-	s.closers = append(s.closers, func() error { s.sessions.Close(); return nil })
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	s.AgentLoop = agents.New(s.Store)
-	spaces := workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces()})
-	s.closers = append(s.closers, spaces.Close)
+	spaces := workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces(), InSession: s.sessions.Brings})
+	s.closers = append(s.closers, spaces.Close, func() error { s.sessions.Close(); return nil })
 	tools, err := s.builtins(cfg, spaces)
 	if err != nil {
 		return nil, err

@@ -40,7 +40,8 @@ func (s *Sessions) EndSession(ctx context.Context, p haft.Principal, id string) 
 // AddSession implements [haft.Sessions].
 func (s *Sessions) AddSession(ctx context.Context, p haft.Principal, n haft.NewSession) (*haft.Session, error) {
 	return get[haft.Session](ctx, s.api, query{method: http.MethodPost, path: "/v1/sessions", as: p,
-		body: sessionBody{n.Name, n.Language, n.TTY, n.TTL.D().Seconds(), n.Idle.D().Seconds()}})
+		body: sessionBody{n.Name, n.Language, n.TTY, n.TTL.D().Seconds(), n.Idle.D().Seconds(), n.Workspace,
+			n.Requirements}})
 }
 
 // sessionBody says what a session is to be.
@@ -50,6 +51,9 @@ type sessionBody struct {
 	TTY      bool    `json:"tty,omitempty"`
 	TTL      float64 `json:"timeout_seconds,omitempty"`
 	Idle     float64 `json:"idle_seconds,omitempty"`
+
+	Workspace    *haft.SessionWorkspace `json:"workspace,omitempty"`
+	Requirements haft.Requirements      `json:"requirements,omitzero"`
 }
 
 // ExtendSession implements [haft.Sessions].

@@ -96,6 +96,8 @@ type Request struct {
 	NoArtifacts bool
 	// Workspace is the directory that outlives the call; nil means none.
 	Workspace *Workspace
+	// Requirements are the packages that the call brings for its session. They are among Packages.
+	Requirements haft.Requirements
 	// Layers are the installed packages that the tool sees.
 	Layers []Layer
 	// Limits that are zero get their defaults.
@@ -152,8 +154,8 @@ type FileArg struct {
 	Path string `json:"path"`
 }
 
-// A Workspace is a directory that outlives the call. Scripts get it, and built-in tools for files, for which only Call
-// is set.
+// A Workspace is a directory that outlives the call. Scripts get it, built-in tools for files, for which only Call
+// is set, and those that make sessions, which have Call and Mount.
 type Workspace struct {
 	// Call is what the caller may use; nil for scripts.
 	Call *haft.CallWorkspace
@@ -166,6 +168,17 @@ type Workspace struct {
 	// Hold keeps other calls away until release is called: as long as anything of the run is left. It
 	// reports false if the workspace was given back.
 	Hold func() (release func(), ok bool)
+	// Mount waits for the workspace and opens it for a session, which has it until it ends.
+	Mount func(ctx context.Context) (*Mounted, error)
+}
+
+// A Mounted is the workspace of a session.
+type Mounted struct {
+	*Workspace
+	// Watch ends if there is too much in the workspace, with that as its cause.
+	Watch context.Context
+	// Release waits until nothing of the session is left, and gives the workspace back.
+	Release func()
 }
 
 // A Layer is a directory of installed packages. It is read-only, and shared by all

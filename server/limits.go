@@ -75,7 +75,7 @@ func limits() map[string]limit {
 		"Reaction.kinds":         {items: haft.MaxReactionNames, text: label},
 		"Reaction.types":         {items: haft.MaxReactionNames, text: 200},
 		"Requirements.npm":       {items: 100, text: 300}, "Requirements.pip": {items: 100, text: 300},
-		"SandboxTemplate.name":          {text: 64},
+		"SandboxTemplate.name": {text: 64}, "SessionWorkspace.name": {text: 129},
 		"RunPlanBody.steps":             {items: haft.MaxSteps},
 		"Settings.fallback":             {text: 128},
 		"Settings.on_error":             {items: haft.MaxReactions},

@@ -214,7 +214,7 @@ func buildTools(ctx context.Context, s *cli.Session, tools []string) error {
 
 // buildForRun installs packages where haft run finds them.
 func buildForRun(ctx context.Context, p *cli.Profile, files, list []string, upgrade bool) error {
-	n := toolfile.SplitRequirements(haft.KindPython, list)
+	n := haft.SplitRequirements(haft.KindPython, list)
 	set, err := requirement.Parse("the command line", n.Pip, n.NPM)
 	if err != nil {
 		return err

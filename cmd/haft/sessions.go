@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"time"
@@ -25,7 +26,9 @@ func sessionCommand(*cli.Profile) cli.Command {
 				{&w.New.TTL, "ttl", "how long it lives at the most"},
 				{&w.New.Idle, "idle", "after how long without use it ends"},
 				{&w.New.Language, "language", "the language of a context to start with it"},
-				{&w.New.TTY, "tty", "let commands of the session have terminals"}}},
+				{&w.New.TTY, "tty", "let commands of the session have terminals"},
+				{&w.Workspace, "workspace", "the `NAME[:ro]` of a workspace for it"},
+				{&w.Packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"}}},
 			{Use: "list", Short: "List sessions, the oldest first", Run: cli.ListAll(
 				backend.EachSession, cli.Listing[haft.Session]{"ID,NAME,OWNER,USED,EXPIRES",
 					func(x haft.Session) []any {
@@ -52,12 +55,9 @@ func inSession(w *backend.SessionWork, do func(context.Context, cli.System, haft
 	return func(ctx context.Context, s *cli.Session, args []string) error {
 		w.In, w.Out, w.Err, w.Show, w.Print = os.Stdin, s.Out, s.Err, safe, s.Print
 		code, err := do(ctx, s.System, s.Who, args)
-		if err == nil && w.Result != nil {
-			return printCall(s, w.Result, true)
+		if err != nil || w.Result == nil {
+			return cmp.Or(err, exit.With(code))
 		}
-		if err == nil {
-			err = exit.With(code)
-		}
-		return err
+		return printCall(s, w.Result, true)
 	}
 }

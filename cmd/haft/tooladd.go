@@ -188,7 +188,7 @@ func (a *adder) apply(given func(string) bool, file string, d *haft.Draft) error
 		}
 	}
 	if given("requirement") {
-		d.Needs = toolfile.SplitRequirements(d.Kind, toolfile.NotEmpty(a.requirements))
+		d.Needs = haft.SplitRequirements(d.Kind, toolfile.NotEmpty(a.requirements))
 	}
 	set, err := toolfile.ReadRequirements(a.files)
 	if err != nil {

@@ -132,6 +132,9 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 		switch {
 		case in.Session != "":
 			return r.inSession(ctx, req, in)
+		case req.Workspace != nil:
+			return invalid(&haft.Error{Code: haft.CodeInvalid,
+				Message: "a workspace is for code in a session: name that too, or use a tool of your own"})
 		case in.Context != "" || len(in.Env) > 0 || in.Forms:
 			return invalid(&haft.Error{Code: haft.CodeInvalid,
 				Message: "context, env and forms are of a session: name that too"})
@@ -161,7 +164,7 @@ func (r codeRunner) tool(ctx context.Context, req executor.Request, in codeIn) (
 	if req.Packages != nil {
 		layers, release, err := req.Packages(ctx, inner.Kind)
 		if err != nil {
-			return nil, packagesFailed(err)
+			return nil, packagesFailed(req, err)
 		}
 		defer release()
 		inner.Layers = layers

@@ -11,6 +11,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -46,8 +47,12 @@ const (
 	maxShownDepth = 64
 )
 
-// packagesFailed is the failure of a call whose packages cannot be had.
-func packagesFailed(err error) error {
+// packagesFailed is the failure of a call whose packages cannot be had. It is the caller's if the call brings some.
+func packagesFailed(req executor.Request, err error) error {
+	blamed := []haft.Code{haft.CodeDenied, haft.CodeConflict, haft.CodeInvalid}
+	if !req.Requirements.Empty() && slices.Contains(blamed, haft.CodeOf(err)) {
+		return err
+	}
 	return &failure{haft.Failure{Kind: haft.FailRuntime, Retry: haft.RetryNever,
 		Message: "the packages that the organisation has for code cannot be had: " + haft.MessageOf(err)}}
 }
@@ -124,10 +129,13 @@ type sessionWork func(ctx context.Context, s *session.Session, run *sessionRun) 
 func (r codeRunner) work(ctx context.Context, req executor.Request, use sessionUse,
 	do sessionWork) (*haft.Result, error) {
 	began, limits := time.Now(), req.Limits.Or(haft.DefaultLimits())
+	s, err := r.open(ctx, req, use) // to install packages and to wait for a workspace takes no time of the call
+	if err != nil {
+		return invalid(err)
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Wall.D(), errWall)
 	defer cancel()
-	s, err := r.prepare(ctx, req, use)
-	if err != nil {
+	if err := give(ctx, s, append(use.files, req.Files...)); err != nil {
 		return invalid(err)
 	}
 	timed := ctx
@@ -194,34 +202,38 @@ func stoppedCode(ctx context.Context, res *haft.Result) *haft.Result {
 	return res
 }
 
-// prepare returns the session, with the files of the call.
-func (r codeRunner) prepare(ctx context.Context, req executor.Request, use sessionUse) (*session.Session, error) {
+// open returns the session, which it makes if there is none.
+func (r codeRunner) open(ctx context.Context, req executor.Request, use sessionUse) (*session.Session, error) {
 	if r.cfg.Sessions == nil || r.tools {
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "there are no sessions here"}
+	}
+	if req.Packages == nil && !req.Requirements.Empty() {
+		return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "packages are not installed on this server"}
 	}
 	if req.Packages != nil {
 		for _, kind := range []haft.Kind{haft.KindPython, haft.KindJavaScript} {
 			layers, release, err := req.Packages(ctx, kind)
 			if err != nil {
-				return nil, packagesFailed(err)
+				return nil, packagesFailed(req, err)
 			}
 			defer release() // the session holds them itself
 			req.Layers = append(req.Layers, layers...)
 		}
 	}
-	s, err := r.cfg.Sessions.Use(ctx, req, use.session)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range append(use.files, req.Files...) {
+	return r.cfg.Sessions.Use(ctx, req, use.session)
+}
+
+// give writes the files of a call into its session.
+func give(ctx context.Context, s *session.Session, files []sandbox.File) error {
+	for _, f := range files {
 		if err := (sandbox.Spec{Argv: []string{"/"}, Files: []sandbox.File{f}}).Check(); err != nil {
-			return nil, err
+			return err
 		}
 		if _, err := s.WriteFile(ctx, f.Name, uint32(f.Mode.Perm()), bytes.NewReader(f.Data)); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // A sessionRun is one code in a session.

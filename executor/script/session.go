@@ -172,7 +172,7 @@ func (r *run) sessionPlan(others []*Runtime, head []byte) cell.Plan {
 		return post(conn, frame(nil, head))
 	}
 	plan.Spoilt = nil
-	if r.x.cfg.Cold {
+	if r.x.cfg.Cold || r.req.Workspace != nil { // no other session may meet its mount
 		plan.Warm = nil
 	}
 	return plan

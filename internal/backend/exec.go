@@ -40,9 +40,11 @@ func inputsOf(s System) Inputs {
 // A SessionWork is what a person does in sessions, with the streams of this process. Its methods
 // take the arguments of their commands and return an exit code.
 type SessionWork struct {
-	// New and TTY are flags.
-	New haft.NewSession
-	TTY bool
+	// New, Workspace, Packages and TTY are flags.
+	New       haft.NewSession
+	Workspace string
+	Packages  []string
+	TTY       bool
 
 	In       io.Reader
 	Out, Err io.Writer
@@ -60,6 +62,10 @@ func (x *SessionWork) Add(ctx context.Context, s System, p haft.Principal, args 
 	if len(args) > 0 {
 		n.Name = args[0]
 	}
+	if w := CallWorkspace(x.Workspace, false); w != nil {
+		n.Workspace = &haft.SessionWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
+	}
+	n.Requirements = haft.SplitRequirements(haft.Kind(n.Language), x.Packages)
 	made, err := SessionsOf(s).AddSession(ctx, p, n)
 	if err != nil {
 		return 0, err

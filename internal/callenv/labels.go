@@ -18,13 +18,17 @@ func LabelError(what string) error {
 		Message: "the " + what + " holds a secret, and would be kept in the clear: choose another"}
 }
 
-// Place is text that two calls have in common only if they name the same sandbox and template. It is empty if a call
-// names neither.
+// Place is text that two calls have in common only if they name the same sandbox, template and packages. It is empty
+// if a call names none of them.
 func Place(c haft.Call) string {
-	if c.Sandbox == "" && c.Template == "" {
-		return ""
+	text := ""
+	if c.Sandbox != "" || c.Template != "" {
+		text = fmt.Sprintf("\x00place %q %q", c.Sandbox, c.Template)
 	}
-	return fmt.Sprintf("\x00place %q %q", c.Sandbox, c.Template)
+	if !c.Requirements.Empty() {
+		text += fmt.Sprintf("\x00requirements %q %q", c.Requirements.Pip, c.Requirements.NPM)
+	}
+	return text
 }
 
 // label is a name that a caller chose.
@@ -43,6 +47,9 @@ func labels(c haft.Call, ours bool) []label {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Env)) {
 		all = append(all, label{"env", name})
+	}
+	for _, r := range slices.Concat(c.Requirements.Pip, c.Requirements.NPM) {
+		all = append(all, label{"requirement", r})
 	}
 	for _, f := range c.Files {
 		all = append(all, label{"path of a file", f.Path}, label{"id of a file", string(f.ID)})

@@ -231,10 +231,9 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 	req := executor.Request{
 		Call: ex.call.ID, Tool: t.Name, Digest: v.Digest, Org: p.Org, Principal: p, Turn: ex.call.Turn, Kind: v.Kind,
 		Source: v.Source, File: v.File, Function: v.Function, Server: v.Server, Origin: v.Origin, Args: ex.args,
-		Pass: v.Pass, FileArgs: ex.fileArgs,
+		Pass: v.Pass, FileArgs: ex.fileArgs, Requirements: ex.call.Requirements,
 		Inject: ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
-		Limits: rn.authorizer.runLimits(ex),
-		Need:   sandbox.Need{Level: rn.authorizer.isolation(ex)},
+		Limits: rn.authorizer.runLimits(ex), Need: sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
@@ -257,11 +256,11 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 func (rn *runner) loadFiles(ctx context.Context, ex *execution, req *executor.Request) (drop func(), err error) {
 	light := req.Kind == haft.KindBuiltin || req.Kind == haft.KindMCP
 	_, state := req.Inject["agent_state"]
-	shares := ex.call.Workspace != nil && !light || state && ex.agent != nil
+	shares := ex.call.Workspace != nil && (!light || workspace.IsSessionTool(req.Tool)) || state && ex.agent != nil
 	switch {
 	case len(ex.call.Files) == 0 && !shares:
 		return func() {}, nil
-	case light:
+	case light && len(ex.call.Files) > 0:
 		return nil, &haft.Error{Code: haft.CodeInvalid, Message: "this tool takes no files: only tools of Python, " +
 			"JavaScript, TypeScript and Bash do"}
 	case ex.rules.Screen(ex.request(ex.runArgs()), policy.Input) != nil || shares && ex.outputScreen() != nil:

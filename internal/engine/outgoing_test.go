@@ -436,6 +436,8 @@ func TestOutgoing_labels(t *testing.T) {
 					v.Set(reflect.ValueOf(map[string]string{"A" + strings.ReplaceAll(mark, "-", "_"): mark}))
 				case v.Type() == reflect.TypeFor[[]haft.CallFile]():
 					v.Set(reflect.ValueOf([]haft.CallFile{{Path: mark, Data: []byte("x")}}))
+				case v.Type() == reflect.TypeFor[haft.Requirements]():
+					v.Set(reflect.ValueOf(haft.Requirements{Pip: []string{"pandas"}, NPM: []string{mark}}))
 				case v.Type() == reflect.TypeFor[*haft.CallWorkspace]():
 					// One that is there: what a caller says of it is kept nowhere.
 					x.answer(x.Call(t.Context(), haft.Call{Tool: "plain", Principal: user("acme", "ann"),

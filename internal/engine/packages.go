@@ -34,7 +34,10 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 		}
 		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
 			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
-				code := haft.Version{Kind: kind, Digest: v.Digest + string(kind)}
+				code, err := rn.registry.Packages(ctx, ex.call.Principal, kind, v.Digest, ex.call.Requirements)
+				if err != nil {
+					return nil, nil, err
+				}
 				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.place.Config.Needs,
 					rn.packageProgress(ctx, ex))
 			}

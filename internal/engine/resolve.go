@@ -50,7 +50,7 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 	if err := au.workspaces.Default(ctx, au.authority, &ex.call, ex.agent, &tool.Tool); err != nil {
 		return err
 	}
-	ex.rec.Call.Workspace = ex.call.Workspace
+	ex.rec.Call.Workspace, ex.rec.Call.Requirements = ex.call.Workspace, ex.call.Requirements
 	return au.choosePlace(ctx, ex)
 }
 

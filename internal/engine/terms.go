@@ -23,11 +23,11 @@ const maxVariables = 200
 func (au *authorizer) terms(ctx context.Context, ex *execution) (*haft.Terms, error) {
 	v := ex.tool.Tool.Version
 	t := &haft.Terms{
-		Digest: v.Digest, Requirements: v.Requirements, Lock: v.Lock, OrgRequirements: ex.place.Config.Needs,
+		Digest: v.Digest, Requirements: v.Requirements.And(ex.call.Requirements), Lock: v.Lock,
 		Sandbox: cmp.Or(ex.place.Shown, ex.call.Sandbox, v.Settings.Sandbox), MinIsolation: au.isolation(ex),
 		Limits: au.runLimits(ex).Shown(), Network: ex.wants(), Webhook: au.cfg.Credentials != nil,
 		Files: filestore.WithoutContent(ex.call.Files), Programs: v.Settings.Programs,
-		Workspace: ex.call.Workspace,
+		Workspace: ex.call.Workspace, OrgRequirements: ex.place.Config.Needs,
 	}
 	if ex.agent != nil {
 		t.Agent = string(ex.agent.ID)
@@ -112,6 +112,6 @@ func (au *authorizer) agreedTo(ex *execution, a *haft.Approval, t *haft.Terms) b
 		return a.Binds == au.bindsTerms(ex, t)
 	}
 	brings := len(ex.call.Env) > 0 || len(ex.call.Files) > 0 || ex.call.Workspace != nil || ex.call.Sandbox != "" ||
-		ex.call.Template != "" || ex.call.Limits != haft.Limits{}
+		ex.call.Template != "" || !ex.call.Requirements.Empty() || ex.call.Limits != haft.Limits{}
 	return !brings && a.Binds == au.digests.Binds(ex.tool.Tool.Version.Digest, ex.args)
 }

@@ -48,8 +48,8 @@ func After(c haft.Call, tool string, args json.RawMessage) haft.Call {
 		args = c.Args
 	}
 	return haft.Call{Tool: tool, Args: args, Principal: c.Principal, Deadline: c.Deadline, Env: c.Env, Files: c.Files,
-		Workspace: c.Workspace, Sandbox: c.Sandbox, Template: c.Template, Limits: c.Limits, Parent: c.ID, Turn: c.Turn,
-		Chain: c.Chain, Trace: c.Trace}
+		Workspace: c.Workspace, Sandbox: c.Sandbox, Template: c.Template, Requirements: c.Requirements,
+		Limits: c.Limits, Parent: c.ID, Turn: c.Turn, Chain: c.Chain, Trace: c.Trace}
 }
 
 // Replace returns arguments in which those of with stand in place of those that have the same names.
@@ -103,5 +103,5 @@ func ToolAtFault(c haft.Call, f haft.Failure) bool {
 		return false
 	}
 	return c.Limits == (haft.Limits{}) && c.Deadline.IsZero() && len(c.Env) == 0 && len(c.Files) == 0 &&
-		c.Workspace == nil && c.Sandbox == "" && c.Template == ""
+		c.Workspace == nil && c.Sandbox == "" && c.Template == "" && c.Requirements.Empty()
 }

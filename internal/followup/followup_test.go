@@ -17,6 +17,7 @@ func TestToolAtFault(t *testing.T) {
 		"workspace": {Workspace: &haft.CallWorkspace{}},
 		"sandbox":   {Sandbox: "local"},
 		"template":  {Template: "pandas"},
+		"packages":  {Requirements: haft.Requirements{Pip: []string{"pandas"}}},
 	} {
 		if followup.ToolAtFault(c, haft.Failure{Kind: haft.FailException}) {
 			t.Errorf("a call with its own %s blames the tool", name)

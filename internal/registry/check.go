@@ -240,6 +240,14 @@ func (c *checker) limits(at string, l haft.Limits) {
 // packages checks that requirements name packages and nothing else.
 func (c *checker) packages(n haft.Requirements, kind haft.Kind) { c.packagesAt("", n, kind) }
 
+// CheckPackages reports what is wrong with packages that code brings with it.
+func CheckPackages(n haft.Requirements) error {
+	var c checker
+	c.packages(haft.Requirements{Pip: n.Pip}, haft.KindPython)
+	c.packages(haft.Requirements{NPM: n.NPM}, haft.KindJavaScript)
+	return c.err("the packages cannot be installed")
+}
+
 // packagesAt is packages of a part of what is checked.
 func (c *checker) packagesAt(part string, n haft.Requirements, kind haft.Kind) {
 	for _, e := range []struct {

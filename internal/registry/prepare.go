@@ -22,6 +22,34 @@ func (r *Registry) Prepare(ctx context.Context, p haft.Principal, d haft.Draft) 
 	return Compile(c.tool)
 }
 
+// Packages returns what code of a kind runs with in a call of a built-in tool, whose digest is given: the packages that
+// the call brings, which are checked as those of a draft are, and their lock. What a person would have to accept first
+// is [haft.CodeDenied].
+func (r *Registry) Packages(ctx context.Context, p haft.Principal, kind haft.Kind, digest string,
+	needs haft.Requirements) (haft.Version, error) {
+	v := haft.Version{Kind: kind, Digest: digest + string(kind)}
+	if needs = needs.Of(kind); needs.Empty() {
+		return v, nil
+	}
+	c := &change{draft: haft.Draft{Kind: kind, Needs: needs}, by: p, tool: haft.Tool{Org: p.Org}}
+	if err := CheckPackages(needs); err != nil {
+		return haft.Version{}, err
+	}
+	if err := r.lock(ctx, c); err != nil {
+		return haft.Version{}, err
+	}
+	v.Digest, v.Requirements, v.Lock = v.Digest+c.lock.Set, c.draft.Needs, c.lock
+	if len(c.findings) == 0 {
+		return v, nil
+	}
+	verdict := r.cfg.Judge(c.tool, c.findings)
+	if verdict != Pass && verdict != Warn {
+		return v, &haft.Error{Code: haft.CodeDenied, Message: "the packages are refused: " + summarize(c.findings) +
+			". An administrator can add packages to the sandbox configuration of the organisation: haft sandbox set"}
+	}
+	return v, nil
+}
+
 // draft checks a draft, has its source reviewed and fills in what it leaves out.
 func (r *Registry) draft(ctx context.Context, p haft.Principal, d haft.Draft) (*change, error) {
 	if err := p.Check(); err != nil {

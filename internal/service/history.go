@@ -101,7 +101,7 @@ func (h *History) Replay(ctx context.Context, p haft.Principal, id haft.CallID) 
 		Tool: string(r.ToolID), Digest: r.Digest, Args: r.Call.Args, Principal: p, Limits: r.Call.Limits,
 		Env:   r.Call.Env,
 		Files: r.Call.Files, Workspace: r.Call.Workspace,
-		Sandbox: r.Call.Sandbox, Template: r.Call.Template, Parent: r.Call.ID,
+		Sandbox: r.Call.Sandbox, Template: r.Call.Template, Requirements: r.Call.Requirements, Parent: r.Call.ID,
 	}
 	if h.authority.Manages(p) {
 		c.Principal.Agent = r.Call.Principal.Agent // whose environment it had

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/registry"
 	"haft/internal/session"
 	"haft/policy"
 )
@@ -159,19 +160,26 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 	if err := m.sessions.CheckTimes(n.TTL.D(), n.Idle.D()); err != nil {
 		return nil, err
 	}
+	if err := registry.CheckPackages(n.Requirements); err != nil {
+		return nil, err
+	}
+	c := haft.Call{Principal: p, Requirements: n.Requirements}
+	if w := n.Workspace; w != nil {
+		c.Workspace = &haft.CallWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
+	}
 	if n.Language == "" || n.TTY {
 		// A command makes the first one of the client faster. In a terminal it takes longer than that is worth.
 		args := map[string]any{"session": n.Name, "argv": []string{"true"}}
 		if n.TTY {
 			args["argv"], args["tty"] = []string{}, true
 		}
-		if err := m.make(ctx, p, "run_command", args); err != nil {
+		if err := m.make(ctx, c, "run_command", args); err != nil {
 			return nil, err
 		}
 	}
 	if n.Language != "" {
 		args := map[string]any{"session": n.Name, "language": n.Language, "code": ""}
-		if err := m.make(ctx, p, "run_code", args); err != nil {
+		if err := m.make(ctx, c, "run_code", args); err != nil {
 			return nil, err
 		}
 	}
@@ -183,12 +191,13 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 }
 
 // make makes a call that makes a session.
-func (m *SessionManager) make(ctx context.Context, p haft.Principal, tool string, args map[string]any) error {
+func (m *SessionManager) make(ctx context.Context, c haft.Call, tool string, args map[string]any) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
 		return fmt.Errorf("encode a command: %w", err)
 	}
-	res, err := m.calls.Call(ctx, haft.Call{Tool: tool, Args: raw, Principal: p})
+	c.Tool, c.Args = tool, raw
+	res, err := m.calls.Call(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -212,6 +221,12 @@ func notMade(res *haft.Result) error {
 	why := string(res.Status)
 	if res.Error != nil {
 		why = res.Error.Message
+		switch {
+		case res.Error.Kind == haft.FailDenied:
+			code = haft.CodeDenied
+		case res.Error.Kind == haft.FailException && res.Error.Retry == haft.RetryChanged:
+			code = haft.CodeConflict // the workspace is in use, or packages contradict each other
+		}
 	}
 	return &haft.Error{Code: code, Message: "the call " + string(res.Call) + " has not made the session: " + why}
 }

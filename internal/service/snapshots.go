@@ -68,6 +68,10 @@ func (m *SnapshotManager) LoadSession(ctx context.Context, p haft.Principal, id,
 	if err != nil {
 		return err
 	}
+	if w := s.Info().Workspace; w != nil && !w.ReadOnly {
+		return &haft.Error{Code: haft.CodeConflict, Message: "the session writes to a workspace, which would not say " +
+			"where its files come from: use a session without one"}
+	}
 	copying, cancel := context.WithTimeout(ctx, snapshotTime)
 	defer cancel()
 	from, to := io.Pipe()

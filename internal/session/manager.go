@@ -121,7 +121,18 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 	}
 	open := o.Request
 	open.Env, open.Bound = nil, nil // those of each call are its own
-	c, isolation, err := m.cfg.Open(ctx, open)
+	mounted, err := mount(ctx, &open)
+	made := false
+	defer func() {
+		if !made {
+			mounted.Release()
+		}
+	}()
+	var c *cell.Cell
+	var isolation haft.Isolation
+	if err == nil {
+		c, isolation, err = m.cfg.Open(ctx, open)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.opening, begun)
@@ -137,7 +148,9 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 		ID: "sess_" + m.boot + strings.ToLower(rand.Text()), Org: p.Org, Name: o.Name, Created: now,
 		Owner:   strings.ReplaceAll(owner(p), "\x00", "/"),
 		Expires: now.Add(ttl), IdleTimeout: haft.Millis(idle), Isolation: isolation,
-	}, o.Request, c)
+		Requirements: o.Request.Requirements,
+	}, o.Request, c, mounted)
+	made = true
 	m.live[s.info.ID] = s
 	context.AfterFunc(s.ctx, func() { m.forget(s) })
 	return s, nil
@@ -379,15 +392,17 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 	s, err := m.Get(req.Principal, name)
 	if haft.CodeOf(err) == haft.CodeNotFound && !strings.HasPrefix(name, "sess_") {
 		if s, err = m.Open(ctx, Options{Name: name, Request: req}); haft.CodeOf(err) == haft.CodeConflict {
-			s, err = m.Get(req.Principal, name) // another call has made it meanwhile
+			if made, gone := m.Get(req.Principal, name); gone == nil {
+				s, err = made, nil // another call has made it meanwhile
+			}
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
 	if s.rules != rulesOf(req) {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, packages or secrets " +
-			"are not what they were when the session was made; end it, or use another name"}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, workspace, packages " +
+			"or secrets are not what they were when the session was made; end it, or use another name"}
 	}
 	s.learn(req)
 	return s, nil
@@ -402,6 +417,9 @@ func rulesOf(req executor.Request) string {
 	fmt.Fprintf(h, "%+v %s %q %+v", limits, req.Network, req.Route, req.Need)
 	for _, l := range req.Layers {
 		fmt.Fprintf(h, " %q", l.Digest)
+	}
+	if w := req.Workspace; w != nil {
+		fmt.Fprintf(h, " workspace %q %t", w.Call.ID, w.Call.ReadOnly)
 	}
 	for _, k := range slices.Sorted(maps.Keys(req.Env)) {
 		if _, bound := req.Bound[k]; !bound && !strings.HasPrefix(k, "HAFT_") {

@@ -40,6 +40,8 @@ type Session struct {
 	exposed  bool
 	origins  []string // see NoteOrigins
 
+	workspace *haft.CallWorkspace // nil for none; it does not change
+
 	egressMu sync.Mutex
 	serves   []*egress
 }
@@ -52,8 +54,9 @@ type egress struct {
 	open   sync.WaitGroup
 }
 
-// newSession makes a session of a cell whose agent is ready.
-func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session {
+// newSession makes a session of a cell whose agent is ready. The session releases its workspace when nothing of it
+// runs any more.
+func newSession(info haft.Session, req executor.Request, c *cell.Cell, mounted *executor.Mounted) *Session {
 	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c,
 		contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
 		gone: make(chan struct{})}
@@ -69,12 +72,19 @@ func newSession(info haft.Session, req executor.Request, c *cell.Cell) *Session 
 	c.ServeEgress(s.serveConn)
 	s.mu.Lock() // a timer may fire at once
 	defer s.mu.Unlock()
+	if req.Workspace != nil {
+		w := *req.Workspace.Call
+		s.workspace, s.origins = &w, append([]string{w.Name}, w.Origins...)
+		s.info.Workspace = &haft.SessionWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
+		context.AfterFunc(mounted.Watch, func() { s.end(context.Cause(mounted.Watch).Error()) })
+	}
 	s.idle = time.AfterFunc(info.IdleTimeout.D(), s.idled)
 	s.ttl = time.AfterFunc(time.Until(info.Expires), func() { s.end("its time was over") })
 	go func() {
 		defer close(s.gone)
 		s.ch.serve()
 		<-c.Ended()
+		mounted.Release()
 	}()
 	go func() {
 		<-c.Ended()

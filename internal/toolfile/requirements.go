@@ -20,7 +20,7 @@ func isNode(kind haft.Kind) bool { return kind == haft.KindTypeScript || kind ==
 
 // Requirements returns the packages that a source, files of requirements and a list name.
 func Requirements(src app.Source, files, list []string) (set requirement.Set, err error) {
-	named := SplitRequirements(src.Kind, list)
+	named := haft.SplitRequirements(src.Kind, list)
 	given, err := requirement.Parse("--requirement", named.Pip, named.NPM)
 	if err != nil {
 		return set, wrong(err)
@@ -113,20 +113,4 @@ func AddRequirements(d *haft.Draft, set requirement.Set) {
 	case isNode(d.Kind):
 		d.Needs.NPM = slices.Concat(d.Needs.NPM, npm)
 	}
-}
-
-// SplitRequirements sorts packages by the installer: those with the prefix npm: or pip:, and others
-// by the kind of the tool.
-func SplitRequirements(kind haft.Kind, list []string) haft.Requirements {
-	var n haft.Requirements
-	for _, r := range list {
-		name, npm := strings.CutPrefix(r, "npm:")
-		name, pip := strings.CutPrefix(name, "pip:")
-		if npm || !pip && isNode(kind) {
-			n.NPM = append(n.NPM, name)
-		} else {
-			n.Pip = append(n.Pip, name)
-		}
-	}
-	return n
 }

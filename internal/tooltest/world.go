@@ -305,7 +305,7 @@ func (p *place) apply(file string, d *haft.Draft) (kept profiled, err error) {
 		return kept, err
 	}
 	if len(s.Packages) > 0 {
-		d.Needs = toolfile.SplitRequirements(d.Kind, s.Packages)
+		d.Needs = haft.SplitRequirements(d.Kind, s.Packages)
 	}
 	p.watchHosts(d)
 	p.cover(file, d)

@@ -86,18 +86,21 @@ type Use struct {
 // Mount waits for the workspace of a call, which [Store.Bind] returned, and adds it to the request for its
 // run. Before it waits it asks mayWait, and does not if that says so. Close the use. A step of a chain that is no
 // script has no workspace: the other steps have it. File tools get no use: they read and write by [Store.ReadFor] and
-// [Store.WriteFor].
+// [Store.WriteFor]. Tools that make sessions get none either: the session mounts the workspace.
 func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, req *executor.Request,
 	mayWait func() bool) (*Use, error) {
 	file := req.Kind == haft.KindBuiltin && IsFileTool(req.Tool)
-	light := req.Kind == haft.KindBuiltin && !file || req.Kind == haft.KindMCP
+	session := req.Kind == haft.KindBuiltin && IsSessionTool(req.Tool)
+	light := req.Kind == haft.KindBuiltin && !file && !session || req.Kind == haft.KindMCP
 	switch {
 	case c.Workspace == nil || light && c.Chain != "":
 		return nil, nil
 	case light:
 		return nil, &haft.Error{Code: haft.CodeInvalid,
 			Message: "this tool takes no workspace: only tools of Python, JavaScript, TypeScript and Bash do, " +
-				"and the built-in tools for files"}
+				"and the built-in tools for files and sessions"}
+	case session && c.Workspace.Workdir:
+		return nil, invalid("/workspace/workdir", "a session works in /work: use the path /workspace")
 	}
 	w, err := s.bound(ctx, rules, c.Principal, c.Workspace)
 	if err != nil {
@@ -107,7 +110,22 @@ func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, r
 		req.Workspace = &executor.Workspace{Call: c.Workspace}
 		return nil, w.same(c.Workspace)
 	}
-	u := &Use{s: s, mounted: executor.Workspace{ReadOnly: c.Workspace.ReadOnly, Workdir: c.Workspace.Workdir}}
+	if session {
+		req.Workspace = &executor.Workspace{Call: c.Workspace, Mount: forSession(s, rules, c, w, mayWait)}
+		return nil, w.same(c.Workspace)
+	}
+	u, err := newUse(ctx, s, rules, c, w, mayWait)
+	if err != nil {
+		return nil, err
+	}
+	req.Workspace = &u.mounted
+	return u, nil
+}
+
+// newUse waits for the lease of a workspace, and opens its files.
+func newUse(ctx context.Context, s *Store, rules authority.Rules, c haft.Call, w *row,
+	mayWait func() bool) (u *Use, err error) {
+	u = &Use{s: s, mounted: executor.Workspace{ReadOnly: c.Workspace.ReadOnly, Workdir: c.Workspace.Workdir}}
 	if u.l, err = s.take(ctx, w, !c.Workspace.ReadOnly, s.cfg.Wait, mayWait); err != nil {
 		return nil, err
 	}
@@ -115,8 +133,22 @@ func (s *Store) Mount(ctx context.Context, rules authority.Rules, c haft.Call, r
 		u.Close(ctx)
 		return nil, err
 	}
-	req.Workspace = &u.mounted
 	return u, nil
+}
+
+// forSession returns what mounts a workspace for the session that a call makes. The session outlives the call.
+func forSession(s *Store, rules authority.Rules, c haft.Call, w *row,
+	mayWait func() bool) func(context.Context) (*executor.Mounted, error) {
+	return func(ctx context.Context) (*executor.Mounted, error) {
+		u, err := newUse(ctx, s, rules, c, w, mayWait)
+		if err != nil {
+			return nil, err
+		}
+		ctx = context.WithoutCancel(ctx)
+		return &executor.Mounted{Workspace: &u.mounted, Watch: u.Watch(ctx), Release: func() {
+			_ = u.Finish(ctx, nil) // if it fails the next sweep measures the workspace
+		}}, nil
+	}
 }
 
 // open opens the files for the executor.

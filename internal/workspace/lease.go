@@ -27,7 +27,8 @@ type lease struct {
 const lockFile = "lock"
 
 // errInUse says that a lease could not be had in time.
-var errInUse = &haft.Error{Code: haft.CodeConflict, Message: "the workspace is in use by another call: try again later"}
+var errInUse = &haft.Error{Code: haft.CodeConflict, Message: "the workspace is in use by another call " +
+	"or session: try again later"}
 
 // take waits for a lease, at most as long as ctx and wait last, and only if mayWait, if it is not nil, says so.
 func (s *Store) take(ctx context.Context, w *row, write bool, wait time.Duration,

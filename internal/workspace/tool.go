@@ -25,6 +25,10 @@ func IsFileTool(name string) bool {
 		name)
 }
 
+// IsSessionTool reports whether a built-in tool makes sessions, which mount the workspace of its call; see package
+// session.
+func IsSessionTool(name string) bool { return name == "run_code" || name == "run_command" }
+
 // CheckRef reports why text cannot be the workspace of an agent: the name of one, or NAME:ro. Empty is none.
 func CheckRef(text string) error {
 	name, _ := strings.CutSuffix(text, ":ro")
@@ -41,10 +45,38 @@ func RefAction(text string) haft.Action {
 	return action(&haft.CallWorkspace{ReadOnly: strings.HasSuffix(text, ":ro")})
 }
 
-// Default gives a call the workspace of its agent, if the call has none and its tool takes one: scripts do, and file
-// tools. Those that only read files use it read-only.
+// inSession gives a call in a session the workspace and the packages that the session was made with, so that policies
+// are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
+func inSession(ctx context.Context, s *Store, rules authority.Rules, c *haft.Call, t *haft.Tool) (err error) {
+	if t.Version.Kind != haft.KindBuiltin || !IsSessionTool(t.Name) {
+		if !c.Requirements.Empty() {
+			return invalid("/requirements", "only calls that make a session bring packages: other tools have their own")
+		}
+		return nil
+	}
+	if c.Chain != "" {
+		c.Workspace = nil
+	}
+	if s == nil || s.cfg.InSession == nil {
+		return nil
+	}
+	w, needs := s.cfg.InSession(c.Principal, c.Args)
+	if c.Requirements.Empty() {
+		c.Requirements = needs
+	}
+	if c.Workspace == nil {
+		c.Workspace, err = s.Bind(ctx, rules, c.Principal, w)
+	}
+	return err
+}
+
+// Default gives a call the workspace of its session. Others get the one of their agent, if the call has none and its
+// tool takes one: scripts do, and file tools. Those that only read files use it read-only.
 func (s *Store) Default(ctx context.Context, rules authority.Rules, c *haft.Call, agent *haft.Agent,
 	t *haft.Tool) error {
+	if err := inSession(ctx, s, rules, c, t); err != nil {
+		return err
+	}
 	light := t.Version.Kind == haft.KindBuiltin || t.Version.Kind == haft.KindMCP
 	file := t.Version.Kind == haft.KindBuiltin && IsFileTool(t.Name)
 	if c.Workspace != nil || agent == nil || agent.Workspace == "" || light && !file {

@@ -134,6 +134,21 @@ def test_an_error_ends_the_session_too(client: haft.Client) -> None:
     assert s.id not in [known.id for known in client.sessions.list()]
 
 
+def test_workspace_and_packages(client: haft.Client) -> None:
+    client.workspaces.add("of-sessions")
+    with client.sessions.create(workspace="of-sessions") as s:
+        assert s.info.workspace == haft.SessionWorkspace(name="of-sessions")
+        assert s.run_command("echo kept > /workspace/f").ok
+    with client.sessions.create(workspace="of-sessions:ro") as s:
+        assert s.run_command("cat /workspace/f").stdout == "kept\n"
+        assert not s.run_command("echo lost > /workspace/f").ok
+    client.workspaces.remove("of-sessions")
+    with pytest.raises(haft.InvalidError, match="no such workspace"):
+        client.sessions.create(workspace="of-sessions")
+    with pytest.raises(haft.InvalidError, match="packages cannot be installed"):
+        client.sessions.create(requirements=["-r /etc/passwd", "npm:../x"])
+
+
 @pytest.mark.anyio
 async def test_awaited(aclient: haft.AsyncClient) -> None:
     async with await aclient.sessions.create() as s:

@@ -378,6 +378,7 @@ export interface CallOfRecord {
   limits?: Limits;
   parent?: string;
   principal: Principal;
+  requirements?: Requirements;
   sandbox?: string;
   template?: string;
   tool: string;
@@ -896,10 +897,14 @@ export interface NewSessionBody {
   language?: string;
   /** What the owner calls it; a name is made up if it is left out. */
   name?: string;
+  /** Packages that code of the session can import, besides those of the organisation. */
+  requirements?: Requirements;
   /** How long the session lives at the most, from now on. */
   timeout_seconds?: number;
   /** Commands of the session may have terminals. */
   tty?: boolean;
+  /** A workspace, which the session has at /workspace until it ends. */
+  workspace?: SessionWorkspace;
 }
 
 export interface NewWebhook {
@@ -1185,7 +1190,9 @@ export interface Session {
   name?: string;
   org: string;
   owner: string;
+  requirements?: Requirements;
   used_at: string;
+  workspace?: SessionWorkspace;
 }
 
 export interface SessionChange {
@@ -1230,6 +1237,11 @@ export interface SessionVariable {
   name: string;
   text: string;
   type: string;
+}
+
+export interface SessionWorkspace {
+  name: string;
+  read_only?: boolean;
 }
 
 export interface SetAgentBody {

@@ -81,3 +81,20 @@ test("sessions", async (t) => {
   // It is named by its id, so that no other one is made.
   await assert.rejects(haft.calls.value("run_code", { session: id, language: "python", code: "1" }), NotFoundError);
 });
+
+test("sessions with a workspace and packages", async () => {
+  await haft.workspaces.add("of-ts-sessions");
+  {
+    await using s = await haft.sessions.create({ workspace: { name: "of-ts-sessions" } });
+    assert.deepEqual(s.info.workspace, { name: "of-ts-sessions" });
+    assert.equal((await s.runCommand("echo kept > /workspace/f")).exit_code, 0);
+  }
+  {
+    await using s = await haft.sessions.create({ workspace: { name: "of-ts-sessions", read_only: true } });
+    assert.equal((await s.runCommand("cat /workspace/f")).stdout, "kept\n");
+    assert.notEqual((await s.runCommand("echo lost > /workspace/f")).exit_code, 0);
+  }
+  await haft.workspaces.remove("of-ts-sessions");
+  await assert.rejects(haft.sessions.create({ workspace: { name: "of-ts-sessions" } }), InvalidError);
+  await assert.rejects(haft.sessions.create({ requirements: { pip: ["-r /etc/passwd"] } }), InvalidError);
+});

@@ -482,6 +482,8 @@ class Call:
     sandbox: str | None = None
     #: Packages of the sandbox configuration that the call gets besides.
     template: str | None = None
+    #: Packages that the session of the call was made with.
+    requirements: Requirements | None = None
     limits: Limits | None = None
     parent: str | None = None
     turn: str | None = None
@@ -1306,6 +1308,15 @@ class OutputPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SessionWorkspace:
+    """The workspace of a session."""
+
+    name: str
+    #: Others may read it at the same time. Otherwise the session has it alone.
+    read_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class Session:
     """A sandbox that lives for many calls."""
 
@@ -1324,6 +1335,10 @@ class Session:
     #: Whether something is done in it now.
     busy: bool
     isolation: Isolation
+    #: What is at /workspace, until the session ends.
+    workspace: SessionWorkspace | None = None
+    #: The packages that it was made with besides those of the organisation.
+    requirements: Requirements | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,18 @@ from typing import Any
 
 from .._errors import NotFoundError, UnavailableError
 from .._files import PART_TIMEOUT, Source, Upload, create
+from .._inputs import workspace_of
 from .._json import decode, member
-from .._models import CodeResult, OutputPart, Result, Session, SessionChange, SessionContext, SessionDir
+from .._models import (
+    CodeResult,
+    OutputPart,
+    Result,
+    Session,
+    SessionChange,
+    SessionContext,
+    SessionDir,
+    SessionWorkspace,
+)
 from .._request import Query, given, part
 from .._sse import FileStream
 from ._calls import Calls
@@ -37,6 +47,8 @@ class Sessions:
         idle: float | None = None,
         language: str | None = None,
         tty: bool = False,
+        workspace: str | None = None,
+        requirements: Sequence[str] = (),
     ) -> OpenSession:
         """Make a session. Close it, or use it as a context manager: then it ends.
 
@@ -46,8 +58,21 @@ class Sessions:
             idle: Seconds without use after which it ends; left out, what the server has.
             language: The language of an interpreter to start with it.
             tty: Commands of the session may have terminals.
+            workspace: A workspace that it has at /workspace until it ends: NAME, or NAME:ro to only read it.
+            requirements: Packages that its code can import, such as "pandas>=2"; "npm:NAME" for those of npm.
         """
-        body = given(name=name, timeout_seconds=timeout, idle_seconds=idle, language=language, tty=tty or None)
+        named = workspace_of(workspace)
+        npm = [r.removeprefix("npm:") for r in requirements if r.startswith("npm:")]
+        pip = [r for r in requirements if not r.startswith("npm:")]
+        body = given(
+            name=name,
+            timeout_seconds=timeout,
+            idle_seconds=idle,
+            language=language,
+            tty=tty or None,
+            workspace=SessionWorkspace(name=named.name, read_only=named.read_only) if named else None,
+            requirements=given(pip=pip or None, npm=npm or None) or None,
+        )
         q = Query(method="POST", path="/v1/sessions", body=body, timeout=self._timeout)
         return self._of(self._transport.read(Session, q))
 

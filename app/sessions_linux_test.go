@@ -1,0 +1,239 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"haft"
+	"haft/app"
+)
+
+// inSession runs a command of Bash in a session, and returns its exit code and what it printed.
+func inSession(t *testing.T, s *app.Service, name, command string) (int, string) {
+	t.Helper()
+	args, err := json.Marshal(map[string]string{"session": name, "command": command})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Call(t.Context(), haft.Call{Tool: "run_command", Args: args, Principal: root()})
+	if err != nil {
+		t.Fatalf("%s: %v", command, err)
+	}
+	var out struct {
+		Exit   *int `json:"exit_code"`
+		Stdout string
+	}
+	if res.Error != nil || json.Unmarshal(res.Value, &out) != nil || out.Exit == nil {
+		t.Fatalf("%s: %s, %+v, %s", command, res.Status, res.Error, res.Value)
+	}
+	return *out.Exit, out.Stdout
+}
+
+// eventually tries again until the lease of a workspace is given back; each try waits for it a while.
+func eventually(t *testing.T, try func() error) {
+	t.Helper()
+	for {
+		err := try()
+		if err == nil {
+			return
+		}
+		if haft.CodeOf(err) != haft.CodeConflict || t.Context().Err() != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A session has its workspace alone until it is closed, killed or not used.
+func TestService_sessions_with_a_workspace(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	ctx, spaces := t.Context(), s.API.Workspaces
+	if _, err := spaces.AddWorkspace(ctx, root(), haft.NewWorkspace{Name: "desk"}); err != nil {
+		t.Fatal(err)
+	}
+	write := func(text string) error {
+		return spaces.PutWorkspaceFile(ctx, root(), "desk", haft.CallFile{Path: "f", Data: []byte(text)})
+	}
+	add := func(n haft.NewSession) *haft.Session {
+		t.Helper()
+		got, err := s.API.Sessions.AddSession(ctx, root(), n)
+		if err != nil {
+			t.Fatalf("AddSession %s: %v", n.Name, err)
+		}
+		return got
+	}
+	reads := &haft.SessionWorkspace{Name: "desk", ReadOnly: true}
+	got := add(haft.NewSession{Name: "writes", Workspace: &haft.SessionWorkspace{Name: "desk"}})
+	if w := got.Workspace; w == nil || w.Name != "desk" || w.ReadOnly {
+		t.Errorf("the session says of its workspace %+v", w)
+	}
+	code, out := inSession(t, s, "writes", "echo hi > /workspace/f; cat $HAFT_WORKSPACE/f")
+	if code != 0 || out != "hi\n" {
+		t.Errorf("a command in the session: %d, %q", code, out)
+	}
+	for r, err := range s.Records(ctx, root(), haft.CallFilter{Tool: "run_command", Limit: 1}) {
+		if err != nil || r.Call.Workspace == nil {
+			t.Errorf("the call in the session is kept without its workspace: %+v, %v", r.Call, err)
+		}
+	}
+
+	// All wait as long as a call waits, so side by side.
+	var waits sync.WaitGroup
+	for what, try := range map[string]func() error{
+		"a session": func() error {
+			_, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: "other", Workspace: reads})
+			return err
+		},
+		"a file":  func() error { return write("x") },
+		"removal": func() error { return spaces.RemoveWorkspace(ctx, root(), "desk") },
+	} {
+		waits.Go(func() {
+			if err := try(); haft.CodeOf(err) != haft.CodeConflict ||
+				!strings.Contains(haft.MessageOf(err), "in use by another call or session") {
+				t.Errorf("%s while the session lives: %v", what, err)
+			}
+		})
+	}
+	waits.Wait()
+	if err := s.API.Sessions.EndSession(ctx, root(), "writes"); err != nil {
+		t.Fatal(err)
+	}
+
+	// Two that only read share it.
+	add(haft.NewSession{Name: "one", Workspace: reads})
+	add(haft.NewSession{Name: "two", Workspace: reads, Language: "python"})
+	for _, name := range []string{"one", "two"} {
+		if code, out := inSession(t, s, name, "cat /workspace/f; echo x > /workspace/f"); code == 0 || out != "hi\n" {
+			t.Errorf("a session that only reads: %d, %q", code, out)
+		}
+	}
+	if err := s.Stop(ctx, root(), "test", true); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Resume(ctx, root()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() error { return write("after a kill") })
+	add(haft.NewSession{Name: "idle", Workspace: &haft.SessionWorkspace{Name: "desk"}, Idle: haft.Millis(time.Second)})
+	eventually(t, func() error { return write("after no use") })
+}
+
+// ATTACKER: somebody else of the organisation, and somebody of another one, who know the name of a workspace.
+// WEAKNESS: a session mounts what a call may not have.
+// VERIFIES: to both there is no such workspace, and a rule on the workspace holds for calls in a session.
+func TestService_sessions_without_a_right_to_the_workspace(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	ctx := t.Context()
+	desk := haft.NewSession{Name: "s", Workspace: &haft.SessionWorkspace{Name: "desk"}}
+	if _, err := s.API.Workspaces.AddWorkspace(ctx, root(), haft.NewWorkspace{Name: "desk"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []haft.Principal{{Org: "evil", User: "root", Roles: []string{haft.RoleAdmin}},
+		{Org: "local", User: "mallory", Roles: []string{haft.RoleApprover}}} {
+		_, err := s.API.Sessions.AddSession(ctx, p, desk)
+		if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "no such workspace") {
+			t.Errorf("%s of %s is told %v", p.User, p.Org, err)
+		}
+	}
+	if _, err := s.API.Sessions.AddSession(ctx, root(), desk); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\nroles: {admin: ['tool:*']}\n" +
+		"rules:\n  - {id: not-here, effect: deny, workspaces: [desk]}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Call(ctx, haft.Call{Tool: "run_command", Principal: root(),
+		Args: json.RawMessage(`{"session": "s", "argv": ["ls", "/workspace"]}`)})
+	if err != nil || res.Status != haft.StatusDenied {
+		t.Errorf("a call in a session whose workspace is forbidden now: %+v, %v", res, err)
+	}
+	if _, err := s.API.Sessions.ReadFile(ctx, root(), "s", "/workspace/f"); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a file of such a session: %v", err)
+	}
+}
+
+// A session that writes too much ends, and its workspace is free again.
+func TestService_sessions_that_fill_their_workspace(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	ctx := t.Context()
+	_, err := s.API.Workspaces.AddWorkspace(ctx, root(), haft.NewWorkspace{Name: "small",
+		Quota: haft.WorkspaceSize{Bytes: 1 << 20}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: "s",
+		Workspace: &haft.SessionWorkspace{Name: "small"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := s.Call(ctx, haft.Call{Tool: "run_command", Principal: root(),
+		Args: json.RawMessage(`{"session": "s", "command": "head -c 3000000 /dev/zero > /workspace/big; sleep 600"}`)})
+	if err != nil || res.Error == nil ||
+		!strings.Contains(res.Error.Message, "the workspace has more than 1048576 bytes") {
+		t.Errorf("a call that fills the workspace: %+v, %v", res, err)
+	}
+	eventually(t, func() error { return s.API.Workspaces.RemoveWorkspaceFile(ctx, root(), "small", "big") })
+}
+
+// needs adds a session of the administrator with packages.
+func needs(ctx context.Context, s *app.Service, name string, pip ...string) error {
+	_, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: name, Language: "python",
+		Requirements: haft.Requirements{Pip: pip}})
+	return err
+}
+
+func TestPackages_of_a_session(t *testing.T) {
+	s := wheels(t, "")
+	ctx := t.Context()
+	if err := needs(ctx, s, "s", "HaftUser"); err != nil {
+		t.Fatal(err)
+	}
+	code, out := inSession(t, s, "s", "python3 -c 'import haftuser; print(haftuser.value)'")
+	if code != 0 || out != "10\n" {
+		t.Errorf("a command in the session: %d, %q", code, out)
+	}
+	res, err := s.Call(ctx, haft.Call{Tool: "run_code", Principal: root(),
+		Args: json.RawMessage(`{"session": "s", "code": "import haftuser; haftuser.value"}`)})
+	if err != nil || !strings.Contains(string(res.Value), `"value":10`) {
+		t.Errorf("code in the session: %+v, %v", res, err)
+	}
+	for _, bad := range []string{"--index-url=http://evil.example.com", "x @ file:///etc/passwd", "-r /etc/passwd",
+		"nosuchpackageanywhere"} {
+		if err := needs(ctx, s, "bad", bad); haft.CodeOf(err) != haft.CodeInvalid {
+			t.Errorf("%q: %v", bad, err)
+		}
+	}
+	_, err = s.PutSandboxConfig(ctx, root(), haft.SandboxConfig{Type: haft.SandboxLocal,
+		Needs: haft.Requirements{Pip: []string{"hafttiny<2"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = needs(ctx, s, "bad", "hafttiny>=3")
+	if haft.CodeOf(err) != haft.CodeConflict || !strings.Contains(haft.MessageOf(err), "the sandbox configuration of") {
+		t.Errorf("a conflict: %v", err)
+	}
+}
+
+// ATTACKER: whoever makes a session and asks for a package that the policy refuses for tools.
+// WEAKNESS: nobody looks at the packages of sessions.
+// VERIFIES: the session is refused as the tool would be, and there is none.
+func TestPackages_of_a_session_are_reviewed(t *testing.T) {
+	osv := `{"id": "X-1", "summary": "It is bad.", "database_specific": {"severity": "HIGH"}, "affected": [
+		{"package": {"ecosystem": "PyPI", "name": "hafttiny"},
+		"ranges": [{"type": "ECOSYSTEM", "events": [{"introduced": "0"}, {"fixed": "1.1"}]}]}]}`
+	s := wheels(t, "", osv)
+	err := needs(t.Context(), s, "s", "HaftUser")
+	if haft.CodeOf(err) != haft.CodeDenied || !strings.Contains(haft.MessageOf(err), "hafttiny 1.0 has a known") {
+		t.Errorf("a package with a vulnerability: %v", err)
+	}
+	if list, err := s.API.Sessions.Sessions(t.Context(), root()); err != nil || len(list) > 0 {
+		t.Errorf("there are sessions: %+v, %v", list, err)
+	}
+}
