@@ -33,7 +33,7 @@ func (p *process) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.status == haft.StatusPending {
+	if t.approval { // what the record says may change by now
 		return &haft.Result{Call: c.ID, Tool: c.Tool, Status: haft.StatusPending, Approval: r.approval}, p.op()
 	}
 	p.run(ctx, r, t)
