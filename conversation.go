@@ -48,6 +48,18 @@ type Message struct {
 	Created  time.Time `json:"created_at"`
 	// Opaque is what the vendor of the model wants back as it was, such as signatures of its reasoning.
 	Opaque json.RawMessage `json:"-"`
+	// Images are those of the answer of a tool that models are shown.
+	Images []MessageImage `json:"-"`
+}
+
+// A MessageImage is an artifact of a call that models are shown with the answer of the call.
+type MessageImage struct {
+	Call        CallID `json:"call_id"`
+	Name        string `json:"name"`
+	ContentType string `json:"content_type"` // read from the content
+	Size        int64  `json:"size"`
+	// Data is the content while a model is asked. It is not kept with the message.
+	Data []byte `json:"-"`
 }
 
 // A ToolCall is a call that a model asks for.

@@ -77,6 +77,51 @@ func TestDocuments_name_what_exists(t *testing.T) {
 	}
 }
 
+// A test as pages name it: alone, or behind its package.
+var namedTest = regexp.MustCompile(`(?:\b((?:[a-z0-9]+/)*[a-z0-9]+)\.)?\b((?:Test|Fuzz|Benchmark)[A-Z]\w*)`)
+
+// Every test that a page names exists, and in the package that the page says. Commands may have the beginning of one.
+func TestDocuments_name_tests_that_exist(t *testing.T) {
+	tests := map[string][]string{} // directories, by the names of tests
+	for _, s := range sources(t) {
+		for _, name := range declared(s.file) {
+			if s.test && namedTest.MatchString(name) {
+				tests[name] = append(tests[name], cmp.Or(s.dir, "haft"))
+			}
+		}
+	}
+	pages, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, "SECURITY.md", "CONTRIBUTING.md", "AGENTS.md") {
+		text, err := os.ReadFile(page) //nolint:gosec // pages of the repository
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			for _, m := range namedTest.FindAllStringSubmatch(line, -1) {
+				found++
+				dirs := tests[m[2]]
+				for name := range tests {
+					if strings.Contains(line, "-run ") && strings.HasPrefix(name, m[2]) {
+						dirs = append(dirs, tests[name]...)
+					}
+				}
+				if !slices.ContainsFunc(dirs, func(dir string) bool {
+					return m[1] == "" || dir == m[1] || strings.HasSuffix(dir, "/"+m[1])
+				}) {
+					t.Errorf("%s names the test %s, which does not exist", page, m[0])
+				}
+			}
+		}
+	}
+	if found < 50 {
+		t.Errorf("%d names of tests were found", found)
+	}
+}
+
 // Every link of every page leads to a file and a heading that exist, and the index of docs links every page of it.
 func TestDocuments_links_lead_somewhere(t *testing.T) {
 	pages := documents(t)

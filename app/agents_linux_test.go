@@ -36,7 +36,7 @@ func talking(t *testing.T, format schema.Form, steps ...modeltest.Step) (*app.Se
 	server := modeltest.Start(t, steps...)
 	models, err := modelfile.Parse("models.toml", fmt.Sprintf("default = \"m\"\n[models.m]\nformat = %q\nmodel = "+
 		"\"test\"\n"+
-		"url = %q\n", format, server.URL))
+		"url = %q\nimages = true\n", format, server.URL))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,5 +240,61 @@ func TestAgents_lose_no_update_of_a_shared_block(t *testing.T) {
 	slices.Sort(want)
 	if !slices.Equal(got, want) || b.Version != many+1 {
 		t.Errorf("version %d of the block has %d lines: %q", b.Version, len(got), b.Value)
+	}
+}
+
+// draw is a tool that leaves two images, of which the record of the call has no room for one, and an SVG.
+const draw = `
+import struct, zlib
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+def png(side, more=b""):
+    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
+            + chunk(b"IDAT", zlib.compress(b"\0" * (side + 1) * side)) + more + chunk(b"IEND", b""))
+
+def draw():
+    """Draw a plot."""
+    open("small.png", "wb").write(png(2))
+    open("large.gif", "wb").write(png(2, chunk(b"teXt", b"x" * 2_000_000)))
+    open("plot.svg", "w").write("<svg xmlns='http://www.w3.org/2000/svg'/>")
+`
+
+// The images that a tool leaves reach the model in each vendor's format, in later turns too, and those of a call that
+// was removed are named only.
+func TestAgent_sees_images(t *testing.T) {
+	for _, format := range []schema.Form{"openai", "openai-responses", "anthropic", "gemini"} {
+		t.Run(string(format), func(t *testing.T) {
+			s, server := talking(t, format, modeltest.Step{Calls: []haft.ToolCall{{ID: "c1", Tool: "draw"}}},
+				modeltest.Step{Text: "Nice."}, modeltest.Step{Text: "As I said."})
+			ctx, who := t.Context(), root()
+			if _, err := s.PutTool(ctx, who, haft.Draft{Kind: haft.KindPython, Source: draw,
+				Name: "draw"}); err != nil {
+				t.Fatal(err)
+			}
+			a, err := s.PutAgent(ctx, who, haft.Agent{Name: "helper", Tools: []string{"draw"}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			who.Agent = string(a.ID)
+			for _, text := range []string{"draw", "what did you draw?"} {
+				for e, err := range s.AgentLoop.Conversations().Send(ctx, who, "helper", haft.NewMessage{Text: text}) {
+					if err != nil || e.Turn != nil && e.Turn.Status == haft.TurnFailed {
+						t.Fatal(e.Turn, err)
+					}
+				}
+			}
+			for i, r := range server.Requests()[1:] {
+				if len(r.Images) != 2 || r.Images[0].MIME != "image/png" || r.Images[1].MIME != "image/png" ||
+					len(r.Images[0].Data)+len(r.Images[1].Data) < 2_000_000 {
+					t.Errorf("request %d has %d images", i+1, len(r.Images))
+				}
+				if !strings.Contains(string(r.Body), "[image plot.svg, image/svg+xml, 41 bytes: not shown, it is "+
+					"no PNG") {
+					t.Errorf("request %d says nothing of the SVG", i+1)
+				}
+			}
+		})
 	}
 }

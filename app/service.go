@@ -242,8 +242,8 @@ func (s *Service) openAPI(parts engine.Parts, ec engine.Config, c service.Config
 func (s *Service) openAgents(cfg agents.Config, ec engine.Config) error {
 	s.closers = append(s.closers, s.AgentLoop.Close)
 	return s.AgentLoop.Open(agents.Parts{
-		Engine: s.Engine, Finder: s.API, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger, Names: ec.Names,
-		Personal: ec.Personal, Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
+		Engine: s.Engine, Finder: s.API, Artifacts: s.API.Files, Tools: s.Registry, Vault: s.vault, Logger: ec.Logger,
+		Names: ec.Names, Personal: ec.Personal, Rules: authority.Rules{Managers: ec.Managers, Operators: ec.Operators},
 		Recheck: func(ctx context.Context, p haft.Principal) (haft.Principal, error) {
 			now, _, err := ec.Recheck(ctx, p)
 			return now, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +22,7 @@ import (
 	"haft"
 	"haft/client"
 	"haft/internal/modeltest"
+	"haft/schema"
 )
 
 // noteSource is a tool that may not run twice: it tells a receiver, and returns when that has answered.
@@ -36,8 +38,23 @@ def note(url: str) -> str:
 `
 
 // killTalks is how many conversations there are. Each has one message, and three calls in two steps. Of every tenth
-// one the first call has had its effect, and has not returned, when the server is killed.
+// one the first call has had its effect, and has not returned, when the server is killed. Their agents have models of
+// all vendors' formats, one after the other.
 const killTalks = 100
+
+// killFormats are the formats of the models; each is the name of one.
+func killFormats() []schema.Form {
+	return []schema.Form{schema.FormOpenAI, schema.FormAnthropic, schema.FormGemini, schema.FormOpenAIResponses}
+}
+
+// killModels is a file of models of all formats, at one server.
+func killModels(server *modeltest.Server) string {
+	file := ""
+	for _, f := range killFormats() {
+		file += fmt.Sprintf("[models.%[1]s]\nformat = %[1]q\nmodel = \"test\"\nurl = %q\n", f, server.URL)
+	}
+	return file
+}
 
 // A killedWorld is what stays when a server is killed: the model, and the receiver of the tool.
 type killedWorld struct {
@@ -51,10 +68,11 @@ type killedWorld struct {
 	later   int            // requests to the model before the kill, but for the first of each conversation
 	held    int            // runs that the receiver has not answered
 	effects map[string]int // by what was told: CONVERSATION/CALL
+	formats map[string]int // of requests to the model after the kill
 }
 
 func newKilledWorld(t *testing.T) *killedWorld {
-	w := &killedWorld{model: modeltest.Start(t), effects: map[string]int{}}
+	w := &killedWorld{model: modeltest.Start(t), effects: map[string]int{}, formats: map[string]int{}}
 	w.model.Otherwise(w.answer)
 	w.receiver = httptest.NewServer(w)
 	t.Cleanup(func() { w.receiver.CloseClientConnections(); w.receiver.Close() })
@@ -73,6 +91,9 @@ func (w *killedWorld) answer(req modeltest.Request) modeltest.Step {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked++
+	if w.killed {
+		w.formats[req.Format]++
+	}
 	if answers > 0 && !w.killed {
 		if w.later++; w.later > killTalks {
 			return modeltest.Step{Text: "half", Hold: true}
@@ -135,7 +156,7 @@ func (w *killedWorld) await(t *testing.T, most time.Duration, is func() bool) {
 func (w *killedWorld) serveAgents(t *testing.T, program, dir string) (*exec.Cmd, *client.Client) {
 	t.Helper()
 	file := filepath.Join(dir, "models.toml")
-	if err := os.WriteFile(file, []byte("default = \"scripted\"\n"+modelsFile(w.model)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(killModels(w.model)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -204,7 +225,8 @@ func send(ctx context.Context, c *client.Client, i int, kept func()) (haft.Turn,
 // A server with many conversations is killed while models answer and tools run.
 //
 // WEAKNESS: a turn is lost, or stays as it was; a call is made again whose tool has had its effect; the model gets a
-// conversation in which calls have no answer, which vendors refuse from then on.
+// conversation in which calls have no answer, which vendors refuse from then on. The models are of all formats, whose
+// servers refuse what the vendors refuse.
 // VERIFIES: the next server ends every turn. No tool ran twice. A call that ran when the server was killed is unknown,
 // and the model is told. Whoever sends a message again with its key gets its turn.
 func TestAgents_survive_kill(t *testing.T) {
@@ -258,8 +280,13 @@ func TestAgents_survive_kill(t *testing.T) {
 		unknown += w.check(t, c, i)
 	}
 	w.mu.Lock()
-	asked := w.asked
+	asked, formats := w.asked, maps.Clone(w.formats)
 	w.mu.Unlock()
+	for _, f := range killFormats() {
+		if formats[string(f)] < killTalks/len(killFormats())/2 {
+			t.Errorf("no more than %d requests in the format %s followed the kill", formats[string(f)], f)
+		}
+	}
 	t.Logf("%d of %d calls are unknown, and the model was asked %d times", unknown, 3*killTalks, asked)
 	if unknown < killTalks/10 || unknown > 2*killTalks {
 		t.Errorf("%d calls are unknown", unknown)
@@ -284,8 +311,8 @@ func (w *killedWorld) prepare(t *testing.T, c *client.Client) {
 		t.Fatal(err)
 	}
 	for i := range killTalks {
-		if _, err := c.PutAgent(t.Context(), haft.Principal{}, haft.Agent{Name: talkName(i),
-			Tools: []string{"note"}}); err != nil {
+		if _, err := c.PutAgent(t.Context(), haft.Principal{}, haft.Agent{Name: talkName(i), Tools: []string{"note"},
+			Model: string(killFormats()[i%len(killFormats())])}); err != nil {
 			t.Fatal(err)
 		}
 	}

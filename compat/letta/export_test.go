@@ -41,3 +41,11 @@ func ReadAgentFile(raw []byte) (tools, blocks int, err error) {
 	}
 	return len(f.Tools), len(b.Blocks), nil
 }
+
+// AbsentNames are the names of what is not here.
+func AbsentNames() (names []string) {
+	for _, part := range absentParts() {
+		names = append(names, part.name)
+	}
+	return names
+}

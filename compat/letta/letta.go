@@ -79,7 +79,8 @@ type API struct {
 	log     *slog.Logger
 	mux     *http.ServeMux
 	actions map[string]haft.Action // by pattern
-	shape   *bounds.Shape          // of bodies
+	absences
+	shape *bounds.Shape // of bodies
 }
 
 var (
@@ -96,7 +97,8 @@ func New(service haft.Service, cfg Config) *API {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	d := &API{log: cfg.Logger, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape()}
+	d := &API{log: cfg.Logger, mux: http.NewServeMux(), actions: map[string]haft.Action{}, shape: bodyShape(),
+		absences: newAbsences()}
 	for what, r := range routes(service, cfg) {
 		method, path, _ := strings.Cut(what, " ")
 		pattern := method + " " + Prefix + "/v1" + path
@@ -171,6 +173,9 @@ func (e *httpError) Error() string { return e.detail }
 
 // absent says that there is nothing at the path of r, or not for its method.
 func (d *API) absent(r *http.Request) error {
+	if err := d.unsupported(r); err != nil {
+		return err
+	}
 	for _, m := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		probe := &http.Request{Method: m, URL: r.URL, Host: r.Host}
 		if _, pattern := d.mux.Handler(probe); pattern != "" {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"maps"
-	"net/http"
 	"strings"
 
 	"haft"
@@ -419,11 +418,4 @@ func (h serverHandlers) callServerTool(ctx context.Context, q *request) (*haft.R
 		return nil, nil, err
 	}
 	return res, t, refusalOf(res)
-}
-
-// noLogin is the answer where Letta tries a server, and streams how a login goes on.
-func noLogin(context.Context, *request) (any, error) {
-	return nil, &httpError{http.StatusNotImplemented,
-		"not supported here: add the server, whose metadata_.haft says whether it answers; users log in at it with " +
-			"haft mcp-server login"}
 }

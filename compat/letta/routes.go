@@ -75,7 +75,6 @@ func routes(service haft.Service, cfg Config) map[string]route {
 		"POST /tools/search":          {haft.ToolsRead, withBody(tools.searchTools)},
 		"POST /tools/run":             {haft.CallsWrite, withBody(source.runSource)},
 		"POST /tools/generate-schema": {haft.ToolsRead, withBody(source.generateSchema)},
-		"POST /tools/generate-tool":   {haft.ToolsRead, generateTool},
 
 		"GET /agents":                                 {haft.AgentsRead, agents.listAgents},
 		"POST /agents":                                {haft.AgentsWrite, agents.createAgent},
@@ -101,7 +100,6 @@ func routes(service haft.Service, cfg Config) map[string]route {
 	maps.Copy(all, requires(cfg.Archive != nil, "archive of agents", passageHandlers{cfg.Archive}.routes(onAgent)))
 	maps.Copy(all, requires(cfg.Conversations != nil, "conversations with agents: "+noModel,
 		talkHandlers{cfg.Conversations, service, agents, cfg.Heartbeat}.routes(onAgent)))
-	maps.Copy(all, unsupported())
 	maps.Copy(all, requires(cfg.Servers != nil, "MCP servers",
 		serverHandlers{cfg.Servers, tools, service}.routes()))
 	return all
@@ -184,47 +182,6 @@ func (h talkHandlers) routes(agent onAgent) map[string]route {
 	}
 }
 
-// unsupported are routes of Letta's clients that are not here, with the reason.
-func unsupported() map[string]route {
-	all := map[string]route{}
-	for pattern, why := range map[string]string{
-		"GET /agents/{agent}/context":                        "the size of the context is not measured in parts",
-		"POST /agents/{agent}/summarize":                     "conversations are summarised when it is needed",
-		"PATCH /agents/{agent}/reset-messages":               "conversations are kept: create another agent",
-		"PATCH /agents/{agent}/messages/{message}":           "messages cannot be changed",
-		"PATCH /agents/{agent}/archival-memory/{passage}":    "passages cannot be changed: delete it and add another",
-		"GET /agents/{agent}/folders":                        "agents have no folders",
-		"GET /agents/{agent}/files":                          "agents have no folders",
-		"PATCH /agents/{agent}/folders/attach/{folder}":      "agents have no folders",
-		"POST /agents/{agent}/schedule":                      "messages cannot be scheduled",
-		"PATCH /agents/{agent}/archives/attach/{archive}":    "an archive belongs to one agent",
-		"PATCH /agents/{agent}/identities/attach/{identity}": "agents have no identities",
-		"GET /conversations":                                 "an agent has one conversation with each user",
-		"POST /conversations":                                "an agent has one conversation with each user",
-		"GET /folders":                                       "agents have no folders",
-		"POST /folders":                                      "agents have no folders",
-		"GET /groups":                                        "agents send each other messages with their tools",
-		"POST /groups":                                       "agents send each other messages with their tools",
-		"GET /identities":                                    "agents have no identities: an API key has a user",
-		"POST /identities":                                   "agents have no identities: an API key has a user",
-		"GET /models/embedding":                              "the operator of the server chooses them",
-		"GET /steps":                                         "list the steps of one run",
-		"GET /steps/{step}":                                  "list the steps of one run",
-		"GET /archives":                                      "an archive belongs to one agent",
-		"POST /archives":                                     "an archive belongs to one agent",
-		"POST /passages/search":                              "search the archive of one agent",
-		"DELETE /runs/{run}":                                 "runs are kept as long as the operator says",
-		"GET /runs/{run}/trace":                              "traces go to the collector of the operator",
-		"GET /messages/{message}":                            "list the messages of the agent",
-		"GET /messages":                                      "list the messages of an agent",
-	} {
-		all[pattern] = route{haft.AgentsRead, func(context.Context, *request) (any, error) {
-			return nil, notHere("not supported here: %s", why)
-		}}
-	}
-	return all
-}
-
 // routes are those of sandbox configurations.
 func (h sandboxHandlers) routes() map[string]route {
 	return map[string]route{
@@ -277,8 +234,5 @@ func (h serverHandlers) routes() map[string]route {
 		"POST /tools/mcp/servers/{old}/{name}":               {haft.ServersRead, showTool},
 		"POST /tools/mcp/servers/{old}/resync":               {haft.ServersWrite, onServer(h.refreshServer)},
 		"POST /tools/mcp/servers/{old}/tools/{name}/execute": {haft.CallsWrite, h.oldExecute},
-		"POST /tools/mcp/servers/test":                       {haft.ServersWrite, noLogin},
-		"POST /tools/mcp/servers/connect":                    {haft.ServersWrite, noLogin},
-		"GET /tools/mcp/oauth/callback":                      {haft.ServersWrite, noLogin},
 	}
 }

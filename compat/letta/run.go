@@ -376,8 +376,3 @@ func (h sourceHandlers) generateSchema(ctx context.Context, _ *request, b struct
 	}
 	return wireSchema{Name: sig.Name, Description: sig.Description, Parameters: sig.Parameters}, nil
 }
-
-// generateTool would have a model write a tool. There is none here.
-func generateTool(context.Context, *request) (any, error) {
-	return nil, missing("model that writes tools")
-}

@@ -61,6 +61,7 @@ type world struct {
 	memory *faultyMemory
 	store  *store.Store
 	http   *httptest.Server
+	api    *letta.API
 
 	mu     sync.Mutex
 	answer func(req model.Request, emit func(model.Chunk)) *model.Answer // of the model
@@ -170,7 +171,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 	w.store, w.memory = st, &faultyMemory{API: &memory.API{Store: memorystore.New(st), Agents: st.Agents,
 		Rules: authority.Rules{Operators: servertest.Operators},
 		Log:   func(context.Context, haft.Principal, string, any) error { return nil }}}
-	api := letta.New(w.engine, letta.Config{
+	w.api = letta.New(w.engine, letta.Config{
 		Memory: w.memory, Sharer: w.memory, Archive: w.memory, Conversations: w.converse(st), Heartbeat: heartbeat,
 		Models:     talkModels{w},
 		SourceTool: "run_code", Variables: w, Sandboxes: w.engine.Sandboxes, Servers: w.engine.Servers, Version: "1",
@@ -183,7 +184,7 @@ func setup(t testing.TB, sandboxes ...haft.SandboxType) *world {
 			return &letta.Signature{Name: name, Parameters: text}, err
 		},
 	})
-	_, w.http = servertest.Serve(t, w.engine, server.Config{APIs: map[string]server.API{letta.Prefix + "/": api}})
+	_, w.http = servertest.Serve(t, w.engine, server.Config{APIs: map[string]server.API{letta.Prefix + "/": w.api}})
 	return w
 }
 

@@ -57,9 +57,11 @@ type Finder interface {
 type Parts struct {
 	Engine Engine
 	Finder Finder
-	Tools  Tools
-	Vault  callenv.Vault
-	Rules  authority.Rules
+	// Artifacts has the files that calls left.
+	Artifacts conversation.Artifacts
+	Tools     Tools
+	Vault     callenv.Vault
+	Rules     authority.Rules
 	// Names mean secrets, and Personal says that personal data is one too, see package callenv.
 	Names    *secret.Names
 	Personal bool
@@ -111,7 +113,7 @@ func (a *Agents) Open(p Parts, cfg Config) (err error) {
 	}
 	a.talks = conversation.New(conversation.Config{
 		Turns: a.kept, Claims: a.kept, History: a.kept, Models: a.models, Calls: p.Engine, Owner: p.Engine.Owner,
-		Stopped:   p.Engine.Stopped,
+		Stopped: p.Engine.Stopped, Artifacts: p.Artifacts,
 		Agents:    profiles{p.Finder, a.store.Agents, a.kept, p.Tools},
 		Authority: p.Rules, Events: p.Finder, As: cfg.As, Recheck: p.Recheck, Observe: cfg.Observe, Budget: cfg.Budget,
 		Logger: p.Logger,

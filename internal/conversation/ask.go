@@ -166,7 +166,7 @@ func size(req model.Request) int {
 func bytesOf(list []haft.Message) (n int) {
 	for i := range list {
 		m := &list[i]
-		n += len(m.Text) + len(m.Opaque) + 16
+		n += len(m.Text) + len(m.Opaque) + 16 + 4*imageTokens*len(m.Images)
 		for j := range m.Calls {
 			n += len(m.Calls[j].Args) + len(m.Calls[j].Tool) + len(m.Calls[j].ID)
 		}

@@ -45,6 +45,7 @@ type batch struct {
 	width   int    // how many are made at once
 	most    int    // bytes of an answer
 	warning string // that is added to each answer
+	images  imageBudget
 	// idempotent has the tools that can be run again.
 	idempotent map[string]bool
 	calls      context.Context //nolint:containedctx // of the calls that are made; ends with the time of the turn
@@ -78,6 +79,7 @@ func (r *run) makeCalls(prof *Profile, open []haft.ToolCall) error {
 		b.warning = fmt.Sprintf("\n[You have asked for exactly this %d times in a row. Do something else, or answer: "+
 			"after %d times you are stopped.]", n, maxRepeats)
 	}
+	b.images = stepBudget(after)
 	if err := b.seed(); err != nil {
 		return err
 	}
@@ -154,7 +156,7 @@ func (b *batch) make() {
 			defer func() { <-free }()
 			b.try(func() {
 				res, err := b.perform(c)
-				b.keep(c, res, err)
+				b.keep(c, res, b.findImages(b.waits, res), err)
 			})
 		})
 	}
@@ -273,7 +275,7 @@ func (b *batch) forward(c haft.ToolCall) (stop func()) {
 }
 
 // keep keeps what became of a call, and whether the turn waits for a person.
-func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
+func (b *batch) keep(c haft.ToolCall, res *haft.Result, images []foundImage, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var list []haft.Message
@@ -288,6 +290,7 @@ func (b *batch) keep(c haft.ToolCall, res *haft.Result, err error) {
 	default:
 		b.last = haft.Result{Call: c.Call, Value: res.Value}
 		m := answer(c, res, b.most)
+		addImages(&m, images, &b.images)
 		m.Text += b.warning
 		list = append(list, m)
 	}

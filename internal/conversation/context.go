@@ -78,6 +78,9 @@ func (r *run) loadOlder() error {
 		}
 		for i := range list {
 			list[i].Opaque, list[i].Reasoning = nil, "" // which only matter within a turn
+			if len(r.model.Images) == 0 {
+				r.chooseOf(&list[i], nil) // before their size counts
+			}
 			if list[i].Role == haft.RoleSummary && r.summary == nil {
 				r.summary = &list[i]
 			}
@@ -133,7 +136,7 @@ func (r *run) groups() (all [][]haft.Message) {
 			all = append(all, g)
 		}
 	}
-	return all
+	return r.chooseImages(all)
 }
 
 // fit returns the request that build makes, after a part of the conversation was replaced by a summary if the request

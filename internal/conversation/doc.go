@@ -29,6 +29,8 @@
 //     run in the same process; requests that are under way are not cut short. What a server does not say is estimated.
 //   - A turn belongs to its sender. Its model gets the messages of the sender's own turns with the agent that were kept
 //     before it began, and those of the turn; the memory of the agent is for all who may use it.
+//   - A model is shown the images that its tools return, if it sees images. A message keeps where an image is, and the
+//     sender of a turn must still be allowed to see that call when the model is asked.
 //   - Whoever listens slows nothing down. A listener that is slow misses pieces of text, and no message that is kept.
 //
 // The time of a [haft.Budget] is that in which models and calls work for the turn; waiting for a person does not count.

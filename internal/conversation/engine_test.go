@@ -1,10 +1,12 @@
 package conversation_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 
 	"haft"
@@ -31,7 +33,7 @@ func (p *process) Call(ctx context.Context, c haft.Call) (*haft.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.approval { // its status may have changed since
+	if t.approval { // what the record says may change by now
 		return &haft.Result{Call: c.ID, Tool: c.Tool, Status: haft.StatusPending, Approval: r.approval}, p.op()
 	}
 	p.run(ctx, r, t)
@@ -88,8 +90,27 @@ func (p *process) run(ctx context.Context, r *record, t tool) {
 	case err != nil:
 		r.end(failed(haft.StatusError, haft.FailException, err.Error()))
 	default:
-		r.end(&haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value)})
+		res := &haft.Result{Status: haft.StatusSuccess, Value: json.RawMessage(value)}
+		if t.result != nil {
+			t.result(res)
+		}
+		r.end(res)
 	}
+}
+
+// ArtifactOf is that of the manager of files.
+func (p *process) ArtifactOf(_ context.Context, rec *haft.Record, name string) (*haft.Artifact, io.ReadSeeker, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if rec.Result == nil {
+		return nil, nil, notFound()
+	}
+	for _, a := range rec.Result.Artifacts {
+		if data := p.files[a.File]; a.Name == name && (a.File == "" || data != nil) {
+			return &a, bytes.NewReader(append(data, a.Data...)), nil
+		}
+	}
+	return nil, nil, notFound()
 }
 
 // Wait is that of the engine.

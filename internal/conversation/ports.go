@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"context"
+	"io"
 
 	"haft"
 	"haft/internal/authority"
@@ -81,6 +82,8 @@ type Model struct {
 	// Input, Cached and Output are prices of a million tokens, in millionths of the unit. Without a price for cached
 	// ones they cost what others do.
 	Input, Cached, Output int64
+	// Images are the types of the images that it is sent; none if it sees no images.
+	Images []string
 }
 
 // Calls are made by the engine.
@@ -94,6 +97,13 @@ type Calls interface {
 	Cancel(ctx context.Context, p haft.Principal, id haft.CallID) error
 	// Seen returns the record of a call as it stands, if one of the actions lets p have it, or [haft.CodeNotFound].
 	Seen(ctx context.Context, p haft.Principal, id haft.CallID, actions ...haft.Action) (*haft.Record, error)
+}
+
+// Artifacts has the files that calls left.
+type Artifacts interface {
+	// ArtifactOf returns an artifact of a call, and a reader of its content, or [haft.CodeNotFound] if it is not kept
+	// any more. Who may see the record may have its artifacts.
+	ArtifactOf(ctx context.Context, rec *haft.Record, name string) (*haft.Artifact, io.ReadSeeker, error)
 }
 
 // An Authority decides who may do what. [authority.Rules] is one.

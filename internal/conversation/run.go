@@ -58,6 +58,7 @@ type run struct {
 	ratio   float64       // of the tokens that the model counts to those that are estimated
 	tooLong bool          // the model said that the last request does not fit
 	nudged  bool          // the last answer was empty
+	blind   bool          // the vendor refused a request with images
 	asking  []haft.CallID // calls that wait for a person when the work ends
 	last    haft.Result   // id and value of the last call, as far as they are known here
 }
@@ -149,8 +150,11 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
+	r.loadImages(&req)
 	a, err := r.ask(req, true)
-	if err != nil {
+	if err != nil && r.goBlind(req, err) {
+		return nil
+	} else if err != nil {
 		return r.fault(err)
 	}
 	return r.take(now, a)

@@ -26,6 +26,8 @@ type Config struct {
 	// Owner names this process now, as the engine does.
 	Owner func() string
 
+	// Artifacts has the images that tools return; nil means that models are shown none.
+	Artifacts Artifacts
 	// Events tells what happens in calls that run; nil means that nobody is told.
 	Events haft.Watcher
 	// Recheck returns what the credential of a principal stands for now, or [haft.CodeUnauthenticated] or

@@ -57,6 +57,7 @@ type world struct {
 
 	calls map[haft.CallID]*record
 	tools map[string]tool
+	files map[haft.FileID][]byte // the content of artifacts that are not in their records
 
 	profile conversation.Profile
 	model   conversation.Model
@@ -89,6 +90,8 @@ type tool struct {
 	parallel, approval, idempotent bool
 
 	run func(ctx context.Context, args string) (string, error)
+	// result changes what the engine returns of a call that succeeded.
+	result func(*haft.Result)
 }
 
 func echo(_ context.Context, args string) (string, error) { return `{"got":` + args + `}`, nil }
@@ -173,7 +176,7 @@ func (w *world) begin(dies int, change ...func(*conversation.Config)) *process {
 	w.recover()
 	w.mu.Unlock()
 	cfg := conversation.Config{Turns: p, Claims: claims{p}, History: history{p}, Agents: p, Models: p, Calls: p,
-		Authority: authority.Rules{}, Owner: func() string { return p.name }}
+		Artifacts: p, Authority: authority.Rules{}, Owner: func() string { return p.name }}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -26,7 +26,8 @@ var insertMessages = store.NewInsert("messages", "agent", "seq", "id", "org", "u
 // A messageDoc is a message as it is kept.
 type messageDoc struct {
 	haft.Message
-	Opaque json.RawMessage `json:"opaque,omitempty"`
+	Opaque json.RawMessage     `json:"opaque,omitempty"`
+	Images []haft.MessageImage `json:"images,omitempty"`
 }
 
 // encode returns v as JSON text that every database takes: a NUL in it is escaped, and what is not UTF-8 replaced.
@@ -112,7 +113,7 @@ func addMessages(ctx context.Context, t store.Tx, turn *haft.Turn, messages []ha
 		if m.Role == haft.RoleSummary {
 			replaces = min(m.Replaces, m.Seq-1)
 		}
-		doc, err := encode("message", messageDoc{m, m.Opaque}, 2*maxMessage)
+		doc, err := encode("message", messageDoc{m, m.Opaque, m.Images}, 2*maxMessage)
 		if err != nil {
 			return nil, err
 		}
@@ -259,6 +260,6 @@ func narrow(q store.Query, user string, agent haft.AgentID, f haft.MessageFilter
 
 func scanMessage(r store.Scanner) (haft.Message, error) {
 	d, err := decode[messageDoc](r)
-	d.Message.Opaque = d.Opaque
+	d.Message.Opaque, d.Message.Images = d.Opaque, d.Images
 	return d.Message, err
 }

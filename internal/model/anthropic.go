@@ -23,12 +23,20 @@ func renderAnthropic(r *rendering) object {
 	}
 	answer := func(c call) any {
 		o := object{"type": "tool_result", "tool_use_id": c.id, "content": c.answer}
+		if len(c.images) > 0 {
+			blocks := []any{text(c.answer)}
+			for _, m := range c.images {
+				blocks = append(blocks, object{"type": "image",
+					"source": object{"type": "base64", "media_type": m.ContentType, "data": m.Data}})
+			}
+			o["content"] = blocks
+		}
 		if c.failed {
 			o["is_error"] = true
 		}
 		return o
 	}
-	list := alternating(r.history, "assistant", text, said, answer)
+	list := alternating(r.history, "assistant", text, said, answer, nil)
 	messages := make([]object, 0, len(list))
 	for _, m := range list {
 		messages = append(messages, object{"role": m.role, "content": m.parts})

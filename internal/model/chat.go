@@ -11,15 +11,25 @@ func renderChat(r *rendering) object {
 	if r.System != "" {
 		messages = append(messages, object{"role": "system", "content": r.System})
 	}
+	var images []any // of the answers before, which only messages of a user can have
 	for _, t := range r.history {
 		if !t.assistant {
-			messages = append(messages, object{"role": "user", "content": strings.Join(t.texts, "\n\n")})
+			messages = append(messages, object{"role": "user", "content": chatContent(images, t.texts)})
+			images = nil
 			continue
+		}
+		if images != nil {
+			messages = append(messages, object{"role": "user", "content": images})
+			images = nil
 		}
 		messages = append(messages, chatAssistant(t))
 		for _, c := range t.calls {
 			messages = append(messages, object{"role": "tool", "tool_call_id": c.id, "content": c.answer})
+			images = append(images, chatImages(c)...)
 		}
+	}
+	if images != nil {
+		messages = append(messages, object{"role": "user", "content": images})
 	}
 	body := object{"model": r.Model, "messages": messages, "stream": true,
 		"stream_options": object{"include_usage": true}}

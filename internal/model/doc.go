@@ -10,6 +10,9 @@
 // the vendor takes; nothing is empty. So an interrupted turn, a summary, or a change of the vendor never blocks a
 // conversation.
 //
+// Images of answers to calls are sent where the vendor documents them: within the answer, for Gemini before version 3
+// beside it, and in Chat Completions, whose messages of tools are text, in a message of the user behind the answers.
+//
 // What comes back is bounded before it is kept: lines, events, texts, calls, arguments and the stream as a whole. An
 // error is a [*Fault], which says whether another try can help, unless ctx ended or the caller's own HTTP client or key
 // source failed. This package never tries again by itself.

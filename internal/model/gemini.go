@@ -33,10 +33,15 @@ func renderGemini(r *rendering) object {
 		if c.failed {
 			key = "error"
 		}
-		return object{"functionResponse": geminiFunction(c, object{"response": object{key: c.answer}})}
+		fields := object{"response": object{key: c.answer}}
+		if len(c.images) > 0 && nestsImages(r.Model) {
+			fields["parts"] = geminiImages(c)
+		}
+		return object{"functionResponse": geminiFunction(c, fields)}
 	}
+	beside := func(t turn) []any { return imagesBeside(t, r.Model) }
 	contents := []any{}
-	for _, m := range alternating(r.history, "model", text, said, answer) {
+	for _, m := range alternating(r.history, "model", text, said, answer, beside) {
 		contents = append(contents, object{"role": m.role, "parts": m.parts})
 	}
 	body := object{"contents": contents}

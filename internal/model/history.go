@@ -38,6 +38,7 @@ type call struct {
 	id, name string
 	args     json.RawMessage // an object
 	answer   string
+	images   []haft.MessageImage
 	failed   bool
 	answered bool
 }
@@ -91,7 +92,7 @@ func history(messages []haft.Message, server string) []turn {
 			at, ok := places[m.Answers]
 			if ok && !turns[at.turn].calls[at.call].answered {
 				c := &turns[at.turn].calls[at.call]
-				c.answered, c.answer = true, m.Text
+				c.answered, c.answer, c.images = true, m.Text, withData(m.Images)
 				c.failed = m.Status != "" && m.Status != haft.StatusSuccess && m.Status.Final()
 			} else { // the call is not in the conversation any more, or had an answer before it ended
 				say("[result of an earlier call of " + fitName(m.Name) + "]\n" + m.Text)
@@ -224,9 +225,10 @@ func alternate(messages []message, role string, parts ...any) []message {
 }
 
 // alternating writes a history as messages whose roles alternate, which begin and end with one of the user. Answers to
-// calls are parts of the user. Each is written by a function of the format.
+// calls are parts of the user. Each is written by a function of the format. beside, if it is not nil, writes what
+// stands behind the answers to the calls of a turn.
 func alternating(turns []turn, assistant string, text func(string) any, said func(turn) []any, answer func(call) any,
-) []message {
+	beside func(turn) []any) []message {
 	var messages []message
 	if len(turns) == 0 || turns[0].assistant {
 		messages = alternate(messages, "user", text(earlier))
@@ -241,6 +243,9 @@ func alternating(turns []turn, assistant string, text func(string) any, said fun
 		messages = alternate(messages, assistant, said(t)...)
 		for _, c := range t.calls {
 			messages = alternate(messages, "user", answer(c))
+		}
+		if beside != nil {
+			messages = alternate(messages, "user", beside(t)...)
 		}
 	}
 	if messages[len(messages)-1].role != "user" { // Gemini, and Claude from 4.6 on, refuse to go on after themselves

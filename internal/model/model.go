@@ -26,7 +26,8 @@ type Request struct {
 	// Model is the vendor's name of the model.
 	Model  string
 	System string
-	// Messages are the conversation, oldest first. There is at least one.
+	// Messages are the conversation, oldest first. There is at least one. Images whose Data is set are sent, in the way
+	// that the vendor documents; whether it takes their types is for the caller to know, see [ImageTypes].
 	Messages []haft.Message
 	// Tools are those that the model may call. Those that the vendor would refuse are left out, see [modelapi.Tools].
 	Tools []haft.Tool

@@ -27,7 +27,15 @@ func renderResponses(r *rendering) object {
 			}
 		}
 		for _, c := range t.calls {
-			input = append(input, object{"type": "function_call_output", "call_id": c.id, "output": c.answer})
+			item := object{"type": "function_call_output", "call_id": c.id, "output": c.answer}
+			if len(c.images) > 0 {
+				parts := []any{object{"type": "input_text", "text": c.answer}}
+				for _, m := range c.images {
+					parts = append(parts, object{"type": "input_image", "image_url": dataURL(m)})
+				}
+				item["output"] = parts
+			}
+			input = append(input, item)
 		}
 	}
 	body := object{"model": r.Model, "input": input, "stream": true, "store": false}

@@ -146,7 +146,7 @@ func (c *Catalog) Model(ctx context.Context, p haft.Principal, name string) (*co
 	return &conversation.Model{Generator: client, Name: m.Model, Provider: provider(m.Format),
 		Context: m.ContextTokens, MaxOutput: m.MaxOutputTokens,
 		Input: micros(m.PriceInput), Cached: micros(cmp.Or(m.PriceCached, m.PriceInput)),
-		Output: micros(m.PriceOutput)}, nil
+		Output: micros(m.PriceOutput), Images: m.imageTypes()}, nil
 }
 
 // provider is the name that OpenTelemetry has for the vendor of a format. Others speak the format of OpenAI too.

@@ -291,3 +291,30 @@ func TestCatalog_embeddings(t *testing.T) {
 		t.Errorf("the environment has the endpoint %v, %v", e, err)
 	}
 }
+
+// Models are sent images by default where the format is that of a vendor whose models see them.
+func TestCatalog_images(t *testing.T) {
+	c := catalog(t, `
+[models.openai]
+format = "openai"
+[models.openai-seeing]
+format = "openai"
+images = true
+[models.openai-responses]
+format = "openai-responses"
+[models.anthropic]
+format = "anthropic"
+[models.gemini]
+format = "gemini"
+[models.gemini-blind]
+format = "gemini"
+images = false
+`, modelfile.CatalogConfig{})
+	for name, want := range map[string]int{"openai": 0, "openai-seeing": 4, "openai-responses": 4, "anthropic": 4,
+		"gemini": 3, "gemini-blind": 0} {
+		m, err := c.Model(t.Context(), haft.Principal{Org: "acme"}, name)
+		if err != nil || len(m.Images) != want {
+			t.Errorf("%s is sent %q, %v", name, m.Images, err)
+		}
+	}
+}

@@ -11,6 +11,7 @@
 //	price_input = 2.0                  # per million tokens
 //	price_cached = 0.2                 # of tokens that the vendor has cached; price_input if it is not given
 //	price_output = 10.0
+//	images = false                     # do not send the images that tools return
 //	options = { thinking = { type = "adaptive" } }
 //
 //	[models.local]
@@ -81,6 +82,9 @@ type Model struct {
 	PriceOutput float64 `toml:"price_output"`
 	// Insecure allows http to another machine, where anyone on the network can read the key and the conversation.
 	Insecure bool `toml:"insecure"`
+	// Images says whether the model is sent the images that tools return. By default it is, except in the format
+	// openai, which many servers speak whose models see no images.
+	Images *bool `toml:"images"`
 	// Options are further fields of the vendor's request.
 	Options map[string]any `toml:"options"`
 }
@@ -128,6 +132,14 @@ type File struct {
 func (m Model) shown() haft.Model {
 	provider, _, _ := strings.Cut(string(m.Format), "-")
 	return haft.Model{Name: m.Name, Model: m.Model, Provider: provider, Context: m.ContextTokens}
+}
+
+// imageTypes are the types of the images that the model is sent.
+func (m Model) imageTypes() []string {
+	if m.Images == nil && m.Format == schema.FormOpenAI || m.Images != nil && !*m.Images {
+		return nil
+	}
+	return model.ImageTypes(m.Format)
 }
 
 // Find returns the model of a name, or the default one for "". If no model has the name, it is the first one that the
@@ -260,8 +272,8 @@ func Parse(origin, text string) (*File, error) {
 			continue // whose keys are the vendor's
 		}
 		return nil, refuse(lineOf(text, key), "this key is not known; a model has format, url, model, key_env, "+
-			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, insecure and "+
-			"options; embeddings have url, model, key_env, key_secret, dimensions and insecure")
+			"key_secret, context_tokens, max_output_tokens, price_input, price_cached, price_output, images, insecure "+
+			"and options; embeddings have url, model, key_env, key_secret, dimensions and insecure")
 	}
 	if len(doc.Models) == 0 || len(doc.Models) > maxModels {
 		return nil, refuse(0, "it has %d tables [models.NAME]; 1 to %d are expected", len(doc.Models), maxModels)

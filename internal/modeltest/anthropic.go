@@ -17,7 +17,12 @@ type anthropicBlock struct {
 	Name      string          `json:"name"`
 	Input     json.RawMessage `json:"input"`
 	ToolUseID string          `json:"tool_use_id"`
-	Content   string          `json:"content"`
+	Content   json.RawMessage `json:"content"`
+	Source    *struct {
+		Type      string `json:"type"`
+		MediaType string `json:"media_type"`
+		Data      string `json:"data"`
+	} `json:"source"`
 	IsError   bool            `json:"is_error"`
 	Thinking  string          `json:"thinking"`
 	Signature string          `json:"signature"`
@@ -106,7 +111,11 @@ func (r *Request) anthropicMessage(role string, blocks []anthropicBlock) error {
 			if role != "user" || said.Text != "" {
 				return errors.New("tool_result blocks must come first, in a message of the user")
 			}
-			answer := haft.Message{Role: haft.RoleTool, Answers: b.ToolUseID, Text: b.Content}
+			answer := haft.Message{Role: haft.RoleTool, Answers: b.ToolUseID}
+			var err error
+			if answer.Text, err = r.anthropicResult(b); err != nil {
+				return err
+			}
 			if b.IsError {
 				answer.Status = haft.StatusError
 			}
@@ -124,6 +133,32 @@ func (r *Request) anthropicMessage(role string, blocks []anthropicBlock) error {
 		r.Messages = append(r.Messages, said)
 	}
 	return nil
+}
+
+// anthropicResult reads the content of an answer: a text, or blocks.
+func (r *Request) anthropicResult(b anthropicBlock) (text string, err error) {
+	if json.Unmarshal(b.Content, &text) == nil {
+		return text, nil
+	}
+	var blocks []anthropicBlock
+	if err := decode(b.Content, &blocks); err != nil || len(blocks) == 0 {
+		return "", errors.New("the content of a tool_result is neither a text nor a list of blocks")
+	}
+	for _, in := range blocks {
+		switch {
+		case in.Type == "text" && strings.TrimSpace(in.Text) != "":
+			text += in.Text
+		case in.Type == "image" && in.Source != nil && in.Source.Type == "base64" && !b.IsError:
+			if err := r.addImage(in.Source.MediaType, in.Source.Data); err != nil {
+				return "", err
+			}
+		case b.IsError:
+			return "", errors.New("all content must be type text if is_error is true")
+		default:
+			return "", errors.New("a block of a tool_result is empty or not known")
+		}
+	}
+	return text, nil
 }
 
 // anthropicStream writes an answer of Messages.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"haft"
 )
@@ -26,11 +27,11 @@ type openAITool struct {
 
 // A chatMessage is a message of Chat Completions.
 type chatMessage struct {
-	Role             string `json:"role"`
-	Content          string `json:"content"`
-	Reasoning        string `json:"reasoning"`
-	ReasoningContent string `json:"reasoning_content"`
-	ToolCallID       string `json:"tool_call_id"`
+	Role             string          `json:"role"`
+	Content          json.RawMessage `json:"content"`
+	Reasoning        string          `json:"reasoning"`
+	ReasoningContent string          `json:"reasoning_content"`
+	ToolCallID       string          `json:"tool_call_id"`
 	ToolCalls        []struct {
 		ID       string          `json:"id"`
 		Type     string          `json:"type"`
@@ -69,13 +70,17 @@ func readChat(body []byte) (Request, error) {
 		return r, err
 	}
 	for i, m := range in.Messages {
-		out := haft.Message{Text: m.Content, Reasoning: m.Reasoning + m.ReasoningContent, Answers: m.ToolCallID}
+		text, err := r.chatContent(m)
+		if err != nil {
+			return r, fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		out := haft.Message{Text: text, Reasoning: m.Reasoning + m.ReasoningContent, Answers: m.ToolCallID}
 		switch m.Role {
 		case "system":
-			if i != 0 || m.Content == "" {
+			if i != 0 || text == "" {
 				return r, errors.New("the system message is not the first, or empty")
 			}
-			r.System = m.Content
+			r.System = text
 			continue
 		case "user", "assistant", "tool":
 			out.Role = haft.MessageRole(m.Role)
@@ -92,6 +97,36 @@ func readChat(body []byte) (Request, error) {
 		r.Messages = append(r.Messages, out)
 	}
 	return r, nil
+}
+
+// chatContent reads the content of a message: a text, and for users also parts.
+func (r *Request) chatContent(m chatMessage) (text string, err error) {
+	if len(m.Content) == 0 || json.Unmarshal(m.Content, &text) == nil {
+		return text, nil
+	}
+	var parts []struct {
+		Type  string `json:"type"`
+		Text  string `json:"text"`
+		Image *struct {
+			URL string `json:"url"`
+		} `json:"image_url"`
+	}
+	if err := decode(m.Content, &parts); err != nil || len(parts) == 0 || m.Role != "user" {
+		return "", errors.New("the content is no text, and no list of parts of a user")
+	}
+	for _, p := range parts {
+		switch {
+		case p.Type == "text" && p.Text != "" && p.Image == nil:
+			text = strings.TrimPrefix(text+"\n\n"+p.Text, "\n\n")
+		case p.Type == "image_url" && p.Image != nil:
+			if err := r.addDataURL(p.Image.URL); err != nil {
+				return "", err
+			}
+		default:
+			return "", errors.New("a part is empty or not known")
+		}
+	}
+	return text, nil
 }
 
 // openAITools reads the tools of OpenAI's formats.

@@ -22,7 +22,17 @@ type geminiPart struct {
 		ID       string            `json:"id"`
 		Name     string            `json:"name"`
 		Response map[string]string `json:"response"`
+		Parts    []struct {
+			Data *geminiData `json:"inlineData"`
+		} `json:"parts"`
 	} `json:"functionResponse"`
+	Data *geminiData `json:"inlineData"`
+}
+
+// A geminiData is a file in a request of Gemini.
+type geminiData struct {
+	MIME string `json:"mimeType"`
+	Data string `json:"data"`
 }
 
 // readGemini reads a request of generateContent.
@@ -120,7 +130,16 @@ func (r *Request) geminiContent(role string, parts []geminiPart, made *int) erro
 				}
 			}
 			used[answer.Answers] = true
+			for _, inner := range p.Response.Parts {
+				if err := r.geminiImage(inner.Data); err != nil {
+					return err
+				}
+			}
 			r.Messages = append(r.Messages, answer)
+		case p.Data != nil && role == "user":
+			if err := r.geminiImage(p.Data); err != nil {
+				return err
+			}
 		case p.Text != nil && strings.TrimSpace(*p.Text) != "":
 			said.Text = strings.TrimPrefix(said.Text+"\n\n"+*p.Text, "\n\n")
 		default:
@@ -131,6 +150,14 @@ func (r *Request) geminiContent(role string, parts []geminiPart, made *int) erro
 		r.Messages = append(r.Messages, said)
 	}
 	return nil
+}
+
+// geminiImage reads an image. Gemini takes no GIF.
+func (r *Request) geminiImage(d *geminiData) error {
+	if d == nil || d.MIME == "image/gif" {
+		return errors.New("a part of a functionResponse has no inlineData, or of a type that is not supported")
+	}
+	return r.addImage(d.MIME, d.Data)
 }
 
 // geminiStream writes an answer of generateContent.

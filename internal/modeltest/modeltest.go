@@ -76,6 +76,8 @@ type Request struct {
 	// Messages are of the roles user, assistant and tool. Name and Answers are set for those of tools, and Status is an
 	// error for those that report one.
 	Messages []haft.Message
+	// Images are those of the messages.
+	Images []Image
 	// Tools are the names of those that are offered.
 	Tools []string
 	// Choice is auto, required, none, or a name.

@@ -18,7 +18,7 @@ type inputItem struct {
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
 	Arguments string          `json:"arguments"`
-	Output    string          `json:"output"`
+	Output    json.RawMessage `json:"output"`
 	Summary   json.RawMessage `json:"summary"`
 	Encrypted string          `json:"encrypted_content"`
 }
@@ -71,13 +71,45 @@ func readResponses(body []byte) (Request, error) {
 			r.Messages[last].Calls = append(r.Messages[last].Calls, haft.ToolCall{ID: it.CallID, Tool: it.Name,
 				Args: json.RawMessage(it.Arguments)})
 		case "function_call_output":
-			r.Messages = append(r.Messages, haft.Message{Role: haft.RoleTool, Answers: it.CallID, Text: it.Output})
+			text, err := r.responsesOutput(it.Output)
+			if err != nil {
+				return r, fmt.Errorf("input[%d]: %w", i, err)
+			}
+			r.Messages = append(r.Messages, haft.Message{Role: haft.RoleTool, Answers: it.CallID, Text: text})
 		default:
 			return r, fmt.Errorf("input[%d]: the item is not known", i)
 		}
 		asking = it.Type == "function_call" || it.Role == "assistant"
 	}
 	return r, nil
+}
+
+// responsesOutput reads the output of a call: a text, or parts.
+func (r *Request) responsesOutput(raw json.RawMessage) (text string, err error) {
+	if json.Unmarshal(raw, &text) == nil {
+		return text, nil
+	}
+	var parts []struct {
+		Type  string `json:"type"`
+		Text  string `json:"text"`
+		Image string `json:"image_url"`
+	}
+	if err := decode(raw, &parts); err != nil || len(parts) == 0 {
+		return "", errors.New("the output is neither a text nor a list of parts")
+	}
+	for _, p := range parts {
+		switch {
+		case p.Type == "input_text" && p.Text != "" && p.Image == "":
+			text += p.Text
+		case p.Type == "input_image" && p.Text == "":
+			if err := r.addDataURL(p.Image); err != nil {
+				return "", err
+			}
+		default:
+			return "", errors.New("a part of the output is empty or not known")
+		}
+	}
+	return text, nil
 }
 
 // responsesStream writes an answer of Responses.

@@ -94,6 +94,13 @@ func (m *FileManager) OpenArtifact(ctx context.Context, p haft.Principal, id haf
 	if err != nil {
 		return nil, nil, err
 	}
+	return m.ArtifactOf(ctx, rec, name)
+}
+
+// ArtifactOf returns an artifact of a call, and a reader of its content. The caller was given the record of the call:
+// nobody is asked who may see it.
+func (m *FileManager) ArtifactOf(ctx context.Context, rec *haft.Record, name string) (*haft.Artifact, io.ReadSeeker,
+	error) {
 	if rec.Result != nil {
 		for _, a := range rec.Result.Artifacts {
 			if a.Name == name {
