@@ -12,8 +12,8 @@ import (
 // recheckTime bounds how long it is asked whether the owners of sessions still may have them.
 const recheckTime = 30 * time.Second
 
-// endSessions makes sessions end with what allowed them: with the calls of their owners, and
-// with the credential that they were made by.
+// endSessions makes sessions end with what allowed them: with the calls of their owners, with
+// the credential that they were made by, and with the right to their workspace.
 func (s *Service) endSessions(ec *engine.Config) {
 	ec.Killed = func(reason string, match func(haft.Principal) bool) { s.sessions.Stop(reason, match) }
 	if ec.Recheck == nil {
@@ -26,12 +26,13 @@ func (s *Service) endSessions(ec *engine.Config) {
 			changed(org)
 		}
 		owners := s.sessions.Owners(org)
-		if len(owners) == 0 {
+		if len(owners) == 0 && len(s.sessions.Mounted(org)) == 0 {
 			return
 		}
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), recheckTime)
 			defer cancel()
+			s.endMounted(ctx, org)
 			for _, p := range owners {
 				_, _, err := recheck(ctx, p)
 				if c := haft.CodeOf(err); c == haft.CodeUnauthenticated || c == haft.CodeDenied {
@@ -43,4 +44,14 @@ func (s *Service) endSessions(ec *engine.Config) {
 		})
 	}
 	s.closers = append(s.closers, func() error { work.Wait(); return nil })
+}
+
+// endMounted ends the sessions with a workspace that could not be made any more: what runs in them between calls would
+// go on to write to the workspace, and keep it from others.
+func (s *Service) endMounted(ctx context.Context, org string) {
+	for _, c := range s.sessions.Mounted(org) {
+		if err := s.Engine.StillAllowed(ctx, c); haft.CodeOf(err) == haft.CodeDenied {
+			s.sessions.EndMadeBy(c.ID, "what allowed it was withdrawn")
+		}
+	}
 }

@@ -486,6 +486,12 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 	return e.authorizer.Explain(ctx, c)
 }
 
+// StillAllowed returns [haft.CodeDenied] if a call that was made with a workspace could not be made now. Other errors
+// say nothing about that. Approvals that were given stay good.
+func (e *Engine) StillAllowed(ctx context.Context, c haft.Call) error {
+	return e.authorizer.StillAllowed(ctx, c)
+}
+
 // Rules returns the policy that holds in an organisation now.
 func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
 	return e.orgs.Policy(ctx, org)
