@@ -328,3 +328,17 @@ func TestService_sessions_that_are_half_made(t *testing.T) {
 		t.Errorf("its workspace: %v", err)
 	}
 }
+
+// ATTACKER: whoever may run commands, and nothing of whose packages a rule could say.
+// WEAKNESS: a rule sees the tool and its arguments, and the packages of a session are neither.
+// VERIFIES: a rule on packages refuses a session with them before they are installed, and none without.
+func TestPackages_of_a_session_are_for_rules_to_see(t *testing.T) {
+	s := wheels(t, "version: 1\nroles: {admin: ['tool:*']}\nrules:\n"+
+		"  - {id: no-packages, effect: deny, when: 'size(requirements.pip) > 0'}\n")
+	if err := needs(t.Context(), s, "s", "hafttiny"); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a session with packages: %v", err)
+	}
+	if err := needs(t.Context(), s, "s"); err != nil {
+		t.Errorf("one without: %v", err)
+	}
+}
