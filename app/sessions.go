@@ -26,13 +26,13 @@ func (s *Service) endSessions(ec *engine.Config) {
 			changed(org)
 		}
 		owners := s.sessions.Owners(org)
-		if len(owners) == 0 && len(s.sessions.Mounted(org)) == 0 {
+		if len(owners) == 0 {
 			return
 		}
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), recheckTime)
 			defer cancel()
-			s.endMounted(ctx, org)
+			s.sessions.Recheck(ctx, org, s.Engine.StillAllowed)
 			for _, p := range owners {
 				_, _, err := recheck(ctx, p)
 				if c := haft.CodeOf(err); c == haft.CodeUnauthenticated || c == haft.CodeDenied {
@@ -44,14 +44,4 @@ func (s *Service) endSessions(ec *engine.Config) {
 		})
 	}
 	s.closers = append(s.closers, func() error { work.Wait(); return nil })
-}
-
-// endMounted ends the sessions with a workspace that could not be made any more: what runs in them between calls would
-// go on to write to the workspace, and keep it from others.
-func (s *Service) endMounted(ctx context.Context, org string) {
-	for _, c := range s.sessions.Mounted(org) {
-		if err := s.Engine.StillAllowed(ctx, c); haft.CodeOf(err) == haft.CodeDenied {
-			s.sessions.EndMadeBy(c.ID, "what allowed it was withdrawn")
-		}
-	}
 }

@@ -248,7 +248,8 @@ func TestService_sessions_end_with_the_right_to_the_workspace(t *testing.T) {
 	ctx := t.Context()
 	ann := haft.Principal{Org: "local", User: "ann", Roles: []string{haft.RoleAdmin}}
 	for name, owner := range map[string]haft.Principal{"desk": root(), "hers": ann} {
-		if _, err := s.API.Workspaces.AddWorkspace(ctx, owner, haft.NewWorkspace{Name: name, Shared: true}); err != nil {
+		if _, err := s.API.Workspaces.AddWorkspace(ctx, owner,
+			haft.NewWorkspace{Name: name, Shared: true}); err != nil {
 			t.Fatal(err)
 		}
 		_, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: name, Idle: haft.Millis(time.Hour),

@@ -489,7 +489,14 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 // StillAllowed returns [haft.CodeDenied] if a call that was made with a workspace could not be made now. Other errors
 // say nothing about that. Approvals that were given stay good.
 func (e *Engine) StillAllowed(ctx context.Context, c haft.Call) error {
-	return e.authorizer.StillAllowed(ctx, c)
+	au, err := e.authorizer, error(nil)
+	if c.Workspace, err = au.workspaces.Rebind(ctx, au.authority, c); err == nil {
+		err = au.stillAllowed(ctx, running{call: c, final: true})
+	}
+	if isWithdrawn(err) {
+		return &haft.Error{Code: haft.CodeDenied, Message: err.Error()}
+	}
+	return err
 }
 
 // Rules returns the policy that holds in an organisation now.

@@ -76,7 +76,8 @@ func TestCall_installs_packages_of_an_owner_one_after_another(t *testing.T) {
 		t.Fatal(err)
 	}
 	packages := &installer{now: map[string]int{}, most: map[string]int{}, bound: make(chan struct{})}
-	e, err := openAPI(t.Context(), engine.Parts{Store: s, Registry: registry.New(s, registry.Config{Builtin: set.Tools()}),
+	e, err := openAPI(t.Context(), engine.Parts{Store: s,
+		Registry:  registry.New(s, registry.Config{Builtin: set.Tools()}),
 		Executors: map[haft.Kind]executor.Executor{haft.KindBuiltin: script}},
 		engine.Config{Policy: rules, Packages: packages, Logger: testLogger(t)}, service.Config{})
 	if err != nil {

@@ -126,27 +126,6 @@ func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
 	return au.stillGranted(ctx, probe, r.granted)
 }
 
-// StillAllowed returns [haft.CodeDenied] if a call that was made with a workspace could not be made now, because
-// the permission for the call or for the workspace is gone, or the workspace is. Other errors say nothing about that.
-func (au *authorizer) StillAllowed(ctx context.Context, c haft.Call) error {
-	now, _, err := au.principalNow(ctx, c.Principal)
-	if err == nil {
-		var w *haft.CallWorkspace
-		w, err = au.workspaces.Bind(ctx, au.authority, now, c.Workspace)
-		switch {
-		case haft.CodeOf(err) == haft.CodeInvalid, err == nil && w.ID != c.Workspace.ID:
-			err = &withdrawal{"there is no such workspace"}
-		case err == nil:
-			c.Workspace = w
-			err = au.stillAllowed(ctx, running{call: c, final: true})
-		}
-	}
-	if w, ok := errors.AsType[*withdrawal](err); ok {
-		return &haft.Error{Code: haft.CodeDenied, Message: w.Error()}
-	}
-	return err
-}
-
 // withdrawn makes a [*withdrawal] of an error that says that a call is denied, or that
 // its tool is gone. Other errors say nothing about permissions.
 func withdrawn(err error) error {

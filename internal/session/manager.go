@@ -372,6 +372,11 @@ func (m *Manager) Owners(org string) []haft.Principal {
 			out = append(out, s.owner)
 		}
 	}
+	for o := range m.opening {
+		if org == "" || o.owner.Org == org {
+			out = append(out, o.owner)
+		}
+	}
 	return out
 }
 

@@ -92,3 +92,13 @@ func (m *Manager) EndMadeBy(call haft.CallID, why string) {
 		made.Close(why)
 	}
 }
+
+// Recheck ends the sessions with a workspace that could not be made any more: what runs in them between calls would go
+// on to write to the workspace, and keep it from others. Allowed returns [haft.CodeDenied] for their calls.
+func (m *Manager) Recheck(ctx context.Context, org string, allowed func(context.Context, haft.Call) error) {
+	for _, c := range m.Mounted(org) {
+		if haft.CodeOf(allowed(ctx, c)) == haft.CodeDenied {
+			m.EndMadeBy(c.ID, "what allowed it was withdrawn")
+		}
+	}
+}
