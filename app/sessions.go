@@ -12,8 +12,8 @@ import (
 // recheckTime bounds how long it is asked whether the owners of sessions still may have them.
 const recheckTime = 30 * time.Second
 
-// endSessions makes sessions end with what allowed them: with the calls of their owners, and
-// with the credential that they were made by.
+// endSessions makes sessions end with what allowed them: with the calls of their owners, with
+// the credential that they were made by, and with the right to their workspace.
 func (s *Service) endSessions(ec *engine.Config) {
 	ec.Killed = func(reason string, match func(haft.Principal) bool) { s.sessions.Stop(reason, match) }
 	if ec.Recheck == nil {
@@ -32,6 +32,7 @@ func (s *Service) endSessions(ec *engine.Config) {
 		work.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), recheckTime)
 			defer cancel()
+			s.sessions.Recheck(ctx, org, s.Engine.StillAllowed)
 			for _, p := range owners {
 				_, _, err := recheck(ctx, p)
 				if c := haft.CodeOf(err); c == haft.CodeUnauthenticated || c == haft.CodeDenied {

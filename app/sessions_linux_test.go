@@ -237,3 +237,109 @@ func TestPackages_of_a_session_are_reviewed(t *testing.T) {
 		t.Errorf("there are sessions: %+v, %v", list, err)
 	}
 }
+
+// ATTACKER: a user who leaves a process in a session that is long not used, and loses the right to its workspace.
+// WEAKNESS: only calls are decided again: the process goes on to write, and keeps the workspace from others.
+// VERIFIES: the session ends with the right to its workspace, by a rule and by the erasure of whose workspace it is,
+// and one without it stays.
+func TestService_sessions_end_with_the_right_to_the_workspace(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	ctx := t.Context()
+	ann := haft.Principal{Org: "local", User: "ann", Roles: []string{haft.RoleAdmin}}
+	for name, owner := range map[string]haft.Principal{"desk": root(), "hers": ann} {
+		if _, err := s.API.Workspaces.AddWorkspace(ctx, owner,
+			haft.NewWorkspace{Name: name, Shared: true}); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: name, Idle: haft.Millis(time.Hour),
+			Workspace: &haft.SessionWorkspace{Name: name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		inSession(t, s, name, "(while sleep 0.05; do echo x >> /workspace/f; done) >/dev/null 2>&1 &")
+	}
+	if _, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: "plain"}); err != nil {
+		t.Fatal(err)
+	}
+	left := func(want string) {
+		t.Helper()
+		for names := ""; names != want; time.Sleep(20 * time.Millisecond) {
+			list, err := s.API.Sessions.Sessions(ctx, root())
+			if err != nil || ctx.Err() != nil {
+				t.Fatalf("sessions are left: %s, not %s (%v)", names, want, err)
+			}
+			names = ""
+			for _, x := range list {
+				names += x.Name + " "
+			}
+			if len(names) < len(want) {
+				t.Fatalf("sessions are left: %s, not %s", names, want)
+			}
+		}
+	}
+	policy := func(effect string) {
+		t.Helper()
+		_, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\n" +
+			"roles: {admin: ['tool:*']}\nrules:\n  - {id: r, effect: " + effect + ", workspaces: [desk]}\n")})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	policy("ask") // of calls that are made from now on
+	if _, err := s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: "late"}); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := s.API.Sessions.Sessions(ctx, root()); err != nil || len(list) != 4 {
+		t.Fatalf("a rule that asks ended sessions: %+v, %v", list, err)
+	}
+	policy("deny")
+	left("hers plain late ")
+	if _, err := s.Erase(ctx, root(), haft.Subject{User: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	left("plain late ")
+}
+
+// A session that is not made as it was asked for is not left behind: it would keep its workspace from others.
+func TestService_sessions_that_are_half_made(t *testing.T) {
+	open(t, app.Config{})
+	s := openService(t, t.TempDir())
+	ctx := t.Context()
+	if _, err := s.API.Workspaces.AddWorkspace(ctx, root(), haft.NewWorkspace{Name: "desk"}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.PutPolicy(ctx, root(), false, haft.PolicyText{Text: []byte("version: 1\n" +
+		"roles: {admin: ['tool:*']}\nrules:\n  - {id: no-code, effect: deny, tools: ['tool:run_code']}\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.API.Sessions.AddSession(ctx, root(), haft.NewSession{Name: "s", Language: "python", TTY: true,
+		Workspace: &haft.SessionWorkspace{Name: "desk"}})
+	if haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a session whose code is denied: %v", err)
+	}
+	if list, err := s.API.Sessions.Sessions(ctx, root()); err != nil || len(list) > 0 {
+		t.Errorf("it is left behind: %+v, %v", list, err)
+	}
+	err = s.API.Workspaces.PutWorkspaceFile(ctx, root(), "desk", haft.CallFile{Path: "f", Data: []byte("free")})
+	if err != nil {
+		t.Errorf("its workspace: %v", err)
+	}
+}
+
+// ATTACKER: whoever may run commands, and nothing of whose packages a rule could say.
+// WEAKNESS: a rule sees the tool and its arguments, and the packages of a session are neither.
+// VERIFIES: a rule on packages refuses a session with them before they are installed, and none without.
+func TestPackages_of_a_session_are_for_rules_to_see(t *testing.T) {
+	s := wheels(t, "version: 1\nroles: {admin: ['tool:*']}\nrules:\n"+
+		"  - {id: no-packages, effect: deny, when: 'size(requirements.pip) > 0'}\n")
+	if err := needs(t.Context(), s, "s", "hafttiny"); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("a session with packages: %v", err)
+	}
+	if err := needs(t.Context(), s, "s"); err != nil {
+		t.Errorf("one without: %v", err)
+	}
+}

@@ -35,6 +35,8 @@ type Request struct {
 	Annotations haft.Annotations
 	// Workspace is that of the call; nil means none.
 	Workspace *haft.CallWorkspace
+	// Requirements are the packages that the call brings, and not those of its tool.
+	Requirements haft.Requirements
 	// Scope are the permissions that the credential is confined to. Nil means
 	// that it is not, and an empty list that it may call nothing. A scope never
 	// allows anything by itself.

@@ -96,6 +96,7 @@
 //	tool.version                                     int
 //	annotations.readOnlyHint, .destructiveHint,
 //	annotations.idempotentHint, .openWorldHint       bool, as in MCP
+//	requirements.pip, requirements.npm               list(string), the packages that the call brings
 //	args                                             map(string, dyn)
 //
 // the standard functions of CEL, and path.under(PATH, DIRECTORY), which says whether

@@ -54,6 +54,8 @@ func newEnv() (*cel.Env, error) {
 		cel.Variable("workspace.name", cel.StringType),
 		cel.Variable("workspace.read_only", cel.BoolType),
 		cel.Variable("workspace.origins", cel.ListType(cel.StringType)),
+		cel.Variable("requirements.pip", cel.ListType(cel.StringType)),
+		cel.Variable("requirements.npm", cel.ListType(cel.StringType)),
 		cel.Variable("args", cel.MapType(cel.StringType, cel.DynType)),
 		pathFunctions(),
 		cel.ParserExpressionSizeLimit(MaxExpression),
@@ -160,6 +162,8 @@ func variables(req *Request) (map[string]any, error) {
 		"annotations.openWorldHint":   *cmp.Or(a.OpenWorld, new(true)),
 		"workspace.name":              w.Name, "workspace.read_only": w.ReadOnly,
 		"workspace.origins": append([]string{}, w.Origins...),
+		"requirements.pip":  append([]string{}, req.Requirements.Pip...),
+		"requirements.npm":  append([]string{}, req.Requirements.NPM...),
 		"args":              jsontree.Plain(tree),
 	}, nil
 }

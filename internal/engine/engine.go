@@ -486,6 +486,19 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 	return e.authorizer.Explain(ctx, c)
 }
 
+// StillAllowed returns [haft.CodeDenied] if a call that was made with a workspace could not be made now. Other errors
+// say nothing about that. Approvals that were given stay good.
+func (e *Engine) StillAllowed(ctx context.Context, c haft.Call) error {
+	au, err := e.authorizer, error(nil)
+	if c.Workspace, err = au.workspaces.Rebind(ctx, au.authority, c); err == nil {
+		err = au.stillAllowed(ctx, running{call: c, final: true})
+	}
+	if isWithdrawn(err) {
+		return &haft.Error{Code: haft.CodeDenied, Message: err.Error()}
+	}
+	return err
+}
+
 // Rules returns the policy that holds in an organisation now.
 func (e *Engine) Rules(ctx context.Context, org string) (*policy.Policy, error) {
 	return e.orgs.Policy(ctx, org)

@@ -49,6 +49,7 @@ type runner struct {
 
 	executors map[haft.Kind]executor.Executor
 	breaker   *circuit.Breakers
+	installs  *chains.Locks // by owner: see installPackages
 }
 
 // execute runs the tool, again where a failure passes and a second run does no

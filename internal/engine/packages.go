@@ -34,12 +34,7 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 		}
 		if rn.cfg.Packages != nil && v.Kind == haft.KindBuiltin {
 			req.Packages = func(ctx context.Context, kind haft.Kind) ([]executor.Layer, func(), error) {
-				code, err := rn.registry.Packages(ctx, ex.call.Principal, kind, v.Digest, ex.call.Requirements)
-				if err != nil {
-					return nil, nil, err
-				}
-				return rn.cfg.Packages.Open(ctx, ex.call.Principal.Org, code, ex.place.Config.Needs,
-					rn.packageProgress(ctx, ex))
+				return rn.codePackages(ctx, ex, kind)
 			}
 		}
 		return func() {}, nil
@@ -65,6 +60,26 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 	}
 	req.Layers = layers
 	return release, nil
+}
+
+// codePackages returns the packages for code of a kind in a call of a built-in tool: those that the call brings, and
+// those of the organisation. An owner installs what calls bring once at a time: anybody who may make a call can ask for
+// any packages, and installers take processors, memory and disk that no limit of the call counts.
+func (rn *runner) codePackages(ctx context.Context, ex *execution, kind haft.Kind) ([]executor.Layer, func(), error) {
+	p := ex.call.Principal
+	if !ex.asked.Requirements.Empty() { // those of a session that lives are there
+		ex.grant.Settle() // it needs no processor while it waits
+		unlock, err := rn.installs.Take(ctx, p.Org+"\x00"+p.Owner())
+		if err != nil {
+			return nil, nil, err
+		}
+		defer unlock()
+	}
+	code, err := rn.registry.Packages(ctx, p, kind, ex.tool.Tool.Version.Digest, ex.call.Requirements)
+	if err != nil {
+		return nil, nil, err
+	}
+	return rn.cfg.Packages.Open(ctx, p.Org, code, ex.place.Config.Needs, rn.packageProgress(ctx, ex))
 }
 
 // packageProgress returns a function that tells what is done to have the packages of a call.

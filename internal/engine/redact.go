@@ -112,7 +112,7 @@ func (ex *execution) request(args jsontree.Document) policy.Request {
 	req := policy.Request{
 		Principal: ex.call.Principal, Tool: t, Current: ex.tool.Current, Pins: ex.rec.Call.Digest != "",
 		Args: args.Text, Tree: args.Tree, Annotations: t.Version.Annotations, Scope: ex.call.Principal.Scope,
-		Workspace: ex.call.Workspace,
+		Workspace: ex.call.Workspace, Requirements: ex.call.Requirements,
 	}
 	if ex.agent != nil {
 		req.Principal.Agent, req.AgentName = string(ex.agent.ID), ex.agent.Name

@@ -83,6 +83,7 @@ func (e *Engine) wireStages(parts Parts, rules authority.Rules, log *journal.Jou
 		calls: e.calls, digests: e.digests, dispatcher: e.dispatcher, egress: e.egress, entrance: e.entrance,
 		env: e.env, filters: e.filters, permissions: e.permissions, pipeline: e.pipeline, recorder: e.recorder,
 		redaction: e.redaction, executors: parts.Executors, breaker: circuit.NewBreakers(e.cfg.Breaker),
+		installs: chains.NewLocks(),
 	}
 	*e.recorder = recorder{
 		cfg: e.cfg, store: e.store, files: parts.Files, hub: e.hub, journal: log, calls: e.calls, chains: e.chains,

@@ -167,21 +167,8 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 	if w := n.Workspace; w != nil {
 		c.Workspace = &haft.CallWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
 	}
-	if n.Language == "" || n.TTY {
-		// A command makes the first one of the client faster. In a terminal it takes longer than that is worth.
-		args := map[string]any{"session": n.Name, "argv": []string{"true"}}
-		if n.TTY {
-			args["argv"], args["tty"] = []string{}, true
-		}
-		if err := m.make(ctx, c, "run_command", args); err != nil {
-			return nil, err
-		}
-	}
-	if n.Language != "" {
-		args := map[string]any{"session": n.Name, "language": n.Language, "code": ""}
-		if err := m.make(ctx, c, "run_code", args); err != nil {
-			return nil, err
-		}
+	if err := m.makeBy(ctx, c, n); err != nil {
+		return nil, err
 	}
 	s, err := m.own(p, haft.CallsWrite, n.Name)
 	if err != nil {
@@ -190,18 +177,50 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 	return m.extend(s, n.TTL, n.Idle)
 }
 
-// make makes a call that makes a session.
-func (m *SessionManager) make(ctx context.Context, c haft.Call, tool string, args map[string]any) error {
+// makeBy makes a session by calls like c. If one of them fails it ends the session, which would keep its workspace from
+// others.
+func (m *SessionManager) makeBy(ctx context.Context, c haft.Call, n haft.NewSession) (err error) {
+	var made []haft.CallID
+	call := func(tool string, args map[string]any) error {
+		id, err := m.make(ctx, c, tool, args)
+		made = append(made, id)
+		return err
+	}
+	defer func() {
+		if err != nil {
+			for _, id := range made {
+				m.sessions.EndMadeBy(id, "it could not be made as it was asked for")
+			}
+		}
+	}()
+	if n.Language == "" || n.TTY {
+		// A command makes the first one of the client faster. In a terminal it takes longer than that is worth.
+		args := map[string]any{"session": n.Name, "argv": []string{"true"}}
+		if n.TTY {
+			args["argv"], args["tty"] = []string{}, true
+		}
+		if err := call("run_command", args); err != nil {
+			return err
+		}
+	}
+	if n.Language != "" {
+		return call("run_code", map[string]any{"session": n.Name, "language": n.Language, "code": ""})
+	}
+	return nil
+}
+
+// make makes a call that makes a session, and returns its id. It is empty if there was no call.
+func (m *SessionManager) make(ctx context.Context, c haft.Call, tool string, args map[string]any) (haft.CallID, error) {
 	raw, err := json.Marshal(args)
 	if err != nil {
-		return fmt.Errorf("encode a command: %w", err)
+		return "", fmt.Errorf("encode a command: %w", err)
 	}
 	c.Tool, c.Args = tool, raw
 	res, err := m.calls.Call(ctx, c)
 	if err != nil {
-		return err
+		return "", err
 	}
-	return notMade(res)
+	return res.Call, notMade(res)
 }
 
 // notMade says why the call that makes a session has not made it.

@@ -54,6 +54,7 @@ type Manager struct {
 type opening struct {
 	owner   haft.Principal
 	name    string
+	made    haft.Call
 	stopped bool // meanwhile
 }
 
@@ -115,7 +116,7 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 		return nil, err
 	}
 	p := o.Request.Principal
-	begun, err := m.reserve(p, o.Name)
+	begun, err := m.reserve(p, o)
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +168,8 @@ func checkName(of, name string) error {
 }
 
 // reserve checks that one more session may be opened, and counts it.
-func (m *Manager) reserve(p haft.Principal, name string) (*opening, error) {
+func (m *Manager) reserve(p haft.Principal, asked Options) (*opening, error) {
+	name := asked.Name
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	switch {
@@ -208,7 +210,7 @@ func (m *Manager) reserve(p haft.Principal, name string) (*opening, error) {
 	case all >= m.cfg.Total:
 		return nil, tooMany("the server has as many sessions as it may have (%d)", m.cfg.Total)
 	}
-	begun := &opening{owner: p, name: name}
+	begun := &opening{owner: p, name: name, made: madeBy(asked.Request)}
 	m.opening[begun] = true
 	return begun, nil
 }
@@ -368,6 +370,11 @@ func (m *Manager) Owners(org string) []haft.Principal {
 	for _, s := range m.live {
 		if org == "" || s.owner.Org == org {
 			out = append(out, s.owner)
+		}
+	}
+	for o := range m.opening {
+		if org == "" || o.owner.Org == org {
+			out = append(out, o.owner)
 		}
 	}
 	return out

@@ -40,7 +40,7 @@ type Session struct {
 	exposed  bool
 	origins  []string // see NoteOrigins
 
-	workspace *haft.CallWorkspace // nil for none; it does not change
+	made haft.Call // the call that made it, with its workspace; it does not change
 
 	egressMu sync.Mutex
 	serves   []*egress
@@ -57,7 +57,7 @@ type egress struct {
 // newSession makes a session of a cell whose agent is ready. The session releases its workspace when nothing of it
 // runs any more.
 func newSession(info haft.Session, req executor.Request, c *cell.Cell, mounted *executor.Mounted) *Session {
-	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c,
+	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c, made: madeBy(req),
 		contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
 		gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
@@ -72,9 +72,8 @@ func newSession(info haft.Session, req executor.Request, c *cell.Cell, mounted *
 	c.ServeEgress(s.serveConn)
 	s.mu.Lock() // a timer may fire at once
 	defer s.mu.Unlock()
-	if req.Workspace != nil {
-		w := *req.Workspace.Call
-		s.workspace, s.origins = &w, append([]string{w.Name}, w.Origins...)
+	if w := s.made.Workspace; w != nil {
+		s.origins = append([]string{w.Name}, w.Origins...)
 		s.info.Workspace = &haft.SessionWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
 		context.AfterFunc(mounted.Watch, func() { s.end(context.Cause(mounted.Watch).Error()) })
 	}
