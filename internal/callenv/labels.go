@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"haft"
 )
@@ -70,6 +71,20 @@ func CheckLabels(c haft.Call, ours bool, holdsSecret func(text string) bool) err
 	for _, l := range labels(c, ours) {
 		if l.text != "" && holdsSecret(l.text) {
 			return LabelError(l.what + " of the call")
+		}
+	}
+	return nil
+}
+
+// CheckPlan refuses a plan that is kept in the clear with the name of its workspace and the ids of its steps, if one of
+// them holds a secret.
+func CheckPlan(plan haft.Plan, holds func(text string) bool) error {
+	if w := plan.Workspace; w != nil && holds(w.Name+"\n"+w.ID+"\n"+strings.Join(w.Origins, "\n")) {
+		return LabelError("workspace of the plan")
+	}
+	for i, s := range plan.Steps {
+		if holds(s.ID) {
+			return LabelError(fmt.Sprintf("id of step %d", i+1))
 		}
 	}
 	return nil

@@ -52,10 +52,10 @@ func (au *authorizer) authorize(ctx context.Context, ex *execution) error {
 	if err := au.unblocked(ex); err != nil {
 		return err
 	}
-	if !hasRoles(ex.call.Principal, ex.tool) {
+	if !ex.tool.For(ex.call.Principal) {
 		message := "the tool is for callers with a certain role"
 		if ex.explains { // who asks why may know which
-			message = "the tool is for callers with one of the roles " + strings.Join(rolesOf(ex.tool), ", ")
+			message = "the tool is for callers with one of the roles " + strings.Join(ex.tool.Roles(), ", ")
 		}
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, message).by("roles")
 	}

@@ -490,7 +490,7 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 // say nothing about that. Approvals that were given stay good.
 func (e *Engine) StillAllowed(ctx context.Context, c haft.Call) error {
 	au, err := e.authorizer, error(nil)
-	if c.Workspace, err = au.workspaces.Rebind(ctx, au.authority, c); err == nil {
+	if c.Workspace, err = workspace.Rebind(ctx, au.workspaces, au.authority, c); err == nil {
 		err = au.stillAllowed(ctx, running{call: c, final: true})
 	}
 	if isWithdrawn(err) {

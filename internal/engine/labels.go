@@ -2,8 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"haft"
 	"haft/internal/callenv"
@@ -71,14 +69,5 @@ func (rd *redaction) checkSteps(ctx context.Context, p haft.Principal, plan haft
 	if err != nil || stored == nil {
 		return err
 	}
-	known := rd.env.Strict(stored)
-	if w := plan.Workspace; w != nil && known.ContainsValue(w.Name+"\n"+w.ID+"\n"+strings.Join(w.Origins, "\n")) {
-		return callenv.LabelError("workspace of the plan")
-	}
-	for i, s := range plan.Steps {
-		if known.ContainsValue(s.ID) {
-			return callenv.LabelError(fmt.Sprintf("id of step %d", i+1))
-		}
-	}
-	return nil
+	return callenv.CheckPlan(plan, rd.env.Strict(stored).ContainsValue)
 }

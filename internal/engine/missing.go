@@ -86,7 +86,7 @@ func (rn *runner) addMissingPackage(ctx context.Context, ex *execution, x execut
 func (au *authorizer) decideAgain(ctx context.Context, ex *execution, next *registry.Compiled) bool {
 	tool, decision, decided := ex.tool, ex.decision, ex.decided
 	ex.tool, ex.decided = next, jsontree.Document{}
-	if hasRoles(ex.call.Principal, next) && au.decide(ex, ex.runArgs()) == nil && ex.decision.Effect == policy.Allow &&
+	if next.For(ex.call.Principal) && au.decide(ex, ex.runArgs()) == nil && ex.decision.Effect == policy.Allow &&
 		au.stillGranted(ctx, ex, ex.granted) == nil {
 		au.grantVersion(ex)
 		return true

@@ -107,7 +107,7 @@ func (au *authorizer) stillAllowed(ctx context.Context, r running) error {
 	if err := au.resolve(ctx, probe); err != nil {
 		return withdrawn(err)
 	}
-	if !hasRoles(now, probe.tool) {
+	if !probe.tool.For(now) {
 		return &withdrawal{"the tool is for callers with a certain role"}
 	}
 	if probe.rules, err = au.orgs.Policy(ctx, now.Org); err != nil {

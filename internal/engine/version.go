@@ -6,14 +6,13 @@ import (
 
 	"haft"
 	"haft/internal/limit"
-	"haft/internal/registry"
 )
 
 // holdVersions holds a call of a version that is not the current one to the settings
 // of both: it is the one place where settings of two versions meet. What restricts
 // counts, of either; what the version itself is about (how its value is read, whether
 // it may run twice) stays its own. Roles and rules of policy are looked at for each
-// version, by [hasRoles] and by package policy.
+// version, by the For of the compiled tool and by package policy.
 func (n *egressPlanner) holdVersions(ex *execution) error {
 	if ex.tool.Current == nil {
 		return nil
@@ -31,24 +30,6 @@ func (n *egressPlanner) holdVersions(ex *execution) error {
 	*own = limit.Restrict(*own, ex.tool.Current.Settings)
 	ex.tool = &both
 	return nil
-}
-
-// hasRoles reports whether p has a role that the tool demands, and one that its
-// current version does.
-func hasRoles(p haft.Principal, t *registry.Compiled) bool {
-	has := func(roles []string) bool {
-		return len(roles) == 0 || slices.ContainsFunc(p.Roles, func(r string) bool { return slices.Contains(roles, r) })
-	}
-	return has(t.Tool.Version.Settings.Roles) && (t.Current == nil || has(t.Current.Settings.Roles))
-}
-
-// rolesOf lists the roles that the tool and its current version ask for.
-func rolesOf(t *registry.Compiled) []string {
-	roles := slices.Clone(t.Tool.Version.Settings.Roles)
-	if t.Current != nil {
-		roles = append(roles, t.Current.Settings.Roles...)
-	}
-	return roles
 }
 
 // mayReach refuses a version that wants to reach hosts which the current version does

@@ -33,6 +33,24 @@ type Compiled struct {
 	languages     bool // whether the argument language can be javascript
 }
 
+// For reports whether the tool is for a principal: it has one of the roles that the version demands, and one of those
+// that the current version does.
+func (c *Compiled) For(p haft.Principal) bool {
+	has := func(roles []string) bool {
+		return len(roles) == 0 || slices.ContainsFunc(p.Roles, func(r string) bool { return slices.Contains(roles, r) })
+	}
+	return has(c.Tool.Version.Settings.Roles) && (c.Current == nil || has(c.Current.Settings.Roles))
+}
+
+// Roles lists the roles that the version and the current version ask for.
+func (c *Compiled) Roles() []string {
+	roles := slices.Clone(c.Tool.Version.Settings.Roles)
+	if c.Current != nil {
+		roles = append(roles, c.Current.Settings.Roles...)
+	}
+	return roles
+}
+
 // Compile reads the schemas and validators of a tool's version.
 func Compile(t haft.Tool) (*Compiled, error) {
 	_, isSource := endings()[t.Version.Kind]

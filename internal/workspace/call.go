@@ -29,9 +29,9 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 	return w.asked(c.ReadOnly, c.Workdir), nil
 }
 
-// Rebind is Bind for a call that was made. It is [haft.CodeDenied] if its workspace is gone, or not for the caller any
-// more.
-func (s *Store) Rebind(ctx context.Context, rules authority.Rules, c haft.Call) (*haft.CallWorkspace, error) {
+// Rebind is [Store.Bind] for a call that was made. It is [haft.CodeDenied] if its workspace is gone, or not for the
+// caller any more.
+func Rebind(ctx context.Context, s *Store, rules authority.Rules, c haft.Call) (*haft.CallWorkspace, error) {
 	w, err := s.Bind(ctx, rules, c.Principal, c.Workspace)
 	if haft.CodeOf(err) == haft.CodeInvalid || err == nil && w.ID != c.Workspace.ID {
 		err = &haft.Error{Code: haft.CodeDenied, Message: "there is no such workspace"}
