@@ -150,8 +150,7 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
-	r.loadImages(&req)
-	a, err := r.ask(req, true)
+	a, err := r.askWithImages(&req)
 	if err != nil && r.goBlind(req, err) {
 		return nil
 	} else if err != nil {
