@@ -64,24 +64,23 @@ func (m *imageMemory) give(org string, n int64) {
 	}
 }
 
-// askWithImages asks the model for the next step, with the images of the request if there is memory for them. The
-// request has them afterwards.
-func (r *run) askWithImages(req *model.Request) (*model.Answer, error) {
+// reserve takes memory for the images of a request, until the function that it returns is called. If there is none, it
+// leaves the images out.
+func (m *imageMemory) reserve(ctx context.Context, org string, req *model.Request) (release func()) {
 	var n int64
 	for i := range req.Messages {
 		for _, f := range req.Messages[i].Images {
 			n += f.Size
 		}
 	}
-	switch {
-	case n == 0:
-	case r.s.images.take(r.ctx, r.org, n):
-		defer r.s.images.give(r.org, n)
-		r.loadImages(req)
-	default:
-		leaveImagesOut(req.Messages)
+	if n == 0 {
+		return func() {}
 	}
-	return r.ask(*req, true)
+	if !m.take(ctx, org, n) {
+		leaveImagesOut(req.Messages)
+		return func() {}
+	}
+	return func() { m.give(org, n) }
 }
 
 // leaveImagesOut removes the images from the messages of a request, whose text says so.

@@ -25,7 +25,7 @@ func TestImages_of_all_turns(t *testing.T) {
 		w := drawing(t, artifact("1.png", "image/png", data), artifact("2.png", "image/png", data))
 		hold := make(chan struct{})
 		var mu sync.Mutex
-		held, told := map[string]int{}, 0
+		held, named := map[string]int{}, 0
 		w.answer = func(req model.Request) (*model.Answer, error) {
 			last := req.Messages[len(req.Messages)-1]
 			if last.Role != haft.RoleTool {
@@ -34,7 +34,7 @@ func TestImages_of_all_turns(t *testing.T) {
 			mu.Lock()
 			held[fmt.Sprint(len(last.Images))]++
 			if strings.Contains(last.Text, "not shown, this server is sending too many images now]") {
-				told++
+				named++
 			}
 			mu.Unlock()
 			<-hold
@@ -53,7 +53,7 @@ func TestImages_of_all_turns(t *testing.T) {
 			t.Helper()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := fmt.Sprint(held, told); got != want {
+			if got := fmt.Sprint(held, named); got != want {
 				t.Errorf("requests by their images, and those that name too many: %s, want %s", got, want)
 			}
 		}

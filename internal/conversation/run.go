@@ -150,7 +150,9 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
-	a, err := r.askWithImages(&req)
+	defer r.s.images.reserve(r.ctx, r.org, &req)()
+	r.loadImages(&req)
+	a, err := r.ask(req, true)
 	if err != nil && r.goBlind(req, err) {
 		return nil
 	} else if err != nil {
