@@ -3,7 +3,9 @@ package script
 import (
 	"bytes"
 
+	"haft"
 	"haft/executor"
+	"haft/sandbox"
 	"haft/sandbox/cell"
 )
 
@@ -19,4 +21,11 @@ func (x *Executor) Remembers(org, text string) bool {
 		return false
 	})
 	return found
+}
+
+// Silent returns the result of a call whose process ended without an answer.
+func Silent(exit sandbox.Exit) *haft.Result {
+	var res haft.Result
+	new(run).silent(&res, nil, exit)
+	return &res
 }

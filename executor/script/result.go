@@ -130,9 +130,9 @@ func (r *run) silent(res *haft.Result, err error, exit sandbox.Exit) {
 		fail(res, exit.Limit, r.limitText(exit.Limit), haft.RetryChanged)
 	case sandbox.CauseBlocked:
 		fail(res, haft.FailBlocked, "it made a system call that is forbidden in the sandbox", haft.RetryNever)
-	case sandbox.CauseUnmetered:
-		fail(res, haft.FailRuntime, "what it used could not be measured, and so not limited: it was ended",
-			haft.RetrySame)
+	case sandbox.CauseUnmetered: // not FailRuntime, which says that nothing of the tool ran
+		fail(res, haft.FailInternal, "what it used could not be measured, and so not limited: it was ended",
+			haft.RetryNever)
 	case sandbox.CauseSignal:
 		fail(res, haft.FailSignal, fmt.Sprintf("its process died of signal %d (%s)", exit.Signal,
 			syscall.Signal(exit.Signal)), haft.RetryNever)

@@ -29,6 +29,7 @@ const (
 	whyRefused = "the model refused the images of this conversation"
 	whyNewer   = "newer images are shown instead"
 	whyGone    = "it is not kept any more"
+	whyBusy    = "this server is sending too many images now"
 )
 
 // A foundImage is an artifact that is an image, or that its tool declares as one. why is empty if models can be sent
@@ -56,7 +57,7 @@ func (r *run) findImages(ctx context.Context, res *haft.Result) (list []foundIma
 		}
 		if err != nil {
 			f.why = whyGone
-		} else if kind, err = modelapi.CheckImage(in); err != nil {
+		} else if kind, err = modelapi.CheckImage(io.LimitReader(in, modelapi.MaxMediaFile)); err != nil {
 			f.why = err.Error()
 		}
 		switch f.ContentType = cmp.Or(kind, a.ContentType); {

@@ -150,6 +150,7 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
+	defer r.s.images.reserve(r.ctx, r.org, &req)()
 	r.loadImages(&req)
 	a, err := r.ask(req, true)
 	if err != nil && r.goBlind(req, err) {

@@ -112,6 +112,7 @@ type Service struct {
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
 
+	images  imageMemory
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
 	stop    context.CancelCauseFunc
@@ -124,7 +125,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]failing{}, places: map[string]int{}}
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}, images: imageMemory{orgs: map[string]int64{}}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.every(s.cfg.Beat, s.sweep)

@@ -306,7 +306,8 @@ func (g *generation) listen() {
 		if _, err := init.conn.Recv(&m); err != nil {
 			break
 		}
-		if m.Kind == msgEnded || m.Kind == msgLimit || m.Kind == msgIdle {
+		switch m.Kind {
+		case msgEnded, msgLimit, msgIdle, msgUnmetered:
 			g.forward(m)
 		}
 	}
@@ -323,8 +324,9 @@ func (g *generation) listen() {
 func (g *generation) forward(m message) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	// An init that cannot read one of its processes may read none of the next: they get another template.
+	g.broken = g.broken || m.PID == g.host.pid || m.Kind == msgUnmetered
 	if m.PID == g.host.pid {
-		g.broken = true
 		return
 	}
 	if m.Kind == msgEnded {
@@ -343,7 +345,7 @@ func (g *generation) meet(pid int) chan message {
 		delete(g.ended, pid)
 		return c
 	}
-	c = make(chan message, 3) // idle, a limit, and the end
+	c = make(chan message, 4) // idle, a limit while idle, a limit or that nothing limits it, and the end
 	g.ended[pid] = c
 	return c
 }

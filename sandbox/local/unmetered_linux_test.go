@@ -3,6 +3,7 @@ package local_test
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"io"
 	"maps"
 	"os"
@@ -95,5 +96,45 @@ func TestRun_ends_what_it_cannot_meter(t *testing.T) {
 	limitInit(t, token)
 	if e := <-ended; e.err != nil || e.exit.Cause != sandbox.CauseUnmetered {
 		t.Errorf("the run ended with %+v, %v", e.exit, e.err)
+	}
+}
+
+// So does the init of a template, whose next sandboxes are made of another one: its forks went on without limits.
+func TestTemplate_ends_what_it_cannot_meter(t *testing.T) {
+	p := open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}})
+	if i, err := p.Isolation(t.Context()); err != nil || !i.Has(haft.ControlUserNS) {
+		lacking(t, haft.ControlUserNS)
+	}
+	token, spec := "HAFT_TEST_TOKEN="+strconv.FormatInt(time.Now().UnixNano(), 36), python()
+	spec.Env = append(spec.Env, token)
+	tpl, err := p.Template(t.Context(), spec, "import time\ndef main(fd):\n    print('ready', flush=True)\n"+
+		"    while True: time.sleep(0.1)\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := tpl.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for range 2 { // the second template is as good as the first
+		r, w := io.Pipe()
+		ended := make(chan error, 1)
+		go func() {
+			exit, err := tpl.Run(t.Context(), sandbox.Spec{Stdout: w,
+				Limits: haft.Limits{Memory: 512 << 20, Wall: ms(8000)}})
+			_ = w.Close() // never fails
+			if err == nil && exit.Cause != sandbox.CauseUnmetered {
+				err = fmt.Errorf("the fork ended with %+v", exit)
+			}
+			ended <- err
+		}()
+		if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || line != "ready\n" {
+			t.Fatalf("the fork said %q, %v", line, err)
+		}
+		limitInit(t, token)
+		if err := <-ended; err != nil {
+			t.Fatal(err)
+		}
 	}
 }
