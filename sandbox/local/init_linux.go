@@ -102,6 +102,9 @@ func serve() int {
 		!errors.Is(err, unix.ENOSYS) {
 		return 125
 	}
+	if err := resetIgnored(); err != nil {
+		return 125
+	}
 	// Catch the signals by which the Go runtime would end or stop this process, but those of ignoreFaults. It has
 	// handlers of its own for the others, which do nothing. To catch one takes two switches between threads.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGABRT, unix.SIGTERM,
@@ -155,18 +158,46 @@ func serve() int {
 	return waitForCommand(conn, req, pid)
 }
 
+// A sigaction is struct sigaction of the kernel.
+type sigaction struct{ handler, flags, restorer, mask uintptr }
+
+// sigIgnore is SIG_IGN.
+const sigIgnore = 1
+
+// setAction gives a signal an action, and returns the one that it had. Now may be nil.
+func setAction(s unix.Signal, now *sigaction) (was sigaction, err error) {
+	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(now)),
+		uintptr(unsafe.Pointer(&was)), unsafe.Sizeof(was.mask), 0, 0)
+	if errno != 0 {
+		return was, fmt.Errorf("set the action of %v: %w", s, errno)
+	}
+	return was, nil
+}
+
+// resetIgnored gives the signals that whoever started Haft ignores their default action, which the command inherits:
+// glibc's posix_spawn, with which make starts programs, leaves some ignored.
+func resetIgnored() error {
+	for s := unix.Signal(1); s <= 64; s++ {
+		was, err := setAction(s, nil)
+		if err == nil && was.handler == sigIgnore {
+			_, err = setAction(s, &sigaction{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // ignoreFaults ignores the signals for faults, which the command may send. The Go runtime takes them for faults of
 // this process and ends it, unless they are caught and come from kill(2): those of sigqueue(3) do not. A real fault
 // ends the process all the same. The runtime gives processes that it starts the default actions.
 func ignoreFaults() error {
-	ignore := struct{ handler, flags, restorer, mask uintptr }{handler: 1} // struct sigaction of the kernel, SIG_IGN
 	for _, s := range []unix.Signal{
 		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS,
 	} {
-		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(s), uintptr(unsafe.Pointer(&ignore)), 0,
-			unsafe.Sizeof(ignore.mask), 0, 0)
-		if errno != 0 {
-			return fmt.Errorf("ignore %v: %w", s, errno)
+		if _, err := setAction(s, &sigaction{handler: sigIgnore}); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
 
 	"haft"
 	"haft/sandbox"
@@ -385,5 +389,30 @@ func TestRun_signals_do_not_end_the_init(t *testing.T) {
 		if exit.Cause != sandbox.CauseExit || exit.Code != 0 || out != "SigIgn:\t0000000000000000\nalive\n" {
 			t.Errorf("after all signals to the init by %s: %+v, %q", send, exit, out)
 		}
+	}
+}
+
+// What Haft ignores its commands do not. It may have been started so: glibc's posix_spawn, with which make starts
+// programs, leaves signal 32 ignored.
+func TestRun_gives_default_actions(t *testing.T) {
+	if strings.HasPrefix(os.Getenv(modeVar), "reduced") {
+		t.Skip("the reduced mode shows no /proc, and has the same beginning of its init")
+	}
+	signal.Ignore(unix.SIGHUP, unix.SIGUSR1)
+	defer signal.Reset(unix.SIGHUP, unix.SIGUSR1)
+	const own = 32 // Go leaves it as it is
+	ignore, was := [4]uintptr{1}, [4]uintptr{}
+	action := func(now, was *[4]uintptr) {
+		_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, own, uintptr(unsafe.Pointer(now)),
+			uintptr(unsafe.Pointer(was)), 8, 0, 0)
+		if errno != 0 {
+			t.Error(errno)
+		}
+	}
+	action(&ignore, &was)
+	defer action(&was, nil)
+	exit, out := sh(t, open(t, local.Config{}), "grep SigIgn /proc/self/status")
+	if exit.Cause != sandbox.CauseExit || out != "SigIgn:\t0000000000000000\n" {
+		t.Errorf("the signals that a command ignores: %+v, %q", exit, out)
 	}
 }
