@@ -39,8 +39,20 @@ func (s screen) run(command ...string) {
 	s.tmux(append([]string{"respawn-pane", "-k", "-t", "chat"}, command...)...)
 }
 
+// leaves presses Ctrl-D until the terminal shows a pattern: keys before the prompt may be lost.
+func (s screen) leaves(pattern string) {
+	s.t.Helper()
+	s.await(pattern, func() { s.types("C-d") })
+}
+
 // shows waits until the terminal shows a pattern.
 func (s screen) shows(pattern string) {
+	s.t.Helper()
+	s.await(pattern, func() {})
+}
+
+// await waits until the terminal shows a pattern, and does something each time before it looks again.
+func (s screen) await(pattern string, do func()) {
 	s.t.Helper()
 	want := regexp.MustCompile(pattern)
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)
@@ -52,6 +64,7 @@ func (s screen) shows(pattern string) {
 		if want.MatchString(seen) {
 			return
 		}
+		do()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -128,13 +141,11 @@ func TestChat_in_a_terminal(t *testing.T) {
 	s.types("go on", "Enter")
 	s.shows(`This takes a while`)
 	s.types("C-c")
-	s.shows(`the turn was cancelled\s+> `) // keys before the prompt may be lost
-	s.types("C-d")
-	s.shows(`Pane is dead`)
+	s.shows(`the turn was cancelled\s+> `)
+	s.leaves(`Pane is dead`)
 	s.run(program, "chat", "helper", "--resume")
 	s.shows(`You have paid\.`)
 	s.types("are you there?", "Enter")
 	s.shows(`(?m)^│ I am back\.`)
-	s.types("C-d")
-	s.shows(`Pane is dead \(status 0`)
+	s.leaves(`Pane is dead \(status 0`)
 }

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -123,6 +124,14 @@ func haftCommand(t *testing.T) (string, error) {
 	return name, os.Symlink(self, name)
 }
 
+// withoutGVisor is a search path without the directories that have runsc.
+func withoutGVisor(path string) string {
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(path), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "runsc"))
+		return err == nil
+	}), string(filepath.ListSeparator))
+}
+
 // params completes what scripts are run with.
 func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) testscript.Params {
 	t.Helper()
@@ -133,6 +142,9 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 	p.Setup = func(e *testscript.Env) error {
 		// The interpreters of the machine are found through PATH and HOME.
 		e.Setenv("HOME", os.Getenv("HOME"))
+		if filepath.Base(e.Getenv("WORK")) != "script-gvisor" { // the others hold what Haft says without gVisor
+			e.Setenv("PATH", withoutGVisor(e.Getenv("PATH")))
+		}
 		e.Setenv("EXAMPLES", examples)
 		// Kept state is the script's own. A command may have to wait for one
 		// that runs in the background.

@@ -40,7 +40,8 @@ func limitInit(t *testing.T, token string) {
 		t.Fatalf("the command of the run has the parents %v", parents)
 	}
 	for pid := range parents {
-		cmd := exec.CommandContext(t.Context(), "prlimit", "--pid", pid, "--nofile=0:0")
+		cmd := exec.CommandContext(t.Context(), "/usr/bin/python3", "-I", "-S", "-c", "import resource, sys\n"+
+			"resource.prlimit(int(sys.argv[1]), resource.RLIMIT_NOFILE, (0, 0))", pid)
 		if os.Getuid() == 0 {
 			status, err := os.ReadFile("/proc/" + pid + "/status")
 			if err != nil {
