@@ -39,10 +39,14 @@ func (s screen) run(command ...string) {
 	s.tmux(append([]string{"respawn-pane", "-k", "-t", "chat"}, command...)...)
 }
 
-// leaves presses Ctrl-D until the terminal shows a pattern: keys before the prompt may be lost.
+// leaves presses Ctrl-D until the terminal shows a pattern: keys before the prompt may be lost. On a busy machine tmux
+// may not see that a program has ended until another one does.
 func (s screen) leaves(pattern string) {
 	s.t.Helper()
-	s.await(pattern, func() { s.types("C-d") })
+	s.await(pattern, func() {
+		s.types("C-d")
+		s.tmux("run-shell", "-b", "true")
+	})
 }
 
 // shows waits until the terminal shows a pattern.

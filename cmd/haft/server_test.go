@@ -58,6 +58,7 @@ var alone = map[string]string{
 	"dev_again":                 "it starts servers of its own",
 	"first_environment":         "it starts a server of its own",
 	"doctor":                    "it is about this machine",
+	"gvisor":                    "it is about this machine",
 	"init":                      "it works on a data directory",
 	"init_asks":                 "it works on a data directory",
 	"key": "it begins without any key, which no server does, and moves files of the data " +
@@ -104,6 +105,7 @@ func TestScript_server(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Setenv("PATH", withoutGVisor(os.Getenv("PATH"))) // the servers are in this process
 	p := testscript.Params{}
 	for _, file := range all {
 		if alone[strings.TrimSuffix(filepath.Base(file), ".txtar")] == "" {
