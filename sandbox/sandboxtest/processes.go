@@ -75,19 +75,22 @@ func stubbornCases() []Case {
 		}
 		return hits(haft.FailPIDs)(o)
 	}
+	// What meets the limit of processes uses all processors meanwhile: the limits of time are far away.
+	far := limits(func(l *haft.Limits) { l.CPU, l.Wall = haft.Millis(time.Minute), haft.Millis(time.Minute) })
 	return []Case{{
 		Name: "stubborn_fork_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp),
 		Alone: true,
 		Story: "A fork bomb in sessions of its own that ignores signals and refusals is ended by the limit of " +
 			"processes, and leaves nothing.",
 		// Where a meter adds up what processes share, they would meet the limit of memory first.
-		Spec:    limits(func(l *haft.Limits) { l.Memory = 8 << 30 }),
+		Spec:    func(s *sandbox.Spec) { far(s); s.Limits.Memory = 8 << 30 },
 		Program: py(tireless),
 		Check:   soon,
 	}, {
 		Name: "stubborn_thread_bomb_is_ended_by_name", Group: Processes, Needs: controls(haft.ControlSeccomp),
 		Alone: true,
 		Story: "Threads are counted like processes: a program that starts them without end is ended by the same limit.",
+		Spec:  far,
 		Program: py(`import threading
 threading.stack_size(65536)
 while True:
