@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"debug/buildinfo"
 	"fmt"
 	"os"
 	"os/exec"
@@ -63,6 +64,15 @@ func versionOf(ctx context.Context, argv ...string) string {
 	return strings.TrimSpace(line)
 }
 
+// moduleVersion is the version of the module that a Go program was built of. runsc, built so, does not know its own.
+func moduleVersion(program string) string {
+	info, err := buildinfo.ReadFile(program)
+	if err != nil {
+		return "unknown"
+	}
+	return info.Main.Version
+}
+
 // ours are the ways of Haft.
 func (b *contest) ours(ctx context.Context) []contender {
 	list := []contender{{name: inEngine, open: b.openEngine}}
@@ -84,8 +94,7 @@ func (b *contest) ours(ctx context.Context) []contender {
 		}, close: func() {}}, nil
 	}})
 	if runsc, err := gvisor.Find(); err == nil {
-		list = append(list, contender{name: "haft, in gVisor", open: b.openGuests, version: versionOf(ctx,
-			runsc, "--version")})
+		list = append(list, contender{name: "haft, in gVisor", open: b.openGuests, version: moduleVersion(runsc)})
 	}
 	return list
 }
@@ -217,7 +226,7 @@ func (b *contest) theirs(ctx context.Context) []contender {
 		b.missing("bubblewrap")
 	}
 	if runsc, err := gvisor.Find(); err == nil {
-		add("gVisor, runsc do", versionOf(ctx, runsc, "--version"), each(prints(append([]string{runsc,
+		add("gVisor, runsc do", moduleVersion(runsc), each(prints(append([]string{runsc,
 			"--network=none",
 			"--ignore-cgroups", "do"}, python...)...)))
 	} else {

@@ -74,25 +74,6 @@ def function(code):
     return ctypes.PYFUNCTYPE(ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p)(at)
 
 
-def copy_page_tables():
-    """Have forks get the page tables of programs and libraries, too. The kernel leaves them out where nothing was ever
-    written, and a fork then takes a fault for every 64 KiB that it uses. So one byte of each is written, as it was."""
-    with open("/proc/self/maps") as maps:
-        lines = maps.read().splitlines()
-    for line in lines:
-        fields = line.split(None, 5)
-        kinds = {"r-xp": 5, "r--p": 1}
-        if len(fields) < 6 or fields[1] not in kinds or not fields[5].startswith("/"):
-            continue
-        at, end = (int(n, 16) for n in fields[0].split("-"))
-        was, size = kinds[fields[1]], ctypes.c_size_t(end - at)  # a part of it would be a mapping of its own then
-        if libc.mprotect(ctypes.c_void_p(at), size, was | 2) == 0:
-            byte = ctypes.c_ubyte.from_address(at)
-            byte.value = byte.value
-            if libc.mprotect(ctypes.c_void_p(at), size, was) != 0:
-                raise OSError(ctypes.get_errno(), "mprotect")
-
-
 def thread_id():
     """Return where the C library keeps the number of the thread, which the kernel clears at the thread's end. A
     fork has another number."""
@@ -129,7 +110,6 @@ class Template:
         program, self.socket = binascii.a2b_base64(config["program"]), config["socket"]
         ctypes.memmove(self.loop, program, len(program))
         send(sock, kind="ready")
-        copy_page_tables()
         gc.collect()
         gc.disable()
         gc.freeze()
