@@ -152,7 +152,7 @@ func serve() int {
 			Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
 	}
 	wire.CloseAll(files)
-	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
+	if err := errors.Join(ignoreOthers(), conn.Send(message{Kind: msgStarted, PID: pid})); err != nil {
 		return 125
 	}
 	return waitForCommand(conn, req, pid)
@@ -161,8 +161,8 @@ func serve() int {
 // A sigaction is struct sigaction of the kernel.
 type sigaction struct{ handler, flags, restorer, mask uintptr }
 
-// sigIgnore is SIG_IGN.
-const sigIgnore = 1
+// The handlers SIG_DFL and SIG_IGN.
+const sigDefault, sigIgnore = 0, 1
 
 // setAction gives a signal an action, and returns the one that it had. Now may be nil.
 func setAction(s unix.Signal, now *sigaction) (was sigaction, err error) {
@@ -197,6 +197,26 @@ func ignoreFaults() error {
 		unix.SIGILL, unix.SIGTRAP, unix.SIGBUS, unix.SIGFPE, unix.SIGSEGV, unix.SIGSTKFLT, unix.SIGSYS,
 	} {
 		if _, err := setAction(s, &sigaction{handler: sigIgnore}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ignoreOthers ignores the signals that have no handler: those that the Go runtime leaves to a C library. The kernel
+// protects process 1 of a namespace from a signal without a handler only while the main thread does not block it, and
+// that blocks all of them while it handles another one. It is called after the command has started, which would
+// inherit it: the runtime does not give it the default action of these.
+func ignoreOthers() error {
+	for s := unix.Signal(1); s <= 64; s++ {
+		if s == unix.SIGKILL || s == unix.SIGSTOP {
+			continue
+		}
+		was, err := setAction(s, nil)
+		if err == nil && was.handler == sigDefault {
+			_, err = setAction(s, &sigaction{handler: sigIgnore})
+		}
+		if err != nil {
 			return err
 		}
 	}
