@@ -29,6 +29,7 @@ const (
 	whyRefused = "the model refused the images of this conversation"
 	whyNewer   = "newer images are shown instead"
 	whyGone    = "it is not kept any more"
+	whyUnread  = "it cannot be read now"
 	whyBusy    = "this server is sending too many images now"
 )
 
@@ -56,7 +57,7 @@ func (r *run) findImages(ctx context.Context, res *haft.Result) (list []foundIma
 			in, err = r.openArtifact(ctx, &rec, res.Call, a.Name)
 		}
 		if err != nil {
-			f.why = whyGone
+			f.why = whyUnopened(err)
 		} else if kind, err = modelapi.CheckImage(io.LimitReader(in, modelapi.MaxMediaFile)); err != nil {
 			f.why = err.Error()
 		}
@@ -204,7 +205,7 @@ func (r *run) loadImages(req *model.Request) {
 				if haft.CodeOf(err) != haft.CodeNotFound && r.ctx.Err() == nil {
 					r.s.cfg.Logger.Warn("an image of a turn cannot be read", "turn", r.id, "call", f.Call, "error", err)
 				}
-				note(m, f, whyGone)
+				note(m, f, whyUnopened(err))
 				continue
 			}
 			m.Images = append(m.Images, f)
@@ -214,6 +215,14 @@ func (r *run) loadImages(req *model.Request) {
 
 // errOther is the error of an artifact that is not what it was.
 var errOther = errors.New("the artifact is not the image that it was")
+
+// whyUnopened says why an image could not be opened: it is gone, or its storage did not answer.
+func whyUnopened(err error) string {
+	if errors.Is(err, errOther) || haft.CodeOf(err) == haft.CodeNotFound {
+		return whyGone
+	}
+	return whyUnread
+}
 
 // loadImage reads the content of an image.
 func (r *run) loadImage(rec **haft.Record, f haft.MessageImage) ([]byte, error) {

@@ -83,7 +83,7 @@ func renderAnthropic(req *Request, answers []answer) (any, error) {
 	m := userMessage{Role: "user", Content: make([]toolResult, 0, len(answers))}
 	for i, a := range answers {
 		r := toolResult{Type: "tool_result", ID: req.Calls[i].ID, Content: a.textWithNotes(), IsError: a.failed}
-		if len(a.media) > 0 {
+		if len(a.media) > 0 && !a.failed { // the API takes nothing but text for an error
 			// A text block must not be empty. It is not: it names the files.
 			blocks := []block{{Type: "text", Text: a.textWithNotes()}}
 			for _, m := range a.media {

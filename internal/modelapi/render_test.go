@@ -137,6 +137,21 @@ func TestRender_marks_errors(t *testing.T) {
 	}
 }
 
+// The API of Anthropic takes nothing but text for an error.
+func TestRender_puts_no_file_into_an_error_for_anthropic(t *testing.T) {
+	plot := haft.Artifact{Name: "x.png", ContentType: "image/png", Size: int64(len(png)), Data: png}
+	for status, want := range map[haft.Status]bool{haft.StatusSuccess: true, haft.StatusError: false} {
+		req := &modelapi.Request{Form: schema.FormAnthropic, Calls: []modelapi.ToolCall{{ID: "a", Name: "f"}}}
+		raw, err := modelapi.Render(req, []*haft.Result{{Status: status, Artifacts: []haft.Artifact{plot}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := bytes.Contains(raw, []byte(`"type":"image"`)); got != want || !bytes.Contains(raw, []byte("x.png")) {
+			t.Errorf("%s: %s, want the image: %v, and its name", status, raw, want)
+		}
+	}
+}
+
 func TestRender_bounds_files(t *testing.T) {
 	file := func(n int) haft.Artifact {
 		data := append(bytes.Clone(png), make([]byte, max(0, n-len(png)))...)
