@@ -71,6 +71,8 @@ type Cell struct {
 	ended          chan struct{}
 	once           sync.Once // for ended
 
+	warm bool // it was made in advance, and may become idle
+
 	// Set before ended is closed.
 	exit sandbox.Exit
 	err  error

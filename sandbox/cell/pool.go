@@ -294,7 +294,12 @@ func (p *Pool) makeIdle(s *keyState) {
 	defer p.mu.Unlock()
 	s.making--
 	p.making--
-	if c != nil {
+	switch {
+	case c == nil:
+	case !c.warm && len(s.waiters) == 0: // the call that it was made for got another one, or has gone
+		c.discard()
+		p.refill(s)
+	default:
 		p.addIdle(s, c)
 	}
 }
@@ -326,7 +331,8 @@ func (p *Pool) make(ctx context.Context, s *keyState, plan Plan, inAdvance bool)
 	if err = c.Conn.SetDeadline(began.Add(p.cfg.Boot)); err == nil && plan.Boot != nil {
 		err = plan.Boot(c.Conn)
 	}
-	if err == nil && inAdvance && plan.Warm != nil {
+	if err == nil && inAdvance && plan.Warm != nil && !p.isAwaited(s) {
+		c.warm = true
 		if err = plan.Warm(c.Conn); err == nil {
 			err = c.awaitIdle(p.cfg.Boot)
 		}
@@ -352,6 +358,13 @@ func (p *Pool) make(ctx context.Context, s *keyState, plan Plan, inAdvance bool)
 		return nil, err
 	}
 	return nil, p.fail(s, c, err)
+}
+
+// isAwaited reports whether a call waits for the next cell. To warm it first would only make the call wait longer.
+func (p *Pool) isAwaited(s *keyState) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(s.waiters) > 0
 }
 
 // stopRefills makes no idle cells of a key for the longest backoff.
