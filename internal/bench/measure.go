@@ -128,7 +128,8 @@ func Measure(ctx context.Context, cfg Config) (*Report, error) {
 	}
 	c := &contest{b}
 	for _, step := range []func(context.Context) error{b.latency, b.packages, c.sustained, c.memory, b.pipeline,
-		b.agents, b.http, b.sessions, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep} {
+		b.agents, b.http, b.sessions, b.upstream, b.network, b.redaction, b.cellMemory, b.guestKernel, b.asleep,
+		b.testCases} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -228,6 +229,9 @@ func (b *bench) latency(ctx context.Context) error {
 		return err
 	}
 	b.note("%d of %d confined calls found a cell ready", hits, b.cfg.Rounds+1)
+	if b.cfg.Most > 0 {
+		b.note("a short run: %d rounds, slices of %s, sizes up to %d", b.cfg.Rounds, b.cfg.Slice, b.cfg.Most)
+	}
 	// Apart, so that the cells that were dropped do not stand in anyone's way.
 	b.cfg.Progress("calls that find no cell ready")
 	empty, err := b.empty(ctx)
