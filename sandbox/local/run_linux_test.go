@@ -387,8 +387,8 @@ func TestRun_signals_do_not_end_the_init(t *testing.T) {
 	if i := must(p.Isolation(t.Context())); !i.Has(haft.ControlPIDNS) {
 		lacking(t, haft.ControlPIDNS)
 	}
-	// A signal while the init still starts the command may end the sandbox, and so the command. Later none does: neither
-	// alone, nor while others are handled, when one without a handler would.
+	// A signal while the init still starts the command may end the sandbox, and so the command. Later none does:
+	// neither alone, nor while others are handled, when one without a handler would.
 	for _, send := range []string{
 		py(`import os, time; [(os.kill(1, n), time.sleep(0.002)) for n in range(1, 65)]`),
 		py(`import os; [os.kill(1, n) for _ in range(20) for n in range(1, 65)]`),

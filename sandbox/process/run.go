@@ -100,7 +100,7 @@ func (r *run) start(w *work) (err error) {
 // a shell in the background, to a channel that nobody reads. They still do nothing to us,
 // and a command does not inherit that they are ignored.
 func unignoreSignals() {
-	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // which ask programs to end; some rare ones stay ignored
+	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} { // some rare ones stay ignored
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
