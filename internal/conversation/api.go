@@ -125,6 +125,8 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if parent != nil {
 		t.Parent, t.Depth, first.Name = parent.ID, parent.Depth+1, string(parent.Agent)
 	}
+	s.beginning.RLock()
+	defer s.beginning.RUnlock()
 	owner := s.cfg.Owner()
 	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
 	if err != nil || !begun {

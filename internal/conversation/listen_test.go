@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,6 +31,60 @@ func TestSend_goes_on_when_nobody_listens(t *testing.T) {
 		outcome{turn: turn, kept: kept}.check(t, haft.TurnCompleted, haft.StopEnd,
 			"user, assistant a, a:success, assistant")
 	})
+}
+
+// A turn that is looked for in the store, while its sender has kept it and does not work on it yet, is left to the
+// sender, who hears all of it.
+func TestSend_hears_the_beginning_beside_a_sweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		n := 0
+		w.answer = func(model.Request) (*model.Answer, error) {
+			if n++; n == 1 {
+				return nil, &model.Fault{Kind: model.Unavailable}
+			}
+			return say("done"), nil
+		}
+		found := make(chan struct{})
+		p := w.begin(0, func(c *conversation.Config) {
+			c.Turns, c.Claims = beginning{c.Turns, found}, finding{c.Claims, sync.OnceFunc(func() { close(found) })}
+		})
+		o := p.send("hi")
+		o.check(t, haft.TurnCompleted, haft.StopEnd, "user, assistant")
+		if len(o.notes) != 1 {
+			t.Errorf("notices %q, want that of the first try", o.notes)
+		}
+	})
+}
+
+// beginning begins turns that are found before the sender goes on.
+type beginning struct {
+	conversation.Turns
+	found chan struct{}
+}
+
+func (b beginning) BeginTurn(ctx context.Context, owner string, t haft.Turn, key string, m haft.Message) (*haft.Turn,
+	bool, error) {
+	turn, begun, err := b.Turns.BeginTurn(ctx, owner, t, key, m)
+	<-b.found
+	for range 1000 {
+		runtime.Gosched() // for who found it
+	}
+	return turn, begun, err
+}
+
+// finding tells that a turn was found.
+type finding struct {
+	conversation.Claims
+	tell func()
+}
+
+func (f finding) OpenTurns(ctx context.Context, owner string, after haft.TurnID) ([]haft.Turn, error) {
+	list, err := f.Claims.OpenTurns(ctx, owner, after)
+	if len(list) > 0 {
+		f.tell()
+	}
+	return list, err
 }
 
 func TestSend_slow_listeners_miss_text_and_nothing_else(t *testing.T) {

@@ -112,6 +112,10 @@ type Service struct {
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
 
+	// beginning is held for reading from before a turn is kept until it is worked on, or is not going to be. Who wants
+	// to work on a turn that was found in the store waits for it once: it may be one of those.
+	beginning sync.RWMutex
+
 	images  imageMemory
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
