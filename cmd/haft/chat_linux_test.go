@@ -39,12 +39,14 @@ func (s screen) run(command ...string) {
 	s.tmux(append([]string{"respawn-pane", "-k", "-t", "chat"}, command...)...)
 }
 
-// leaves presses Ctrl-D until the terminal shows a pattern: keys before the prompt may be lost. On a busy machine tmux
-// may not see that a program has ended until another one does.
-func (s screen) leaves(pattern string) {
+// leaves presses keys until the terminal shows how the program has ended: those before its prompt may be lost. On a busy
+// machine tmux may not see that a program has ended until another one does.
+func (s screen) leaves(pattern string, keys ...string) {
 	s.t.Helper()
 	s.await(pattern, func() {
-		s.types("C-d")
+		if len(keys) > 0 {
+			s.types(keys...)
+		}
 		s.tmux("run-shell", "-b", "true")
 	})
 }
@@ -146,10 +148,10 @@ func TestChat_in_a_terminal(t *testing.T) {
 	s.shows(`This takes a while`)
 	s.types("C-c")
 	s.shows(`the turn was cancelled\s+> `)
-	s.leaves(`Pane is dead`)
+	s.leaves(`Pane is dead`, "C-d")
 	s.run(program, "chat", "helper", "--resume")
 	s.shows(`You have paid\.`)
 	s.types("are you there?", "Enter")
 	s.shows(`(?m)^│ I am back\.`)
-	s.leaves(`Pane is dead \(status 0`)
+	s.leaves(`Pane is dead \(status 0`, "C-d")
 }
