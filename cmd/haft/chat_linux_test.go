@@ -39,8 +39,8 @@ func (s screen) run(command ...string) {
 	s.tmux(append([]string{"respawn-pane", "-k", "-t", "chat"}, command...)...)
 }
 
-// leaves presses keys until the terminal shows how the program has ended: those before its prompt may be lost. On a busy
-// machine tmux may not see that a program has ended until another one does.
+// leaves presses keys until the terminal shows how the program has ended: those before its prompt may be lost. On a
+// busy machine tmux may not see that a program has ended until another one does.
 func (s screen) leaves(pattern string, keys ...string) {
 	s.t.Helper()
 	s.await(pattern, func() {
