@@ -34,8 +34,8 @@ func TestSend_goes_on_when_nobody_listens(t *testing.T) {
 }
 
 // A turn that is looked for in the store, while its sender has kept it and does not work on it yet, is left to the
-// sender, who hears all of it.
-func TestSend_hears_the_beginning_beside_a_sweep(t *testing.T) {
+// sender, who gets all of it.
+func TestSend_gets_the_beginning_beside_a_sweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
 		n := 0
@@ -73,16 +73,16 @@ func (b beginning) BeginTurn(ctx context.Context, owner string, t haft.Turn, key
 	return turn, begun, err
 }
 
-// finding tells that a turn was found.
+// finding reports that a turn was found.
 type finding struct {
 	conversation.Claims
-	tell func()
+	report func()
 }
 
 func (f finding) OpenTurns(ctx context.Context, owner string, after haft.TurnID) ([]haft.Turn, error) {
 	list, err := f.Claims.OpenTurns(ctx, owner, after)
 	if len(list) > 0 {
-		f.tell()
+		f.report()
 	}
 	return list, err
 }

@@ -124,7 +124,7 @@ func (s *Service) maintain(ctx context.Context, owner string, t haft.Turn, cance
 	r, w := s.runs[t.ID], s.waits[t.ID]
 	s.mu.Unlock()
 	if r == nil && (w == nil || cancelled) && s.takePlace(t.Principal.Org, cancelled) {
-		s.beginning.Lock() //nolint:staticcheck // a barrier: whoever begins the turn works on it, and hears all of it
+		s.beginning.Lock() //nolint:staticcheck // a barrier: whoever begins the turn works on it, and gets all of it
 		s.beginning.Unlock()
 		r = s.start(ctx, owner, t, nil)
 	}
