@@ -99,7 +99,10 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		return nil, nil, &haft.Error{Code: haft.CodeRateLimited, Message: "too many turns of the organisation wait " +
 			"for people: answer their requests for approval, or cancel the turns"}
 	}
-	if !s.takePlace(p.Org, false) {
+	s.mu.Lock()
+	placed := s.takePlace(p.Org, false)
+	s.mu.Unlock()
+	if !placed {
 		return nil, nil, &haft.Error{Code: haft.CodeRateLimited,
 			Message: "too many turns are under way here: try again later"}
 	}
@@ -125,18 +128,34 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if parent != nil {
 		t.Parent, t.Depth, first.Name = parent.ID, parent.Depth+1, string(parent.Agent)
 	}
-	s.beginning.RLock()
-	defer s.beginning.RUnlock()
+	defer s.noteBegin(t)()
 	owner := s.cfg.Owner()
 	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
 	if err != nil || !begun {
 		return turn, nil, err
 	}
 	l := newListener()
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	if s.start(ctx, owner, *turn, l); l.of == nil { // it is worked on already, or the service is closed
 		l = nil
 	}
 	return turn, l, nil
+}
+
+// noteBegin notes that a turn of a conversation begins, until the function that it returns is called.
+func (s *Service) noteBegin(t haft.Turn) (end func()) {
+	key := keyOf(t)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begins[key]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.begins[key]--; s.begins[key] == 0 {
+			delete(s.begins, key)
+		}
+	}
 }
 
 // may reports why p may not do something with agents.

@@ -93,6 +93,17 @@ var (
 // maxFailures is how often in a row a turn may be given up before it ends.
 const maxFailures = 10
 
+// A conversationKey names the conversation of a sender with an agent, which has one turn at a time.
+type conversationKey struct {
+	org, owner string
+	agent      haft.AgentID
+}
+
+// keyOf names the conversation that a turn belongs to.
+func keyOf(t haft.Turn) conversationKey {
+	return conversationKey{t.Principal.Org, t.Principal.Owner(), t.Agent}
+}
+
 // A failing turn is one of this process that could not go on.
 type failing struct {
 	times int    // in a row
@@ -112,9 +123,9 @@ type Service struct {
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
 
-	// beginning is held for reading from before a turn is kept until it is worked on, or is not going to be. Who wants
-	// to work on a turn that was found in the store waits for it once: it may be one of those.
-	beginning sync.RWMutex
+	// begins counts the turns of each conversation that are about to be kept, or are kept and not worked on yet. A turn
+	// that a sweep finds in such a conversation may be one of them, so the sweep leaves it until later.
+	begins map[conversationKey]int
 
 	images  imageMemory
 	working sync.WaitGroup
@@ -129,7 +140,8 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]failing{}, places: map[string]int{}, images: imageMemory{orgs: map[string]int64{}}}
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}, begins: map[conversationKey]int{},
+		images: imageMemory{orgs: map[string]int64{}}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)
 	s.every(s.cfg.Beat, s.sweep)
@@ -172,9 +184,8 @@ func (s *Service) every(d time.Duration, do func(context.Context) error) {
 }
 
 // takePlace takes a place for a turn of an organisation, and reports whether it got one: it always does if it must.
+// Precondition: mu is locked.
 func (s *Service) takePlace(org string, must bool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if !must && (s.life.Err() != nil || s.all >= s.cfg.Running || s.places[org] >= s.cfg.PerOrg) {
 		return false
 	}
@@ -205,10 +216,9 @@ func (s *Service) givePlace(org string) {
 }
 
 // start works on a turn in the background, and returns what does, or nil if the service is closed. L, if it is not nil,
-// is told all of it. Precondition: a place was taken for the turn; it is given back when the work ends.
+// is told all of it. Precondition: mu is locked, and a place was taken for the turn; it is given back when the work
+// ends.
 func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener) *run {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if r := s.runs[t.ID]; r != nil || s.life.Err() != nil {
 		s.givePlace(t.Principal.Org)
 		return r

@@ -32,11 +32,21 @@ func (s *Service) resume(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, w := range list {
 		over := senderCancelled(ctx, s.cfg.History, w.turn)
-		if (over || time.Since(w.since) > staying || s.answered(ctx, w)) && s.takePlace(w.turn.Principal.Org, over) {
-			s.start(ctx, s.cfg.Owner(), w.turn, nil)
+		if over || time.Since(w.since) > staying || s.answered(ctx, w) {
+			s.wake(ctx, s.cfg.Owner(), w, over)
 		}
 	}
 	return nil
+}
+
+// wake has a turn worked on that still waits. While the store was asked about it, it may have been cancelled, or
+// another process may have taken it.
+func (s *Service) wake(ctx context.Context, owner string, w *wait, must bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.waits[w.turn.ID] == w && s.takePlace(w.turn.Principal.Org, must) {
+		s.start(ctx, owner, w.turn, nil)
+	}
 }
 
 // looks returns which of the turns that wait are looked at now. Many that wait in one organisation do not keep those of
@@ -118,14 +128,16 @@ func (s *Service) sweep(ctx context.Context) error {
 }
 
 // maintain has a turn worked on, and ended if it was cancelled: for that there is always a place. It returns what works
-// on the turn, or nil.
+// on the turn, or nil. A turn that may just begin is left to whoever begins it, who gets all of it; if that fails, a
+// later sweep takes the turn.
 func (s *Service) maintain(ctx context.Context, owner string, t haft.Turn, cancelled bool) *run {
 	s.mu.Lock()
-	r, w := s.runs[t.ID], s.waits[t.ID]
-	s.mu.Unlock()
-	if r == nil && (w == nil || cancelled) && s.takePlace(t.Principal.Org, cancelled) {
-		s.beginning.Lock() //nolint:staticcheck // a barrier: whoever begins the turn works on it, and gets all of it
-		s.beginning.Unlock()
+	defer s.mu.Unlock()
+	r, idle := s.runs[t.ID], s.begins[keyOf(t)] == 0
+	if s.waits[t.ID] != nil {
+		idle = cancelled
+	}
+	if r == nil && idle && s.takePlace(t.Principal.Org, cancelled) {
 		r = s.start(ctx, owner, t, nil)
 	}
 	if r != nil && cancelled {
