@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -114,12 +113,13 @@ func (w *world) PutGrant(_ context.Context, org, server, user string, grant []by
 // place runs the fixture as a plain process: what confines commands is tried with
 // the whole system.
 func (w *world) place(_ context.Context, s haft.MCPServer, env map[string]string) (*upstream.Place, error) {
-	file, err := filepath.Abs("testdata/server.py")
+	source, err := os.ReadFile("testdata/server.py")
 	if err != nil {
 		return nil, err
 	}
 	p := &upstream.Place{Provider: w.run, Name: "process"}
-	p.Spec.Argv = []string{w.python, "-I", file, s.Command[1]}
+	p.Spec.Files = []sandbox.File{{Name: "server.py", Data: source}} // the checkout may be in a /work of the host
+	p.Spec.Argv = []string{w.python, "-I", "/work/server.py", s.Command[1]}
 	p.Spec.Env = []string{"PATH=" + os.Getenv("PATH")}
 	for k, v := range env {
 		p.Spec.Env = append(p.Spec.Env, k+"="+v)
