@@ -49,6 +49,8 @@ type Command struct {
 	Run   Work
 	Plain func(ctx context.Context, p *Profile, args []string) error
 	Subs  []Command
+	// renamed is the name that replaces this one, of a command that is made for one of Old.
+	renamed string
 }
 
 // Work is what a command does on a system that is open.
@@ -83,6 +85,7 @@ func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
 		if err := c.prepare(cmd, p, alone); err != nil {
 			return err
 		}
+		c.warnOld(cmd, p)
 		err := c.do(cmd, p, args)
 		if code := haft.CodeOf(err); code == haft.CodeDenied || code == haft.CodeUnauthenticated {
 			if advice := p.environmentAdvice(); advice != "" {
@@ -103,7 +106,7 @@ func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
 		for _, old := range sub.Old {
 			name, arguments, _ := strings.Cut(sub.Use, " ")
 			before := sub
-			before.Use = strings.TrimSpace(old + " " + arguments)
+			before.Use, before.renamed = strings.TrimSpace(old+" "+arguments), name
 			hidden := before.buildTree(p, alone)
 			hidden.Hidden, hidden.Short = true, "The name of "+name+" before"
 			cmd.AddCommand(hidden)
@@ -127,6 +130,14 @@ func (c Command) prepare(cmd *cobra.Command, p *Profile, alone bool) error {
 		return err
 	}
 	return p.chooseFormat()
+}
+
+// warnOld says which name replaces the one that was used. A program that asked for a document is told nothing.
+func (c Command) warnOld(cmd *cobra.Command, p *Profile) {
+	if c.renamed == "" || p.JSON || p.as != "" {
+		return
+	}
+	fmt.Fprintf(p.Err, "note: %s is now %s %s\n", cmd.CommandPath(), cmd.Parent().CommandPath(), c.renamed)
 }
 
 // declareFormat adds the flag that says in which form to print. Its short form is -o, unless the
