@@ -1,7 +1,6 @@
 package local
 
 import (
-	"bytes"
 	"os"
 	"strconv"
 	"strings"
@@ -101,12 +100,7 @@ func (g *gauge) read(times bool) (cpu time.Duration, rss int64) {
 	if err != nil {
 		return 0, 0
 	}
-	if _, rest, ok := bytes.Cut(b[:n], []byte("\nVmHWM:")); ok { // a zombie has none
-		kib, _, _ := strings.Cut(strings.TrimSpace(string(rest[:min(len(rest), 64)])), " ")
-		rss, _ = strconv.ParseInt(kib, 10, 64)
-		rss <<= 10
-	}
-	return max(cpu, 0), rss
+	return max(cpu, 0), kibOf(b[:n], "VmHWM")
 }
 
 // since returns how much of a processor time that was counted from the start of the

@@ -152,7 +152,10 @@ func serve() int {
 			Failure: &plan.Failure{Step: "exec", Path: req.Argv[0], Errno: errno}}, 126)
 	}
 	wire.CloseAll(files)
-	if err := errors.Join(ignoreOthers(), conn.Send(message{Kind: msgStarted, PID: pid})); err != nil {
+	if err := ignoreOthers(); err != nil {
+		return 125
+	}
+	if err := conn.Send(message{Kind: msgStarted, PID: pid}); err != nil {
 		return 125
 	}
 	return waitForCommand(conn, req, pid)
@@ -206,10 +209,11 @@ func ignoreFaults() error {
 // ignoreOthers ignores the signals that have no handler: those that the Go runtime leaves to a C library. The kernel
 // protects process 1 of a namespace from a signal without a handler only while the main thread does not block it, and
 // that blocks all of them while it handles another one. It is called after the command has started, which would
-// inherit it: the runtime does not give it the default action of these.
+// inherit it: the runtime does not give it the default action of these. Nor can they have its handler, which ends the
+// process by a signal that the runtime does not know.
 func ignoreOthers() error {
 	for s := unix.Signal(1); s <= 64; s++ {
-		if s == unix.SIGKILL || s == unix.SIGSTOP {
+		if s == unix.SIGKILL || s == unix.SIGSTOP || s == unix.SIGCHLD { // the last one, ignored, would reap the command
 			continue
 		}
 		was, err := setAction(s, nil)

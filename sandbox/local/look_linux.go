@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -63,11 +64,44 @@ func readProcesses(root int, reap bool) (reading, error) {
 		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
 		own := int64(ticks(f[11]) + ticks(f[12]))
 		r.cpu += own + int64(ticks(f[13])+ticks(f[14]))
-		r.rss += n(21) * int64(os.Getpagesize())
+		tables, err := readPageTables(pid, n(20))
+		if err != nil {
+			return r, err
+		}
+		r.rss += n(21)*int64(os.Getpagesize()) + tables
 		r.threads += max(int(n(17)), 1) // a zombie has none, but is counted
 		r.processes[pid] = process{start: f[19], own: own, running: f[0] == "R"}
 	}
 	return r, nil
+}
+
+// readPageTables reads the memory of the page tables of a process, whose addresses span so many bytes. Mappings of
+// nothing but zeros need no other memory. It reads nothing where they can only be small: a table has 512 entries.
+func readPageTables(pid int, span int64) (int64, error) {
+	if span < 2<<30 {
+		return 0, nil
+	}
+	var b []byte
+	_, err := look(pid, func() (err error) {
+		b, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return kibOf(b, "VmPTE"), nil
+}
+
+// kibOf returns a field of a /proc/PID/status in bytes, or 0 if there is none, as for a zombie. The name of the
+// command before it has its line breaks escaped.
+func kibOf(status []byte, field string) int64 {
+	_, rest, ok := bytes.Cut(status, []byte("\n"+field+":"))
+	if !ok {
+		return 0
+	}
+	kib, _, _ := strings.Cut(strings.TrimSpace(string(rest[:min(len(rest), 64)])), " ")
+	n, _ := strconv.ParseInt(kib, 10, 64)
+	return n << 10
 }
 
 // look reads something about a process or thread. It reports whether that has ended, and fails if that is alive and

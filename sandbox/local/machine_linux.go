@@ -45,7 +45,11 @@ func (mc *machine) assume(config Config) {
 	mc.namespaces, mc.hasProc, mc.overlay = true, true, true
 	mc.isolation = haft.Isolation{Level: haft.LevelNamespaces, Controls: haft.Controls()}
 	if config.Kernel == nil {
-		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox"+kernelShows)
+		shows := kernelShows
+		if os.Geteuid() != 0 { // root's runs have a user id each, also without namespaces
+			shows += kernelShares
+		}
+		mc.dropControl(haft.ControlKernel, "the host's kernel serves the sandbox"+shows)
 	} else {
 		mc.guest, mc.isolation.Level = true, haft.LevelKernel
 		mc.dropControl(haft.ControlLandlock, "the guest kernel opens files for the command, and has to mount")
@@ -148,6 +152,9 @@ func mayAdminister() bool {
 
 // dropControl removes a control that is not there. It reports true.
 func (mc *machine) dropControl(c haft.Control, reason string) bool {
+	if c == haft.ControlMemory && !mc.guest {
+		reason += uncountedMemory
+	}
 	mc.isolation = without(mc.isolation, c, reason)
 	return true
 }
@@ -156,6 +163,14 @@ func (mc *machine) dropControl(c haft.Control, reason string) bool {
 // files of /proc/self and locks on inodes that all sandboxes have are of the whole machine.
 const kernelShows = "; load, memory and uptime of the machine, host paths of mounts and the range of user ids can be " +
 	"asked for, and tools that run at the same time can signal each other by locks on devices"
+
+// kernelShares is what it states besides if all runs have the user id of Haft.
+const kernelShares = "; limits that the kernel has for a user (memory of pipes, epoll watches, descriptors in flight) " +
+	"are shared with everything that Haft's user runs"
+
+// uncountedMemory is what a result states of a sandbox without a cgroup of memory.
+const uncountedMemory = "; memory of processes and of their page tables is counted by looking at them, other memory of " +
+	"the kernel (pipes, sockets) is not"
 
 // reducedNames is what a result states of a sandbox without a root of its own. No
 // filter can judge the paths of these calls, and Landlock does not.

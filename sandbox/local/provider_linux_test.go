@@ -197,10 +197,24 @@ func TestProvider_states_what_its_kernel_shows(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("a kernel of its own is not missing: %+v", e.Isolation)
 	}
-	for _, part := range []string{"load, memory and uptime", "host paths of mounts", "user ids", "locks on devices"} {
+	parts := []string{"load, memory and uptime", "host paths of mounts", "user ids", "locks on devices"}
+	if os.Geteuid() != 0 {
+		parts = append(parts, "pipes, epoll watches, descriptors in flight")
+	}
+	for _, part := range parts {
 		if reason := e.Isolation.Missing[i].Reason; !strings.Contains(reason, part) {
 			t.Errorf("the result does not state %q: %s", part, reason)
 		}
+	}
+}
+
+// What nobody counts without a cgroup is in the result, too.
+func TestProvider_states_memory_that_is_not_counted(t *testing.T) {
+	i := must(open(t, local.Config{Forbid: []haft.Control{haft.ControlMemory}}).Isolation(t.Context()))
+	if !slices.ContainsFunc(i.Missing, func(g haft.Gap) bool {
+		return g.Control == haft.ControlMemory && strings.Contains(g.Reason, "(pipes, sockets) is not")
+	}) {
+		t.Errorf("the result does not state it: %+v", i.Missing)
 	}
 }
 

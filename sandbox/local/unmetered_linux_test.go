@@ -139,3 +139,17 @@ func TestTemplate_ends_what_it_cannot_meter(t *testing.T) {
 		}
 	}
 }
+
+// Page tables are memory too. A program that reads a byte of each 2 MiB of an empty mapping needs 4 KiB for each, and
+// no other memory: it had a gigabyte of them, of 128 MiB.
+func TestRun_counts_page_tables(t *testing.T) {
+	for _, forbid := range [][]haft.Control{nil, {haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}} {
+		p := open(t, inMode(local.Config{Forbid: forbid}))
+		e, out := sh(t, p, py(`import mmap; empty = mmap.mmap(-1, 1 << 42, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, `+
+			`mmap.PROT_READ); [empty[i] for i in range(0, 1 << 42, 1 << 21)]`),
+			func(s *sandbox.Spec) { s.Limits.Memory = 128 << 20 })
+		if e.Cause != sandbox.CauseLimit || e.Limit != haft.FailMemory {
+			t.Errorf("without %v: 8 GiB of page tables end with %+v, %q", forbid, e, out)
+		}
+	}
+}

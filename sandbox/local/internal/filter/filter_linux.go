@@ -197,14 +197,15 @@ func judged(c Config) map[string]judgement {
 			"starts threads and processes, but makes no namespace"},
 		"ioctl": {devices(c),
 			"asks devices that it could open, but puts nothing into a terminal that somebody handed in " +
-				"(CVE-2017-5226); without namespaces only a list of requests that change no attribute of a file"},
+				"(TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS, TIOCSCTTY; CVE-2017-5226); without namespaces only TCGETS, " +
+				"TCSETS, TCSETSW, TCSETSF, TIOCGWINSZ, TIOCGPGRP, TIOCINQ, TIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX, FICLONE " +
+				"and FICLONERANGE, which change no attribute of a file"},
 		"fcntl": {descriptors(c),
-			"works on its descriptors, without leases and dnotify, which tell what others do with a file; " +
-				"without namespaces without signals to others"},
+			"works on its descriptors, without F_SETLEASE and F_NOTIFY, which tell what others do with a file; " +
+				"without namespaces without F_SETOWN, F_SETOWN_EX and F_SETSIG, which send signals to others"},
 		"personality": {argument{index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 			"only PER_LINUX, and asking"},
-		"prctl": {requests(c),
-			"changes and asks about the caller itself; see the list of requests in the source"},
+		"prctl":             {requests(c), "only for what changes or asks about nothing but the caller: " + requestNames()},
 		"prlimit64":         {itself(0), "lowers the caller's own limits: process 0 only"},
 		"sched_setaffinity": {itself(0), "chooses the caller's own processors: process 0 only"},
 		"setpriority": {argument{index: 0, other: denied, then: map[uint32]*argument{unix.PRIO_PROCESS: &own}},
@@ -258,19 +259,6 @@ func descriptors(c Config) argument {
 	a := argument{index: 1, other: allow, cases: map[uint32]uint32{unix.F_SETLEASE: denied, unix.F_NOTIFY: denied}}
 	if c.Reduced {
 		a.cases[unix.F_SETOWN], a.cases[unix.F_SETOWN_EX], a.cases[unix.F_SETSIG] = denied, denied, denied
-	}
-	return a
-}
-
-// requests judges the requests of prctl. None may add a filter (its compiled form is
-// kernel memory that nobody counts) or hide from the meter, which looks into /proc.
-// Without a pid namespace, none may change what becomes of processes when their parent dies.
-func requests(c Config) argument {
-	a := argument{index: 0, other: allow, cases: map[uint32]uint32{unix.PR_SET_SECCOMP: denied,
-		unix.PR_SET_DUMPABLE: denied,
-		unix.PR_SET_PTRACER:  denied, unix.PR_SCHED_CORE: denied, unix.PR_SET_MM: denied}}
-	if c.Reduced {
-		a.cases[unix.PR_SET_PDEATHSIG], a.cases[unix.PR_SET_CHILD_SUBREAPER] = denied, denied
 	}
 	return a
 }

@@ -16,6 +16,8 @@ const (
 	kill   = uint32(unix.SECCOMP_RET_KILL_PROCESS)
 	denied = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	absent = unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)
+	// invalid is what a kernel answers that does not have a request.
+	invalid = unix.SECCOMP_RET_ERRNO | uint32(unix.EINVAL)
 )
 
 // judge runs a compiled filter on one call.
@@ -194,6 +196,10 @@ func TestCompile_protects_others(t *testing.T) {
 		{name: "filter of its own", call: "prctl", args: []uint64{unix.PR_SET_SECCOMP}, want: denied},
 		{name: "hiding from the meter", call: "prctl", args: []uint64{unix.PR_SET_DUMPABLE}, want: denied},
 		{name: "name of a thread", call: "prctl", args: []uint64{unix.PR_SET_NAME}, want: allow},
+		{name: "table of futexes", call: "prctl", args: []uint64{78, 1, 1 << 24}, want: invalid},
+		{name: "merged pages", call: "prctl", args: []uint64{unix.PR_SET_MEMORY_MERGE, 1}, want: invalid},
+		{name: "request of a later kernel", call: "prctl", args: []uint64{1000}, want: invalid},
+		{name: "request of a later kernel", config: reduced, call: "prctl", args: []uint64{1000}, want: invalid},
 		{name: "outliving its parent", config: reduced, call: "prctl", args: []uint64{unix.PR_SET_PDEATHSIG},
 			want: denied},
 		{name: "adopting orphans", config: reduced, call: "prctl", args: []uint64{unix.PR_SET_CHILD_SUBREAPER},
