@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -33,7 +34,7 @@ type Provider struct {
 }
 
 // Open opens a provider that uses the runsc of config. The first run, or the first call of Isolation, finds out
-// whether that works here.
+// by a trial whether that works here.
 func Open(ctx context.Context, config Config) (*Provider, error) {
 	program := config.Program
 	if program == "" {
@@ -58,30 +59,47 @@ func (p *Provider) Close() error { return p.local.Close() }
 // Dirs are the directories of locks and of the files of runs, which no sandbox may be shown.
 func (p *Provider) Dirs() []string { return p.local.Dirs() }
 
-// Run implements [sandbox.Provider].
+// Run implements [sandbox.Provider]. Nothing runs before a trial has worked, see [Provider.Isolation].
 func (p *Provider) Run(ctx context.Context, spec sandbox.Spec) (sandbox.Exit, error) {
+	if err := p.prove(ctx); err != nil {
+		return sandbox.Exit{}, err
+	}
 	return p.local.Run(ctx, spec)
 }
 
-// Isolation implements [sandbox.Provider]. The first call runs a program in gVisor: runsc itself, which needs
-// nothing else.
+// Isolation implements [sandbox.Provider]. The first call runs a program in gVisor, if nothing has run yet.
 func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
+	if err := p.prove(ctx); err != nil {
+		return haft.Isolation{}, err
+	}
+	return p.local.Isolation(ctx)
+}
+
+// prove runs a program in gVisor until one run has worked: runsc itself, which needs nothing else. It has to answer as
+// runsc does: a program of that name that merely ends has run nothing.
+func (p *Provider) prove(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.proven {
-		return p.local.Isolation(ctx)
+		return nil
 	}
-	exit, err := p.local.Run(ctx, sandbox.Spec{Argv: []string{"/runsc", "--version"},
+	var out bytes.Buffer
+	exit, err := p.local.Run(ctx, sandbox.Spec{Argv: []string{"/runsc", "--version"}, Stdout: &out,
 		Mounts: []sandbox.Mount{{Host: p.program, Inside: "/runsc"}}})
-	if err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0) {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx) // which says nothing of gVisor
+	case err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0):
 		err = fmt.Errorf("a trial ended with %s %d", exit.Cause, exit.Code)
+	case err == nil && !bytes.HasPrefix(out.Bytes(), []byte("runsc version ")):
+		err = errors.New("a trial ended without the answer of runsc")
 	}
 	if err != nil {
-		return haft.Isolation{}, &haft.Error{Code: haft.CodeUnavailable,
+		return &haft.Error{Code: haft.CodeUnavailable,
 			Message: "gVisor does not run here; haft doctor says what it lacks", Err: err}
 	}
 	p.proven = true
-	return p.local.Isolation(ctx)
+	return nil
 }
 
 // ownedByUs reports whether a file belongs to the user of this process, or to root.

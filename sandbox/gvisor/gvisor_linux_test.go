@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/gvisor"
+	"haft/sandbox/sandboxtest"
 )
 
 func TestFind_refuses_a_program_of_another_user(t *testing.T) {
@@ -28,6 +29,30 @@ func TestFind_refuses_a_program_of_another_user(t *testing.T) {
 	}
 	if _, err := gvisor.Find(); haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Find = %v, want code %q", err, haft.CodeDenied)
+	}
+}
+
+// A program of the name runsc that runs nothing gives no isolation: a run is refused with what to do, and not taken for
+// one in gVisor.
+func TestProvider_refuses_a_program_that_is_not_runsc(t *testing.T) {
+	program, err := filepath.EvalSymlinks("/bin/true")
+	if err != nil {
+		t.Skip("there is no /bin/true here")
+	}
+	p, err := gvisor.Open(t.Context(), gvisor.Config{Program: program})
+	if haft.CodeOf(err) == haft.CodeUnavailable {
+		sandboxtest.Require(t, "sandbox", haft.MessageOf(err))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	_, unlevelled := p.Isolation(t.Context())
+	_, unrun := p.Run(t.Context(), shell("exit 0", nil))
+	for of, err := range map[string]error{"Isolation": unlevelled, "Run": unrun} {
+		if haft.CodeOf(err) != haft.CodeUnavailable || !strings.Contains(haft.MessageOf(err), "haft doctor") {
+			t.Errorf("%s = %v, want code %q with what to do", of, err, haft.CodeUnavailable)
+		}
 	}
 }
 

@@ -213,8 +213,8 @@ func ignoreFaults() error {
 // process by a signal that the runtime does not know.
 func ignoreOthers() error {
 	for s := unix.Signal(1); s <= 64; s++ {
-		if s == unix.SIGKILL || s == unix.SIGSTOP || s == unix.SIGCHLD { // the last one, ignored, would reap the command
-			continue
+		if s == unix.SIGKILL || s == unix.SIGSTOP || s == unix.SIGCHLD {
+			continue // the last one, ignored, would reap the command
 		}
 		was, err := setAction(s, nil)
 		if err == nil && was.handler == sigDefault {

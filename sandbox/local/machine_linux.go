@@ -162,15 +162,15 @@ func (mc *machine) dropControl(c haft.Control, reason string) bool {
 // kernelShows is what a result states of a sandbox without a kernel of its own, with namespaces too: sysinfo, some
 // files of /proc/self and locks on inodes that all sandboxes have are of the whole machine.
 const kernelShows = "; load, memory and uptime of the machine, host paths of mounts and the range of user ids can be " +
-	"asked for, and tools that run at the same time can signal each other by locks on devices"
+	"asked for, and tools that run at the same time can signal each other by locks on devices and on the interpreter"
 
 // kernelShares is what it states besides if all runs have the user id of Haft.
-const kernelShares = "; limits that the kernel has for a user (memory of pipes, epoll watches, descriptors in flight) " +
-	"are shared with everything that Haft's user runs"
+const kernelShares = "; limits that the kernel has for a user (memory of pipes, epoll watches, descriptors in " +
+	"flight) are shared with everything that Haft's user runs"
 
 // uncountedMemory is what a result states of a sandbox without a cgroup of memory.
-const uncountedMemory = "; memory of processes and of their page tables is counted by looking at them, other memory of " +
-	"the kernel (pipes, sockets) is not"
+const uncountedMemory = "; memory of processes and of their page tables is counted by looking at them, other memory " +
+	"of the kernel (pipes, sockets) is not"
 
 // reducedNames is what a result states of a sandbox without a root of its own. No
 // filter can judge the paths of these calls, and Landlock does not.

@@ -198,14 +198,15 @@ func judged(c Config) map[string]judgement {
 		"ioctl": {devices(c),
 			"asks devices that it could open, but puts nothing into a terminal that somebody handed in " +
 				"(TIOCSTI, TIOCLINUX, TIOCSETD, TIOCCONS, TIOCSCTTY; CVE-2017-5226); without namespaces only TCGETS, " +
-				"TCSETS, TCSETSW, TCSETSF, TIOCGWINSZ, TIOCGPGRP, TIOCINQ, TIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX, FICLONE " +
-				"and FICLONERANGE, which change no attribute of a file"},
+				"TCSETS, TCSETSW, TCSETSF, TIOCGWINSZ, TIOCGPGRP, TIOCINQ, TIOCOUTQ, FIONBIO, FIOCLEX, FIONCLEX, " +
+				"FICLONE and FICLONERANGE, which change no attribute of a file"},
 		"fcntl": {descriptors(c),
 			"works on its descriptors, without F_SETLEASE and F_NOTIFY, which tell what others do with a file; " +
 				"without namespaces without F_SETOWN, F_SETOWN_EX and F_SETSIG, which send signals to others"},
 		"personality": {argument{index: 0, other: denied, cases: map[uint32]uint32{0: allow, 0xffffffff: allow}},
 			"only PER_LINUX, and asking"},
-		"prctl":             {requests(c), "only for what changes or asks about nothing but the caller: " + requestNames()},
+		"prctl": {requests(c),
+			"only for what changes or asks about nothing but the caller: " + requestNames()},
 		"prlimit64":         {itself(0), "lowers the caller's own limits: process 0 only"},
 		"sched_setaffinity": {itself(0), "chooses the caller's own processors: process 0 only"},
 		"setpriority": {argument{index: 0, other: denied, then: map[uint32]*argument{unix.PRIO_PROCESS: &own}},
