@@ -175,9 +175,17 @@ suites-more: init # like suites, a make of its own
 race: init ## run the tests of all packages with the race detector, which make test does only for those in RACED
 	$(TEST) $(RACE) -p 3 -skip '$(REAL)' $(PLAIN) $(RACED)
 
+# The packages with tests of time, order or chance. Each takes a minute or so for one run, and this takes hours.
+REPEATED := $(addprefix ./,sandbox/cell sandbox/process executor/upstream compat/e2b server server/mcpserver \
+  $(addprefix internal/,conversation egress engine event followup limit localsocket memory session store/sqlite webhook workspace))
+
+.PHONY: repeat
+repeat: init ## run the tests of time, order and chance TIMES times (30)
+	$(TEST) -p 1 -count=$(or $(TIMES),30) -skip '$(REAL)' $(REPEATED)
+
 .PHONY: size
 size: ## count lines of code: no blank lines, no comments, no tests
-	@git ls-files '*.go' | grep -v -e '_test\.go$$' -e 'test/[^/]*$$' | xargs cat | sed -e '/^[[:space:]]*$$/d' -e '/^[[:space:]]*\/\//d' | wc -l
+	@{ git ls-files '*.go' | grep -v 'test/[^/]*$$'; git ls-files 'internal/tooltest/*.go'; } | grep -v '_test\.go$$' | xargs cat | sed -e '/^[[:space:]]*$$/d' -e '/^[[:space:]]*\/\//d' | wc -l
 
 .PHONY: bench
 bench: setup build ## measure ours beside what people use otherwise, in one run
@@ -187,6 +195,10 @@ bench: setup build ## measure ours beside what people use otherwise, in one run
 .PHONY: attack
 attack: setup build ## run the hostile programs on this machine's kernel
 	HAFT_ATTACK_TIME=$(ATTACKTIME) $(BIN) doctor --attack
+
+.PHONY: attack-long
+attack-long: init # the same attack on the supervisor, for ATTACKTIME in each mode of the conformance suite
+	HAFT_ATTACK_TIME=$(ATTACKTIME) $(TEST) -count=1 -run '^TestConformance.*/attack_on' ./sandbox/local
 
 .PHONY: soak
 soak: ## kill, pause and starve real servers, and check every accepted call

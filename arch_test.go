@@ -446,7 +446,7 @@ func TestArchitecture_sizes(t *testing.T) {
 				continue
 			}
 			most := maxFunc
-			if s.test || strings.HasSuffix(s.dir, "test") {
+			if s.test || forTests(s.dir) {
 				most = maxTest
 			}
 			from, to := s.fset.Position(f.Pos()).Line, s.fset.Position(f.End()).Line
