@@ -76,9 +76,6 @@ func (s *sandbox) arguments(c codeContext, code string, env map[string]string) m
 	all := map[string]string{"HOME": home}
 	maps.Copy(all, s.env)
 	maps.Copy(all, env)
-	if c.Language == "python" {
-		code = plainPython(code)
-	}
 	pairs := []string{}
 	for k, v := range all {
 		pairs = append(pairs, k+"="+v)

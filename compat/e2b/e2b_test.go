@@ -235,34 +235,6 @@ func TestHostTarget(t *testing.T) {
 	}
 }
 
-func TestPlainPython(t *testing.T) {
-	const run = `_exit_code = __import__("os").system(`
-	for in, want := range map[string]string{
-		"1 + 1":                    "1 + 1",
-		"!ls -l":                   run + `"ls -l")`,
-		"if x:\n  !echo \"a\"":     "if x:\n  " + run + `"echo \"a\"")`,
-		"%pip install x":           run + `"pip install x")`,
-		"a = '''\n!no\n'''\n!yes":  "a = '''\n!no\n'''\n" + run + `"yes")`,
-		"a = \"\"\"!\n!no\n\"\"\"": "a = \"\"\"!\n!no\n\"\"\"",
-		"# '''\n!yes":              "# '''\n" + run + `"yes")`,
-		"a = '\"\"\"'\n!yes":       "a = '\"\"\"'\n" + run + `"yes")`,
-		"a != b":                   "a != b",
-	} {
-		if got := plainPython(in); got != want {
-			t.Errorf("%q: %q, want %q", in, got, want)
-		}
-	}
-}
-
-func FuzzPlainPython(f *testing.F) {
-	f.Add("!ls\n'''\n!x")
-	f.Fuzz(func(t *testing.T, code string) {
-		if got := plainPython(code); strings.Count(got, "\n") != strings.Count(code, "\n") {
-			t.Errorf("%q has other lines: %q", code, got)
-		}
-	})
-}
-
 func TestColumns(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"columns":["a","b"],"data":[[1,2],[3]]}`: `{"a":[1,3],"b":[2]}`,

@@ -19,10 +19,12 @@ import (
 )
 
 // The agent serves a session inside its sandbox, and the kernels run the code of
-// contexts there. The first kernel is a part of the agent's module.
+// contexts there. The first kernel is a part of the agent's module, and pythonNotebook of that kernel.
 var (
 	//go:embed harness/session_agent.py
 	sessionAgent string
+	//go:embed harness/session_notebook.py
+	pythonNotebook string
 	//go:embed harness/session_kernel.py
 	pythonKernel string
 	//go:embed harness/session_kernel.js
@@ -59,7 +61,7 @@ type sessionFrame struct {
 // The sandbox has Python, which the agent needs, and Bash and Node.js if they are on this
 // machine.
 func (x *Executor) OpenSession(ctx context.Context, req executor.Request) (*cell.Cell, haft.Isolation, error) {
-	req.Kind, req.Tool, req.Source = haft.KindPython, "session", sessionAgent+pythonKernel
+	req.Kind, req.Tool, req.Source = haft.KindPython, "session", sessionAgent+pythonNotebook+pythonKernel
 	if err := check(req); err != nil {
 		return nil, haft.Isolation{}, err
 	}

@@ -114,6 +114,31 @@ def shell_lines(s):
 
 
 @behaviour
+def magics_without_a_meaning(s):
+    e = s.run_code("%matplotlib inline\n%load_ext autoreload\n%autoreload 2\nif True:\n    %config A.b = 1\n5 %2")
+    assert e.text == "1" and e.error is None, e
+
+
+@behaviour
+def shell_cells(s):
+    e = s.run_code("%%bash\nx=3\nfor i in 1 2; do echo $x$i; done")
+    assert "".join(e.logs.stdout) == "31\n32\n" and e.error is None, e
+    assert s.run_code("%%sh\nexit 2").error.name == "CalledProcessError"
+
+
+@behaviour
+def unknown_magic(s):
+    e = s.run_code("x = 1\n%timeit x").error
+    assert e.name == "SyntaxError" and "%timeit" in e.value and "line 2" in e.traceback, e
+
+
+@behaviour
+def lines_of_errors_after_magics(s):
+    e = s.run_code("%matplotlib inline\n!true\n\n1 / 0").error
+    assert e.name == "ZeroDivisionError" and "line 4" in e.traceback, e
+
+
+@behaviour
 def asynchronous_code(s):
     assert s.run_code("import asyncio\nawait asyncio.sleep(0.01)\n'slept'").text == "slept"
 

@@ -1,5 +1,5 @@
-# Follows session_agent.py in one module: the Python contexts of a session. Each is a fork of the agent, so that it
-# starts at once.
+# Follows session_agent.py and session_notebook.py in one module: the Python contexts of a session. Each is a fork of the
+# agent, so that it starts at once.
 
 
 def _fork_kernel(control, out, err, cwd):
@@ -48,7 +48,7 @@ class _Kernel:
         self.fd, self.left, self.count, self.loop, self.dropped = fd, bytearray(), 0, None, False
         self.module = sys.modules["__main__"] = type(sys)("__main__")
         self.names = self.module.__dict__
-        self.names["display"] = self.display
+        self.names.update(display=self.display, _haft_shell=_haft_shell)
         sys.argv = [""]
         if "" not in sys.path:
             sys.path.insert(0, "")
@@ -110,7 +110,7 @@ class _Kernel:
         import linecache
         file = "<code %d>" % self.count
         linecache.cache[file] = (len(code), None, code.splitlines(True), file)
-        tree = ast.parse(code, file)
+        tree = ast.parse(_plain(code, file), file)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr):
             last = ast.Expression(tree.body.pop().value)
