@@ -26,6 +26,7 @@ func TestSession_many_beside_each_other(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
+	list := make([]*session.Session, sessions)
 	var work sync.WaitGroup
 	slots := make(chan struct{}, 8) // of a machine with few processors
 	for i := range sessions {
@@ -37,29 +38,40 @@ func TestSession_many_beside_each_other(t *testing.T) {
 				Principal: who, Limits: haft.Limits{Memory: 128 << 20}}})
 			if err != nil {
 				t.Error(err)
-				return
 			}
-			var each sync.WaitGroup
-			for k := range codes {
-				each.Go(func() {
-					out, err := s.Run(t.Context(), session.Code{Language: "python", Source: fmt.Sprintf(
-						"seen = globals().get('seen', set()) | {(%d, %d)}; print('x' * 100000)", i, k)})
-					if err != nil || out.Error != nil {
-						t.Errorf("session %d, code %d: %+v, %v", i, k, out, err)
-					}
-				})
-			}
-			each.Wait()
-			mine := fmt.Sprintf("sorted(seen) == [(%d, k) for k in range(%d)]", i, codes)
-			if text, _ := code(t, s, "python", mine); text != "True" {
-				t.Errorf("session %d saw other code: %s", i, text)
-			}
-			if _, err := m.Get(haft.Principal{Org: "acme", User: "mallory"}, s.Info().ID); err == nil {
-				t.Error("another user has the session")
-			}
+			list[i] = s
 		})
 	}
 	work.Wait()
+	if t.Failed() {
+		return
+	}
+	begin := make(chan struct{}) // all codes of all sessions begin at once
+	for i, s := range list {
+		for k := range codes {
+			work.Go(func() {
+				<-begin
+				out, err := s.Run(t.Context(), session.Code{Language: "python", Source: fmt.Sprintf(
+					"seen = globals().get('seen', set()) | {(%d, %d)}; print('x' * 100000)", i, k)})
+				if err != nil || out.Error != nil {
+					t.Errorf("session %d, code %d: %+v, %v", i, k, out, err)
+				}
+			})
+		}
+	}
+	begun := time.Now()
+	close(begin)
+	work.Wait()
+	t.Logf("%d codes in %d sessions took %v", sessions*codes, sessions, time.Since(begun))
+	for i, s := range list {
+		mine := fmt.Sprintf("sorted(seen) == [(%d, k) for k in range(%d)]", i, codes)
+		if text, _ := code(t, s, "python", mine); text != "True" {
+			t.Errorf("session %d saw other code: %s", i, text)
+		}
+		if _, err := m.Get(haft.Principal{Org: "acme", User: "mallory"}, s.Info().ID); err == nil {
+			t.Error("another user has the session")
+		}
+	}
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if n := len(m.List(haft.Principal{Org: "acme"}, true)); n != sessions {
