@@ -128,7 +128,7 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	if parent != nil {
 		t.Parent, t.Depth, first.Name = parent.ID, parent.Depth+1, string(parent.Agent)
 	}
-	defer s.noteBegin(t)()
+	defer s.begins.note(t)()
 	owner := s.cfg.Owner()
 	turn, begun, err := s.cfg.Turns.BeginTurn(ctx, owner, t, m.Key, first)
 	if err != nil || !begun {
@@ -141,21 +141,6 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 		l = nil
 	}
 	return turn, l, nil
-}
-
-// noteBegin notes that a turn of a conversation begins, until the function that it returns is called.
-func (s *Service) noteBegin(t haft.Turn) (end func()) {
-	key := keyOf(t)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.begins[key]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.begins[key]--; s.begins[key] == 0 {
-			delete(s.begins, key)
-		}
-	}
 }
 
 // may reports why p may not do something with agents.

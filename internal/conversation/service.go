@@ -93,17 +93,6 @@ var (
 // maxFailures is how often in a row a turn may be given up before it ends.
 const maxFailures = 10
 
-// A conversationKey names the conversation of a sender with an agent, which has one turn at a time.
-type conversationKey struct {
-	org, owner string
-	agent      haft.AgentID
-}
-
-// keyOf names the conversation that a turn belongs to.
-func keyOf(t haft.Turn) conversationKey {
-	return conversationKey{t.Principal.Org, t.Principal.Owner(), t.Agent}
-}
-
 // A failing turn is one of this process that could not go on.
 type failing struct {
 	times int    // in a row
@@ -123,10 +112,7 @@ type Service struct {
 	all    int                   // places that are taken
 	failed map[haft.TurnID]failing
 
-	// begins counts the turns of each conversation that are about to be kept, or are kept and not worked on yet. A turn
-	// that a sweep finds in such a conversation may be one of them, so the sweep leaves it until later.
-	begins map[conversationKey]int
-
+	begins  begins
 	images  imageMemory
 	working sync.WaitGroup
 	life    context.Context //nolint:containedctx // ends when Close begins
@@ -140,7 +126,7 @@ var _ haft.Conversations = (*Service)(nil)
 // New returns a service, which goes on with turns that nobody runs.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg.filled(), runs: map[haft.TurnID]*run{}, waits: map[haft.TurnID]*wait{},
-		failed: map[haft.TurnID]failing{}, places: map[string]int{}, begins: map[conversationKey]int{},
+		failed: map[haft.TurnID]failing{}, places: map[string]int{}, begins: begins{of: map[conversationKey]int{}},
 		images: imageMemory{orgs: map[string]int64{}}}
 	s.hard, s.kill = context.WithCancelCause(context.Background()) //nolint:forbidigo // it ends with Close
 	s.life, s.stop = context.WithCancelCause(s.hard)

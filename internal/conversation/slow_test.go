@@ -108,15 +108,15 @@ func TestSweep_takes_a_turn_whose_begin_failed(t *testing.T) {
 // slowLook is an engine whose record of a call is read while another process takes its turn.
 type slowLook struct {
 	*process
-	armed atomic.Bool
-	after atomic.Int64 // operations of the process until then
+	steals atomic.Bool
+	after  atomic.Int64 // operations of the process until then
 }
 
 // Seen implements [conversation.Calls].
 func (s *slowLook) Seen(ctx context.Context, by haft.Principal, id haft.CallID, acts ...haft.Action) (*haft.Record,
 	error) {
 	rec, err := s.process.Seen(ctx, by, id, acts...)
-	if s.armed.Swap(false) {
+	if s.steals.Swap(false) {
 		s.steal()
 		time.Sleep(time.Minute) // until a sweep has left the turn
 		s.mu.Lock()
@@ -139,7 +139,7 @@ func TestWait_a_turn_that_is_lost_while_it_is_looked_at_is_left(t *testing.T) {
 			c.Calls = engine
 		})
 		p.send("hi").check(t, haft.TurnWaiting, "", "user, assistant ask")
-		engine.armed.Store(true)
+		engine.steals.Store(true)
 		time.Sleep(5 * time.Minute)
 		w.mu.Lock()
 		defer w.mu.Unlock()

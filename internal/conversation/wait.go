@@ -32,21 +32,18 @@ func (s *Service) resume(ctx context.Context) error {
 	s.mu.Unlock()
 	for _, w := range list {
 		over := senderCancelled(ctx, s.cfg.History, w.turn)
-		if over || time.Since(w.since) > staying || s.answered(ctx, w) {
-			s.wake(ctx, s.cfg.Owner(), w, over)
+		if !over && time.Since(w.since) <= staying && !s.answered(ctx, w) {
+			continue
 		}
+		owner := s.cfg.Owner()
+		s.mu.Lock()
+		// Meanwhile the turn may have been cancelled, or another process may have taken it.
+		if s.waits[w.turn.ID] == w && s.takePlace(w.turn.Principal.Org, over) {
+			s.start(ctx, owner, w.turn, nil)
+		}
+		s.mu.Unlock()
 	}
 	return nil
-}
-
-// wake has a turn worked on that still waits. While the store was asked about it, it may have been cancelled, or
-// another process may have taken it.
-func (s *Service) wake(ctx context.Context, owner string, w *wait, must bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waits[w.turn.ID] == w && s.takePlace(w.turn.Principal.Org, must) {
-		s.start(ctx, owner, w.turn, nil)
-	}
 }
 
 // looks returns which of the turns that wait are looked at now. Many that wait in one organisation do not keep those of
@@ -133,7 +130,7 @@ func (s *Service) sweep(ctx context.Context) error {
 func (s *Service) maintain(ctx context.Context, owner string, t haft.Turn, cancelled bool) *run {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r, idle := s.runs[t.ID], s.begins[keyOf(t)] == 0
+	r, idle := s.runs[t.ID], !s.begins.has(t)
 	if s.waits[t.ID] != nil {
 		idle = cancelled
 	}
