@@ -260,7 +260,7 @@ func (s *Service) leave(r *run, err error) {
 	s.mu.Lock()
 	delete(s.runs, r.id)
 	s.givePlace(r.org)
-	waits := errors.Is(err, errWaiting) && s.life.Err() == nil
+	waits, again := errors.Is(err, errWaiting) && s.life.Err() == nil, false
 	switch {
 	case waits:
 		s.waits[r.id] = &wait{shared: r.shared, turn: r.turn, calls: r.asking, since: time.Now()}
@@ -269,14 +269,16 @@ func (s *Service) leave(r *run, err error) {
 	case errors.Is(err, errLost): // a turn that is ours nevertheless is not tried for ever; others are dropped
 		s.failed[r.id] = failing{s.failed[r.id].times + 1, r.purse}
 	case !errors.Is(err, errClosing) && !errors.Is(err, errWaiting):
-		s.failed[r.id] = failing{s.failed[r.id].times + 1, r.purse}
-		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
+		s.failed[r.id], again = failing{s.failed[r.id].times + 1, r.purse}, true
 	}
 	s.mu.Unlock()
 	if !waits {
 		r.publish(haft.TurnEvent{}, false)
 	}
 	close(r.done)
+	if again { // without the lock: writing a log can block
+		s.cfg.Logger.Warn("a turn cannot go on; it is tried again", "turn", r.id, "error", err)
+	}
 }
 
 // progressed notes that a turn got on: only failures in a row count.

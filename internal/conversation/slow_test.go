@@ -2,6 +2,8 @@ package conversation_test
 
 import (
 	"context"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -147,4 +149,45 @@ func TestWait_a_turn_that_is_lost_while_it_is_looked_at_is_left(t *testing.T) {
 			t.Errorf("%d operations on a turn of another process", n)
 		}
 	})
+}
+
+// A blockedWriter takes nothing for a while, as a pipe that nobody reads.
+type blockedWriter struct{ entered, let chan struct{} }
+
+// Write implements io.Writer.
+func (b blockedWriter) Write(data []byte) (int, error) {
+	if strings.Contains(string(data), "a turn cannot go on") {
+		close(b.entered)
+		<-b.let
+	}
+	return len(data), nil
+}
+
+// A log that cannot be written delays the turn that it is about, and no other one.
+func TestSend_a_slow_log_delays_nobody_else(t *testing.T) {
+	w := newWorld(t)
+	w.script(say("done"))
+	log := blockedWriter{make(chan struct{}), make(chan struct{})}
+	end := sync.OnceFunc(func() { close(log.let) })
+	var failed atomic.Bool
+	p := w.begin(0, func(c *conversation.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+		c.Recheck = func(_ context.Context, by haft.Principal) (haft.Principal, error) {
+			if by.User == bob.User || failed.Swap(true) {
+				return by, nil
+			}
+			return by, &haft.Error{Code: haft.CodeUnavailable, Message: "away"}
+		}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	var sent sync.WaitGroup
+	defer sent.Wait()
+	defer cancel()
+	defer end()
+	sent.Go(func() { listen(w, p.Send(ctx, as(ann, "helper1"), "helper1", haft.NewMessage{Text: "hi"})) })
+	<-log.entered
+	defer context.AfterFunc(ctx, end)()
+	if o := listen(w, p.Send(ctx, as(bob, "helper2"), "helper2", haft.NewMessage{Text: "hi"})); o.err != nil {
+		t.Errorf("a message of somebody else: %v", o.err)
+	}
 }
