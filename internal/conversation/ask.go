@@ -95,21 +95,19 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 		}
 		req.MaxOutput = r.model.affordable(req.MaxOutput, left)
 		wrote := 0
-		within, observed := r.s.cfg.Observe(ctx, "chat", r.model.Provider, r.turn)
-		a, err := r.model.Generate(within, req, func(c model.Chunk) {
+		emit := func(c model.Chunk) {
 			wrote += len(c.Text) + len(c.Reasoning) + len(c.Tool)
 			if step && (c.Text != "" || c.Reasoning != "") && r.listened() {
 				_ = r.flush() // so that who listens gets the answers first; if it fails, the next message fails too
 				r.publish(haft.TurnEvent{Delta: c.Text, Thinking: c.Reasoning}, true)
 			}
-		})
+		}
+		a, err := r.generate(ctx, &req, emit)
 		if err == nil {
-			observed(a.Usage, string(a.Stop), nil)
 			said := []haft.Message{{Text: a.Text + a.Reasoning, Calls: a.Calls}}
 			r.count(req, a.Usage, max(wrote, bytesOf(said)), step)
 			return a, nil
 		}
-		observed(model.Usage{}, "", err)
 		f, ok := errors.AsType[*model.Fault](err)
 		if wrote > 0 || ok && (f.Kind == model.Cut || f.Kind == model.InvalidAnswer) {
 			r.count(req, model.Usage{}, wrote, false) // what was written is paid for
@@ -125,6 +123,24 @@ func (r *run) ask(req model.Request, step bool) (*model.Answer, error) {
 			return nil, err
 		}
 	}
+}
+
+// generate asks the model once. It has the images of the request in memory only meanwhile, so that other turns can use
+// the memory between tries; images that cannot be sent now are removed from req.
+func (r *run) generate(ctx context.Context, req *model.Request, emit func(model.Chunk)) (a *model.Answer, err error) {
+	defer r.s.images.reserve(ctx, r.org, req)()
+	if ctx.Err() != nil { // while it waited for memory
+		return nil, context.Cause(ctx)
+	}
+	defer dropContent(req.Messages)
+	r.loadImages(req)
+	ctx, observed := r.s.cfg.Observe(ctx, "chat", r.model.Provider, r.turn)
+	if a, err = r.model.Generate(ctx, *req, emit); err != nil {
+		observed(model.Usage{}, "", err)
+		return nil, err
+	}
+	observed(a.Usage, string(a.Stop), nil)
+	return a, nil
 }
 
 // fault is what becomes of a turn whose model does not answer.

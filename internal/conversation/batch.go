@@ -318,7 +318,7 @@ func (b *batch) settle(list ...haft.Message) error {
 		return err
 	}
 	if waits {
-		b.publishTurn()
+		b.publishTurn(b.turn)
 	}
 	return nil
 }

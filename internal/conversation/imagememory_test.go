@@ -73,6 +73,89 @@ func TestImages_of_all_turns(t *testing.T) {
 	})
 }
 
+// answerWith has the model draw first, and answer the request with the drawing as that says.
+func (w *world) answerWith(answer func(last haft.Message) (*model.Answer, error)) {
+	w.answer = func(req model.Request) (*model.Answer, error) {
+		last := req.Messages[len(req.Messages)-1]
+		if last.Role != haft.RoleTool {
+			return call("a", `{}`), nil
+		}
+		return answer(last)
+	}
+}
+
+// Organisations whose models hang cannot take all the memory: one that has no request under way gets some.
+func TestImages_of_organisations_whose_models_hang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each = 7_000_000
+		data := pngOf(t, each/2)
+		w := drawing(t, artifact("1.png", "image/png", data), artifact("2.png", "image/png", data))
+		hold := make(chan struct{})
+		var shown atomic.Int64
+		w.answerWith(func(last haft.Message) (*model.Answer, error) {
+			shown.Add(int64(len(last.Images)))
+			<-hold
+			return say("done"), nil
+		})
+		p := w.begin(0, func(c *conversation.Config) { c.Agents = twoOrgs{c.Agents} })
+		send := func(org string, i int) {
+			who, name := haft.Principal{Org: org, User: org}, fmt.Sprint("helper", i)
+			go listen(w, p.Send(t.Context(), as(who, name), name, haft.NewMessage{Text: "draw"}))
+		}
+		for i := range 40 {
+			send(fmt.Sprint("org", i%4), i)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		before := shown.Load()
+		send("another", 40)
+		synctest.Wait()
+		if n := shown.Load() - before; n != 2 {
+			t.Errorf("another organisation sends %d images beside %d of those that hang, want 2", n, before)
+		}
+		close(hold)
+	})
+}
+
+// While a turn waits to ask its model again, others use the memory of its images, and it sends them again.
+func TestImages_between_tries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const turns, each = 9, 7_000_000 // what an organisation may send at the same time
+		data := pngOf(t, each/2)
+		w := drawing(t, artifact("1.png", "image/png", data), artifact("2.png", "image/png", data))
+		var tries, shown atomic.Int64
+		w.answerWith(func(last haft.Message) (*model.Answer, error) {
+			for _, f := range last.Images {
+				if int64(len(f.Data)) == f.Size {
+					shown.Add(1)
+				}
+			}
+			if tries.Add(1) <= turns {
+				return nil, &model.Fault{Kind: model.Unavailable, RetryAfter: time.Minute}
+			}
+			return say("done"), nil
+		})
+		p := w.begin(0)
+		send := func(i int) {
+			name := fmt.Sprint("helper", i)
+			go listen(w, p.Send(t.Context(), as(ann, name), name, haft.NewMessage{Text: "draw"}))
+		}
+		for i := range turns {
+			send(i)
+		}
+		synctest.Wait()
+		send(turns)
+		synctest.Wait()
+		if got := fmt.Sprint(tries.Load(), shown.Load()); got != "10 20" {
+			t.Errorf("requests and images: %s, want 10 20", got)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := fmt.Sprint(tries.Load(), shown.Load()); got != "19 38" {
+			t.Errorf("requests and images after the second tries: %s, want 19 38", got)
+		}
+	})
+}
+
 // twoOrgs has the agents of one organisation in every other too.
 type twoOrgs struct{ conversation.Agents }
 

@@ -91,6 +91,9 @@ func (s *listeners) publish(e haft.TurnEvent, droppable bool) {
 	}
 }
 
+// publishTurn sends all listeners how the turn stands.
+func (s *listeners) publishTurn(t haft.Turn) { s.publish(haft.TurnEvent{Turn: &t}, false) }
+
 // take waits for events and returns them, and whether there will be no more.
 func (l *listener) take(ctx context.Context) (list []haft.TurnEvent, over bool, err error) {
 	select {

@@ -150,8 +150,6 @@ func (r *run) step() error {
 	if err != nil {
 		return err
 	}
-	defer r.s.images.reserve(r.ctx, r.org, &req)()
-	r.loadImages(&req)
 	a, err := r.ask(req, true)
 	if err != nil && r.goBlind(req, err) {
 		return nil
@@ -269,12 +267,6 @@ func (r *run) append(list ...haft.Message) error {
 	return err
 }
 
-// publishTurn reports how the turn stands.
-func (r *run) publishTurn() {
-	t := r.turn
-	r.publish(haft.TurnEvent{Turn: &t}, false)
-}
-
 // finish ends the turn, with its last messages. Calls that have no answer are cancelled and answered.
 func (r *run) finish(e *ending, list ...haft.Message) error {
 	if r.loaded {
@@ -306,7 +298,7 @@ func (r *run) finish(e *ending, list ...haft.Message) error {
 		r.turn = before
 		return err
 	}
-	r.publishTurn()
+	r.publishTurn(r.turn)
 	return nil
 }
 

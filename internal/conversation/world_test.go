@@ -453,6 +453,7 @@ func (p *process) Generate(ctx context.Context, req model.Request, emit func(mod
 	if why := unacceptable(req.Messages); why != "" {
 		p.t.Errorf("a vendor would refuse the request: %s: %s", why, shape(req.Messages))
 	}
+	req.Messages = slices.Clone(req.Messages) // the caller can change them afterwards
 	p.mu.Lock()
 	p.asked = append(p.asked, req)
 	answer, prelude := p.answer, p.prelude
