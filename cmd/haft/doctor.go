@@ -29,6 +29,9 @@ func doctorCommand(p *cli.Profile) cli.Command {
 			{&name, "sandbox", "the sandbox: auto, local, gvisor, process, e2b or modal"},
 		},
 		Plain: func(ctx context.Context, p *cli.Profile, _ []string) error {
+			if err := checkSandbox(name); err != nil {
+				return err
+			}
 			if fix {
 				if err := doctor.Fix(ctx, p.Err); err != nil {
 					return err

@@ -9,6 +9,7 @@ import (
 
 	"haft"
 	"haft/internal/cli"
+	"haft/internal/exit"
 	"haft/internal/mcpinstall"
 	"haft/server/mcpserver"
 )
@@ -83,6 +84,9 @@ It does not follow links.`,
 		c.Short = "Remove Haft from the configuration of an MCP client: what was there before is there again"
 	}
 	c.Plain = func(_ context.Context, p *cli.Profile, args []string) error {
+		if _, err := mcpinstall.Find(args[0]); err != nil {
+			return exit.Misuse(err)
+		}
 		flags, err := p.WhereFlags()
 		if err != nil {
 			return err

@@ -102,6 +102,9 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	if err != nil {
 		return err
 	}
+	if err := checkSandbox(f.sandbox); err != nil {
+		return err
+	}
 	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
 		return exit.Misuse(fmt.Errorf("--isolation is one of %s", oneOf(haft.Levels())))
 	}
@@ -133,7 +136,7 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true},
 		haft.Output{Type: f.output})
 	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
-		return printResult(p, toolsource.Unusable(src, err))
+		return cmp.Or(printDocument(p, toolsource.Unusable(src, err)), exit.With(exit.Validation))
 	}
 	if haft.CodeOf(err) == haft.CodeUnavailable && f.python != "" {
 		return exit.Misuse(fmt.Errorf("--python: %s", haft.MessageOf(err)))
@@ -219,6 +222,19 @@ func (f runFlags) request(p *cli.Profile) (r app.Run, err error) {
 	return r, err
 }
 
+// checkSandbox refuses names of sandboxes that do not exist, before anything is opened. Empty is the default.
+func checkSandbox(names string) error {
+	if names == "" || names == "auto" {
+		return nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		if !slices.Contains(haft.SandboxTypes(), haft.SandboxType(strings.TrimSpace(name))) {
+			return exit.Misuse(fmt.Errorf("--sandbox is auto, or one of %s", oneOf(haft.SandboxTypes())))
+		}
+	}
+	return nil
+}
+
 // oneOf lists values that a flag can have.
 func oneOf[T ~string](values []T) string {
 	return joined(values, ", ", func(v T) string { return string(v) })
@@ -226,8 +242,10 @@ func oneOf[T ~string](values []T) string {
 
 // printResult prints a result and returns its exit code as an error.
 func printResult(p *cli.Profile, res *haft.Result) error {
-	if err := p.Print(res, func() { terminal.PrintResult(p.Out, p.Err, res) }); err != nil {
-		return err
-	}
-	return exit.With(exit.OfStatus[res.Status])
+	return cmp.Or(printDocument(p, res), exit.With(exit.OfStatus[res.Status]))
+}
+
+// printDocument prints a result.
+func printDocument(p *cli.Profile, res *haft.Result) error {
+	return p.Print(res, func() { terminal.PrintResult(p.Out, p.Err, res) })
 }

@@ -164,6 +164,9 @@ func (s *serveFlags) logger(w io.Writer) (*slog.Logger, error) {
 // config checks the flags and sets the other fields of the configuration.
 func (s *serveFlags) config(p *cli.Profile) (cfg app.ServerConfig, err error) {
 	cfg = s.cfg
+	if err := checkSandbox(cfg.Sandbox); err != nil {
+		return cfg, err
+	}
 	if cfg.Logger, err = s.logger(p.Err); err != nil {
 		return cfg, err
 	}

@@ -27,7 +27,9 @@ type added struct {
 	File   string       `json:"file"`
 	Change *haft.Change `json:"change,omitempty"`
 	Error  *failed      `json:"error,omitempty"`
-	err    error
+	// Function is the one of a file with several tools.
+	Function string `json:"function,omitempty"`
+	err      error
 }
 
 // failed is an error in JSON.
@@ -265,13 +267,49 @@ func (a *adder) addFile(ctx context.Context, s *cli.Session, file string, draft 
 	if err != nil {
 		drafts = []haft.Draft{draft}
 	}
+	var done []added
 	for _, d := range drafts {
-		a.add(ctx, s, file, d, err)
+		r := a.register(ctx, s, file, d, err)
+		if len(drafts) > 1 {
+			r.Function = d.Function
+		}
+		done = append(done, r)
 	}
+	a.report(s, done)
 }
 
 // add registers a draft and prints the outcome.
 func (a *adder) add(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) {
+	a.report(s, []added{a.register(ctx, s, file, draft, err)})
+}
+
+// report prints the outcomes for the tools of a file. Tools that failed for the same reason are named together.
+func (a *adder) report(s *cli.Session, done []added) {
+	a.done = append(a.done, done...)
+	if s.JSON {
+		return
+	}
+	var messages []string
+	failed := map[string][]string{} // the tools that failed, by message
+	for _, r := range done {
+		if r.err == nil {
+			printAdded(s.Streams, r)
+			continue
+		}
+		message := r.message()
+		if failed[message] == nil {
+			messages = append(messages, message)
+		}
+		failed[message] = append(failed[message], r.label())
+	}
+	for _, message := range messages {
+		fmt.Fprintf(s.Err, "%s %s: %s\n", paint(s.Err, red, fmt.Sprintf("%-9s", "failed")),
+			safe(s.Err, strings.Join(failed[message], ", ")), safe(s.Err, message))
+	}
+}
+
+// register registers a draft.
+func (a *adder) register(ctx context.Context, s *cli.Session, file string, draft haft.Draft, err error) added {
 	r := added{File: file, err: err}
 	if r.err == nil {
 		draft.DescriptionsRequired, draft.KeepSettings = !a.loose, true
@@ -282,10 +320,7 @@ func (a *adder) add(ctx context.Context, s *cli.Session, file string, draft haft
 	} else {
 		r.Error = asFailed(r.err)
 	}
-	a.done = append(a.done, r)
-	if !s.JSON {
-		printAdded(s.Streams, r)
-	}
+	return r
 }
 
 // installPackages installs the packages of a tool now, so that its first call need not
@@ -316,6 +351,14 @@ func (r added) outcome() (word string, shade colour) {
 	return "updated", green
 }
 
+// label names the file, and the function if the file has several tools.
+func (r added) label() string {
+	if r.Function == "" {
+		return r.File
+	}
+	return r.File + ":" + r.Function
+}
+
 // message is the error without the name of the file, which some errors begin with.
 func (r added) message() string {
 	text := r.Error.Message
@@ -325,18 +368,11 @@ func (r added) message() string {
 	return text
 }
 
-// printAdded prints the outcome of one file.
+// printAdded prints what became of one tool that was registered.
 func printAdded(std cli.Streams, r added) {
 	w := std.Out
-	if r.err != nil {
-		w = std.Err
-	}
 	word, shade := r.outcome()
 	fmt.Fprint(w, paint(w, shade, fmt.Sprintf("%-9s", word)), " ")
-	if r.err != nil {
-		fmt.Fprintf(w, "%s: %s\n", safe(w, r.File), safe(w, r.message()))
-		return
-	}
 	c, t := r.Change, r.Change.Tool
 	fmt.Fprintf(w, "%s version %d, %s, %s\n", t.Name, t.Version.Number, t.Version.Kind,
 		cli.ShortDigest(t.Version.Digest))
