@@ -74,7 +74,7 @@ func (c Command) buildTree(p *Profile, alone bool) *cobra.Command {
 	cmd := &cobra.Command{Use: c.Use, Short: c.Short, Long: c.Long, Example: c.Example, Aliases: c.Aliases,
 		Hidden: c.Hidden}
 	Declare(cmd.Flags(), c.Flags, c.Env...)
-	if !alone || cmd.Name() == "list" {
+	if !alone || cmd.Flags().Lookup("json") != nil {
 		c.declareFormat(cmd, p)
 	}
 	if !alone {
@@ -229,6 +229,7 @@ func NoCommand(cmd *cobra.Command, args []string) error {
 			near = []string{sub.Name() + " " + below.Name()}
 		}
 	}
+	slices.Sort(near)
 	return exit.NoCommand(cmd.CommandPath(), args[0], near)
 }
 

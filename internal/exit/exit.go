@@ -89,7 +89,7 @@ func Misuse(err error) error { return &Error{Usage, err} }
 func NoCommand(group, name string, near []string) error {
 	advice := ": see " + group + " --help"
 	if len(near) > 0 {
-		advice = ": did you mean " + group + " " + strings.Join(near, " or ") + "?"
+		advice = ": did you mean " + group + " " + strings.Join(near, " or "+group+" ") + "?"
 	}
 	return Misuse(fmt.Errorf("there is no command %q of %s%s", name, group, advice))
 }
