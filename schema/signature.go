@@ -16,6 +16,8 @@ import (
 type Signature struct {
 	Name        string
 	Description string
+	// Function is the function of a Python source, which can have another name than its tool; "" elsewhere.
+	Function string
 	// Parameters is a schema of type object.
 	Parameters *Object
 	// Returns is the schema of the value, or nil where it is not known.

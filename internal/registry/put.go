@@ -2,6 +2,7 @@ package registry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -140,8 +141,8 @@ func (r *Registry) describe(ctx context.Context, c *change) error {
 	if d.Settings.Fallback == name {
 		return &haft.Error{Code: haft.CodeInvalid, Message: "a tool cannot be its own fallback"}
 	}
-	if derived.Name != "" && derived.Name != name {
-		c.warn("the tool is called %s, but its function %s", name, derived.Name)
+	if f := cmp.Or(derived.Signature.Function, derived.Name); f != "" && f != name && derived.Name != name {
+		c.warn("the tool is called %s, but its function %s", name, f)
 	}
 	description := d.Description
 	if description == "" {

@@ -54,7 +54,7 @@ func (r *Runner) Derive(ctx context.Context, src Source, opts schema.Options) (*
 		if err != nil {
 			return nil, refusal(err)
 		}
-		return &Derived{Signature: sig, Function: sig.Name}, nil
+		return &Derived{Signature: sig, Function: sig.Function}, nil
 	case haft.KindTypeScript, haft.KindJavaScript:
 		js := src.Kind == haft.KindJavaScript
 		res, err := tsschema.Derive(ctx, src.Text,

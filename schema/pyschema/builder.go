@@ -59,15 +59,15 @@ type builder struct {
 	meta    *metaReader
 
 	lists map[*statement][]field    // fields of classes
+	texts map[string]string         // descriptions of parameters that the function itself may lack
 	found map[string]*schema.Object // imported types
 }
 
 func newBuilder(ctx context.Context, m *module, resolve Resolver, share bool) *builder {
 	st := &state{steps: maxSteps}
-	classes := &classReader{m: m, texts: map[*statement]docText{}, kinds: map[*statement]kind{}}
-	consts := &evaluator{m: m, state: st, classes: classes}
+	consts := newEvaluator(m, st)
 	return &builder{ctx: ctx, m: m, resolve: resolve, state: st, defs: newDefinitions(st, share),
-		classes: classes, consts: consts, meta: &metaReader{m: m, consts: consts},
+		classes: consts.classes, consts: consts, meta: &metaReader{m: m, consts: consts},
 		lists: map[*statement][]field{}, found: map[string]*schema.Object{}}
 }
 

@@ -17,6 +17,9 @@ func (m *module) tool(opts schema.Options) (*statement, error) {
 				all = append(all, f)
 			}
 		}
+		if len(all) == 0 {
+			all = m.called(opts.Function)
+		}
 	case opts.OneTool:
 		documented := false
 		if all, documented = m.tools(); len(all) > 0 {
@@ -48,6 +51,17 @@ func (m *module) tool(opts schema.Options) (*statement, error) {
 		}
 	}
 	return chosen, nil
+}
+
+// called returns the functions whose tools another library's decorator gives a name.
+func (m *module) called(name string) (all []*statement) {
+	names := newEvaluator(m, &state{steps: maxSteps})
+	for _, f := range m.functions {
+		if given, _ := names.givenName(f); given == name && m.stays(f) {
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 // stays reports whether a function is what its name means in the end, as far as that is known.
@@ -90,24 +104,30 @@ func (m *module) tools() (all []*statement, documented bool) {
 // marked reports whether a decorator makes f a tool: one that is called tool, as @tool, @x.tool and
 // @tool(…), or that is imported under that name and called something else here.
 func (m *module) marked(f *statement) bool {
-	return f.decorated("tool") || slices.ContainsFunc(f.Decorators, func(d *expr) bool {
-		if d != nil && d.Kind == "call" {
-			d = d.Value
-		}
-		return strings.HasSuffix(m.resolve(d, nil).full, ".tool")
-	})
+	return slices.ContainsFunc(f.Decorators, m.makesTool)
+}
+
+// makesTool reports whether a decorator makes a function a tool, see [module.marked].
+func (m *module) makesTool(d *expr) bool {
+	return d.called("tool") || strings.HasSuffix(m.resolve(d.callee(), nil).full, ".tool")
 }
 
 // decorated reports whether a decorator of f is called name, such as @tool,
 // @x.tool or @tool(…).
 func (f *statement) decorated(name string) bool {
-	for _, d := range f.Decorators {
-		if d != nil && d.Kind == "call" {
-			d = d.Value
-		}
-		if d != nil && (d.Kind == "name" || d.Kind == "attr") && d.Name == name {
-			return true
-		}
+	return slices.ContainsFunc(f.Decorators, func(d *expr) bool { return d.called(name) })
+}
+
+// callee returns what a call calls, and what is no call as it is.
+func (e *expr) callee() *expr {
+	if e != nil && e.Kind == "call" {
+		return e.Value
 	}
-	return false
+	return e
+}
+
+// called reports whether a decorator is name, x.name or a call of one.
+func (e *expr) called(name string) bool {
+	e = e.callee()
+	return e != nil && (e.Kind == "name" || e.Kind == "attr") && e.Name == name
 }

@@ -21,6 +21,11 @@ type evaluator struct {
 	classes *classReader // knows which classes are enums
 }
 
+func newEvaluator(m *module, st *state) *evaluator {
+	return &evaluator{m: m, state: st,
+		classes: &classReader{m: m, texts: map[*statement]docText{}, kinds: map[*statement]kind{}}}
+}
+
 // constant returns the value of an expression as JSON has it, and whether it has
 // one. Names of constants, members of enums and simple arithmetic are followed;
 // nothing is executed.

@@ -54,7 +54,7 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	opts schema.Options) (*schema.Signature, error) {
 	raw, _ := f.doc()
 	doc := parseDoc(raw)
-	sig := &schema.Signature{Name: f.Name, Description: doc.description, Async: f.Async}
+	sig := &schema.Signature{Function: f.Name, Async: f.Async}
 	sig.ReturnsText = doc.returns
 	if f.Returns == nil && doc.returnType != "" {
 		sig.ReturnsText = strings.TrimSuffix(strings.TrimSpace(doc.returnType+": "+doc.returns), ":")
@@ -69,10 +69,14 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 		return nil, errors.Join(faults...)
 	}
 	b := newBuilder(ctx, m, resolve, false)
+	other := b.otherDecorated(f)
+	sig.Name, sig.Description = cmp.Or(other.name, f.Name), cmp.Or(other.description, doc.description)
+	b.texts = other.params
 	params, errs, err := b.parameters(f, doc, sig, opts)
 	if errors.Is(err, errTooLarge) {
 		sig.Injected = nil
 		b = newBuilder(ctx, m, resolve, true)
+		b.texts = other.params
 		params, errs, err = b.parameters(f, doc, sig, opts)
 	}
 	switch {
@@ -84,7 +88,10 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 		return nil, err
 	}
 	errs = append(errs, b.decorated(f, sig)...)
-	if missing := f.undocumented(doc, params); opts.DescriptionsOptional {
+	if m.marked(f) {
+		errs = append(errs, b.sharesName(f, sig.Name)...)
+	}
+	if missing := f.undocumented(doc, sig.Description, params); opts.DescriptionsOptional {
 		sig.Undocumented = missing
 	} else {
 		errs = append(errs, missing...)
@@ -100,7 +107,10 @@ func (m *module) signature(ctx context.Context, resolve Resolver, f *statement,
 	}
 	sig.Parameters = b.defs.finish(params)
 	schema.NoteFiles(sig.Parameters)
-	sig.Warnings = f.contradictions(doc, sig.Parameters)
+	sig.Warnings = append(other.ignored, f.contradictions(doc, sig.Parameters)...)
+	for _, w := range other.ignored {
+		w.Function = f.Name
+	}
 	sig.Returns = m.returned(ctx, resolve, f)
 	return sig, nil
 }
@@ -191,7 +201,7 @@ func (b *builder) parameter(p param, i int, doc string) (s *schema.Object, requi
 			s, m.optional, m.known, m.fallback = rest, true, true, nil
 		}
 	}
-	s = b.state.describe(s, cmp.Or(doc, m.description))
+	s = b.state.describe(s, cmp.Or(doc, m.description, b.texts[p.Name]))
 	if m.known && (m.fallback == nil || admits(s, m.fallback)) {
 		s.Set("default", m.fallback)
 	}

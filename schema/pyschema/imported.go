@@ -15,6 +15,11 @@ func (b *builder) imported(full string, e *expr, args []*expr) *schema.Object {
 	if !ok {
 		return b.fail(e.fault("%s is a module, not a type", full))
 	}
+	if isContext(module, name) {
+		return b.fail(e.fault("the type %s of the module %s is filled in by that framework, and Haft has no such "+
+			"context: remove the parameter. haft.progress reports progress, and what a tool prints is its log", name,
+			module))
+	}
 	if strings.HasPrefix(module, ".") {
 		return b.fail(e.fault("the type %s comes from the module %s beside the source, which a tool does not have: "+
 			"declare the type in the source", name, module))
@@ -52,4 +57,21 @@ func (b *builder) imported(full string, e *expr, args []*expr) *schema.Object {
 		b.state.nodes += len(text) / textPerNode
 		return schema.Clone(found).(*schema.Object)
 	})
+}
+
+// isContext reports whether a type is one that an agent framework gives the functions it calls, such as FastMCP's
+// Context: no model gives it, and no requirement would help.
+func isContext(module, name string) bool {
+	top, _, _ := strings.Cut(module, ".")
+	switch name {
+	case "Context":
+		return top == "mcp" || top == "fastmcp"
+	case "RunContext":
+		return top == "pydantic_ai"
+	case "RunContextWrapper", "ToolContext":
+		return top == "agents" || top == "strands"
+	case "RunnableConfig", "ToolRuntime":
+		return top == "langchain" || top == "langchain_core" || top == "langgraph"
+	}
+	return false
 }

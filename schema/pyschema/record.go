@@ -126,6 +126,13 @@ func (b *builder) addField(r *record, f field, in *statement, doc string) {
 	}
 }
 
+// fieldText returns the description of a field of a class, which may be "".
+func (b *builder) fieldText(f field) string {
+	m := b.meta.metadata(b.meta.unwrap(f.Type, f.owner).notes, f.owner)
+	b.meta.defaultOf(f.Value, f.owner, &m)
+	return cmp.Or(m.description, b.classes.documentation(f.owner).params[f.Name], strings.TrimSpace(f.Doc))
+}
+
 // within adds the name of a field to an error about it.
 func within(err error, f field) error {
 	e, ok := errors.AsType[*schema.SourceError](err)

@@ -8,9 +8,9 @@ import (
 	"haft/schema"
 )
 
-// undocumented returns what the documentation of f lacks, with the lines to write. params is the
-// schema of the parameters, which may have descriptions of their own.
-func (f *statement) undocumented(doc docText, params *schema.Object) []*schema.SourceError {
+// undocumented returns what the documentation of f lacks, with the lines to write. description is that of the tool,
+// which a decorator can give, and params the schema of the parameters, which may have descriptions of their own.
+func (f *statement) undocumented(doc docText, description string, params *schema.Object) []*schema.SourceError {
 	raw, documented := f.doc()
 	var missing []*schema.SourceError
 	var lines []string
@@ -27,6 +27,8 @@ func (f *statement) undocumented(doc docText, params *schema.Object) []*schema.S
 		}
 	}
 	switch {
+	case !documented && description != "" && len(missing) == 0:
+		return nil
 	case !documented:
 		e := f.fault("the function has no docstring: say in one what the tool does, and describe its parameters")
 		e.Write = `    """What the tool does.` + "\n"
@@ -38,7 +40,7 @@ func (f *statement) undocumented(doc docText, params *schema.Object) []*schema.S
 		e.Write += `"""`
 		e.Function = f.Name
 		return []*schema.SourceError{e}
-	case doc.description == "":
+	case description == "":
 		e := f.fault("the docstring has no description: say what the tool does before its sections")
 		e.Write = "    What the tool does."
 		missing = slices.Insert(missing, 0, e)
