@@ -179,7 +179,7 @@ var imports = map[string][]string{
 	"internal/terminal":  {},
 	"internal/toolfile": {"app", "internal/jsontree", "internal/registry", "internal/requirement", "sandbox",
 		"schema"},
-	"internal/doctor":     {"app", "internal/localsocket", "sandbox/gvisor"},
+	"internal/doctor":     {"app", "internal/localsocket", "internal/terminal", "sandbox/gvisor"},
 	"internal/mcpfile":    {},
 	"internal/mcpinstall": {"internal/terminal"},
 	"internal/mcpcatalog": {"internal/bounds"},

@@ -3,12 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
 
-	"haft"
 	"haft/app"
 	"haft/internal/cli"
 	"haft/internal/doctor"
@@ -50,38 +48,8 @@ func doctorCommand(p *cli.Profile) cli.Command {
 			if err != nil {
 				return err
 			}
-			return p.Print(found, func() { printCheckup(p.Out, found) })
+			return p.Print(found, func() { found.Print(p.Out) })
 		},
-	}
-}
-
-// printCheckup writes what was found for a person.
-func printCheckup(w io.Writer, c doctor.Checkup) {
-	fmt.Fprintf(w, "sandbox %s: isolation %s\n\n", paint(w, bold, c.Provider),
-		paint(w, bold, string(c.Isolation.Level)))
-	c.Mode.Print(w)
-	for _, ctl := range haft.Controls() {
-		if c.Isolation.Has(ctl) {
-			fmt.Fprintf(w, "  %s %s\n", paint(w, green, "yes"), ctl)
-		}
-	}
-	for _, g := range c.Isolation.Missing {
-		fmt.Fprintf(w, "  %s  %-14s %s\n", paint(w, yellow, "no"), g.Control, g.Reason)
-		if c.Provider == "local" {
-			fmt.Fprintf(w, "      %s\n", paint(w, dim, "how to get it: "+doctor.Remedy(g.Control)))
-		}
-	}
-	c.Kernel.Print(w)
-	if c.Served != nil {
-		fmt.Fprintf(w, "\n%s has the data directory %s: commands work on it\n", c.Served, c.Data)
-	}
-	fmt.Fprintln(w)
-	for _, r := range c.Runtimes {
-		if r.Missing != "" {
-			fmt.Fprintf(w, "  %s  %-11s %s\n", paint(w, yellow, "no"), r.Kind, r.Missing)
-			continue
-		}
-		fmt.Fprintf(w, "  %s %-11s %s  %s\n", paint(w, green, "yes"), r.Kind, r.Version, paint(w, dim, r.Path))
 	}
 }
 

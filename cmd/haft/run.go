@@ -102,12 +102,6 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkSandbox(f.sandbox); err != nil {
-		return err
-	}
-	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
-		return exit.Misuse(fmt.Errorf("--isolation is one of %s", oneOf(haft.Levels())))
-	}
 	r.Files = append(of.Files, r.Files...)
 	r.Beside = toolfile.Beside(of.Path, src.Kind, string(src.Text), toolfile.Names(r.Files))
 	packages, err := toolfile.Requirements(src, append(of.Requirements, f.requirements...), f.packages)
@@ -191,6 +185,12 @@ func (f runFlags) mount(ctx context.Context, p *cli.Profile, kind haft.Kind) (*a
 func (f runFlags) request(p *cli.Profile) (r app.Run, err error) {
 	r.Programs = f.programs
 	r.Limits = haft.Limits{Wall: haft.Millis(f.timeout), Grace: f.grace, Memory: int64(f.memory)}
+	if err := checkSandbox(f.sandbox); err != nil {
+		return r, err
+	}
+	if f.isolation != "" && !f.isolation.AtLeast(haft.LevelNone) {
+		return r, exit.Misuse(fmt.Errorf("--isolation is one of %s", oneOf(haft.Levels())))
+	}
 	if f.timeout <= 0 {
 		return r, exit.Misuse(errors.New("--timeout must be positive"))
 	}

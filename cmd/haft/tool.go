@@ -12,6 +12,7 @@ import (
 	"haft"
 	"haft/internal/cli"
 	"haft/internal/exit"
+	"haft/internal/flagvalue"
 	"haft/internal/registry"
 	"haft/internal/toolfile"
 	"haft/schema"
@@ -216,7 +217,8 @@ func printTool(s *cli.Session, t *haft.Tool) {
 		"kind", v.Kind, "version", v.Number, "digest", v.Digest, "category", t.Category,
 		"tags", strings.Join(t.Tags, ", "), "description", v.Description, "function", v.Function,
 		"parameters", string(v.Parameters), "returns", string(v.Returns), "schema", health,
-		"settings", settingsText(v.Settings), "files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
+		"settings", flagvalue.SettingsText(v.Settings),
+		"files", strings.Join(toolfile.PathsOf(v.Files), ", "), "requirements",
 		strings.Join(slices.Concat(v.Requirements.Pip, v.Requirements.NPM), ", "),
 		"registered", registered, "review", review)
 	if len(v.Review.Findings) > 0 {

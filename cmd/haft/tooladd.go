@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -19,46 +18,16 @@ import (
 	"haft/internal/flagvalue"
 	"haft/internal/registry"
 	"haft/internal/toolfile"
-	"haft/schema"
 )
 
 // An added is what became of one file.
 type added struct {
-	File   string       `json:"file"`
-	Change *haft.Change `json:"change,omitempty"`
-	Error  *failed      `json:"error,omitempty"`
+	File   string         `json:"file"`
+	Change *haft.Change   `json:"change,omitempty"`
+	Error  *exit.Document `json:"error,omitempty"`
 	// Function is the one of a file with several tools.
 	Function string `json:"function,omitempty"`
 	err      error
-}
-
-// failed is an error in JSON.
-type failed struct {
-	Code    haft.Code     `json:"code"`
-	Message string        `json:"message"`
-	Misfits []haft.Misfit `json:"misfits,omitempty"`
-}
-
-// asFailed makes JSON of an error. It has all details, because the command runs as the person
-// who reads it.
-func asFailed(err error) *failed {
-	f := &failed{Code: haft.CodeOf(err), Message: err.Error()}
-	_, source := errors.AsType[*schema.SourceError](err)
-	_, syntax := errors.AsType[*schema.SyntaxError](err)
-	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
-	if (source || ambiguous) && f.Code == haft.CodeInternal {
-		f.Code = haft.CodeInvalid
-	}
-	if e, ok := errors.AsType[*haft.Error](err); ok {
-		if e.Err != nil && strings.HasSuffix(e.Message, e.Err.Error()) {
-			f.Message = e.Message // which has the cause
-		}
-		f.Misfits = e.Misfits
-		if source || syntax {
-			f.Message = e.Message // which has the faults, as its cause has
-		}
-	}
-	return f
 }
 
 // addCommand registers files and directories.
@@ -318,7 +287,7 @@ func (a *adder) register(ctx context.Context, s *cli.Session, file string, draft
 	if r.err == nil {
 		installPackages(ctx, s, r.Change)
 	} else {
-		r.Error = asFailed(r.err)
+		r.Error = exit.NewDocument(r.err)
 	}
 	return r
 }
@@ -437,39 +406,4 @@ func (a *adder) watch(ctx context.Context, p *cli.Profile, dir string) error {
 		}
 		fmt.Fprintln(p.Err, paint(p.Err, dim, "watching "+dir+"; Ctrl-C ends it"))
 	})
-}
-
-// settingsText says in a line how a version is run, as far as it is not the
-// default.
-func settingsText(s haft.Settings) string {
-	var parts []string
-	add := func(yes bool, format string, args ...any) {
-		if yes {
-			parts = append(parts, fmt.Sprintf(format, args...))
-		}
-	}
-	add(s.RequiresApproval, "requires approval")
-	add(s.Limits.Wall > 0, "timeout %s", s.Limits.Wall)
-	add(s.Limits.Grace > 0, "grace time %s", s.Limits.Grace)
-	add(s.Limits.Memory > 0, "memory %d MiB", s.Limits.Memory>>20)
-	add(len(s.Network) > 0, "network %s", strings.Join(s.Network, " "))
-	add(len(s.Secrets) > 0, "secrets %s", strings.Join(s.Secrets, " "))
-	add(s.AuditFiles, "files audited")
-	add(s.NoArtifacts, "no artifacts")
-	add(s.Letta, "as Letta")
-	add(len(s.Programs) > 0, "programs %s", strings.Join(s.Programs, " "))
-	add(len(s.Roles) > 0, "for roles %s", strings.Join(s.Roles, " "))
-	add(s.Parallel, "parallel")
-	add(s.Idempotent, "idempotent")
-	add(s.Cacheable, "cacheable")
-	add(s.Retry.Tries > 1, "%d tries", s.Retry.Tries)
-	add(s.Rate != (haft.Rate{}), "rate %s", (*flagvalue.Rate)(&s.Rate))
-	add(s.Concurrency > 0, "concurrency %d", s.Concurrency)
-	add(s.MinIsolation != "", "isolation %s", s.MinIsolation)
-	add(s.Sandbox != "", "sandbox %s", s.Sandbox)
-	add(s.Fallback != "", "fallback %s", s.Fallback)
-	add(s.Output.Type != "", "output %s", s.Output.Type)
-	add(len(s.Output.Validators) > 0, "%d validators", len(s.Output.Validators))
-	slices.Sort(parts)
-	return strings.Join(parts, ", ")
 }

@@ -84,7 +84,9 @@ func searchHelp(w io.Writer, root *cobra.Command, words []string) bool {
 	found, answered := best(answers(), asked, func(a answer) string {
 		return a.question + " " + a.also + " " + withoutArguments(strings.Join(a.commands, " "))
 	})
-	commands, named := best(leaves(root), asked, func(c *cobra.Command) string { return c.CommandPath() + " " + c.Short })
+	commands, named := best(leaves(root), asked, func(c *cobra.Command) string {
+		return c.CommandPath() + " " + c.Short
+	})
 	if len(found)+len(commands) == 0 {
 		return false
 	}
@@ -92,8 +94,8 @@ func searchHelp(w io.Writer, root *cobra.Command, words []string) bool {
 	if named > answered {
 		slices.Reverse(parts)
 	}
-	for _, print := range parts {
-		print()
+	for _, show := range parts {
+		show()
 	}
 	fmt.Fprintln(w, "More: haft help COMMAND, and the index of all pages in docs/README.md")
 	return true

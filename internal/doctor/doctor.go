@@ -43,9 +43,6 @@ var remedies = map[haft.Control]string{
 	haft.ControlKernel:  "--sandbox gvisor has one; haft doctor --fix installs it",
 }
 
-// Remedy says how to get a control that is missing.
-func Remedy(c haft.Control) string { return remedies[c] }
-
 // A Checkup is what was found.
 type Checkup struct {
 	Provider  string         `json:"provider"`

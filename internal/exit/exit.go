@@ -204,3 +204,32 @@ func Text(err error) string {
 	}
 	return err.Error()
 }
+
+// A Document is an error in JSON.
+type Document struct {
+	Code    haft.Code     `json:"code"`
+	Message string        `json:"message"`
+	Misfits []haft.Misfit `json:"misfits,omitempty"`
+}
+
+// NewDocument makes JSON of an error. It has all details, because the command runs as the person
+// who reads it.
+func NewDocument(err error) *Document {
+	f := &Document{Code: haft.CodeOf(err), Message: err.Error()}
+	_, source := errors.AsType[*schema.SourceError](err)
+	_, syntax := errors.AsType[*schema.SyntaxError](err)
+	_, ambiguous := errors.AsType[*schema.AmbiguousError](err)
+	if (source || ambiguous) && f.Code == haft.CodeInternal {
+		f.Code = haft.CodeInvalid
+	}
+	if e, ok := errors.AsType[*haft.Error](err); ok {
+		if e.Err != nil && strings.HasSuffix(e.Message, e.Err.Error()) {
+			f.Message = e.Message // which has the cause
+		}
+		f.Misfits = e.Misfits
+		if source || syntax {
+			f.Message = e.Message // which has the faults, as its cause has
+		}
+	}
+	return f
+}
