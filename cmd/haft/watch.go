@@ -37,10 +37,25 @@ func logsCommand(*cli.Profile) cli.Command {
 			}
 			if len(args) == 1 {
 				which.Tool = args[0]
+				if err := checkLogged(ctx, s, which.Tool); err != nil {
+					return err
+				}
 			}
 			return follow.Logs{Out: s.Out, Filter: which, Follow: goOn}.Show(ctx, s, s.Who)
 		},
 	}
+}
+
+// checkLogged refuses the name of a tool that does not exist and that has no calls: a tool that was removed has some.
+func checkLogged(ctx context.Context, s *cli.Session, name string) error {
+	_, err := s.Tool(ctx, s.Who, name)
+	if haft.CodeOf(err) != haft.CodeNotFound {
+		return err
+	}
+	for _, failed := range s.Records(ctx, s.Who, haft.CallFilter{Tool: name, Limit: 1}) {
+		return failed
+	}
+	return didYouMean(ctx, s, name, err)
 }
 
 // eventsCommand shows what happens.
@@ -82,7 +97,7 @@ func eventsCommand(*cli.Profile) cli.Command {
 func topCommand(*cli.Profile) cli.Command {
 	every, once, lines := time.Second, false, 0
 	return cli.Command{
-		Use: "top", Short: "Show what runs, waits and has just ended, again every second",
+		Use: "top", Short: "Show what runs, waits and has just ended, again every second; q ends it",
 		Flags: []cli.Flag{
 			{&every, "every", "the time between two looks"},
 			{&once, "once", "look once, and end; so it is where the output is no terminal"},
@@ -98,7 +113,7 @@ func topCommand(*cli.Profile) cli.Command {
 			if once || !terminal.Is(s.Out) {
 				every = 0
 			}
-			return follow.Top{Out: s.Out, Every: every, Lines: lines,
+			return follow.Top{In: s.In, Out: s.Out, Every: every, Lines: lines,
 				Sessions: func(ctx context.Context) ([]haft.Session, error) {
 					return backend.SessionsOf(s.System).Sessions(ctx, s.Who)
 				}}.Show(ctx, s, s.Who)

@@ -1,12 +1,17 @@
 package follow
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/term"
 
 	"haft"
 	"haft/internal/terminal"
@@ -14,14 +19,25 @@ import (
 
 // The bounds of what top looks at.
 const (
-	maxOpen   = 500
-	maxEnded  = 1000
-	rateSpan  = 10 * time.Second
-	clearText = "\x1b[H\x1b[2J"
+	maxOpen  = 500
+	maxEnded = 1000
+	rateSpan = 10 * time.Second
 )
+
+// What a terminal is sent: a screen of its own, without what was there before, and back.
+const (
+	openText  = "\x1b[?1049h"
+	clearText = "\x1b[H\x1b[2J"
+	closeText = "\x1b[?1049l"
+)
+
+// ctrlC is the key that a terminal in raw mode sends.
+const ctrlC = 3
 
 // Top shows what runs, waits and has just ended.
 type Top struct {
+	// In is where a person presses q to end it, if that is a terminal.
+	In  io.Reader
 	Out io.Writer
 	// Every is the time between two looks; 0 means one look only.
 	Every time.Duration
@@ -40,28 +56,78 @@ type look struct {
 	sessions    []haft.Session
 }
 
-// Show prints what it sees, and again until the context ends.
+// Show prints what it sees, and again until the context ends or a person ends it.
 func (t Top) Show(ctx context.Context, s Source, p haft.Principal) error {
 	if t.now == nil {
 		t.now = time.Now
 	}
+	if t.Every > 0 {
+		return t.live(ctx, s, p)
+	}
+	seen, err := t.look(ctx, s, p)
+	if err != nil {
+		return ended(ctx, err)
+	}
+	_, err = io.WriteString(t.Out, t.text(seen))
+	return err
+}
+
+// live shows one picture after the other. The terminal is then as it was before.
+func (t Top) live(ctx context.Context, s Source, p haft.Principal) (err error) {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	restore, err := t.openScreen(stop)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, restore()) }()
 	for {
 		seen, err := t.look(ctx, s, p)
 		if err != nil {
 			return ended(ctx, err)
 		}
-		text := t.text(seen)
-		if t.Every <= 0 {
-			_, err := io.WriteString(t.Out, text)
-			return err
-		}
-		if _, err := io.WriteString(t.Out, clearText+text); err != nil {
+		text := t.text(seen) + "\n" + terminal.Paint(t.Out, terminal.Dim, "q ends this") + "\n"
+		// A terminal in raw mode does not begin a new line at its left.
+		if _, err := io.WriteString(t.Out, clearText+strings.ReplaceAll(text, "\n", "\r\n")); err != nil {
 			return err
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-time.After(t.Every):
+		}
+	}
+}
+
+// openScreen takes the terminal, and calls quit when a person presses q or Ctrl-C. The function that it returns gives
+// the terminal back.
+func (t Top) openScreen(quit func()) (restore func() error, err error) {
+	release := func() error { return nil }
+	if f, ok := t.In.(*os.File); ok && terminal.Is(f) {
+		old, err := term.MakeRaw(int(f.Fd()))
+		if err != nil {
+			return nil, fmt.Errorf("open the terminal: %w", err)
+		}
+		release = func() error { return term.Restore(int(f.Fd()), old) }
+		go awaitQuit(f, quit) // it ends with the process: nothing ends a read of a terminal
+	}
+	if _, err := io.WriteString(t.Out, openText); err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return func() error {
+		_, err := io.WriteString(t.Out, closeText)
+		return errors.Join(err, release())
+	}, nil
+}
+
+// awaitQuit calls quit when q or Ctrl-C is read, or nothing can be read any more.
+func awaitQuit(in io.Reader, quit func()) {
+	buf := make([]byte, 64)
+	for {
+		n, err := in.Read(buf)
+		if err != nil || bytes.ContainsAny(buf[:n], "qQ"+string(rune(ctrlC))) {
+			quit()
+			return
 		}
 	}
 }
