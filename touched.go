@@ -9,6 +9,7 @@ const (
 	AccessWrite   AccessKind = "file-write" // made, changed, renamed or removed
 	AccessProgram AccessKind = "program"    // started
 	AccessConnect AccessKind = "connect"    // an address, past the egress route
+	AccessSocket  AccessKind = "socket"     // socket:udp or socket:raw of the internet, which the sandbox refuses
 	AccessHost    AccessKind = "host"       // a host, over the egress route
 )
 

@@ -16,7 +16,8 @@ type Declared struct {
 	Files []string `json:"files"`
 	// Programs are paths or names of programs that it starts.
 	Programs []string `json:"programs"`
-	// Hosts are those that it reaches, *.example.com included, and addresses that it connects to by itself.
+	// Hosts are those that it reaches, *.example.com included, and addresses that it connects to by itself. socket:udp
+	// and socket:raw are sockets that it tries to open.
 	Hosts []string `json:"hosts"`
 }
 
@@ -49,6 +50,8 @@ func (d Declared) With(s haft.Settings) Declared {
 func (d Declared) covering(a haft.Access) []string {
 	list, fits := d.Hosts, fitsHost
 	switch a.Kind {
+	case haft.AccessSocket:
+		fits = func(entry, name string) bool { return entry == name || entry == "full" }
 	case haft.AccessRead, haft.AccessWrite:
 		list, fits = d.Files, func(entry, name string) bool {
 			entry, writable := strings.CutSuffix(entry, ":rw")
@@ -102,20 +105,33 @@ func (d Declared) Undeclared(tool string, t haft.Touched) []string {
 			"declare")
 	}
 	for _, a := range t.Accesses {
-		if a.Denied {
+		switch {
+		case a.Denied:
 			all = append(all, fmt.Sprintf("%s tried to reach %s, which the network of the tool does not allow", tool,
 				a.Name))
-		} else if len(d.covering(a)) == 0 {
-			all = append(all, fmt.Sprintf("%s %s %s, which its test does not declare", tool, verb(a.Kind), a.Name))
+		case len(d.covering(a)) > 0:
+		default:
+			name := a.Name
+			if name == hostsFile {
+				name += ", as a lookup of a name does"
+			}
+			all = append(all, fmt.Sprintf("%s %s %s, which its test does not declare", tool, verb(a.Kind), name))
 		}
 	}
 	return all
 }
 
+// socketPrefix begins the names of sockets that a tool may not have.
+const socketPrefix = "socket:"
+
+// hostsFile is read by the libraries of the system when a program looks up a name. With an egress route they ask no
+// server.
+const hostsFile = "/etc/hosts"
+
 // verb says what a tool did.
 func verb(k haft.AccessKind) string {
 	return map[haft.AccessKind]string{haft.AccessRead: "read", haft.AccessWrite: "wrote", haft.AccessProgram: "ran",
-		haft.AccessConnect: "connected to", haft.AccessHost: "reached"}[k]
+		haft.AccessConnect: "connected to", haft.AccessSocket: "tried to open", haft.AccessHost: "reached"}[k]
 }
 
 // Unused returns a sentence for each entry of d that no access needed.

@@ -75,7 +75,9 @@ func (d Declared) Proposal(most haft.Usage) string {
 		}
 	}
 	b.WriteString("settings:\n")
-	network, other := split(d.Hosts, func(h string) bool { return !strings.HasPrefix(h, "unix:") })
+	network, other := split(d.Hosts, func(h string) bool {
+		return !strings.HasPrefix(h, "unix:") && !strings.HasPrefix(h, socketPrefix)
+	})
 	programs, files := split(d.Programs, func(p string) bool { return slices.Contains(programDirs, path.Dir(p)) })
 	for i, p := range programs {
 		programs[i] = path.Base(p)

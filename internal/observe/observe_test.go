@@ -30,12 +30,12 @@ func TestOwn(t *testing.T) {
 	all := touched("file-read /usr/lib/python3/json.py", "file-read /usr/libexec/x", "file-read /opt/py/lib/os.py",
 		"file-read /opt/python-data", "file-read /etc/passwd", "file-write /usr/lib/x", "file-write /dev/null",
 		"file-write /work/__pycache__/a.pyc", "program /usr/lib/git-core/git", "connect 127.0.0.1:7718",
-		"connect 192.0.2.1:80", "file-read /proc/self/maps", "file-read /proc/self/environ",
+		"connect 192.0.2.1:80", "file-read /proc/self/maps", "file-read /proc/self/environ", "file-read /etc/hosts",
 		"file-read /proc/self/root/etc/passwd", "file-write /work/.haft", "file-write /work/.haft/ca.pem",
 		"file-write /work/.haft/hidden", "file-write /work/.haft/ca.pem/x")
 	want := touched("file-read /usr/libexec/x", "file-read /opt/python-data", "file-read /etc/passwd",
 		"file-write /usr/lib/x", "program /usr/lib/git-core/git", "connect 192.0.2.1:80",
-		"file-read /proc/self/environ",
+		"file-read /proc/self/environ", "file-read /etc/hosts",
 		"file-read /proc/self/root/etc/passwd", "file-write /work/.haft/hidden", "file-write /work/.haft/ca.pem/x")
 	made := []string{"/work/.haft", "/work/.haft/ca.pem"}
 	if got := observe.Own(all, []string{"/opt/py"}, made); !slices.Equal(got.Accesses, want.Accesses) || !got.Observed {
@@ -76,6 +76,16 @@ func TestDeclared_Undeclared(t *testing.T) {
 		{"denied", observe.Declared{Hosts: []string{"a.example"}}, touched("host a.example denied"),
 			"tried to reach a.example"},
 		{"address", observe.Declared{}, touched("connect 192.0.2.1:80"), "connected to 192.0.2.1:80"},
+		{"lookup", observe.Declared{}, touched("file-read /etc/hosts"),
+			"forecast read /etc/hosts, as a lookup of a name does, which its test does not declare"},
+		{"UDP", observe.Declared{}, touched("socket socket:udp"),
+			"forecast tried to open socket:udp, which its test does not declare"},
+		{"raw packets", observe.Declared{Hosts: []string{"socket:udp", "GET a.example/v1"}},
+			touched("socket socket:raw"), "forecast tried to open socket:raw"},
+		{"declared UDP", observe.Declared{Hosts: []string{"socket:udp"}}, touched("socket socket:udp"), ""},
+		{"any network", observe.Declared{Hosts: []string{"full"}}, touched("socket socket:udp"), ""},
+		{"a host is no socket", observe.Declared{Hosts: []string{"socket"}}, touched("socket socket:udp"),
+			"open socket:udp"},
 		{"cut", observe.Declared{}, haft.Touched{Observed: true, Cut: true}, "more than is recorded"},
 		{"not observed", observe.Declared{}, haft.Touched{}, "was not observed"},
 	}
@@ -109,7 +119,8 @@ func TestDeclared_Unused(t *testing.T) {
 func TestLearn(t *testing.T) {
 	seen := touched("file-read /etc/passwd", "file-read /work/in", "file-write /work/out/a", "file-write /tmp/tmpx8s2",
 		"file-read /proc/71/stat", "file-read /odd/[a]*", "program /usr/bin/git", "program /work/own",
-		"host api.example", "host evil.example denied", "connect unix:/work/door")
+		"host api.example", "host evil.example denied", "connect unix:/work/door",
+		"socket socket:udp")
 	d := observe.Learn(seen)
 	if err := d.Check(); err != nil {
 		t.Fatal(err)
@@ -127,7 +138,7 @@ func TestLearn(t *testing.T) {
 touches:
   files: ["/etc/passwd","/odd/\\[a]\\*","/proc/*/stat","/tmp/**:rw","/work/**:rw"]
   programs: ["/work/own"]
-  hosts: ["unix:/work/door"]
+  hosts: ["socket:udp","unix:/work/door"]
 `
 	if got := d.Proposal(haft.Usage{Wall: haft.Millis(time.Second), MaxRSS: 100 << 20}); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -26,10 +26,10 @@ func Own(t haft.Touched, hidden, made []string) haft.Touched {
 
 // noise are files that libraries read by themselves. None says anything about the host or about other calls.
 var noise = []string{"/", "/dev/null", "/dev/urandom", "/dev/random", "/dev/zero", "/dev/tty", "/etc/localtime",
-	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/nsswitch.conf", "/etc/hosts", "/etc/host.conf", "/etc/resolv.conf",
-	"/etc/gai.conf", "/etc/ssl/openssl.cnf", "/etc/mime.types", "/proc/self/fd", "/proc/self/maps",
-	"/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/stat", "/proc/self/statm", "/proc/self/status",
-	"/proc/self/task", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version_signature",
+	"/etc/ld.so.cache", "/etc/ld.so.preload", "/etc/nsswitch.conf", "/etc/netsvc.conf", "/etc/svc.conf",
+	"/etc/host.conf", "/etc/resolv.conf", "/etc/gai.conf", "/etc/ssl/openssl.cnf", "/etc/mime.types", "/proc/self/fd",
+	"/proc/self/maps", "/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/stat", "/proc/self/statm",
+	"/proc/self/status", "/proc/self/task", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version_signature",
 	"/proc/sys/vm/overcommit_memory", "/sys/devices/system/cpu/online", "/sys/devices/system/cpu/possible"}
 
 // noiseBelow are directories of such files.

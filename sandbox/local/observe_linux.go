@@ -29,7 +29,8 @@ import (
 //	  the call goes on          ◄─────────────────────────────  continue
 //
 // It observes and never decides: between its look and the call, another thread of the process can change the name in
-// memory, its working directory or a link. What confines the run is what confines every run.
+// memory, its working directory or a link. What confines the run is what confines every run. Sockets that a run may not
+// have are refused with the error that every run gets.
 //
 // A process that waits for an answer can be killed. If the observer is gone, observed calls fail with ENOSYS.
 //
@@ -37,7 +38,9 @@ import (
 type observer struct {
 	f     *os.File // the listener
 	looks map[uint32]filter.Look
-	began <-chan struct{} // nil if it has begun
+	// filter is how the filter was made.
+	filter filter.Config
+	began  <-chan struct{} // nil if it has begun
 	// execs is how many programs are started that are not the command's doing: the command itself.
 	execs int
 	// hostRoot says that the run has no root of its own: names are not resolved.
@@ -65,8 +68,8 @@ const (
 	answerPause     = time.Millisecond
 )
 
-// openObserver begins to answer on the listener fd, which it takes over.
-func (r *run) openObserver(fd int) (*observer, error) {
+// openObserver begins to answer on the listener fd of a filter, which it takes over.
+func (r *run) openObserver(fd int, c filter.Config) (*observer, error) {
 	looks, err := filter.Looks()
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
@@ -74,8 +77,8 @@ func (r *run) openObserver(fd int) (*observer, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open observer: %w", err), unix.Close(fd))
 	}
-	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, began: r.spec.Begin, root: -1, io: -1,
-		hostRoot: !r.p.machine.namespaces, done: make(chan struct{}), seen: map[haft.Access]bool{}}
+	o := &observer{f: os.NewFile(uintptr(fd), "observer"), looks: looks, filter: c, began: r.spec.Begin, root: -1,
+		io: -1, hostRoot: !r.p.machine.namespaces, done: make(chan struct{}), seen: map[haft.Access]bool{}}
 	if r.init != nil {
 		o.execs = 1
 	}
@@ -196,7 +199,8 @@ func (o *observer) serve() {
 	})
 }
 
-// answerOne looks at one call and lets it go on. It reports false if the listener is broken.
+// answerOne looks at one call and lets it go on, or refuses it if it is for a socket. It reports false if the listener
+// is broken.
 func (o *observer) answerOne(fd uintptr) bool {
 	var q question // the kernel wants it zeroed
 	switch _, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_RECV,
@@ -214,6 +218,10 @@ func (o *observer) answerOne(fd uintptr) bool {
 		<-time.After(answerPause)
 	}
 	a := answer{id: q.id, flags: unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE}
+	if q.nr == unix.SYS_SOCKET {
+		_, errno := o.filter.Refusal(q.args)
+		a = answer{id: q.id, errno: -int32(errno)}
+	}
 	_, _, errno := unix.Syscall(unix.SYS_IOCTL, fd, unix.SECCOMP_IOCTL_NOTIF_SEND, uintptr(unsafe.Pointer(&a)))
 	return errno == 0 || errno == unix.ENOENT || errno == unix.EINTR
 }
@@ -228,7 +236,7 @@ func (o *observer) cut() {
 // look records what q touches.
 func (o *observer) look(fd uintptr, q *question) {
 	l, ok := o.looks[uint32(q.nr)]
-	if !ok {
+	if !ok && q.nr != unix.SYS_SOCKET {
 		o.cut()
 		return
 	}
@@ -243,6 +251,11 @@ func (o *observer) look(fd uintptr, q *question) {
 		default:
 			return // it prepares itself
 		}
+	}
+	if q.nr == unix.SYS_SOCKET {
+		name, _ := o.filter.Refusal(q.args)
+		o.record(haft.Access{Kind: haft.AccessSocket, Name: name})
+		return
 	}
 	if !o.openRoot(fd, q) {
 		return

@@ -13,7 +13,6 @@ import (
 	"haft"
 	"haft/sandbox"
 	"haft/sandbox/local/internal/cgroup"
-	"haft/sandbox/local/internal/filter"
 	"haft/sandbox/local/internal/plan"
 	"haft/sandbox/local/internal/wire"
 )
@@ -86,8 +85,7 @@ func (r *run) reducedRequest() (request, error) {
 	if err := p.planReducedLandlock(&pl, r); err != nil {
 		return request{}, err
 	}
-	config := filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true, Observe: r.spec.Observe}
-	if err := p.planFilter(&pl, config); err != nil {
+	if err := p.planFilter(&pl, r.filterConfig()); err != nil {
 		return request{}, err
 	}
 	w := p.machine.watch(r.spec.Limits)

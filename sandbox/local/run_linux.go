@@ -368,6 +368,14 @@ func filterOf(spec *sandbox.Spec) filter.Config {
 		Egress: spec.Network == sandbox.NetworkEgress || spec.Loopback, Observe: spec.Observe}
 }
 
+// filterConfig says which filter of system calls a run has.
+func (r *run) filterConfig() filter.Config {
+	if r.p.machine.namespaces {
+		return filterOf(r.spec)
+	}
+	return filter.Config{Internet: r.spec.Network == sandbox.NetworkFull, Reduced: true, Observe: r.spec.Observe}
+}
+
 // planFilter plans the filter of system calls, where there is one.
 func (p *Provider) planFilter(pl *plan.Plan, c filter.Config) error {
 	if !p.machine.isolation.Has(haft.ControlSeccomp) {
@@ -460,7 +468,7 @@ func (r *run) takeDescriptors(ctx context.Context, got []int) error {
 	}
 	if r.spec.Observe {
 		var err error
-		if r.observer, err = r.openObserver(got[want-1]); err != nil {
+		if r.observer, err = r.openObserver(got[want-1], r.filterConfig()); err != nil {
 			wire.CloseAll(got[1 : want-1])
 			return err
 		}

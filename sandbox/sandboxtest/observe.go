@@ -163,6 +163,8 @@ import socket
 def unix():
     with socket.socket(socket.AF_UNIX) as s: s.connect(here + '/door')
 quiet(unix)
+quiet(socket.socket, socket.AF_INET, socket.SOCK_DGRAM)
+quiet(socket.socket, socket.AF_INET6, socket.SOCK_RAW)
 say('done')`
 
 // touchedAll wants the accesses of touching.
@@ -184,6 +186,7 @@ func touchedAll(o Outcome) error {
 		{Kind: haft.AccessWrite, Name: "/dir"}, {Kind: haft.AccessWrite, Name: "/dir/below"},
 		{Kind: haft.AccessRead, Name: "/moved"}, {Kind: haft.AccessRead, Name: "/dir/second"},
 		{Kind: haft.AccessProgram, Name: "python"},
+		{Kind: haft.AccessSocket, Name: "socket:udp"}, {Kind: haft.AccessSocket, Name: "socket:raw"},
 	}
 	if o.Exit.Isolation.Has(haft.ControlRoot) { // else links are not followed, and no socket can be made
 		want = append(want, haft.Access{Kind: haft.AccessRead, Name: "/etc/group"},
@@ -219,6 +222,10 @@ def reach():
     with socket.socket() as s:
         s.settimeout(2); s.connect(('192.0.2.1', 80))
 attempt('connect', reach)
+for family in (socket.AF_INET, socket.AF_INET6):
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW):
+        attempt('socket %d %d' % (family, kind), lambda: socket.socket(family, kind))
+attempt('lookup', lambda: socket.getaddrinfo('leak.evil.example', 80))
 attempt('exec', lambda: os.execve('/work/none', ['none'], {}))
 attempt('write', lambda: writable('/etc/passwd'))
 def chroot():

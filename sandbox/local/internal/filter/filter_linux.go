@@ -30,7 +30,8 @@ type Config struct {
 	// Uncounted says that no cgroup counts memory, but a meter that looks at
 	// processes: memory that no process maps is refused.
 	Uncounted bool
-	// Observe asks the listener of the filter about the calls of [Looks] that are allowed.
+	// Observe asks the listener of the filter about the calls of [Looks] that are allowed, and about datagram and raw
+	// sockets of the internet that are refused: see [Config.Refusal].
 	Observe bool
 }
 
@@ -154,6 +155,9 @@ func rules(c Config, also []string, info *arch.Info) map[uint32]rule {
 			if nr, ok := info.SyscallNames[name]; ok && rs[uint32(nr)] == (rule{verdict: allow}) {
 				rs[uint32(nr)] = rule{verdict: notify}
 			}
+		}
+		if nr, ok := info.SyscallNames["socket"]; ok && rs[uint32(nr)].arg != nil {
+			rs[uint32(nr)] = rule{arg: rs[uint32(nr)].arg.askAboutDatagrams()}
 		}
 	}
 	set(rule{verdict: killer}, killed...)

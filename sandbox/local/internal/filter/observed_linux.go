@@ -1,6 +1,7 @@
 package filter
 
 import (
+	"maps"
 	"runtime"
 
 	"github.com/elastic/go-seccomp-bpf/arch"
@@ -87,6 +88,71 @@ func looks() map[string]Look {
 // unseen are calls that open or connect in ways that no look sees. The usual filter has none of them.
 var unseen = []string{"io_uring_setup", "io_uring_enter", "open_by_handle_at", "chroot", "pivot_root", "mount",
 	"open_tree", "seccomp", "ptrace", "process_vm_writev"}
+
+// types are the types of sockets that the listener is asked about, and what an observation calls them. A lookup of a
+// name uses one for datagrams.
+var types = map[uint32]string{unix.SOCK_DGRAM: "socket:udp", unix.SOCK_RAW: "socket:raw"}
+
+// typeFlags are the flags in the type of a socket.
+const typeFlags = unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC
+
+// askAboutDatagrams returns a judgement of socket that asks the listener about those sockets of the internet that a
+// refuses and that types has.
+func (a *argument) askAboutDatagrams() *argument {
+	b := *a
+	b.cases, b.then = maps.Clone(a.cases), maps.Clone(a.then)
+	if b.then == nil {
+		b.then = map[uint32]*argument{}
+	}
+	for _, family := range []uint32{unix.AF_INET, unix.AF_INET6} {
+		inner := &argument{index: 1, clear: typeFlags, other: b.other}
+		if verdict, ok := b.cases[family]; ok {
+			inner.other = verdict
+		}
+		if then := b.then[family]; then != nil {
+			*inner = *then
+		}
+		if inner.other == allow {
+			continue
+		}
+		inner.cases = map[uint32]uint32{}
+		for t := range types {
+			inner.cases[t] = notify
+		}
+		delete(b.cases, family)
+		b.then[family] = inner
+	}
+	return &b
+}
+
+// Refusal returns how the listener of a filter answers a question about a call of socket: with the error that a run has
+// that is not observed. It never lets the call go on. The arguments are values, which no thread can exchange. The name
+// is that of the socket in an observation.
+func (c Config) Refusal(args [6]uint64) (name string, errno unix.Errno) {
+	c.Observe = false
+	j := judged(c)["socket"]
+	name, errno = types[uint32(args[1])&^typeFlags], unix.EPERM
+	if v := j.judge(args); v&unix.SECCOMP_RET_ACTION_FULL == unix.SECCOMP_RET_ERRNO {
+		errno = unix.Errno(v & unix.SECCOMP_RET_DATA)
+	}
+	return name, errno
+}
+
+// judge returns the verdict that the program of an argument has.
+func (a *argument) judge(args [6]uint64) uint32 {
+	value := uint32(args[a.index])
+	if value&a.bits != 0 {
+		return denied
+	}
+	value &^= a.clear
+	if then := a.then[value]; then != nil {
+		return then.judge(args)
+	}
+	if verdict, ok := a.cases[value]; ok {
+		return verdict
+	}
+	return a.other
+}
 
 // Looks returns the observed calls by their numbers.
 func Looks() (map[uint32]Look, error) {

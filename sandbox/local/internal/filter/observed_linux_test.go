@@ -48,6 +48,9 @@ func TestCompile_observes_only_what_is_allowed(t *testing.T) {
 		c.Observe = true
 		watched, asked := instructions(t, c), 0
 		for nr := range uint32(1024) {
+			if nr == unix.SYS_SOCKET {
+				continue // see TestConfig_Refusal
+			}
 			for _, arg := range []uint64{0, 1, 2, ^uint64(0)} {
 				data := make([]byte, 64)
 				binary.NativeEndian.PutUint32(data, nr)
@@ -68,6 +71,44 @@ func TestCompile_observes_only_what_is_allowed(t *testing.T) {
 		}
 		if asked == 0 {
 			t.Errorf("%+v observes nothing", c)
+		}
+	}
+}
+
+// Sockets for datagrams and raw packets of the internet are asked about where they are refused, and the answer is the
+// error that the filter of a run that is not observed gives. Every other socket has the verdict of every run.
+func TestConfig_Refusal(t *testing.T) {
+	info, err := arch.GetInfo("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := map[uint64]string{unix.SOCK_DGRAM: "socket:udp", unix.SOCK_RAW: "socket:raw"}
+	for _, c := range []filter.Config{{}, {Egress: true}, {Internet: true}, {Reduced: true},
+		{Reduced: true, Internet: true}} {
+		watch := c
+		watch.Observe = true
+		plain, watched := instructions(t, c), instructions(t, watch)
+		for family := range uint64(64) {
+			for args := range uint64(16 * 3) {
+				typ, protocol := args/3, []uint64{0, unix.IPPROTO_TCP, unix.IPPROTO_ICMP}[args%3]
+				typ |= []uint64{0, unix.SOCK_CLOEXEC, unix.SOCK_NONBLOCK | unix.SOCK_CLOEXEC}[family%3]
+				want := judgeBy(t, plain, uint32(info.ID), unix.SYS_SOCKET, family, typ, protocol)
+				got := judgeBy(t, watched, uint32(info.ID), unix.SYS_SOCKET, family, typ, protocol)
+				name := names[args/3]
+				if family != unix.AF_INET && family != unix.AF_INET6 || name == "" || want == allow {
+					if got != want {
+						t.Errorf("%+v: socket(%d, %#x, %d) has the verdict %#x, want %#x", c, family, typ, protocol,
+							got, want)
+					}
+					continue
+				}
+				called, errno := watch.Refusal([6]uint64{family, typ, protocol})
+				if got != unix.SECCOMP_RET_USER_NOTIF || called != name ||
+					want != unix.SECCOMP_RET_ERRNO|uint32(errno) {
+					t.Errorf("%+v: socket(%d, %#x, %d) has the verdict %#x and is %s refused with %d, want %#x", c,
+						family, typ, protocol, got, called, errno, want)
+				}
+			}
 		}
 	}
 }
