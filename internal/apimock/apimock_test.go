@@ -239,6 +239,18 @@ func TestMock_limits_the_rate(t *testing.T) {
 	}
 }
 
+// A message has the beginning of a long URL, in the report and in the answer.
+func TestMock_cuts_long_URLs(t *testing.T) {
+	t.Parallel()
+	m := open(t, "mock: [{request: {method: POST, path: /v2}, answer: {}}]", apimock.Options{})
+	got := ask(t, m, "GET http://api.example/"+strings.Repeat("ü", 50_000)+"?q="+strings.Repeat("x", 50_000))
+	list := m.Report().Unexpected
+	if len(got) > 1000 || len(list) != 1 || len(list[0]) > 1000 ||
+		!strings.Contains(list[0], "GET http://api.example/") {
+		t.Errorf("the answer has %d bytes: %.2000s\n%q", len(got), got, list)
+	}
+}
+
 func TestMock_reports_unused_rules(t *testing.T) {
 	t.Parallel()
 	m := open(t, "mock:\n- {answer: {}}\n- {request: {path: /x}, answer: {}, times: 2}\n", apimock.Options{})

@@ -100,7 +100,7 @@ func (c *cassette) next(key recordedRequest) (a *Answer, count int) {
 
 // recorded answers a request by the cassette: it replays the answer, or asks the real API and records it.
 func (m *Mock) recorded(r egress.MockRequest, s Seen) (*http.Response, error) {
-	to := s.Method + " " + s.To
+	to := s.String()
 	if m.cassette == nil {
 		return m.refuse(s, "no rule is for "+to+"; "+m.nearest(s)), nil
 	}

@@ -24,13 +24,25 @@ type Seen struct {
 	Status int    `json:"status,omitempty"`
 }
 
+// maxShown bounds what a message has of a request, in characters.
+const maxShown = 200
+
+// String returns the method and the URL for a message. A long URL is cut.
+func (s Seen) String() string {
+	text := s.Method + " " + s.To
+	if r := []rune(text); len(r) > maxShown {
+		return string(r[:maxShown]) + "…"
+	}
+	return text
+}
+
 // Differences returns how a request differs from what is expected, each as a sentence without a full stop; none
 // means that it fits.
 func (r Request) Differences(s Seen) []string {
 	var out []string
 	differ := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if methods := r.methods(); len(methods) > 0 && !slices.Contains(methods, s.Method) {
-		differ("the method is %s, want %s", s.Method, strings.ToUpper(r.Method))
+		differ("the method is %s, want %s", s.Method[:min(len(s.Method), maxShown)], strings.ToUpper(r.Method))
 	}
 	host := s.URL.Hostname()
 	if strings.Contains(r.Host, ":") {

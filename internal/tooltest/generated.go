@@ -54,6 +54,9 @@ func (p *place) generate() ([]*Case, error) {
 
 // judge says what is wrong with the result of generated arguments: a crash, or an error that no model understands.
 func (r *run) judge(ctx context.Context, o observation) []Fault {
+	if r.isUnanswered() { // what the tool made of that status says nothing about its arguments
+		return nil
+	}
 	if o.err != nil {
 		return []Fault{{"generated", "there is no result: " + o.err.Error()}}
 	}
@@ -100,23 +103,27 @@ const (
 	maxArguments = 400
 )
 
-// shrink finds the smallest arguments with which a generated case still fails, and says so in its first fault.
+// shrink finds the smallest arguments with which a generated case still fails, and says so in its first fault. A case
+// with a request that no rule is for keeps its arguments: smaller ones would make another request.
 func (r *run) shrink(ctx context.Context) {
 	if r.c.made == nil || len(r.faults) == 0 || ctx.Err() != nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, shrinkFor)
 	defer cancel()
-	small := schemacase.Shrink(r.c.Args, func(args []byte) bool {
-		if ctx.Err() != nil {
-			return false
-		}
-		c := *r.c
-		c.Args = args
-		again := r.place.runOnce(ctx, &c)
-		return len(again.faults) > 0 && again.last != nil && r.last != nil && again.last.Status == r.last.Status &&
-			kindOf(again.last) == kindOf(r.last)
-	})
+	small := []byte(r.c.Args)
+	if !r.isUnanswered() {
+		small = schemacase.Shrink(r.c.Args, func(args []byte) bool {
+			if ctx.Err() != nil {
+				return false
+			}
+			c := *r.c
+			c.Args = args
+			again := r.place.runOnce(ctx, &c)
+			return len(again.faults) > 0 && !again.isUnanswered() && again.last != nil && r.last != nil &&
+				again.last.Status == r.last.Status && kindOf(again.last) == kindOf(r.last)
+		})
+	}
 	text := "with the arguments " + terminal.OneLine(string(small), maxArguments)
 	if r.c.made.Why != "" {
 		text += " (" + r.c.made.Why + ")"

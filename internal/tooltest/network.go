@@ -94,6 +94,9 @@ func (r *run) closeMock() {
 	}
 }
 
+// isUnanswered reports whether the case made a request that no rule is for.
+func (r *run) isUnanswered() bool { return r.mock != nil && len(r.mock.Report().Unexpected) > 0 }
+
 // hosts returns the hosts that the case has met so far, sorted.
 func (r *run) hosts() []string {
 	r.mu.Lock()
@@ -115,7 +118,7 @@ func (c *checker) requests() {
 	if len(want) != len(c.seen) {
 		var list []string
 		for _, s := range c.seen {
-			list = append(list, s.Method+" "+s.To)
+			list = append(list, s.String())
 		}
 		c.fault("requests", "expected %d requests, there were %d\n%s", len(want), len(c.seen),
 			indent("+ ", strings.Join(list, "\n")))
@@ -123,8 +126,7 @@ func (c *checker) requests() {
 	}
 	for i, w := range want {
 		if d := w.Differences(c.seen[i]); len(d) > 0 {
-			c.fault("requests", "request %d (%s %s) differs: %s", i+1, c.seen[i].Method, c.seen[i].To,
-				strings.Join(d, "; "))
+			c.fault("requests", "request %d (%s) differs: %s", i+1, c.seen[i], strings.Join(d, "; "))
 		}
 	}
 }

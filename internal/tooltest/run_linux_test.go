@@ -113,6 +113,48 @@ func TestRun_faults(t *testing.T) {
 	}
 }
 
+// A generated case whose request no rule is for says so, and blames neither the tool nor arguments that another case
+// would have.
+func TestRun_generated_with_unexpected_requests(t *testing.T) {
+	dir := t.TempDir()
+	put(t, dir, "stock.py", `import urllib.parse
+import urllib.request
+
+
+def stock(sku: str) -> str:
+    """Ask for the stock.
+
+    Args:
+        sku: Of what.
+    """
+    to = "http://api.example/stock/" + urllib.parse.quote(sku + "x" * 5000)
+    return urllib.request.urlopen(to).read().decode()
+`)
+	put(t, dir, "stock_test.yaml", `settings: {network: [api.example]}
+generated: {count: 8}
+cases:
+- name: one
+  args: {sku: a}
+  mock: [{request: {host: api.example}, answer: {body: "7"}}]
+  expect: {value: "7"}
+`)
+	failed := 0
+	for _, o := range run(t, tooltest.Config{}, filepath.Join(dir, "stock_test.yaml")).Outcomes {
+		if o.State == tooltest.Passed { // arguments that do not fit the schema among them
+			continue
+		}
+		failed++
+		if got := text(o); len(o.Faults) != 1 || len(got) > 1500 || !strings.HasPrefix(got, "unexpected request: "+
+			"no rule is for GET http://api.example/stock/") || !strings.Contains(got, "with the arguments {") ||
+			strings.Contains(got, `{"sku":""}`) && !strings.Contains(got, "/stock/xxx") {
+			t.Errorf("%s %s:\n%s", o.State, o.Name, got)
+		}
+	}
+	if failed == 0 {
+		t.Error("no generated case made a request")
+	}
+}
+
 // What is not as expected of an agent is a fault, with the turn.
 func TestRun_agent_faults(t *testing.T) {
 	for _, o := range run(t, tooltest.Config{}, "testdata/talk_test.yaml").Outcomes {
