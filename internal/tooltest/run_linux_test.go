@@ -2,6 +2,7 @@ package tooltest_test
 
 import (
 	"bytes"
+	"crypto/sha256"
 	"encoding/xml"
 	"fmt"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"haft/internal/skiptest"
 	"haft/internal/tooltest"
 	"haft/sandbox/local"
 )
@@ -152,6 +154,59 @@ cases:
 	}
 	if failed == 0 {
 		t.Error("no generated case made a request")
+	}
+}
+
+// secretOf is the secret of a case.
+func secretOf(i int) string { return fmt.Sprintf("the-secret-of-case-%d-and-no-other", i) }
+
+// Hundreds of cases that run beside each other, two for each processor, and share warm cells: none sees a file, a
+// variable of the module, a secret or a file of the workspace that another one has.
+func TestRun_many_cases_apart(t *testing.T) {
+	dir, n := t.TempDir(), 500
+	if skiptest.Race {
+		n = 60
+	}
+	put(t, dir, "mark.py", `import hashlib
+import os
+import pathlib
+
+before = []
+
+
+def mark(name: str) -> list:
+    """Leave a mark in every place, and return what is in them.
+
+    Args:
+        name: The mark.
+    """
+    before.append(name)
+    found = []
+    for place in ("/tmp", "/var/tmp", "/dev/shm", "/work", "/workspace"):
+        try:
+            found += [f"{place}/{p}" for p in os.listdir(place) if p.startswith("mark-")]
+            pathlib.Path(place, "mark-" + name).write_text(name)
+        except OSError:
+            pass
+    secrets = [hashlib.sha256(v.encode()).hexdigest() for v in os.environ.values() if v.startswith("the-secret")]
+    return [before, found, secrets]
+`)
+	var cases strings.Builder
+	cases.WriteString("cases:\n")
+	for i := range n {
+		sum := sha256.Sum256([]byte(secretOf(i)))
+		fmt.Fprintf(&cases, "- {name: c%d, args: {name: m%d}, workspace: {}, secrets: {TOKEN: %s}, "+
+			"expect: {value: [[m%d], [], [\"%x\"]]}}\n", i, i, secretOf(i), i, sum)
+	}
+	put(t, dir, "mark_test.yaml", cases.String())
+	r := run(t, tooltest.Config{}, filepath.Join(dir, "mark_test.yaml"))
+	if r.Count[tooltest.Passed] != n || len(r.Outcomes) != n {
+		t.Errorf("the counts are %v", r.Count)
+	}
+	for _, o := range r.Outcomes {
+		if o.State != tooltest.Passed {
+			t.Fatalf("%s %s\n%s", o.State, o.Name, text(o))
+		}
 	}
 }
 
