@@ -102,6 +102,13 @@ def test_it_can_be_turned_off(project: Path) -> None:
     assert not (project / "asked").exists()
 
 
+def test_a_file_in_json_is_collected(project: Path) -> None:
+    (project / "tool_test.yaml").write_text('{\n  "tool": "tool.py",\n  "cases": [{"name": "fine"}]\n}\n')
+    code, out = run(project, "-k", "fine")
+    assert code == 0, out
+    assert "1 passed" in out
+
+
 def test_no_command(project: Path) -> None:
     code, out = run(project, command="bin/none")
     assert code == 2, out
@@ -113,6 +120,15 @@ def test_a_command_that_fails(project: Path) -> None:
     code, out = run(project)
     assert code == 2, out
     assert "tool_test.yaml:2:1: a case has no field x" in out
+
+
+def test_an_error_in_json(project: Path) -> None:
+    error = '{"error": {"code": "invalid", "message": "tool_test.yaml:2:1: a case has no field x"}}'
+    (project / "bin" / "haft").write_text(f"#!/bin/sh\necho '{error}'; exit 3\n")
+    code, out = run(project)
+    assert code == 2, out
+    assert "tool_test.yaml:2:1: a case has no field x" in out
+    assert "TypeError" not in out
 
 
 @pytest.mark.skipif("HAFT_BINARY" not in os.environ, reason="needs the haft command: HAFT_BINARY")

@@ -6,9 +6,16 @@
  *     import { haftTests } from "@haft/client/testing";
  *
  *     haftTests("tools", { test });
+ *
+ * It also writes test files:
+ *
+ *     const suite = new Suite({ tool: "weather.ts" });
+ *     suite.case("one day", { args: { city: "Oslo", days: 1 }, expect: { value: ["sun"] } });
+ *     suite.write("weather_test.yaml");
  */
 
 import { execFile, spawnSync } from "node:child_process";
+import { writeFileSync } from "node:fs";
 
 /** The function `test` of vitest, node:test or jest. */
 export interface TestFunction {
@@ -42,6 +49,32 @@ interface Outcome {
   sandbox?: string;
   state: "passed" | "failed" | "skipped" | "flaky";
   faults?: { what: string; text: string }[];
+}
+
+/** Keys of a test file or a case, by the same names as in YAML. haft says what is wrong in them. */
+export type Keys = Record<string, unknown>;
+
+/** A test file. */
+export class Suite {
+  readonly #file: Keys & { cases: unknown[] };
+
+  constructor(keys: Keys = {}) {
+    this.#file = { ...keys, cases: [...((keys["cases"] as unknown[] | undefined) ?? [])] };
+  }
+
+  /** Adds a case. */
+  case(name: string, keys: Keys = {}): this {
+    this.#file.cases.push({ name, ...keys });
+    return this;
+  }
+
+  /** Writes the file. Its name has to be NAME_test.yaml or NAME.test.yaml for `haft test` to find it. */
+  write(path: string): void {
+    // JSON is YAML, but for characters that YAML may not have as they are, or takes for the end of a line.
+    const text = JSON.stringify(this.#file, null, 2).replace(/[\u007f-\u009f\u2028\u2029\ufeff\ufffe\uffff]/g,
+      (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+    writeFileSync(path, text + "\n");
+  }
 }
 
 /** What haft prints at most: a report has the results of all cases. */
@@ -87,11 +120,14 @@ function run(command: string, args: string[], timeout: number): Promise<Outcome[
 
 /** Reads what haft printed. */
 function read<T>(stdout: string, stderr: string): T {
+  let report: T & { error?: { message: string } };
   try {
-    return JSON.parse(stdout) as T;
+    report = JSON.parse(stdout) as typeof report;
   } catch {
     throw new Error(stderr.trim() || "haft test ended without a report");
   }
+  if (report.error) throw new Error(report.error.message);
+  return report;
 }
 
 /** Throws what is wrong with a case. */

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 
-import { haftTests, type TestFunction } from "../src/testing.js";
+import { haftTests, Suite, type TestFunction } from "../src/testing.js";
 
 /** A command that lists and runs four cases. */
 const haft = `#!${process.execPath}
@@ -71,7 +71,24 @@ test("what is missing is said", async () => {
   await withCommand(`#!/bin/sh\necho 'x_test.yaml:2:1: a case has no field x' >&2; exit 3\n`, async (command) => {
     assert.throws(() => haftTests("tools", { test: collect().test, command }), /x_test.yaml:2:1: a case has no field x/);
   });
+  const error = JSON.stringify({ error: { code: "invalid", message: "x_test.yaml:2:1: a case has no field x" } });
+  await withCommand(`#!/bin/sh\necho '${error}'; exit 3\n`, async (command) => {
+    assert.throws(() => haftTests("tools", { test: collect().test, command }), { message: /^x_test.yaml:2:1: a case/ });
+  });
 });
+
+const odd = "a\u2028b\u0085\u007f\ufeff\t\\ \"'{}: # \u{1f600}ü\nend";
+
+test("a suite has the keys of a file", () =>
+  withCommand(haft, async (_, dir) => {
+    const suite = new Suite({ tool: "add.ts", cases: [{ name: "first" }] });
+    suite.case("second", { args: { a: 1 }, expect: { value: odd } }).case("third").write(join(dir, "x_test.yaml"));
+    const text = readFileSync(join(dir, "x_test.yaml"), "utf8");
+    assert.deepEqual(JSON.parse(text), {
+      tool: "add.ts", cases: [{ name: "first" }, { name: "second", args: { a: 1 }, expect: { value: odd } }, { name: "third" }],
+    });
+    assert.ok(!text.includes("\u2028") && text.includes("\u{1f600}"));
+  }));
 
 const real = process.env["HAFT_BINARY"];
 
@@ -87,6 +104,25 @@ test("the real command runs a tool", { skip: !real && "needs the haft command: H
     const [right, wrong] = [...made.values()];
     await right!();
     await assert.rejects(wrong!(), /add_test.yaml:3: wrong failed\nvalue: /);
+  } finally {
+    rmSync(dir, { recursive: true });
+  }
+});
+
+test("the real command runs a suite", { skip: !real && "needs the haft command: HAFT_BINARY" }, async () => {
+  const dir = mkdtempSync(join(tmpdir(), "haft-testing-"));
+  try {
+    writeFileSync(join(dir, "say.ts"),
+      "/**\n * Say.\n * @param text What.\n */\nexport function say(text: string): string {\n  return text + text;\n}\n");
+    const suite = new Suite({ tool: "say.ts" }).case("right", { args: { text: odd }, expect: { value: odd + odd } });
+    suite.case("wrong", { args: { text: "a" }, expect: { value: "a" } }).write(join(dir, "suite_test.yaml"));
+    const { test, made } = collect();
+    haftTests(dir, { test, command: real! });
+    const [right, wrong] = [...made.values()];
+    await right!();
+    await assert.rejects(wrong!(), /suite_test.yaml:\d+: wrong failed\nvalue: /);
+    suite.case("misspelt", { arguments: {} }).write(join(dir, "suite_test.yaml"));
+    assert.throws(() => haftTests(dir, { test, command: real! }), /suite_test.yaml:\d+:\d+: .*arguments/);
   } finally {
     rmSync(dir, { recursive: true });
   }

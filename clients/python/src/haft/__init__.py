@@ -17,7 +17,7 @@
     add(1, 2)                       # runs in the sandbox of the server
     add.local(1, 2)                 # runs here
 
-Every name that is not in this module is not for use.
+Every name that is neither in this module nor in haft.testing is not for use.
 """
 
 from ._async._client import AsyncClient

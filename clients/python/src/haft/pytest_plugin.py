@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 _NAME = re.compile(r".*[_.]test\.ya?ml$")
-_CONTENT = re.compile(r"^(cases|generated):", re.MULTILINE)  # other programs have test files in YAML, too
+# Other programs have test files in YAML, too. Those that a program wrote are JSON.
+_CONTENT = re.compile(r'^(cases:|generated:|\s*"(cases|generated)":)', re.MULTILINE)
 _TEXT = 4 << 20  # bytes of a test file, as haft reads them
 
 
@@ -78,11 +79,14 @@ class HaftFile(pytest.File):
                 errors="replace",
                 check=False,
             )
-            return json.loads(done.stdout)
+            report = json.loads(done.stdout)
         except OSError as error:
             raise HaftError(f"{command} cannot be run: {error.strerror}") from None
         except ValueError:
             raise HaftError(done.stderr.strip() or f"{command} test ended with exit code {done.returncode}") from None
+        if isinstance(report, dict) and "error" in report:
+            raise HaftError(report["error"]["message"])
+        return report
 
     def outcome(self, case: HaftCase) -> list[dict[str, Any]]:
         """Return what became of a case. The first one that asks runs all that were selected."""
