@@ -73,5 +73,38 @@ func TestClients_plugins(t *testing.T) {
 				t.Errorf("%q did not run:\n%s", want, out)
 			}
 		}
+		out = runVitest(t, dir, modules, run)
+		if !regexp.MustCompile(`(?m)^ *Tests +1 failed \| 1 passed \| 1 skipped \(3\)$`).MatchString(out) ||
+			!strings.Contains(out, "add_test.yaml:3: wrong failed") {
+			t.Error(out)
+		}
 	})
+}
+
+// inVitest makes tests of vitest of the test files of a directory, one of which fails.
+const inVitest = `import { test } from "vitest";
+import { haftTests } from "./src/testing.js";
+
+haftTests("tools", { test, command: process.env.HAFT_BINARY });
+`
+
+// runVitest runs a suite of vitest in a directory with the client, and returns what vitest prints.
+func runVitest(t *testing.T, dir, modules string, run func(*testing.T, string, []string, ...string) string) string {
+	t.Helper()
+	for name, text := range map[string]string{
+		"tools.spec.ts": inVitest,
+		"tools/add.ts": "/**\n * Add.\n * @param a One.\n */\n" +
+			"export function add(a: number): number {\n  return a + 1;\n}\n",
+		"tools/add_test.yaml": "cases:\n- {name: right, args: {a: 1}, expect: {value: 2}}\n" +
+			"- {name: wrong, args: {a: 1}, expect: {value: 3}}\n- {name: left out, skip: no network}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return run(t, dir, []string{"NO_COLOR=1", "CI=1"}, "sh", "-c", `node "$0" run --root . tools.spec.ts || [ $? = 1 ]`,
+		filepath.Join(modules, "vitest/vitest.mjs"))
 }
