@@ -24,6 +24,8 @@ type Session struct {
 	Used      time.Time `json:"used_at"`
 	Busy      bool      `json:"busy"`
 	Isolation Isolation `json:"isolation"`
+	// Sandbox is the kind of sandbox that it runs in.
+	Sandbox SandboxType `json:"sandbox,omitempty"`
 	// Workspace is at /workspace, and belongs to the session as long as that lives.
 	Workspace *SessionWorkspace `json:"workspace,omitempty"`
 	// Requirements are the packages that the session was made with besides those of the organisation.
@@ -49,6 +51,8 @@ type NewSession struct {
 	Language string `json:"language,omitempty"`
 	// TTY says that commands of the session may have terminals.
 	TTY bool `json:"tty,omitempty"`
+	// Sandbox names the kind of sandbox that it runs in, as in a [Call]; one of the server's machine.
+	Sandbox string `json:"sandbox,omitempty"`
 	// Workspace is mounted at /workspace; nil means none.
 	Workspace *SessionWorkspace `json:"workspace,omitempty"`
 	// Requirements are packages that code of the session can import, besides those of the organisation.

@@ -167,8 +167,11 @@ func (a *App) openSandbox(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("open the gVisor sandbox: %w", err)
 		}
-		a.provider, a.cfg.Cells = p, place.GVisorCells(a.cfg.Cells)
 		a.closers = append(a.closers, end)
+		if _, err := p.Isolation(ctx); err != nil { // before tools are read in it
+			return fmt.Errorf("try the gVisor sandbox: %w", err)
+		}
+		a.provider, a.cfg.Cells = p, place.GVisorCells(a.cfg.Cells)
 	case "process":
 		p, err := process.Open(process.Config{})
 		if err != nil {

@@ -161,7 +161,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 		return nil, err
 	}
 	s.closers = append(s.closers, s.App.Close)
-	s.sessions = sandboxed.New(sandboxed.Config{Open: s.App.executor.OpenSession})
+	s.sessions = sandboxed.New(sandboxed.Config{Home: s.App.Sandboxes.Home, Open: s.App.Sandboxes.OpenSession})
 	s.locker = &supply.Locker{Store: s.Store.Tools, Supply: s.App.Supply, Progress: cfg.Progress, Shared: s.shared}
 	s.AgentLoop = agents.New(s.Store)
 	spaces := workspace.New(s.Store, workspace.Config{Dir: cfg.workspaces(), InSession: s.sessions.Brings})
@@ -182,6 +182,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
+	ec.RunsCode = func(t haft.Tool) bool { return t.Version.Kind == haft.KindBuiltin && tools.RunsCode(t.Name) }
 	s.endSessions(&ec)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
@@ -346,10 +347,10 @@ func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin
 	}
 	if err := errors.Join(
 		more(set),
-		builtin.RunCode(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript,
+		builtin.RunCode(set, s.App.Sandboxes, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript,
 			Sessions: s.sessions}),
 		builtin.RunCommand(set, s.sessions),
-		builtin.RunCodeWithTools(set, s.App.executor, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
+		builtin.RunCodeWithTools(set, s.App.Sandboxes, builtin.CodeConfig{TypeScript: s.App.executor.TypeScript}),
 		builtin.FetchWebpage(set, guard.Client(),
 			func(ctx context.Context, org string, f []byte, n int) (builtin.PDF, error) {
 				text, err := pdfs.Text(ctx, org, f, n)

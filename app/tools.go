@@ -53,7 +53,7 @@ func (s *Service) mayAcceptOwn(everybody bool) func(context.Context, haft.Princi
 // sourceTool returns the tool that runs source without storing it.
 func (s *Service) sourceTool() toolsource.SourceTool {
 	return toolsource.SourceTool{
-		Executor: s.App.executor,
+		Executor: s.App.Sandboxes,
 		Prepare: func(ctx context.Context, p haft.Principal, d haft.Draft) (*registry.Compiled, error) {
 			if s.Registry == nil {
 				return nil, &haft.Error{Code: haft.CodeUnavailable, Message: "the tools are not there yet"}

@@ -40,7 +40,7 @@ func (s *Sessions) EndSession(ctx context.Context, p haft.Principal, id string) 
 // AddSession implements [haft.Sessions].
 func (s *Sessions) AddSession(ctx context.Context, p haft.Principal, n haft.NewSession) (*haft.Session, error) {
 	return get[haft.Session](ctx, s.api, query{method: http.MethodPost, path: "/v1/sessions", as: p,
-		body: sessionBody{n.Name, n.Language, n.TTY, n.TTL.D().Seconds(), n.Idle.D().Seconds(), n.Workspace,
+		body: sessionBody{n.Name, n.Language, n.TTY, n.Sandbox, n.TTL.D().Seconds(), n.Idle.D().Seconds(), n.Workspace,
 			n.Requirements}})
 }
 
@@ -49,6 +49,7 @@ type sessionBody struct {
 	Name     string  `json:"name,omitempty"`
 	Language string  `json:"language,omitempty"`
 	TTY      bool    `json:"tty,omitempty"`
+	Sandbox  string  `json:"sandbox,omitempty"`
 	TTL      float64 `json:"timeout_seconds,omitempty"`
 	Idle     float64 `json:"idle_seconds,omitempty"`
 

@@ -120,6 +120,8 @@ type Request struct {
 	// first. Empty means the sandbox of the server.
 	Places      []haft.SandboxType
 	PlaceReason string
+	// Sandbox is what the call names; a session remembers it for the calls that follow.
+	Sandbox string
 	// Returns is the schema of the value, where it is known.
 	Returns json.RawMessage
 	// Letta is that of [haft.Settings].

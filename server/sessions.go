@@ -87,6 +87,7 @@ type newSession struct {
 		Name     string `json:"name,omitempty" maxLength:"64" doc:"What the owner calls it; a name is made up if it is left out."`
 		Language string `json:"language,omitempty" maxLength:"20" doc:"The language of a context to start with it."`
 		TTY      bool   `json:"tty,omitempty" doc:"Commands of the session may have terminals."`
+		Sandbox  string `json:"sandbox,omitempty" maxLength:"40" doc:"The sandbox that it runs in, one of the server's machine; calls in the session follow it."`
 		// A session waits for its workspace as a call does.
 		Workspace    *haft.SessionWorkspace `json:"workspace,omitempty" doc:"A workspace, which the session has at /workspace until it ends."`
 		Requirements haft.Requirements      `json:"requirements,omitzero" doc:"Packages that code of the session can import, besides those of the organisation."`
@@ -98,7 +99,7 @@ type sessionAnswer struct {
 }
 
 func (h sessions) add(ctx context.Context, who Identity, in *newSession) (*sessionAnswer, error) {
-	n := haft.NewSession{Name: in.Body.Name, Language: in.Body.Language, TTY: in.Body.TTY,
+	n := haft.NewSession{Name: in.Body.Name, Language: in.Body.Language, TTY: in.Body.TTY, Sandbox: in.Body.Sandbox,
 		Workspace: in.Body.Workspace, Requirements: in.Body.Requirements}
 	n.TTL, n.Idle = in.Body.millis()
 	s, err := h.sessions.AddSession(ctx, who.Principal, n)

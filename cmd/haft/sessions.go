@@ -27,6 +27,7 @@ func sessionCommand(*cli.Profile) cli.Command {
 				{&w.New.Idle, "idle", "after how long without use it ends"},
 				{&w.New.Language, "language", "the language of a context to start with it"},
 				{&w.New.TTY, "tty", "let commands of the session have terminals"},
+				{&w.New.Sandbox, "sandbox", "the sandbox it runs in, one of the server's machine"},
 				{&w.Workspace, "workspace", "the `NAME[:ro]` of a workspace for it"},
 				{&w.Packages, "requirement", "a package it needs, such as requests==2.32.3; may be given again"}}},
 			{Use: "list", Short: "List sessions, the oldest first", Run: cli.ListAll(

@@ -99,8 +99,8 @@ func define[In, Out any](d Def) (*tool, error) {
 		return nil, fmt.Errorf("the value of %s: %w", d.Name, err)
 	}
 	t := &tool{
-		unavailable: d.Unavailable,
-		defaults:    d.Settings.Limits.Or(haft.DefaultLimits()).Within(haft.LimitCeilings()),
+		unavailable: d.Unavailable, runsCode: d.RunsCode,
+		defaults: d.Settings.Limits.Or(haft.DefaultLimits()).Within(haft.LimitCeilings()),
 		tool: haft.Tool{
 			ID: haft.ToolID("builtin:" + d.Name), Name: d.Name, Category: d.Category, Tags: d.Tags,
 			Version: haft.Version{

@@ -105,7 +105,7 @@ type codeAnswer struct {
 // errCodeTime is the cause of stopping code after the time that its caller gave it.
 var errCodeTime = fmt.Errorf("the time of the code: %w", context.DeadlineExceeded)
 
-// RunCode adds the tool run_code, which lets run execute code in a sandbox: Python,
+// RunCode adds the tool run_code, which lets run execute code in the sandbox that a request names: Python,
 // JavaScript, TypeScript or Bash. Output, usage, files and isolation of its results
 // are those of the sandbox.
 //
@@ -115,7 +115,7 @@ func RunCode(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg}
 	no := false
 	return AddRaw[codeInSession, codeOut](s, Def{
-		Name: "run_code", Version: "1", Category: "code",
+		Name: "run_code", Version: "1", Category: "code", RunsCode: true,
 		Tags: []string{"code", "python", "javascript", "typescript", "bash"},
 		Description: "Runs a program in a sandbox and returns what it prints, the value of its last expression " +
 			"(Python, JavaScript) and the files that it leaves in the directory out. " +
@@ -235,7 +235,7 @@ func (r codeRunner) request(ctx context.Context, req executor.Request, in codeIn
 		Stored: true, // the source is ours, the code is among the arguments
 		Env:    req.Env, Modules: files, Limits: req.Limits, Network: req.Network,
 		ServeEgress: req.ServeEgress, CA: req.CA,
-		Need:   req.Need,
+		Need: req.Need, Places: req.Places, PlaceReason: req.PlaceReason,
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
 	}
 	args := map[string]any{"code": in.Code}

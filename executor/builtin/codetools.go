@@ -27,7 +27,7 @@ func RunCodeWithTools(s *Set, run executor.Executor, cfg CodeConfig) error {
 	r := codeRunner{run: run, cfg: cfg, tools: true}
 	no := false
 	return AddRaw[codeIn, codeOut](s, Def{
-		Name: WithToolsName, Version: "1", Category: "code",
+		Name: WithToolsName, Version: "1", Category: "code", RunsCode: true,
 		Tags: []string{"code", "python", "javascript", "typescript"},
 		Description: "Runs a program in a sandbox that can call your other tools as functions, so that many calls, " +
 			"loops and large intermediate results need no turn of yours. " +

@@ -42,7 +42,7 @@ func RunCommand(s *Set, sessions Sessions) error {
 	r := codeRunner{cfg: CodeConfig{Sessions: sessions}}
 	no := false
 	return AddRaw[commandIn, codeOut](s, Def{
-		Name: "run_command", Version: "1", Category: "code", Tags: []string{"code", "bash", "shell"},
+		Name: "run_command", Version: "1", Category: "code", Tags: []string{"code", "bash", "shell"}, RunsCode: true,
 		Description: "Runs a command in a session, which is a sandbox with its own files, and returns what it " +
 			"prints, its exit code and the files that it leaves in the directory out. Processes that it leaves " +
 			"running stay until the session ends. There is no network unless the operator allows it.",

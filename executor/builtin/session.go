@@ -152,7 +152,8 @@ func (r codeRunner) work(ctx context.Context, req executor.Request, use sessionU
 	metered, used := s.LimitCPU(timed, limits.CPU.D())
 	ran, err := do(metered, s, run)
 	res := run.res
-	res.Sandbox.Provider, res.Sandbox.Isolation = "session", s.Info().Isolation
+	info := s.Info()
+	res.Sandbox = haft.Sandbox{Provider: string(info.Sandbox), Isolation: info.Isolation, Reason: req.PlaceReason}
 	res.Timeline.Setup, res.Timeline.Execute = haft.Millis(set.Sub(began)), haft.Millis(time.Since(set))
 	res.Usage = haft.Usage{Wall: haft.Millis(time.Since(set)), CPU: haft.Millis(used())}
 	res.Stdout, res.Truncated.Stdout = run.stdout.text()

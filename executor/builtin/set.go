@@ -45,6 +45,8 @@ type Def struct {
 	Enums map[string][]string
 	// Defaults are the values of those properties where they are not given.
 	Defaults map[string]string
+	// RunsCode says that it runs code of its callers, in the sandbox that the request names. A call can name one then.
+	RunsCode bool
 	// Unavailable says why callers cannot use the tool, and what to do about it, or "". It is asked which variables
 	// they have. Nil means that everybody can.
 	Unavailable func(has func(variable string) bool) string
@@ -85,8 +87,9 @@ type tool struct {
 	defaults    haft.Limits
 	// run calls the function. Raw tools give a result of their own, the others the
 	// encoded value.
-	run func(ctx context.Context, e *execution) error
-	raw bool
+	run      func(ctx context.Context, e *execution) error
+	raw      bool
+	runsCode bool
 }
 
 // Tools lists the tools, ordered by name. They belong to no organisation, which
@@ -108,6 +111,12 @@ func (s *Set) Unavailable(name string, has func(variable string) bool) string {
 		return ""
 	}
 	return t.unavailable(has)
+}
+
+// RunsCode reports whether a tool runs code of its callers in the sandbox that its request names.
+func (s *Set) RunsCode(name string) bool {
+	t := s.tools[name]
+	return t != nil && t.runsCode
 }
 
 // logger never returns nil.

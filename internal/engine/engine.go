@@ -73,6 +73,9 @@ type Config struct {
 	// Heavy says which tools need a processor; nil means all but built-in tools
 	// and those of MCP servers.
 	Heavy func(haft.Tool) bool
+	// RunsCode says which built-in tools run code of their callers, in the sandbox that is chosen for the call; nil means
+	// none. Other built-in tools are refused where a sandbox is named.
+	RunsCode func(haft.Tool) bool
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits

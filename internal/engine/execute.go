@@ -238,6 +238,7 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
 		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
+		Sandbox: ex.call.Sandbox,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {

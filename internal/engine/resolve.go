@@ -51,12 +51,15 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 		return err
 	}
 	ex.rec.Call.Workspace, ex.rec.Call.Requirements = ex.call.Workspace, ex.call.Requirements
+	ex.rec.Call.Sandbox = ex.call.Sandbox
 	return au.choosePlace(ctx, ex)
 }
 
 // choosePlace chooses the sandbox that the call runs in, with the isolation that is demanded as far as that is known.
 func (au *authorizer) choosePlace(ctx context.Context, ex *execution) (err error) {
-	ex.place, err = au.orgs.Choose(ctx, orgconfig.AskOf(ex.call, ex.tool.Tool.Version, ex.agent, au.isolation(ex)))
+	runsCode := au.cfg.RunsCode != nil && au.cfg.RunsCode(ex.tool.Tool)
+	ex.place, err = au.orgs.Choose(ctx, orgconfig.AskOf(ex.call, ex.tool.Tool.Version, ex.agent, au.isolation(ex),
+		runsCode))
 	switch haft.CodeOf(err) {
 	case "":
 		return au.egress.holdVersions(ex)

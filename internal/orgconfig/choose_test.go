@@ -70,7 +70,7 @@ func TestChoose(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: places()})
-			c.ask.Org, c.ask.Script = "acme", true
+			c.ask.Org, c.ask.Code = "acme", true
 			got, err := r.Choose(t.Context(), c.ask)
 			types := make([]string, len(got.Types))
 			for i := range got.Types {
@@ -93,7 +93,7 @@ func TestChoose_never_falls_back_to_a_machine_elsewhere(t *testing.T) {
 	slices.Reverse(list)
 	r := orgconfig.New(orgconfig.Config{Places: list,
 		Sandboxes: kept{{Type: haft.SandboxE2B, AllowRemote: true}}})
-	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true})
+	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Code: true})
 	if err != nil || !slices.Equal(got.Types, []haft.SandboxType{haft.SandboxGVisor}) ||
 		got.Shown != "" {
 		t.Errorf("Choose = %+v, %v", got, err)
@@ -117,7 +117,7 @@ func TestChoose_shows_where_code_may_go(t *testing.T) {
 		"named":                   {"gvisor", "", both, "gvisor"},
 	} {
 		r := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: list})
-		got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true, Call: c.call, Tool: c.tool})
+		got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Code: true, Call: c.call, Tool: c.tool})
 		if err != nil || got.Shown != c.want {
 			t.Errorf("%s: %+v shows %q, want %q: %v", name, got.Types, got.Shown, c.want, err)
 		}
@@ -128,7 +128,7 @@ func TestChoose_shows_where_code_may_go(t *testing.T) {
 func TestChoose_refuses_what_may_not_leave(t *testing.T) {
 	list := slices.DeleteFunc(places(), func(p orgconfig.Place) bool { return !p.Remote })
 	r := orgconfig.New(orgconfig.Config{Places: list, Sandboxes: kept{}})
-	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Script: true})
+	got, err := r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Code: true})
 	if haft.CodeOf(err) != haft.CodeDenied {
 		t.Errorf("Choose = %+v, %v", got, err)
 	}
@@ -153,21 +153,87 @@ func TestChoose_adds_a_template(t *testing.T) {
 	if haft.CodeOf(err) != haft.CodeInvalid || !strings.Contains(haft.MessageOf(err), "x, y") {
 		t.Errorf("an unknown template: %v", err)
 	}
-	_, err = r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Template: "x", Script: true})
+	_, err = r.Choose(t.Context(), orgconfig.Ask{Org: "acme", Template: "x", Code: true})
 	if haft.CodeOf(err) != haft.CodeInvalid {
 		t.Errorf("a template for a tool that has packages of its own: %v", err)
 	}
 }
 
-// Built-in tools run in the server: nobody is made to believe that they run elsewhere.
+// Nobody is made to believe that a tool that is no script runs in a sandbox where it does not. Built-in tools that run
+// code run in every sandbox of this machine; the others take no name from a call, and need none from agent and
+// organisation.
 func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
-	r := orgconfig.New(orgconfig.Config{Places: places(),
-		Sandboxes: kept{{Type: haft.SandboxE2B, AllowRemote: true, Default: true}}})
-	if _, err := r.Choose(t.Context(), orgconfig.Ask{Call: "e2b"}); haft.CodeOf(err) != haft.CodeInvalid {
-		t.Errorf("a built-in tool at E2B: %v", err)
+	leave := haft.SandboxConfig{Type: haft.SandboxE2B, AllowRemote: true, Needs: haft.Requirements{Pip: []string{"a"}}}
+	away, preferred := leave, haft.SandboxConfig{Type: haft.SandboxGVisor, Default: true}
+	away.Default = true
+	code := ask{Code: true, Here: true}
+	for name, c := range map[string]struct {
+		ask    ask
+		kept   kept
+		want   string // types, or the code of the error
+		reason string
+	}{
+		"code":                        {code, kept{leave}, "local", "auto"},
+		"code by the call":            {ask{Code: true, Here: true, Call: "gvisor"}, nil, "gvisor", "by the call"},
+		"code by the agent":           {ask{Code: true, Here: true, Agent: "gvisor"}, nil, "gvisor", "by the agent"},
+		"code by the organisation":    {code, kept{preferred}, "gvisor", "default of the organisation"},
+		"code by isolation":           {ask{Code: true, Here: true, Level: haft.LevelKernel}, nil, "gvisor", "auto"},
+		"code, the call before it":    {ask{Code: true, Here: true, Call: "local"}, kept{away}, "local", "by the call"},
+		"code elsewhere":              {ask{Code: true, Here: true, Call: "e2b"}, kept{leave}, "invalid", "local, gvisor"},
+		"code elsewhere by the agent": {ask{Code: true, Here: true, Agent: "e2b"}, kept{leave}, "invalid", "by the agent"},
+		"code elsewhere by default":   {code, kept{away}, "invalid", "default of the organisation"},
+		"code, missing":               {ask{Code: true, Here: true, Call: "modal"}, nil, "invalid", "no client"},
+		"no code":                     {ask{}, kept{leave}, "local", ""},
+		"no code by the agent":        {ask{Agent: "e2b"}, kept{leave}, "local", ""},
+		"no code by the organisation": {ask{}, kept{away}, "local", ""},
+		"no code, auto":               {ask{Call: "auto"}, nil, "local", ""},
+		"no code, here":               {ask{Call: "gvisor"}, nil, "invalid", "no sandbox that can be chosen"},
+		"no code, local":              {ask{Call: "local"}, nil, "invalid", "no sandbox that can be chosen"},
+		"no code, elsewhere":          {ask{Call: "e2b"}, kept{leave}, "invalid", "no sandbox that can be chosen"},
+		"no code, unknown":            {ask{Call: "moon"}, nil, "invalid", "no such sandbox"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: places()}).Choose(t.Context(), c.ask)
+			have, why := "", got.Reason
+			for _, typ := range got.Types {
+				have += string(typ)
+			}
+			if err != nil {
+				have, why = string(haft.CodeOf(err)), haft.MessageOf(err)
+			}
+			if have != c.want || !strings.Contains(why, c.reason) || err == nil && len(got.Config.Needs.Pip) > 0 {
+				t.Errorf("Choose = %s because %q, want %s because %q: %+v", have, why, c.want, c.reason, got.Config)
+			}
+		})
 	}
-	if got, err := r.Choose(t.Context(), orgconfig.Ask{Agent: "e2b"}); err != nil || got.Reason != "" {
-		t.Errorf("of an agent: %+v, %v", got, err)
+}
+
+// A place that turns out not to run anything is refused when it is named, before a call begins. It is tried for names
+// only: auto finds out by running.
+func TestChoose_tries_a_named_place(t *testing.T) {
+	list, tries := places(), 0
+	var fails error
+	list[2].Try = func(context.Context) error { tries++; return fails }
+	r := orgconfig.New(orgconfig.Config{Places: list, Sandboxes: kept{}})
+	for _, c := range []struct {
+		fails error
+		ask   ask
+		want  haft.Code
+		tries int
+	}{
+		{nil, ask{Code: true, Call: "gvisor"}, "", 1},
+		{nil, ask{Code: true}, "", 1},
+		{&haft.Error{Code: haft.CodeUnavailable, Message: "see haft doctor"}, ask{Code: true, Call: "gvisor"},
+			haft.CodeInvalid, 2},
+		{&haft.Error{Code: haft.CodeUnavailable}, ask{Code: true, Here: true, Agent: "gvisor"}, haft.CodeInvalid, 3},
+		{context.Canceled, ask{Code: true, Tool: "gvisor"}, haft.CodeInternal, 4},
+	} {
+		fails = c.fails
+		got, err := r.Choose(t.Context(), c.ask)
+		if haft.CodeOf(err) != c.want || tries != c.tries || err != nil && len(got.Types) > 0 ||
+			!strings.Contains(haft.MessageOf(err), haft.MessageOf(fails)) {
+			t.Errorf("%+v: Choose = %+v, %v after %d tries", c.ask, got, err, tries)
+		}
 	}
 }
 
@@ -188,7 +254,7 @@ func TestChoose_modal_is_last(t *testing.T) {
 		"it needs hosts":           {ask{Level: haft.LevelMachine, Local: true}, leave, "local"},
 		"named, and hosts, denied": {ask{Tool: "modal", Local: true}, leave, "denied"},
 	} {
-		c.ask.Org, c.ask.Script = "acme", true
+		c.ask.Org, c.ask.Code = "acme", true
 		got, err := orgconfig.New(orgconfig.Config{Sandboxes: c.kept, Places: list}).Choose(t.Context(), c.ask)
 		have := string(haft.CodeOf(err))
 		if err == nil {

@@ -2,6 +2,7 @@ package orgconfig
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -17,6 +18,9 @@ type Place struct {
 	Missing string
 	// Remote says that code and data leave this machine.
 	Remote bool
+	// Try reports why nothing can run there although nothing is missing, and is asked when the place is named; nil means
+	// that this is found out by running something.
+	Try func(ctx context.Context) error
 	// Level returns the isolation that it gives; nil means that nobody knows, and that it is not looked at.
 	Level func(ctx context.Context) haft.Level
 }
@@ -41,17 +45,20 @@ type Ask struct {
 	Call, Tool, Agent string
 	// Level is the isolation that is demanded.
 	Level haft.Level
-	// Script says that it runs in a sandbox that can be chosen, Local that it needs something of this machine: hosts
-	// that it is held to, or a workspace.
-	Script, Local bool
+	// Code says that the tool runs code in a sandbox that can be chosen. Here says that it does so on this machine
+	// only, as built-in tools do, and Local that it needs something of this machine: hosts that it is held to, or a
+	// workspace.
+	Code, Here, Local bool
 }
 
-// AskOf returns what is known of a call of a version of a tool. Agent is nil for none.
-func AskOf(c haft.Call, v haft.Version, agent *haft.Agent, level haft.Level) Ask {
+// AskOf returns what is known of a call of a version of a tool. Agent is nil for none. RunsCode says of a built-in tool
+// that it runs code of its callers.
+func AskOf(c haft.Call, v haft.Version, agent *haft.Agent, level haft.Level, runsCode bool) Ask {
 	ask := Ask{Org: c.Principal.Org, Template: c.Template, Takes: v.Kind == haft.KindBuiltin, Call: c.Sandbox,
 		Tool: v.Settings.Sandbox, Level: level,
-		Script: v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP,
-		Local:  len(v.Settings.Network) > 0 || c.Workspace != nil}
+		Code:  v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP || runsCode,
+		Here:  v.Kind == haft.KindBuiltin,
+		Local: len(v.Settings.Network) > 0 || c.Workspace != nil}
 	if agent != nil {
 		ask.Agent = agent.Sandbox
 	}
@@ -81,7 +88,7 @@ func (r *Reader) Choose(ctx context.Context, ask Ask) (Choice, error) {
 	name, reason := ask.named(byType)
 	var c Choice
 	if name != "" && name != "auto" {
-		c, err = r.chooseNamed(ask, byType, name, reason)
+		c, err = r.chooseNamed(ctx, ask, byType, name, reason)
 	} else {
 		c, err = r.chooseAuto(ctx, ask, byType)
 	}
@@ -124,7 +131,7 @@ func (a Ask) named(byType map[haft.SandboxType]*haft.SandboxConfig) (name, reaso
 		return a.Call, "named by the call"
 	case a.Tool != "":
 		return a.Tool, "named by the tool"
-	case !a.Script:
+	case !a.Code:
 		return "", ""
 	case a.Agent != "":
 		return a.Agent, "named by the agent"
@@ -138,8 +145,8 @@ func (a Ask) named(byType map[haft.SandboxType]*haft.SandboxConfig) (name, reaso
 }
 
 // chooseNamed returns the named place, or what stands in its way.
-func (r *Reader) chooseNamed(ask Ask, byType map[haft.SandboxType]*haft.SandboxConfig, name, reason string) (Choice,
-	error) {
+func (r *Reader) chooseNamed(ctx context.Context, ask Ask, byType map[haft.SandboxType]*haft.SandboxConfig,
+	name, reason string) (Choice, error) {
 	if err := r.CheckSandbox(name, "/sandbox"); err != nil {
 		return Choice{}, err
 	}
@@ -147,17 +154,43 @@ func (r *Reader) chooseNamed(ask Ask, byType map[haft.SandboxType]*haft.SandboxC
 	list := r.places()
 	p := list[slices.IndexFunc(list, func(p Place) bool { return p.Type == typ })]
 	c := Choice{Types: []haft.SandboxType{typ}, Reason: reason, Shown: name, Config: exactly(byType, typ)}
-	if !ask.Script {
-		if p.Remote {
-			return Choice{}, &haft.Error{Code: haft.CodeInvalid,
-				Message: "built-in tools and those of MCP servers do not run in the sandbox " + name}
-		}
-		return Choice{Config: c.Config}, nil
+	switch {
+	case !ask.Code: // its result would say nothing of the sandbox
+		return Choice{}, refuseName("this tool runs in no sandbox that can be chosen: leave the name out")
+	case ask.Here && p.Remote:
+		return Choice{}, refuseName("built-in tools do not run in the sandbox " + name + " (" + reason +
+			"): name one of this server with the call, of " + strings.Join(r.here(), ", "))
 	}
 	if why := p.refuses(ask, c.Config); why != "" {
 		return Choice{}, &haft.Error{Code: haft.CodeDenied, Message: "the sandbox " + name + " is refused: " + why}
 	}
+	if p.Try == nil {
+		return c, nil
+	}
+	if err := p.Try(ctx); haft.CodeOf(err) == haft.CodeUnavailable {
+		return Choice{}, refuseName("the sandbox " + name + " is not available on this server: " + haft.MessageOf(err))
+	} else if err != nil {
+		return Choice{}, fmt.Errorf("try the sandbox %s: %w", name, err)
+	}
 	return c, nil
+}
+
+// refuseName is the error of a name that cannot be followed. To run elsewhere would be to run with another isolation
+// than whoever named the sandbox believes.
+func refuseName(message string) error {
+	return &haft.Error{Code: haft.CodeInvalid, Message: message,
+		Misfits: []haft.Misfit{{Pointer: "/sandbox", Message: message}}}
+}
+
+// here are the places of this machine that are available.
+func (r *Reader) here() []string {
+	var names []string
+	for _, p := range r.places() {
+		if !p.Remote && p.Missing == "" {
+			names = append(names, string(p.Type))
+		}
+	}
+	return names
 }
 
 // refuses says why a call may not run at a place that is available, or "".
@@ -180,7 +213,7 @@ func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.Sandbo
 	var passed []string
 	remote := false
 	available := slices.DeleteFunc(slices.Clone(r.places()), func(p Place) bool { return p.Missing != "" })
-	if !ask.Script { // it runs on this machine, and has the packages of a sandbox here
+	if ask.Here || !ask.Code { // it runs on this machine, and has the packages of a sandbox here
 		if available = slices.DeleteFunc(available, func(p Place) bool { return p.Remote }); len(available) == 0 {
 			return Choice{Config: configOf(byType, haft.SandboxLocal)}, nil
 		}
@@ -220,7 +253,7 @@ func (r *Reader) chooseAuto(ctx context.Context, ask Ask, byType map[haft.Sandbo
 		}
 	}
 	c.Shown = strings.Join(away, " or ")
-	if len(available) > 1 && ask.Script {
+	if len(available) > 1 && ask.Code {
 		c.Reason = strings.Join(append([]string{"auto"}, passed...), "; ")
 	}
 	return c, nil

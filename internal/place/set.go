@@ -174,7 +174,7 @@ func Open(ctx context.Context, cfg Config) (*Set, error) {
 	s := &Set{cfg: cfg, providers: map[haft.SandboxType]sandbox.Provider{cfg.Home: cfg.Provider},
 		Executor: &Executor{Home: cfg.Home, Places: map[haft.SandboxType]Place{cfg.Home: {Executor: cfg.Executor}}}}
 	s.closers = []func() error{func() error { cfg.Executor.Close(); return nil }}
-	all := map[haft.SandboxType]orgconfig.Place{cfg.Home: {Type: cfg.Home, Level: levelOf(cfg.Provider)}}
+	all := map[haft.SandboxType]orgconfig.Place{cfg.Home: placeOf(cfg.Home, false, cfg.Provider)}
 	for _, o := range s.openers() {
 		if o.typ == cfg.Home {
 			continue
@@ -191,7 +191,7 @@ func Open(ctx context.Context, cfg Config) (*Set, error) {
 		}
 		x := script.New(context.WithoutCancel(ctx), p, string(o.typ), cfg.Finder, sc)
 		s.closers = append(s.closers, end, func() error { x.Close(); return nil })
-		all[o.typ], s.providers[o.typ] = orgconfig.Place{Type: o.typ, Remote: o.remote, Level: levelOf(p)}, p
+		all[o.typ], s.providers[o.typ] = placeOf(o.typ, o.remote, p), p
 		s.Places[o.typ] = Place{Executor: x, Remote: o.remote}
 	}
 	if err := s.arrange(all); err != nil {
@@ -258,6 +258,21 @@ func HomeOf(order string) string {
 		}
 	}
 	return string(haft.SandboxLocal)
+}
+
+// OpenSession starts the sandbox of a session in the place that its request names, see [script.Executor.OpenSession].
+func (s *Set) OpenSession(ctx context.Context, req executor.Request) (*cell.Cell, haft.Isolation, error) {
+	t := s.Home
+	if len(req.Places) > 0 {
+		t = req.Places[0]
+	}
+	p := s.Places[t]
+	x, ok := p.Executor.(*script.Executor)
+	if !ok || p.Remote {
+		return nil, haft.Isolation{}, &haft.Error{Code: haft.CodeInvalid,
+			Message: "sessions do not run in the sandbox " + string(t)}
+	}
+	return x.OpenSession(ctx, p.request(req))
 }
 
 // Elsewhere returns what runs calls which name no sandbox, if that is not Home; else nil.
@@ -352,6 +367,18 @@ func (s *Set) CanIsolate(ctx context.Context, level haft.Level) error {
 		return nil
 	}
 	return err
+}
+
+// placeOf describes an open place. Only a trial tells whether gVisor runs here.
+func placeOf(t haft.SandboxType, remote bool, p sandbox.Provider) orgconfig.Place {
+	place := orgconfig.Place{Type: t, Remote: remote, Level: levelOf(p)}
+	if t == haft.SandboxGVisor {
+		place.Try = func(ctx context.Context) error {
+			_, err := p.Isolation(ctx)
+			return err
+		}
+	}
+	return place
 }
 
 // levelOf returns what asks a provider for its isolation.

@@ -163,7 +163,7 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 	if err := registry.CheckPackages(n.Requirements); err != nil {
 		return nil, err
 	}
-	c := haft.Call{Principal: p, Requirements: n.Requirements}
+	c := haft.Call{Principal: p, Requirements: n.Requirements, Sandbox: n.Sandbox}
 	if w := n.Workspace; w != nil {
 		c.Workspace = &haft.CallWorkspace{Name: w.Name, ReadOnly: w.ReadOnly}
 	}

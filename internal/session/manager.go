@@ -26,6 +26,8 @@ type Config struct {
 	// can be; 0 means an hour and a day. Idle is after how long without use it ends; 0 means
 	// 10 minutes.
 	TTL, MaxTTL, Idle time.Duration
+	// Home is the sandbox of sessions whose request names none; empty means [haft.SandboxLocal].
+	Home haft.SandboxType
 	// Open starts the sandbox of a session with its agent, and says what confines it.
 	Open func(ctx context.Context, req executor.Request) (*cell.Cell, haft.Isolation, error)
 }
@@ -74,6 +76,7 @@ func New(cfg Config) *Manager {
 	set(&cfg.TTL, time.Hour)
 	set(&cfg.MaxTTL, 24*time.Hour)
 	set(&cfg.Idle, 10*time.Minute)
+	cfg.Home = cmp.Or(cfg.Home, haft.SandboxLocal)
 	if cfg.Total <= 0 {
 		cfg.Total = 256
 	}
@@ -149,7 +152,7 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 		ID: "sess_" + m.boot + strings.ToLower(rand.Text()), Org: p.Org, Name: o.Name, Created: now,
 		Owner:   strings.ReplaceAll(owner(p), "\x00", "/"),
 		Expires: now.Add(ttl), IdleTimeout: haft.Millis(idle), Isolation: isolation,
-		Requirements: o.Request.Requirements,
+		Requirements: o.Request.Requirements, Sandbox: cmp.Or(place(o.Request), m.cfg.Home),
 	}, o.Request, c, mounted)
 	made = true
 	m.live[s.info.ID] = s
@@ -408,11 +411,19 @@ func (m *Manager) Use(ctx context.Context, req executor.Request, name string) (*
 		return nil, err
 	}
 	if s.rules != rulesOf(req) {
-		return nil, &haft.Error{Code: haft.CodeConflict, Message: "limits, network, isolation, workspace, packages " +
-			"or secrets are not what they were when the session was made; end it, or use another name"}
+		return nil, &haft.Error{Code: haft.CodeConflict, Message: "sandbox, limits, network, isolation, workspace, " +
+			"packages or secrets are not what they were when the session was made; end it, or use another name"}
 	}
 	s.learn(req)
 	return s, nil
+}
+
+// place is the sandbox that a request is for, or "" for that of the server. A session stays in its first one.
+func place(req executor.Request) haft.SandboxType {
+	if len(req.Places) == 0 {
+		return ""
+	}
+	return req.Places[0]
 }
 
 // rulesOf names what confines a session, what it has, and the values of its calls'
@@ -421,7 +432,7 @@ func rulesOf(req executor.Request) string {
 	limits := req.Limits
 	limits.Wall, limits.CPU, limits.Network = 0, 0, 0 // of a call, and not of its session
 	h := sha256.New()
-	fmt.Fprintf(h, "%+v %s %q %+v", limits, req.Network, req.Route, req.Need)
+	fmt.Fprintf(h, "%+v %s %q %+v %q", limits, req.Network, req.Route, req.Need, place(req))
 	for _, l := range req.Layers {
 		fmt.Fprintf(h, " %q", l.Digest)
 	}

@@ -19,6 +19,7 @@ type Session struct {
 	info   haft.Session
 	owner  haft.Principal
 	rules  string // what confines it
+	wanted string // the sandbox that its first call named, or ""
 	cell   *cell.Cell
 	ch     *channel
 	ctx    context.Context // ends with the session
@@ -57,7 +58,7 @@ type egress struct {
 // newSession makes a session of a cell whose agent is ready. The session releases its workspace when nothing of it
 // runs any more.
 func newSession(info haft.Session, req executor.Request, c *cell.Cell, mounted *executor.Mounted) *Session {
-	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), cell: c, made: madeBy(req),
+	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), wanted: req.Sandbox, cell: c, made: madeBy(req),
 		contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
 		gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())

@@ -22,8 +22,9 @@ func mount(ctx context.Context, req *executor.Request) (*executor.Mounted, error
 	return mounted, nil
 }
 
-// Brings returns the workspace and the packages with which the session was made that the arguments of a call name.
-func (m *Manager) Brings(p haft.Principal, args json.RawMessage) (*haft.CallWorkspace, haft.Requirements) {
+// Brings returns the workspace and the packages with which the session was made that the arguments of a call name, and
+// the sandbox that was named for it.
+func (m *Manager) Brings(p haft.Principal, args json.RawMessage) (*haft.CallWorkspace, haft.Requirements, string) {
 	m.mu.Lock()
 	none := len(m.live) == 0
 	m.mu.Unlock()
@@ -31,17 +32,17 @@ func (m *Manager) Brings(p haft.Principal, args json.RawMessage) (*haft.CallWork
 		Session string `json:"session"`
 	}
 	if none || json.Unmarshal(args, &in) != nil || in.Session == "" {
-		return nil, haft.Requirements{} // what is wrong with the arguments is said where they are validated
+		return nil, haft.Requirements{}, "" // what is wrong with the arguments is said where they are validated
 	}
 	s, err := m.Get(p, in.Session)
 	if err != nil {
-		return nil, haft.Requirements{} // it is made by the call
+		return nil, haft.Requirements{}, "" // it is made by the call
 	}
 	if s.made.Workspace == nil {
-		return nil, s.info.Requirements
+		return nil, s.info.Requirements, s.wanted
 	}
 	w := *s.made.Workspace
-	return &w, s.info.Requirements
+	return &w, s.info.Requirements, s.wanted
 }
 
 // madeBy is the call that makes a session. Its arguments are kept only if it has a workspace: see [Manager.Mounted].

@@ -64,7 +64,7 @@ type SourceTool struct {
 func (s SourceTool) Add(set *builtin.Set) error {
 	no := false
 	return builtin.AddRaw[sourceIn, any](set, builtin.Def{
-		Name: ToolName, Version: "1", Category: "code", Tags: []string{"code"},
+		Name: ToolName, Version: "1", Category: "code", Tags: []string{"code"}, RunsCode: true,
 		Description: "Runs the function of a source in a sandbox and returns its value, without keeping the source " +
 			"as a tool: to try it out before it becomes one. " +
 			"The source is reviewed as that of a tool is. There is no network.",

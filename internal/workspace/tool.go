@@ -45,8 +45,8 @@ func RefAction(text string) haft.Action {
 	return action(&haft.CallWorkspace{ReadOnly: strings.HasSuffix(text, ":ro")})
 }
 
-// inSession gives a call in a session the workspace and the packages that the session was made with, so that policies
-// are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
+// inSession gives a call in a session the workspace, the packages and the sandbox that the session was made with, so
+// that policies are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
 func inSession(ctx context.Context, s *Store, rules authority.Rules, c *haft.Call, t *haft.Tool) (err error) {
 	if t.Version.Kind != haft.KindBuiltin || !IsSessionTool(t.Name) {
 		if !c.Requirements.Empty() {
@@ -60,7 +60,8 @@ func inSession(ctx context.Context, s *Store, rules authority.Rules, c *haft.Cal
 	if s == nil || s.cfg.InSession == nil {
 		return nil
 	}
-	w, needs := s.cfg.InSession(c.Principal, c.Args)
+	w, needs, sandbox := s.cfg.InSession(c.Principal, c.Args)
+	c.Sandbox = cmp.Or(c.Sandbox, sandbox)
 	if c.Requirements.Empty() {
 		c.Requirements = needs
 	}

@@ -48,9 +48,9 @@ type Config struct {
 	// Reserve is how many bytes of the disk calls leave free, since a file that a tool has open and
 	// removed cannot be measured; 0 means 1 GiB, or a twentieth of the disk if that is less.
 	Reserve int64
-	// InSession returns what the session was made with that the arguments of a call of p name: its workspace, and its
-	// packages. Nil means that there are no sessions.
-	InSession func(p haft.Principal, args json.RawMessage) (*haft.CallWorkspace, haft.Requirements)
+	// InSession returns what the session was made with that the arguments of a call of p name: its workspace, its
+	// packages, and the sandbox that was named. Nil means that there are no sessions.
+	InSession func(p haft.Principal, args json.RawMessage) (*haft.CallWorkspace, haft.Requirements, string)
 	// Changes is how often the workspaces of an organisation can be changed in a minute, without calls; 0
 	// means 1,000.
 	Changes int

@@ -899,6 +899,8 @@ export interface NewSessionBody {
   name?: string;
   /** Packages that code of the session can import, besides those of the organisation. */
   requirements?: Requirements;
+  /** The sandbox that it runs in, one of the server's machine; calls in the session follow it. */
+  sandbox?: string;
   /** How long the session lives at the most, from now on. */
   timeout_seconds?: number;
   /** Commands of the session may have terminals. */
@@ -1191,6 +1193,7 @@ export interface Session {
   org: string;
   owner: string;
   requirements?: Requirements;
+  sandbox?: SandboxType;
   used_at: string;
   workspace?: SessionWorkspace;
 }

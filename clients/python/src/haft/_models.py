@@ -1335,6 +1335,8 @@ class Session:
     #: Whether something is done in it now.
     busy: bool
     isolation: Isolation
+    #: The kind of sandbox that it runs in.
+    sandbox: str | None = None
     #: What is at /workspace, until the session ends.
     workspace: SessionWorkspace | None = None
     #: The packages that it was made with besides those of the organisation.

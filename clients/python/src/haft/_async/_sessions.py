@@ -48,6 +48,7 @@ class AsyncSessions:
         tty: bool = False,
         workspace: str | None = None,
         requirements: Sequence[str] = (),
+        sandbox: str | None = None,
     ) -> AsyncOpenSession:
         """Make a session. Close it, or use it as a context manager: then it ends.
 
@@ -59,6 +60,7 @@ class AsyncSessions:
             tty: Commands of the session may have terminals.
             workspace: A workspace that it has at /workspace until it ends: NAME, or NAME:ro to only read it.
             requirements: Packages that its code can import, such as "pandas>=2"; "npm:NAME" for those of npm.
+            sandbox: The sandbox that it runs in, such as gvisor; left out, the one that a call gets.
         """
         named = workspace_of(workspace)
         npm = [r.removeprefix("npm:") for r in requirements if r.startswith("npm:")]
@@ -69,6 +71,7 @@ class AsyncSessions:
             idle_seconds=idle,
             language=language,
             tty=tty or None,
+            sandbox=sandbox,
             workspace=SessionWorkspace(name=named.name, read_only=named.read_only) if named else None,
             requirements=given(pip=pip or None, npm=npm or None) or None,
         )

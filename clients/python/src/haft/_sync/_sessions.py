@@ -49,6 +49,7 @@ class Sessions:
         tty: bool = False,
         workspace: str | None = None,
         requirements: Sequence[str] = (),
+        sandbox: str | None = None,
     ) -> OpenSession:
         """Make a session. Close it, or use it as a context manager: then it ends.
 
@@ -60,6 +61,7 @@ class Sessions:
             tty: Commands of the session may have terminals.
             workspace: A workspace that it has at /workspace until it ends: NAME, or NAME:ro to only read it.
             requirements: Packages that its code can import, such as "pandas>=2"; "npm:NAME" for those of npm.
+            sandbox: The sandbox that it runs in, such as gvisor; left out, the one that a call gets.
         """
         named = workspace_of(workspace)
         npm = [r.removeprefix("npm:") for r in requirements if r.startswith("npm:")]
@@ -70,6 +72,7 @@ class Sessions:
             idle_seconds=idle,
             language=language,
             tty=tty or None,
+            sandbox=sandbox,
             workspace=SessionWorkspace(name=named.name, read_only=named.read_only) if named else None,
             requirements=given(pip=pip or None, npm=npm or None) or None,
         )
