@@ -2,7 +2,9 @@ package app_test
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"haft"
 	"haft/app"
@@ -162,5 +164,50 @@ func TestService_is_healthy_if_a_call_works(t *testing.T) {
 	}
 	if err := s.Healthy(t.Context()); err == nil {
 		t.Error("a service that refuses all calls is healthy")
+	}
+}
+
+// A call that must have a kernel of its own is refused at once where none is given, with the command that installs it,
+// and nothing is started for it: no sandbox, and no session.
+func TestService_refuses_isolation_that_it_does_not_have_at_once(t *testing.T) {
+	open(t, app.Config{})
+	s, err := app.OpenService(t.Context(), app.ServiceConfig{Config: app.Config{Sandbox: "local", AllowReduced: true,
+		Keep: true}, Data: t.TempDir(), Policy: []byte("version: 1\nrules:\n- {id: all, effect: allow}\n" +
+		"- {id: strong, effect: limit, min_isolation: kernel}\n")})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	draft := haft.Draft{Kind: haft.KindBash, Source: "#!/bin/bash\n# Say something.\necho said\n", Name: "say",
+		Description: "Say something."}
+	_, err = s.PutTool(t.Context(), root(), draft)
+	must(t, err)
+	cells := s.App.IdleCells("local")
+	for tool, args := range map[string]string{"say": `{}`, "run_code": `{"code":"1"}`,
+		"run_command": `{"session":"a","command":"true"}`} {
+		best := time.Hour
+		for range 5 { // the machine may be busy
+			began := time.Now()
+			res, err := s.Call(t.Context(), haft.Call{Tool: tool, Args: json.RawMessage(args), Principal: root()})
+			best = min(best, time.Since(began))
+			must(t, err)
+			if res.Status != haft.StatusDenied || !strings.Contains(res.Error.Message, "haft doctor --fix") ||
+				res.Sandbox.Provider != "none" || res.Usage.Wall != 0 || res.Stdout != "" {
+				t.Fatalf("%s: %s, %+v, %+v", tool, res.Status, res.Error, res.Sandbox)
+			}
+		}
+		if best > 100*time.Millisecond {
+			t.Errorf("%s is refused after %s at best", tool, best)
+		}
+	}
+	if n := s.App.IdleCells("local"); n != cells {
+		t.Errorf("%d sandboxes are kept ready, %d were before", n, cells)
+	}
+	list, err := s.Sessions.Sessions(t.Context(), root())
+	if err != nil || len(list) > 0 {
+		t.Errorf("there are sessions: %+v, %v", list, err)
+	}
+	// A tool that demands it itself is refused when it is added.
+	draft.Settings.MinIsolation = haft.LevelKernel
+	if _, err := s.PutTool(t.Context(), root(), draft); !strings.Contains(haft.MessageOf(err), "haft doctor --fix") {
+		t.Errorf("PutTool = %v", err)
 	}
 }
