@@ -51,7 +51,8 @@ func TestDerive_reads_decorators_of_other_libraries(t *testing.T) {
 			"def plus(q: Annotated[str, 'Q.']) -> str:\n    pass\n", "plus|Find.|Q.", nil},
 		{"no_name_of_a_tool", "from crewai.tools import tool\n@tool('Sum them up')" + plus, same,
 			[]string{"line 2, column 2: function plus: the decorator gives the tool another name, which it cannot " +
-				"have: a tool name starts with a letter or _ and holds only letters, digits, _ and -. It is called plus"}},
+				"have: a tool name starts with a letter or _ and holds only letters, digits, _ and -. " +
+				"It is called plus"}},
 		{"no_literals", fastmcp + "import os\n@mcp.tool(name=os.name, description=f'{os.name}')" + plus,
 			same, []string{
 				"line 4, column 2: function plus: the name in the decorator is no literal text, and the source is " +
@@ -73,7 +74,8 @@ func TestDerive_reads_decorators_of_other_libraries(t *testing.T) {
 		{"context", "from fastmcp import FastMCP, Context\nmcp = FastMCP()\n@mcp.tool\ndef plus(q: str, ctx: " +
 			"Context) -> str:\n    '''Say it.\n\n    Args:\n        q: Q.\n    '''\n",
 			"line 4, column 23: function plus: parameter ctx: the type Context of the module fastmcp is filled in by " +
-				"that framework, and Haft has no such context: remove the parameter. haft.progress reports progress", nil},
+				"that framework, and Haft has no such context: remove the parameter. haft.progress reports " +
+				"progress", nil},
 	}
 	read := newLasting(t, needPython(t)[0]).read
 	resolve := func(context.Context, string, string) (*schema.Object, error) {
