@@ -111,6 +111,24 @@ func TestSession_fork_bomb(t *testing.T) {
 	}
 }
 
+// What commands leave running is reaped when it ends: it counts for the limit of processes of the session until then.
+func TestSession_reaps_orphans(t *testing.T) {
+	s := open(t, setup(t, session.Config{}), session.Options{})
+	code(t, s, "python", "x = 20")
+	for range 3 {
+		if status, text := sh(t, s, "for i in 1 2 3 4; do (sleep 0.05 &); done"); status != 0 {
+			t.Errorf("status %d, %s", status, text)
+		}
+	}
+	eventually(t, "no process of the session is waited for", func() bool {
+		_, text := sh(t, s, "sleep 0.1; grep -l '^State:.Z' /proc/[0-9]*/status 2> /dev/null")
+		return !strings.Contains(text, "status")
+	})
+	if text, _ := code(t, s, "python", "x + 1"); text != "21" {
+		t.Errorf("after that: %s", text)
+	}
+}
+
 // A session that fills its disk hurts itself only, and goes on when it has made room.
 //
 // WEAKNESS: the files of a session take the disk of the server, or of the sessions beside it.

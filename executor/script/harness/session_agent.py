@@ -728,6 +728,19 @@ class _Agent:
                 p.check()
             except Exception:  # it is looked at again when the next process ends
                 pass
+        self.reap()
+
+    def reap(self):
+        """Waits for orphans that have ended: the first process of a sandbox is their parent, and they count for its
+        limit of processes until then."""
+        try:
+            while True:
+                ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if ended is None or ended.si_pid in self.processes:
+                    return  # one of ours that has ended just now is checked next
+                os.waitpid(ended.si_pid, 0)
+        except ChildProcessError:
+            pass
 
     def serve(self):
         self.woken, w = os.pipe()
