@@ -46,13 +46,22 @@ func setupOn(t testing.TB, p interface {
 	io.Closer
 }, name string, cfg session.Config) *session.Manager {
 	t.Helper()
+	return setupWith(t, p, name, script.Config{}, cfg)
+}
+
+// setupWith is setupOn, with an executor that is configured so.
+func setupWith(t testing.TB, p interface {
+	sandbox.Provider
+	io.Closer
+}, name string, scripts script.Config, cfg session.Config) *session.Manager {
+	t.Helper()
 	host, err := process.Open(process.Config{Dir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
 	finder := script.NewFinder(host, script.FinderConfig{Path: os.Getenv("PATH"), Home: os.Getenv("HOME")})
 	ctx := context.WithoutCancel(t.Context())
-	x := script.New(ctx, p, name, finder, script.Config{})
+	x := script.New(ctx, p, name, finder, scripts)
 	cfg.Open = x.OpenSession
 	m := session.New(cfg)
 	t.Cleanup(func() {
