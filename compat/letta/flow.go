@@ -33,6 +33,10 @@ func (f *flow) take(ctx context.Context, e haft.TurnEvent) []wireMessage {
 		f.turn.ID = e.Message.Turn
 		return f.message(*e.Message)
 	case e.Event != nil:
+		switch e.Event.Type {
+		case haft.EventQueued, haft.EventApproval, haft.EventDecided: // it is not known yet, or shown as a request
+			return nil
+		}
 		return f.calls(func(c haft.ToolCall) bool { return c.Call == e.Event.Call }, nil)
 	case e.Turn != nil && e.Turn.Status == haft.TurnWaiting:
 		f.turn = *e.Turn

@@ -419,7 +419,10 @@ func TestFlow(t *testing.T) {
 	asks := haft.Message{ID: "message-1", Role: haft.RoleAssistant, Text: "I look", Calls: []haft.ToolCall{
 		{ID: "a", Call: "c1", Tool: "one"}, {ID: "b", Call: "c2", Tool: "two"}}}
 	answer := kept(haft.Message{Role: haft.RoleTool, Answers: "a", Name: "one", Status: haft.StatusSuccess})
-	began := haft.TurnEvent{Event: &haft.Event{Call: "c2"}}
+	happens := func(typ haft.EventType) haft.TurnEvent {
+		return haft.TurnEvent{Event: &haft.Event{Call: "c2", Type: typ}}
+	}
+	began := happens(haft.EventExecuting)
 	waits := haft.TurnEvent{Turn: &haft.Turn{Status: haft.TurnWaiting}}
 	for name, tt := range map[string]struct {
 		tokens bool
@@ -440,6 +443,8 @@ func TestFlow(t *testing.T) {
 			"assistant:I look, tool_call:one, tool_return:success"},
 		"one waits": {false, []haft.TurnEvent{kept(asks), answer, waits},
 			"assistant:I look, tool_call:one, tool_return:success, approval_request:two"},
+		"one asks first": {false, []haft.TurnEvent{kept(asks), happens(haft.EventQueued), happens(haft.EventApproval),
+			waits, happens(haft.EventDecided), began}, "assistant:I look, approval_request:one:two"},
 		"both wait": {false, []haft.TurnEvent{kept(asks), waits, answer},
 			"assistant:I look, approval_request:one:two, tool_return:success"},
 	} {
