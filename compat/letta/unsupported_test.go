@@ -85,3 +85,48 @@ func TestUnsupported_is_no_catch_all(t *testing.T) {
 		t.Errorf("without a key: %d", a.status)
 	}
 }
+
+// What supported requests can ask for and is not here is answered with 501, and docs/letta.md lists it by its name.
+func TestUnsupported_in_requests(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/letta.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Not supported\n")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var listed []string
+	row := regexp.MustCompile("(?m)^\\| [^|]+ \\| `([^`]+)`[^|]* \\| [^|]+ \\|$")
+	for _, m := range row.FindAllStringSubmatch(section, -1) {
+		listed = append(listed, m[1])
+	}
+	w := setup(t)
+	of := "/agents/" + w.hire("helper").ID
+	var tried []string
+	for _, tt := range []struct{ name, method, path, body string }{
+		{"client_tools", "POST", "/messages", `{"input":"x","client_tools":[{"name":"x"}]}`},
+		{"tool_return", "POST", "/messages", `{"messages":[{"type":"tool_return","tool_returns":[]}]}`},
+		{"tool_return", "POST", "/messages", `{"messages":[{"type":"approval","approvals":[{"type":"tool",` +
+			`"tool_call_id":"x","tool_return":"1","status":"success"}]}]}`},
+		{"role", "POST", "/messages", `{"messages":[{"role":"system","content":"x"}]}`},
+		{"role", "POST", "/messages/stream", `{"messages":[{"type":"message","role":"assistant","content":"x"}]}`},
+		{"image", "POST", "/messages", `{"input":[{"type":"image","source":{}}]}`},
+		{"override_system", "POST", "/messages", `{"input":"x","override_system":"x"}`},
+		{"callback_url", "POST", "/messages/async", `{"input":"x","callback_url":"http://x"}`},
+		{"created_at", "POST", "/archival-memory", `{"text":"x","created_at":"2026-01-01T00:00:00Z"}`},
+		{"last_stop_reason", "GET", "", ""},
+		{"use_legacy_format", "GET", "/export?use_legacy_format=true", ""},
+	} {
+		path := of + tt.path
+		if tt.path == "" {
+			path = "/agents/?last_stop_reason=error"
+		}
+		if a := w.ask(admin, tt.method, path, tt.body); a.status != 501 {
+			t.Errorf("%s: %d %s", tt.name, a.status, a.body)
+		}
+		tried = append(tried, tt.name)
+	}
+	if tried = slices.Compact(tried); !slices.Equal(listed, tried) {
+		t.Errorf("docs/letta.md lists %q, and these are not here: %q", listed, tried)
+	}
+}
