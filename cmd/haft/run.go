@@ -130,7 +130,7 @@ func (f runFlags) run(ctx context.Context, p *cli.Profile, ref string) error {
 	t, err := a.Prepare(ctx, src, schema.Options{OneTool: true, DescriptionsOptional: true},
 		haft.Output{Type: f.output})
 	if _, ok := errors.AsType[*schema.SourceError](schema.InFile(of.Path, err)); ok {
-		return cmp.Or(printDocument(p, toolsource.Unusable(src, err)), exit.With(exit.Validation))
+		return printResult(p, toolsource.Unusable(src, err))
 	}
 	if haft.CodeOf(err) == haft.CodeUnavailable && f.python != "" {
 		return exit.Misuse(fmt.Errorf("--python: %s", haft.MessageOf(err)))
@@ -248,10 +248,8 @@ func oneOf[T ~string](values []T) string {
 
 // printResult prints a result and returns its exit code as an error.
 func printResult(p *cli.Profile, res *haft.Result) error {
-	return cmp.Or(printDocument(p, res), exit.With(exit.OfStatus[res.Status]))
-}
-
-// printDocument prints a result.
-func printDocument(p *cli.Profile, res *haft.Result) error {
-	return p.Print(res, func() { terminal.PrintResult(p.Out, p.Err, res) })
+	if err := p.Print(res, func() { terminal.PrintResult(p.Out, p.Err, res) }); err != nil {
+		return err
+	}
+	return exit.With(exit.OfStatus[res.Status])
 }
