@@ -52,8 +52,7 @@ func (h passageHandlers) createPassage(ctx context.Context, q *request, a haft.A
 	case b.Text == nil:
 		return nil, unprocessable("body text: it is missing")
 	case b.Created != nil:
-		return nil, notHere("body created_at: a passage has the time at which it is added: write the date in its text, or " +
-			"as a tag")
+		return nil, notHere("body created_at: a passage has the time at which it is added: write the date in its text")
 	}
 	p, err := h.archive.AddPassage(ctx, q.who.Principal, string(a.ID), *b.Text, b.Tags)
 	if err != nil {

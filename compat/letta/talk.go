@@ -66,8 +66,7 @@ func notHere(format string, args ...any) error {
 func (b messageBody) check() error {
 	switch {
 	case len(b.ClientTools) > 0:
-		return notHere("body client_tools: tools run on the server here: add the tool, or an MCP server that has it, and " +
-			"demand an approval to be asked before a call")
+		return notHere("body client_tools: tools run on the server: add the tool or its MCP server, with approvals")
 	case b.System != nil:
 		return notHere("body override_system: an agent has its own instructions: change the system of the agent")
 	case b.Callback != nil:
@@ -129,8 +128,7 @@ func (b messageBody) read(q *request) (m haft.NewMessage, answers []answerTo, er
 		case kind == "tool_return":
 			return m, nil, notHere("body messages: tools run on the server here, and nobody else answers their calls")
 		case kind == "message" && (one.Role == "system" || one.Role == "assistant"):
-			return m, nil, notHere("body messages: only users say something to an agent here: what holds for the whole " +
-				"conversation belongs in the system of the agent, or in a block")
+			return m, nil, notHere("body messages: only users send them: change the system of the agent, or a block")
 		case kind != "message" || one.Role != "user":
 			return m, nil, unprocessable("body messages: expected messages of the role user, or approvals")
 		default:
