@@ -168,9 +168,6 @@ func (a *App) openSandbox(ctx context.Context) error {
 			return fmt.Errorf("open the gVisor sandbox: %w", err)
 		}
 		a.closers = append(a.closers, end)
-		if _, err := p.Isolation(ctx); err != nil { // before tools are read in it
-			return fmt.Errorf("try the gVisor sandbox: %w", err)
-		}
 		a.provider, a.cfg.Cells = p, place.GVisorCells(a.cfg.Cells)
 	case "process":
 		p, err := process.Open(process.Config{})

@@ -182,7 +182,7 @@ func OpenService(ctx context.Context, cfg ServiceConfig) (_ *Service, err error)
 	if err != nil {
 		return nil, err
 	}
-	ec.RunsCode = func(t haft.Tool) bool { return t.Version.Kind == haft.KindBuiltin && tools.RunsCode(t.Name) }
+	ec.RunsCode = tools.RunsCode
 	s.endSessions(&ec)
 	if err := s.openSecrets(ctx, cfg, &ec); err != nil {
 		return nil, err
@@ -337,10 +337,9 @@ func makeDataDir(cfg ServiceConfig) error {
 
 // builtins returns the built-in tools.
 func (s *Service) builtins(cfg ServiceConfig, spaces *workspace.Store) (*builtin.Set, error) {
-	set := builtin.New()
+	set := &builtin.Set{Logger: cfg.Logger}
 	guard, pdfs := egress.New(cfg.Egress), &pdftext.Reader{}
 	s.closers = append(s.closers, pdfs.Close)
-	set.Logger = cfg.Logger
 	more := func(*builtin.Set) error { return nil }
 	if cfg.Builtins != nil {
 		more = cfg.Builtins

@@ -177,12 +177,12 @@ func (f runFlags) mount(ctx context.Context, p *cli.Profile, kind haft.Kind) (*a
 	if err != nil {
 		return nil, err
 	}
-	m, err := app.MountWorkspace(ctx, app.ServiceConfig{Data: dir, Database: os.Getenv("HAFT_DATABASE"),
-		Wait: p.LockWait}, haft.Call{Principal: p.Principal(), Workspace: backend.CallWorkspace(f.workspace, f.workdir)},
-		kind)
+	cfg := app.ServiceConfig{Data: dir, Database: os.Getenv("HAFT_DATABASE"), Wait: p.LockWait}
+	m, err := app.MountWorkspace(ctx, cfg, haft.Call{Principal: p.Principal(),
+		Workspace: backend.CallWorkspace(f.workspace, f.workdir)}, kind)
 	if app.InUse(err) {
-		return nil, &haft.Error{Code: haft.CodeConflict, Err: err, Message: haft.MessageOf(err) + "; or have a server " +
-			"there call the tool: haft tool add FILE, then haft call NAME --workspace " + f.workspace}
+		return nil, &haft.Error{Code: haft.CodeConflict, Err: err, Message: haft.MessageOf(err) + "; or have a " +
+			"server there call the tool: haft tool add FILE, then haft call NAME --workspace " + f.workspace}
 	}
 	return m, err
 }

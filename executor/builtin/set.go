@@ -114,10 +114,7 @@ func (s *Set) Unavailable(name string, has func(variable string) bool) string {
 }
 
 // RunsCode reports whether a tool runs code of its callers in the sandbox that its request names.
-func (s *Set) RunsCode(name string) bool {
-	t := s.tools[name]
-	return t != nil && t.runsCode
-}
+func (s *Set) RunsCode(name string) bool { return s.tools[name] != nil && s.tools[name].runsCode }
 
 // logger never returns nil.
 func (s *Set) logger() *slog.Logger {

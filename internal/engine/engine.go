@@ -73,9 +73,9 @@ type Config struct {
 	// Heavy says which tools need a processor; nil means all but built-in tools
 	// and those of MCP servers.
 	Heavy func(haft.Tool) bool
-	// RunsCode says which built-in tools run code of their callers, in the sandbox that is chosen for the call; nil means
-	// none. Other built-in tools are refused where a sandbox is named.
-	RunsCode func(haft.Tool) bool
+	// RunsCode says which built-in tools run code of their callers, in the sandbox that is chosen for the call; nil
+	// means none. Others are refused where a call names a sandbox.
+	RunsCode func(tool string) bool
 	// Defaults and Ceilings are limits of runs; zero fields are those of package
 	// haft.
 	Defaults, Ceilings haft.Limits
@@ -230,7 +230,7 @@ func Open(ctx context.Context, parts Parts, cfg Config) (*Engine, error) {
 		recovery: new(recovery), operator: new(operator), housekeeper: new(housekeeper), permissions: new(permissions),
 		orgs: orgconfig.New(orgconfig.Config{Policies: parts.Store.Policies,
 			Sandboxes: parts.Store.Sandboxes, Shared: parts.Store.Shared(), Policy: cfg.Policy,
-			Fixed: map[string]string{canaryOrg: canaryRules}, Places: cfg.Sandboxes}),
+			Fixed: map[string]string{canaryOrg: canaryRules}, Places: cfg.Sandboxes, RunsCode: cfg.RunsCode}),
 		dispatcher: &dispatcher{Calls: backlog.New(cfg.Backlog, cfg.BacklogAll, cfg.Limits.Queue)},
 	}
 	e.wire(ctx, parts)

@@ -236,9 +236,8 @@ func (rn *runner) prepare(ex *execution) executor.Request {
 		Inject: ex.inject(), Modules: filestore.OfTool(v.Files), Env: ex.environment(), Redactor: ex.env.Redactor,
 		Limits: rn.authorizer.runLimits(ex), Need: sandbox.Need{Level: rn.authorizer.isolation(ex)},
 		Output: v.Settings.Output.Type, Returns: v.Returns, Programs: v.Settings.Programs,
-		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts,
+		Letta: v.Settings.Letta, NoArtifacts: v.Settings.NoArtifacts, Sandbox: ex.call.Sandbox,
 		Observe: ex.touched.Begin(rn.cfg.Observe, ex.call, v), Places: ex.place.Types, PlaceReason: ex.place.Reason,
-		Sandbox: ex.call.Sandbox,
 	}
 	req.Stored = v.Kind != haft.KindBuiltin // which may run a source that is not kept
 	switch v.Kind {

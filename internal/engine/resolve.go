@@ -6,7 +6,6 @@ import (
 
 	"haft"
 	"haft/internal/callenv"
-	"haft/internal/orgconfig"
 )
 
 // resolve finds the tool, in the version that is to run, and the agent on whose
@@ -57,9 +56,7 @@ func (au *authorizer) resolve(ctx context.Context, ex *execution) error {
 
 // choosePlace chooses the sandbox that the call runs in, with the isolation that is demanded as far as that is known.
 func (au *authorizer) choosePlace(ctx context.Context, ex *execution) (err error) {
-	runsCode := au.cfg.RunsCode != nil && au.cfg.RunsCode(ex.tool.Tool)
-	ex.place, err = au.orgs.Choose(ctx, orgconfig.AskOf(ex.call, ex.tool.Tool.Version, ex.agent, au.isolation(ex),
-		runsCode))
+	ex.place, err = au.orgs.Choose(ctx, au.orgs.AskOf(ex.call, ex.tool.Tool, ex.agent, au.isolation(ex)))
 	switch haft.CodeOf(err) {
 	case "":
 		return au.egress.holdVersions(ex)

@@ -173,14 +173,16 @@ func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 		want   string // types, or the code of the error
 		reason string
 	}{
-		"code":                        {code, kept{leave}, "local", "auto"},
-		"code by the call":            {ask{Code: true, Here: true, Call: "gvisor"}, nil, "gvisor", "by the call"},
-		"code by the agent":           {ask{Code: true, Here: true, Agent: "gvisor"}, nil, "gvisor", "by the agent"},
-		"code by the organisation":    {code, kept{preferred}, "gvisor", "default of the organisation"},
-		"code by isolation":           {ask{Code: true, Here: true, Level: haft.LevelKernel}, nil, "gvisor", "auto"},
-		"code, the call before it":    {ask{Code: true, Here: true, Call: "local"}, kept{away}, "local", "by the call"},
-		"code elsewhere":              {ask{Code: true, Here: true, Call: "e2b"}, kept{leave}, "invalid", "local, gvisor"},
-		"code elsewhere by the agent": {ask{Code: true, Here: true, Agent: "e2b"}, kept{leave}, "invalid", "by the agent"},
+		"code":                     {code, kept{leave}, "local", "auto"},
+		"code by the call":         {ask{Code: true, Here: true, Call: "gvisor"}, nil, "gvisor", "by the call"},
+		"code by the agent":        {ask{Code: true, Here: true, Agent: "gvisor"}, nil, "gvisor", "by the agent"},
+		"code by the organisation": {code, kept{preferred}, "gvisor", "default of the organisation"},
+		"code by isolation":        {ask{Code: true, Here: true, Level: haft.LevelKernel}, nil, "gvisor", "auto"},
+		"code, the call before it": {ask{Code: true, Here: true, Call: "local"}, kept{away}, "local", "by the call"},
+		"code elsewhere": {ask{Code: true, Here: true, Call: "e2b"}, kept{leave}, "invalid",
+			"local, gvisor"},
+		"code elsewhere by the agent": {ask{Code: true, Here: true, Agent: "e2b"}, kept{leave}, "invalid",
+			"by the agent"},
 		"code elsewhere by default":   {code, kept{away}, "invalid", "default of the organisation"},
 		"code, missing":               {ask{Code: true, Here: true, Call: "modal"}, nil, "invalid", "no client"},
 		"no code":                     {ask{}, kept{leave}, "local", ""},
@@ -263,5 +265,28 @@ func TestChoose_modal_is_last(t *testing.T) {
 		if have != c.want {
 			t.Errorf("%s: %s because %q, want %s", name, have, got.Reason, c.want)
 		}
+	}
+}
+
+// Only the built-in tools that run code are asked about as tools that run code, and they stay on this machine.
+func TestAskOf_tells_tools_that_run_code(t *testing.T) {
+	r := orgconfig.New(orgconfig.Config{RunsCode: func(tool string) bool { return tool == "run_code" }})
+	agent := &haft.Agent{Sandbox: "gvisor"}
+	for _, c := range []struct {
+		name       string
+		kind       haft.Kind
+		code, here bool
+	}{{"add", haft.KindPython, true, false}, {"run_code", haft.KindBuiltin, true, true},
+		{"web_search", haft.KindBuiltin, false, true}, {"run_code", haft.KindMCP, false, false}} {
+		tool := haft.Tool{Name: c.name, Version: haft.Version{Kind: c.kind}}
+		got := r.AskOf(haft.Call{Sandbox: "local"}, tool, agent, "")
+		if got.Code != c.code || got.Here != c.here || got.Call != "local" || got.Agent != "gvisor" {
+			t.Errorf("%s of %s: %+v", c.name, c.kind, got)
+		}
+	}
+	none := orgconfig.New(orgconfig.Config{}).AskOf(haft.Call{}, haft.Tool{Name: "run_code",
+		Version: haft.Version{Kind: haft.KindBuiltin}}, nil, "")
+	if none.Code {
+		t.Error("without a list of them, a built-in tool runs code")
 	}
 }

@@ -31,6 +31,8 @@ type Config struct {
 	Fixed map[string]string
 	// Places are the sandboxes that tools run in, in the order of auto; empty means [haft.SandboxLocal].
 	Places []Place
+	// RunsCode says which built-in tools run code of their callers; nil means none.
+	RunsCode func(tool string) bool
 }
 
 // A Reader returns what organisations have configured. It is safe for concurrent use.

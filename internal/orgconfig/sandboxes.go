@@ -18,8 +18,8 @@ type Place struct {
 	Missing string
 	// Remote says that code and data leave this machine.
 	Remote bool
-	// Try reports why nothing can run there although nothing is missing, and is asked when the place is named; nil means
-	// that this is found out by running something.
+	// Try reports why nothing can run there although nothing is missing, and is asked when the place is named; nil
+	// means that this is found out by running something.
 	Try func(ctx context.Context) error
 	// Level returns the isolation that it gives; nil means that nobody knows, and that it is not looked at.
 	Level func(ctx context.Context) haft.Level
@@ -51,14 +51,17 @@ type Ask struct {
 	Code, Here, Local bool
 }
 
-// AskOf returns what is known of a call of a version of a tool. Agent is nil for none. RunsCode says of a built-in tool
-// that it runs code of its callers.
-func AskOf(c haft.Call, v haft.Version, agent *haft.Agent, level haft.Level, runsCode bool) Ask {
+// AskOf returns what is known of a call of a tool. Agent is nil for none.
+func (r *Reader) AskOf(c haft.Call, t haft.Tool, agent *haft.Agent, level haft.Level) Ask {
+	v := t.Version
 	ask := Ask{Org: c.Principal.Org, Template: c.Template, Takes: v.Kind == haft.KindBuiltin, Call: c.Sandbox,
 		Tool: v.Settings.Sandbox, Level: level,
-		Code:  v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP || runsCode,
+		Code:  v.Kind != haft.KindBuiltin && v.Kind != haft.KindMCP,
 		Here:  v.Kind == haft.KindBuiltin,
 		Local: len(v.Settings.Network) > 0 || c.Workspace != nil}
+	if ask.Here && r.cfg.RunsCode != nil {
+		ask.Code = r.cfg.RunsCode(t.Name)
+	}
 	if agent != nil {
 		ask.Agent = agent.Sandbox
 	}

@@ -58,8 +58,8 @@ type egress struct {
 // newSession makes a session of a cell whose agent is ready. The session releases its workspace when nothing of it
 // runs any more.
 func newSession(info haft.Session, req executor.Request, c *cell.Cell, mounted *executor.Mounted) *Session {
-	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), wanted: req.Sandbox, cell: c, made: madeBy(req),
-		contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
+	s := &Session{info: info, owner: req.Principal, rules: rulesOf(req), wanted: req.Sandbox, cell: c,
+		made: madeBy(req), contexts: map[string]*codeContext{}, making: make(timedMutex, 1), used: time.Now(),
 		gone: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.ch = newChannel(c.Conn, func(error) {

@@ -46,7 +46,8 @@ func RefAction(text string) haft.Action {
 }
 
 // inSession gives a call in a session the workspace, the packages and the sandbox that the session was made with, so
-// that policies are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it none.
+// that policies are asked about the call as it runs. A step of a chain can use the workspace of a session, but gives it
+// none.
 func inSession(ctx context.Context, s *Store, rules authority.Rules, c *haft.Call, t *haft.Tool) (err error) {
 	if t.Version.Kind != haft.KindBuiltin || !IsSessionTool(t.Name) {
 		if !c.Requirements.Empty() {
