@@ -64,7 +64,7 @@ func readProcesses(root int, reap bool) (reading, error) {
 		n := func(i int) int64 { v, _ := strconv.ParseInt(f[i], 10, 64); return v }
 		own := int64(ticks(f[11]) + ticks(f[12]))
 		r.cpu += own + int64(ticks(f[13])+ticks(f[14]))
-		tables, err := readPageTables(pid, n(20))
+		tables, err := readPageTables(pid)
 		if err != nil {
 			return r, err
 		}
@@ -75,12 +75,9 @@ func readProcesses(root int, reap bool) (reading, error) {
 	return r, nil
 }
 
-// readPageTables reads the memory of the page tables of a process, whose addresses span so many bytes. Mappings of
-// nothing but zeros need no other memory. It reads nothing where they can only be small: a table has 512 entries.
-func readPageTables(pid int, span int64) (int64, error) {
-	if span < 2<<30 {
-		return 0, nil
-	}
+// readPageTables reads the memory of the page tables of a process. Mappings of nothing but zeros need no other memory,
+// and a single page of one can need three tables of 4 KiB.
+func readPageTables(pid int) (int64, error) {
 	var b []byte
 	_, err := look(pid, func() (err error) {
 		b, err = os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")

@@ -170,7 +170,7 @@ const kernelShares = "; limits that the kernel has for a user (memory of pipes, 
 
 // uncountedMemory is what a result states of a sandbox without a cgroup of memory.
 const uncountedMemory = "; memory of processes and of their page tables is counted by looking at them, other memory " +
-	"of the kernel (pipes, sockets) is not"
+	"of the kernel (pipes, sockets, lists of mappings) is not"
 
 // reducedNames is what a result states of a sandbox without a root of its own. No
 // filter can judge the paths of these calls, and Landlock does not.

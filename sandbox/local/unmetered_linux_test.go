@@ -141,15 +141,23 @@ func TestTemplate_ends_what_it_cannot_meter(t *testing.T) {
 }
 
 // Page tables are memory too. A program that reads a byte of each 2 MiB of an empty mapping needs 4 KiB for each, and
-// no other memory: it had a gigabyte of them, of 128 MiB.
+// no other memory: it had a gigabyte of them, of 128 MiB. So does one with a page in each gigabyte.
 func TestRun_counts_page_tables(t *testing.T) {
-	for _, forbid := range [][]haft.Control{nil, {haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}} {
-		p := open(t, inMode(local.Config{Forbid: forbid}))
-		e, out := sh(t, p, py(`import mmap; empty = mmap.mmap(-1, 1 << 42, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, `+
-			`mmap.PROT_READ); [empty[i] for i in range(0, 1 << 42, 1 << 21)]`),
-			func(s *sandbox.Spec) { s.Limits.Memory = 128 << 20 })
-		if e.Cause != sandbox.CauseLimit || e.Limit != haft.FailMemory {
-			t.Errorf("without %v: 8 GiB of page tables end with %+v, %q", forbid, e, out)
+	programs := map[string]string{
+		"one mapping": `import mmap; empty = mmap.mmap(-1, 1 << 42, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, ` +
+			`mmap.PROT_READ); [empty[i] for i in range(0, 1 << 42, 1 << 21)]`,
+		"many pages": `import ctypes; m = ctypes.CDLL(None).mmap; m.restype = ctypes.c_void_p; ` +
+			`m.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]; ` +
+			`[ctypes.string_at(m(i << 30, 4096, 1, 0x100022, -1, 0), 1) for i in range(1000, 50000)]; ` +
+			`import time; time.sleep(5)`,
+	}
+	for name, program := range programs {
+		for _, forbid := range [][]haft.Control{nil, {haft.ControlMemory, haft.ControlPIDs, haft.ControlCPU}} {
+			p := open(t, inMode(local.Config{Forbid: forbid}))
+			e, out := sh(t, p, py(program), func(s *sandbox.Spec) { s.Limits.Memory = 128 << 20 })
+			if e.Cause != sandbox.CauseLimit || e.Limit != haft.FailMemory {
+				t.Errorf("%s without %v ends with %+v, %q", name, forbid, e, out)
+			}
 		}
 	}
 }
