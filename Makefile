@@ -157,7 +157,7 @@ test-more: ## the second tier, after make test: other programs, all modes of the
 suites-more: init # like suites, a make of its own
 	@echo "real packages, servers and clients, and real servers that are killed, paused and starved: they wait"
 	@echo "more than they compute, so side by side"
-	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) -p 2 -run '$(REAL)' ./app ./executor/script ./compat/letta ./cmd/haft \
+	HAFT_TEST_CACHE=$(CURDIR)/.haft/packages $(TEST) -p 2 -run '$(REAL)' -skip '^TestE2B_gvisor$$' ./app ./executor/script ./compat/letta ./cmd/haft \
 	  ./internal/layer ./internal/supply ./internal/modelapi ./server & real=$$!; \
 	  $(TEST) -count=1 ./internal/soak; soak=$$?; wait $$real && exit $$soak
 	$(TEST) $(RACE) $(WIDE)
@@ -168,6 +168,7 @@ suites-more: init # like suites, a make of its own
 	@mkdir -p $(VERDICTS)/gvisor
 	HAFT_VERDICTS=$(VERDICTS)/gvisor $(TEST) ./sandbox/gvisor
 	$(TEST) -run '^TestSession_conformance_gvisor$$' ./internal/session
+	$(TEST) -run '^TestE2B_gvisor$$' ./app
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -count=1 ./deploy
 	HAFT_VERDICTS=$(VERDICTS) $(TEST) -run '^TestAttacks' .
 

@@ -15,14 +15,21 @@ import (
 	"haft"
 	"haft/app"
 	"haft/internal/skiptest"
+	"haft/sandbox/gvisor"
 )
 
 // startE2B starts a server, and returns what E2B's clients need to know of it.
 func startE2B(t *testing.T) (url, key string) {
 	t.Helper()
-	open(t, app.Config{})
+	return startE2BIn(t, app.Config{})
+}
+
+// startE2BIn is startE2B with the sandbox of a configuration.
+func startE2BIn(t *testing.T, cfg app.Config) (url, key string) {
+	t.Helper()
+	open(t, cfg)
 	dir := t.TempDir()
-	_, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: dir}})
+	_, url, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Config: cfg, Data: dir}})
 	t.Cleanup(stop)
 	raw, err := os.ReadFile(filepath.Join(dir, "admin.key"))
 	if err != nil {
@@ -58,6 +65,28 @@ func TestE2B_clients(t *testing.T) {
 			t.Parallel()
 			url, key := startE2B(t)
 			runE2B(t, url, key, program, script)
+		})
+	}
+}
+
+// E2B's own clients have sandboxes with a kernel of their own, where the operator chooses gVisor.
+func TestE2B_gvisor(t *testing.T) {
+	if _, err := gvisor.Find(); err != nil {
+		skiptest.Lacking(t, "gvisor", haft.MessageOf(err))
+	}
+	python := filepath.Join(skiptest.Part(t, "e2b", "e2bpy"), "bin", "python")
+	for _, script := range []string{"behaviours.py", "code.py"} {
+		t.Run(script, func(t *testing.T) {
+			url, key := startE2BIn(t, app.Config{Sandbox: "gvisor"})
+			status, body := request(t, key, http.MethodPost, url+"/e2b/v2/sandboxes", `{"templateID":"base"}`)
+			if status != http.StatusCreated {
+				t.Fatal(status, body)
+			}
+			_, body = request(t, key, http.MethodGet, url+"/v1/sessions", "")
+			if !strings.Contains(body, `"level":"kernel"`) || !strings.Contains(body, `"sandbox":"gvisor"`) {
+				t.Errorf("the sandbox is %s", body)
+			}
+			runE2B(t, url, key, python, script)
 		})
 	}
 }
