@@ -18,6 +18,7 @@ import (
 	"haft"
 	"haft/internal/cli"
 	"haft/internal/exit"
+	"haft/internal/skiptest"
 	"haft/internal/store/storetest"
 	"haft/internal/terminal"
 	"haft/sandbox/local"
@@ -146,6 +147,7 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 			e.Setenv("PATH", withoutGVisor(e.Getenv("PATH")))
 		}
 		e.Setenv("EXAMPLES", examples)
+		e.Setenv("WHEELS", filepath.Join(filepath.Dir(examples), ".haft", "wheels"))
 		// Kept state is the script's own. A command may have to wait for one
 		// that runs in the background.
 		e.Setenv("HAFT_DATA", filepath.Join(e.WorkDir, "data"))
@@ -168,8 +170,15 @@ func params(t *testing.T, p testscript.Params, more func(*testscript.Env)) tests
 		p.Cmds[name] = do
 	}
 	p.Condition = func(name string) (bool, error) {
-		if name == "root" {
+		switch name {
+		case "root":
 			return os.Getuid() == 0, nil
+		case "wheels":
+			_, err := os.Stat(filepath.Join(filepath.Dir(examples), ".haft", "wheels", "installed.txt"))
+			if err != nil && skiptest.Required("wheels") {
+				return false, fmt.Errorf("wheels are required by HAFT_REQUIRE: %w", err)
+			}
+			return err == nil, nil
 		}
 		return false, fmt.Errorf("there is no condition %q", name)
 	}
