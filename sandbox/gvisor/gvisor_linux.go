@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"haft"
 	"haft/sandbox"
@@ -29,9 +30,23 @@ type Provider struct {
 	local   *local.Provider
 	program string
 
-	mu     sync.Mutex
-	proven bool
+	mu    sync.Mutex
+	trial *trial // the last one, nil for none
+	tries sync.WaitGroup
 }
+
+// A trial finds out whether gVisor runs here. All who ask meanwhile wait for it, each as long as it wants.
+type trial struct {
+	over  chan struct{}
+	err   error
+	ended time.Time
+}
+
+const (
+	trialTime = 10 * time.Second
+	// believed is how long a trial that failed is believed: what was missing may have been installed.
+	believed = 10 * time.Second
+)
 
 // Open opens a provider that uses the runsc of config. The first run, or the first call of Isolation, finds out
 // by a trial whether that works here.
@@ -54,7 +69,11 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 }
 
 // Close ends all runs and releases all resources.
-func (p *Provider) Close() error { return p.local.Close() }
+func (p *Provider) Close() error {
+	err := p.local.Close()
+	p.tries.Wait()
+	return err
+}
 
 // Dirs are the directories of locks and of the files of runs, which no sandbox may be shown.
 func (p *Provider) Dirs() []string { return p.local.Dirs() }
@@ -75,31 +94,55 @@ func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
 	return p.local.Isolation(ctx)
 }
 
-// prove runs a program in gVisor until one run has worked: runsc itself, which needs nothing else. It has to answer as
-// runsc does: a program of that name that merely ends has run nothing.
+// prove makes sure that a trial has worked, and waits for one that is under way.
 func (p *Provider) prove(ctx context.Context) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.proven {
-		return nil
+	t := p.trial
+	if t == nil || t.failed() && time.Since(t.ended) > believed {
+		t = &trial{over: make(chan struct{})}
+		p.trial = t
+		p.tries.Go(func() { p.try(context.WithoutCancel(ctx), t) })
 	}
+	p.mu.Unlock()
+	select {
+	case <-t.over:
+		return t.err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// failed reports whether the trial is over and has failed.
+func (t *trial) failed() bool {
+	select {
+	case <-t.over:
+		return t.err != nil
+	default:
+		return false
+	}
+}
+
+// try runs a program in gVisor: runsc itself, which needs nothing else. It has to answer as runsc does: a program of
+// that name that merely ends has run nothing.
+func (p *Provider) try(ctx context.Context, t *trial) {
+	defer close(t.over)
+	ctx, cancel := context.WithTimeout(ctx, trialTime)
+	defer cancel()
 	var out bytes.Buffer
 	exit, err := p.local.Run(ctx, sandbox.Spec{Argv: []string{"/runsc", "--version"}, Stdout: &out,
 		Mounts: []sandbox.Mount{{Host: p.program, Inside: "/runsc"}}})
+	message := "gVisor does not run here; haft doctor says what it lacks"
 	switch {
 	case ctx.Err() != nil:
-		return context.Cause(ctx) // which says nothing of gVisor
+		message, err = "gVisor did not start within "+trialTime.String()+": try again", context.Cause(ctx)
 	case err == nil && (exit.Cause != sandbox.CauseExit || exit.Code != 0):
 		err = fmt.Errorf("a trial ended with %s %d", exit.Cause, exit.Code)
 	case err == nil && !bytes.HasPrefix(out.Bytes(), []byte("runsc version ")):
 		err = errors.New("a trial ended without the answer of runsc")
 	}
-	if err != nil {
-		return &haft.Error{Code: haft.CodeUnavailable,
-			Message: "gVisor does not run here; haft doctor says what it lacks", Err: err}
+	if t.ended = time.Now(); err != nil {
+		t.err = &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 	}
-	p.proven = true
-	return nil
 }
 
 // ownedByUs reports whether a file belongs to the user of this process, or to root.
