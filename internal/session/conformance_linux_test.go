@@ -92,7 +92,7 @@ func runIn(ctx context.Context, s *session.Session, spec sandbox.Spec) (sandbox.
 		return sandbox.Exit{}, err
 	}
 	if talks(spec.Argv) {
-		defer connect(timed, s, spec.Channel)()
+		defer connect(ctx, s, spec.Channel)()
 	}
 	code, err := p.Wait(timed)
 	if haft.CodeOf(err) == haft.CodeNotFound {
@@ -145,11 +145,13 @@ os.closerange(4, 64)
 os.execv(sys.argv[1], sys.argv[1:])`, channelPort)}, argv...)
 }
 
-// connect connects the channel of a case to its program, until stop is called.
+// connect connects the channel of a case to its program, until stop is called and what the program has said was read.
 func connect(ctx context.Context, s *session.Session, channel *os.File) (stop func()) {
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(ctx)
+	drained := make(chan struct{})
 	work.Go(func() {
+		defer close(drained)
 		conn, err := s.DialPort(ctx, channelPort)
 		for ; err != nil && ctx.Err() == nil && s.Why() == nil; conn, err = s.DialPort(ctx, channelPort) {
 			<-time.After(5 * time.Millisecond) // the program does not listen yet
@@ -162,6 +164,10 @@ func connect(ctx context.Context, s *session.Session, channel *os.File) (stop fu
 		_ = conn.Close()
 	})
 	return func() {
+		select {
+		case <-drained:
+		case <-time.After(5 * time.Second): // it has left a process that goes on
+		}
 		cancel()
 		_ = syscall.Shutdown(int(channel.Fd()), syscall.SHUT_RDWR) // wakes up who reads it
 		work.Wait()
@@ -229,14 +235,15 @@ func conform(t *testing.T, open func(t *testing.T) sandbox.Provider, more ...san
 		"only_four_descriptors_are_open": channel, "descriptors_lead_nowhere": channel,
 		"closed_output_is_no_end": channel, "flooded_channel_is_the_callers_to_bound": channel,
 		"flood_of_stdout_is_cut": output, "flood_of_stderr_is_cut": output, "endless_line_is_cut": output,
-		"flood_does_not_grow_the_engine": output,
-		"limits_hold_before_begin":       prepared, "idle_program_is_one_process": prepared,
-		"idle_program_does_nothing": prepared,
+		"flood_does_not_grow_the_engine": output, "limits_hold_before_begin": prepared,
+		"idle_program_is_one_process": prepared, "idle_program_does_nothing": prepared,
 		"fork_bomb_hits_pids_limit": refused, "python_fork_bomb_hits_pids_limit": refused,
-		"thread_bomb_hits_pids_limit":                   refused,
+		"thread_bomb_hits_pids_limit": refused, "busy_program_meets_the_cpu_limit": counted,
+		"cpu_limit_counts_children_that_nobody_waits_for": counted,
+
 		"processes_and_cgroups_are_gone_after_the_call": "the processes are, and the cgroups a moment later",
-		"memory_of_children_counts_together":            "the kernel kills one of them, and their parent goes on or ends",
-		"busy_program_meets_the_cpu_limit":              counted, "cpu_limit_counts_children_that_nobody_waits_for": counted,
+
+		"memory_of_children_counts_together":    "the kernel kills one of them, and their parent goes on or ends",
 		"host_directories_are_not_there":        "a session has its interpreters where they are on the host",
 		"open_files_are_bounded":                "the limit has to be higher here, for the agent",
 		"attack_on_the_supervisor_slows_nobody": "it ends its own session by signals, before it attacks others",

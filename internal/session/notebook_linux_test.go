@@ -48,10 +48,10 @@ func TestSession_code_of_notebooks(t *testing.T) {
 		}
 	}
 	// Bash counts the lines of the code.
-	var told strings.Builder
+	var errs strings.Builder
 	if _, err := s.Run(t.Context(), session.Code{Language: "python", Source: "%%bash\n\nno-such-command\ntrue",
-		Stderr: func(b []byte) { told.Write(b) }}); err != nil || !strings.Contains(told.String(), "line 3: no-such") {
-		t.Errorf("%q, %v", told.String(), err)
+		Stderr: func(b []byte) { errs.Write(b) }}); err != nil || !strings.Contains(errs.String(), "line 3: no-such") {
+		t.Errorf("%q, %v", errs.String(), err)
 	}
 	// A command can be interrupted, and the variables stay.
 	code(t, s, "python", "kept = 5")
