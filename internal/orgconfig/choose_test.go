@@ -269,7 +269,7 @@ func TestChoose_modal_is_last(t *testing.T) {
 }
 
 // Only the built-in tools that run code are asked about as tools that run code, and they stay on this machine.
-func TestAskOf_tells_tools_that_run_code(t *testing.T) {
+func TestAskOf_marks_tools_that_run_code(t *testing.T) {
 	r := orgconfig.New(orgconfig.Config{RunsCode: func(tool string) bool { return tool == "run_code" }})
 	agent := &haft.Agent{Sandbox: "gvisor"}
 	for _, c := range []struct {
