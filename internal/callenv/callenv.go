@@ -353,3 +353,13 @@ func (b *Builder) Kept(call map[string]string) (kept map[string]string, less boo
 	}
 	return kept, less
 }
+
+// Missing returns the first of names that is not in env, or "".
+func Missing(names []string, env map[string]string) string {
+	for _, name := range names {
+		if _, ok := env[name]; !ok {
+			return name
+		}
+	}
+	return ""
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"haft"
+	"haft/internal/callenv"
 	"haft/internal/secret"
 )
 
@@ -39,7 +40,7 @@ func (rn *runner) fetch(ctx context.Context, ex *execution) error {
 				"tool", ex.tool.Tool.Name, "error", err)
 			// What is stored for the organisation is not asked: the webhook's
 			// would have replaced it.
-			if name := lacks(needs, ex.env.AboveWebhook(ex.agent, ex.call.Env)); name != "" {
+			if name := callenv.Missing(needs, ex.env.AboveWebhook(ex.agent, ex.call.Env)); name != "" {
 				r := refuse(haft.StatusError, haft.FailRuntime, haft.RetrySame,
 					"the tool needs the variable "+name+", and "+haft.MessageOf(err))
 				r.cause = err
@@ -48,22 +49,12 @@ func (rn *runner) fetch(ctx context.Context, ex *execution) error {
 			ex.notices = append(ex.notices, "credentials: "+haft.MessageOf(err)+"; the tool ran without them")
 		}
 	}
-	if name := lacks(needs, ex.env.Vars); name != "" {
+	if name := callenv.Missing(needs, ex.env.Vars); name != "" {
 		return refuse(haft.StatusError, haft.FailRuntime, haft.RetryNever,
 			"the tool needs the variable "+name+", which is not set: set it for the organisation or the agent, or "+
 				"give it with the call: haft secret set "+name)
 	}
 	return nil
-}
-
-// lacks returns the first of names that is not in env.
-func lacks(names []string, env map[string]string) string {
-	for _, name := range names {
-		if _, ok := env[name]; !ok {
-			return name
-		}
-	}
-	return ""
 }
 
 // noteUnreached notes that a secret which the tool needs can get nowhere, since
