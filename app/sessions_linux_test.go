@@ -10,6 +10,7 @@ import (
 
 	"haft"
 	"haft/app"
+	"haft/internal/auth"
 )
 
 // inSession runs a command of Bash in a session, and returns its exit code and what it printed.
@@ -307,6 +308,58 @@ func TestService_sessions_end_with_the_right_to_the_workspace(t *testing.T) {
 		t.Fatal(err)
 	}
 	left("plain late ")
+}
+
+// ATTACKER: whoever has a key of an administrator, leaves a process in a session on the workspace of somebody else, and
+// is given fewer rights.
+// WEAKNESS: a session is looked at with the rights of when it was made: the key still may run commands.
+// VERIFIES: the session ends with the role or the scope that its workspace needs, and one without a workspace stays.
+func TestService_sessions_end_with_the_rights_of_their_key(t *testing.T) {
+	open(t, app.Config{})
+	s, _, stop := startServerWith(t, app.ServerConfig{ServiceConfig: app.ServiceConfig{Data: t.TempDir(),
+		Policy: []byte("version: 1\nroles: {dev: ['tool:*'], admin: ['tool:*']}\n")}})
+	t.Cleanup(stop)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	admin, err := s.Auth.Authenticate(ctx, auth.Credential{Scheme: "Bearer", Token: s.Auth.First.Reveal()})
+	must(t, err)
+	ann := haft.Principal{Org: "local", User: "ann", Roles: []string{"dev"}}
+	_, err = s.API.Workspaces.AddWorkspace(ctx, ann, haft.NewWorkspace{Name: "hers"})
+	must(t, err)
+	for what, reduce := range map[string]func(*auth.Key){
+		"its role":  func(k *auth.Key) { k.Roles = []string{"dev"} },
+		"its scope": func(k *auth.Key) { k.Scope = []string{"calls:*"} },
+	} {
+		made, token, err := s.Auth.Keyring.Issue(ctx, admin, auth.Key{Org: "local", User: "mallory",
+			Roles: []string{"dev", haft.RoleAdmin}})
+		must(t, err)
+		id, err := s.Auth.Authenticate(ctx, auth.Credential{Scheme: "Bearer", Token: token.Reveal()})
+		must(t, err)
+		for name, w := range map[string]*haft.SessionWorkspace{"writes": {Name: "hers"}, "plain": nil} {
+			_, err := s.API.Sessions.AddSession(ctx, id.Principal, haft.NewSession{Name: name, Workspace: w,
+				Idle: haft.Millis(time.Hour)})
+			must(t, err)
+		}
+		must(t, s.Manage(ctx, admin.Principal, haft.KeysWrite, "key.set", func(ctx context.Context) (any, error) {
+			k, err := s.Store.Keys.Key(ctx, made.ID)
+			if err == nil {
+				reduce(&k)
+				err = s.Store.Keys.PutKey(ctx, k)
+			}
+			return nil, err
+		}))
+		for {
+			list, err := s.API.Sessions.Sessions(ctx, admin.Principal)
+			if err != nil || ctx.Err() != nil || len(list) == 0 {
+				t.Fatalf("the key loses %s, and the sessions are %+v, %v", what, list, err)
+			}
+			if len(list) == 1 && list[0].Name == "plain" {
+				must(t, s.API.Sessions.EndSession(ctx, admin.Principal, list[0].ID))
+				break
+			}
+			time.Sleep(20 * time.Millisecond) //nolint:forbidigo // it is asked for, not slept for
+		}
+	}
 }
 
 // A session that is not made as it was asked for is not left behind: it would keep its workspace from others.

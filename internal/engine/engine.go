@@ -493,7 +493,10 @@ func (e *Engine) Explain(ctx context.Context, c haft.Call) (policy.Decision, err
 // say nothing about that. Approvals that were given stay good.
 func (e *Engine) StillAllowed(ctx context.Context, c haft.Call) error {
 	au, err := e.authorizer, error(nil)
-	if c.Workspace, err = workspace.Rebind(ctx, au.workspaces, au.authority, c); err == nil {
+	if c.Principal, _, err = au.principalNow(ctx, c.Principal); err == nil {
+		c.Workspace, err = workspace.Rebind(ctx, au.workspaces, au.authority, c)
+	}
+	if err == nil {
 		err = au.stillAllowed(ctx, running{call: c, final: true})
 	}
 	if isWithdrawn(err) {

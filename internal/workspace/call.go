@@ -29,8 +29,8 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 	return w.asked(c.ReadOnly, c.Workdir), nil
 }
 
-// Rebind is [Store.Bind] for a call that was made. It is [haft.CodeDenied] if its workspace is gone, or not for the
-// caller any more.
+// Rebind is [Store.Bind] for a call that was made, with the present rights of its principal. The error is
+// [haft.CodeDenied] if its workspace is gone, or not for the principal any more.
 func Rebind(ctx context.Context, s *Store, rules authority.Rules, c haft.Call) (*haft.CallWorkspace, error) {
 	w, err := s.Bind(ctx, rules, c.Principal, c.Workspace)
 	if haft.CodeOf(err) == haft.CodeInvalid || err == nil && w.ID != c.Workspace.ID {
