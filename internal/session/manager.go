@@ -50,6 +50,12 @@ type Manager struct {
 	running map[haft.CallID]*Process // commands that take input
 	opening map[*opening]bool
 	past    []past // the newest last
+
+	permissions Permissions
+	reviews     map[string]bool // organisations whose sessions are being reviewed
+	reviewing   sync.WaitGroup
+	ctx         context.Context // of reviews
+	stop        context.CancelFunc
 }
 
 // An opening is a session that is being made.
@@ -58,6 +64,7 @@ type opening struct {
 	name    string
 	made    haft.Call
 	stopped bool // meanwhile
+	due     bool // for a review; see [subject]
 }
 
 // past is why a session ended.
@@ -86,8 +93,10 @@ func New(cfg Config) *Manager {
 	if cfg.PerOwner <= 0 {
 		cfg.PerOwner = max(1, cfg.Total/2)
 	}
-	return &Manager{cfg: cfg, boot: strings.ToLower(rand.Text()[:8]), live: map[string]*Session{},
-		running: map[haft.CallID]*Process{}, opening: map[*opening]bool{}}
+	m := &Manager{cfg: cfg, boot: strings.ToLower(rand.Text()[:8]), live: map[string]*Session{},
+		running: map[haft.CallID]*Process{}, opening: map[*opening]bool{}, reviews: map[string]bool{}}
+	m.ctx, m.stop = context.WithCancel(context.Background()) //nolint:forbidigo // Close ends it
+	return m
 }
 
 // Options are what a session is made with.
@@ -365,32 +374,16 @@ func (m *Manager) stopping(match func(haft.Principal) bool) []*Session {
 	return list
 }
 
-// Owners returns who has sessions of an organisation, or of all if it is empty.
-func (m *Manager) Owners(org string) []haft.Principal {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var out []haft.Principal
-	for _, s := range m.live {
-		if org == "" || s.owner.Org == org {
-			out = append(out, s.owner)
-		}
-	}
-	for o := range m.opening {
-		if org == "" || o.owner.Org == org {
-			out = append(out, o.owner)
-		}
-	}
-	return out
-}
-
 // Close ends all sessions and waits for them. There are none afterwards.
 func (m *Manager) Close() {
 	m.mu.Lock()
 	m.closed = true
 	m.mu.Unlock()
+	m.stop()
 	for _, s := range m.stopping(func(haft.Principal) bool { return true }) {
 		s.Close("the server is stopping")
 	}
+	m.reviewing.Wait()
 }
 
 // Use returns the session of the principal that has this name. If there is none it is made

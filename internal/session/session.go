@@ -42,6 +42,7 @@ type Session struct {
 	origins  []string // see NoteOrigins
 
 	made haft.Call // the call that made it, with its workspace; it does not change
+	due  bool      // for a review; see [subject]
 
 	egressMu sync.Mutex
 	serves   []*egress

@@ -45,34 +45,15 @@ func (m *Manager) Brings(p haft.Principal, args json.RawMessage) (*haft.CallWork
 	return &w, s.info.Requirements, s.wanted
 }
 
-// madeBy is the call that makes a session. Its arguments are kept only if it has a workspace: see [Manager.Mounted].
+// madeBy is the call that makes a session. Its arguments are kept only if it has a workspace: see [Permissions].
 func madeBy(req executor.Request) haft.Call {
 	c := haft.Call{ID: req.Call, Principal: req.Principal}
 	if req.Workspace != nil {
 		w := *req.Workspace.Call
 		c.Tool, c.Args, c.Turn, c.Workspace, c.Requirements = req.Tool, req.Args, req.Turn, &w, req.Requirements
+		c.Sandbox = req.Sandbox
 	}
 	return c
-}
-
-// Mounted returns the calls that made the sessions with a workspace of an organisation, or of all if it is empty. Those
-// that are making one now are among them.
-func (m *Manager) Mounted(org string) []haft.Call {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	var list []haft.Call
-	add := func(c haft.Call) {
-		if c.Workspace != nil && (org == "" || c.Principal.Org == org) {
-			list = append(list, c)
-		}
-	}
-	for _, s := range m.live {
-		add(s.made)
-	}
-	for o := range m.opening {
-		add(o.made)
-	}
-	return list
 }
 
 // EndMadeBy ends the session that a call has made or is making, if there is one. It waits until nothing of a session
@@ -91,15 +72,5 @@ func (m *Manager) EndMadeBy(call haft.CallID, why string) {
 	m.mu.Unlock()
 	if made != nil {
 		made.Close(why)
-	}
-}
-
-// Recheck ends the sessions with a workspace that could not be made any more: what runs in them between calls would go
-// on to write to the workspace, and keep it from others. Allowed returns [haft.CodeDenied] for their calls.
-func (m *Manager) Recheck(ctx context.Context, org string, allowed func(context.Context, haft.Call) error) {
-	for _, c := range m.Mounted(org) {
-		if haft.CodeOf(allowed(ctx, c)) == haft.CodeDenied {
-			m.EndMadeBy(c.ID, "what allowed it was withdrawn")
-		}
 	}
 }
