@@ -118,8 +118,8 @@ type Config struct {
 	// Recheck returns what the credential of a principal stands for now, and when it
 	// ends; zero means never. The error is [haft.CodeUnauthenticated] or
 	// [haft.CodeDenied] if it is withdrawn. It is asked when permissions were changed,
-	// and for calls that were kept, never for each call. Nil means that credentials are
-	// good for as long as calls last.
+	// for calls that were kept, and for sessions that were made, never for each call.
+	// Nil means that credentials are good for as long as calls last.
 	Recheck func(ctx context.Context, p haft.Principal) (now haft.Principal, ends time.Time, err error)
 	// Packages installs what tools need. Nil installs nothing, and a result says so.
 	Packages Packages

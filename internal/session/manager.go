@@ -165,6 +165,10 @@ func (m *Manager) Open(ctx context.Context, o Options) (*Session, error) {
 	}, o.Request, c, mounted)
 	made = true
 	m.live[s.info.ID] = s
+	// Permissions may have changed since the engine last decided about the call, and before it was in m.opening: then
+	// nobody has asked about this session.
+	s.due = true
+	m.review(p.Org)
 	context.AfterFunc(s.ctx, func() { m.forget(s) })
 	return s, nil
 }

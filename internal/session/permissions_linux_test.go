@@ -72,6 +72,26 @@ func ends(t *testing.T, what string, s *session.Session) {
 	}
 }
 
+// ATTACKER: whoever makes sessions until their permission is withdrawn.
+// WEAKNESS: a call is decided about before the change, and its session is made after those that there are were asked
+// about: nobody asks about it.
+// VERIFIES: a new session ends if its permission was withdrawn before, with and without a workspace.
+func TestManager_reviews_new_sessions(t *testing.T) {
+	m, a, free := setup(t, session.Config{}), &answers{}, make(chan struct{})
+	close(free)
+	m.SetPermissions(a.permissions())
+	a.set(nil, func(c haft.Call) error {
+		if c.ID != "c_1" || c.Tool != "run_command" || c.Sandbox != "e2b" || c.Workspace.Name != "desk" {
+			t.Errorf("it is asked about the call %+v", c)
+		}
+		return errDenied
+	})
+	m.PermissionsChanged("acme")
+	ends(t, "its workspace is denied", open(t, m, onWorkspace("c_1", free)))
+	a.set(func(haft.Principal) error { return errExpired }, nil)
+	ends(t, "its credential is gone", open(t, m, session.Options{}))
+}
+
 // ATTACKER: a user whose sessions have workspaces with very many files, which take long to close.
 // WEAKNESS: sessions are ended one after another, each when the one before has closed its workspace.
 // VERIFIES: all of them end at once, and so does that of another one whose credential is withdrawn.
