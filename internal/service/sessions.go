@@ -182,9 +182,9 @@ func (m *SessionManager) AddSession(ctx context.Context, p haft.Principal, n haf
 func (m *SessionManager) makeBy(ctx context.Context, c haft.Call, n haft.NewSession) (err error) {
 	var made []haft.CallID
 	call := func(tool string, args map[string]any) error {
-		id, err := m.make(ctx, c, tool, args)
-		made = append(made, id)
-		return err
+		c.ID = haft.NewCallID() // it is needed also if the call returns nothing but an error
+		made = append(made, c.ID)
+		return m.make(ctx, c, tool, args)
 	}
 	defer func() {
 		if err != nil {
@@ -209,18 +209,18 @@ func (m *SessionManager) makeBy(ctx context.Context, c haft.Call, n haft.NewSess
 	return nil
 }
 
-// make makes a call that makes a session, and returns its id. It is empty if there was no call.
-func (m *SessionManager) make(ctx context.Context, c haft.Call, tool string, args map[string]any) (haft.CallID, error) {
+// make makes a call that makes a session.
+func (m *SessionManager) make(ctx context.Context, c haft.Call, tool string, args map[string]any) error {
 	raw, err := json.Marshal(args)
 	if err != nil {
-		return "", fmt.Errorf("encode a command: %w", err)
+		return fmt.Errorf("encode a command: %w", err)
 	}
 	c.Tool, c.Args = tool, raw
 	res, err := m.calls.Call(ctx, c)
 	if err != nil {
-		return "", err
+		return err
 	}
-	return res.Call, notMade(res)
+	return notMade(res)
 }
 
 // notMade says why the call that makes a session has not made it.

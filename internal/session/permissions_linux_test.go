@@ -144,3 +144,13 @@ func TestManager_asks_about_sessions_until_there_is_an_answer(t *testing.T) {
 	m.PermissionsChanged("acme")
 	ends(t, "its credential is gone", key)
 }
+
+// No call is none whose session could be ended.
+func TestManager_EndMadeBy_no_call(t *testing.T) {
+	m := setup(t, session.Config{})
+	s := open(t, m, session.Options{})
+	m.EndMadeBy("", "a mistake")
+	if err := s.Why(); err != nil {
+		t.Errorf("a session without a call has ended: %v", err)
+	}
+}

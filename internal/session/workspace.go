@@ -57,8 +57,11 @@ func madeBy(req executor.Request) haft.Call {
 }
 
 // EndMadeBy ends the session that a call has made or is making, if there is one. It waits until nothing of a session
-// runs that was made.
+// runs that was made. An empty id is that of no call.
 func (m *Manager) EndMadeBy(call haft.CallID, why string) {
+	if call == "" {
+		return
+	}
 	m.mu.Lock()
 	for o := range m.opening {
 		o.stopped = o.stopped || o.made.ID == call
