@@ -23,6 +23,11 @@ func NewLocks() *Locks { return &Locks{held: make(map[string]*lock)} }
 // Take waits for the lock of that name. The function that it returns gives it
 // back.
 func (l *Locks) Take(ctx context.Context, name string) (func(), error) {
+	return l.TakeOr(ctx, name, func() {})
+}
+
+// TakeOr is Take, and calls waits first if it has to wait.
+func (l *Locks) TakeOr(ctx context.Context, name string, waits func()) (func(), error) {
 	l.mu.Lock()
 	k := l.held[name]
 	if k == nil {
@@ -32,9 +37,16 @@ func (l *Locks) Take(ctx context.Context, name string) (func(), error) {
 	}
 	k.refs++
 	l.mu.Unlock()
+	unlock := func() { k.free <- struct{}{}; l.drop(name, k) }
 	select {
 	case <-k.free:
-		return func() { k.free <- struct{}{}; l.drop(name, k) }, nil
+		return unlock, nil
+	default:
+	}
+	waits()
+	select {
+	case <-k.free:
+		return unlock, nil
 	case <-ctx.Done():
 		l.drop(name, k)
 		return nil, context.Cause(ctx)

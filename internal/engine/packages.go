@@ -68,8 +68,8 @@ func (rn *runner) installPackages(ctx context.Context, ex *execution, req *execu
 func (rn *runner) codePackages(ctx context.Context, ex *execution, kind haft.Kind) ([]executor.Layer, func(), error) {
 	p := ex.call.Principal
 	if !ex.asked.Requirements.Empty() { // those of a session that lives are there
-		ex.grant.Settle() // it needs no processor while it waits
-		unlock, err := rn.installs.Take(ctx, p.Org+"\x00"+p.Owner())
+		// It needs no processor while it waits. With packages that are installed already it goes on at once.
+		unlock, err := rn.installs.TakeOr(ctx, p.Org+"\x00"+p.Owner(), func() { ex.grant.Settle() })
 		if err != nil {
 			return nil, nil, err
 		}
