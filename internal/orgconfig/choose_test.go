@@ -180,7 +180,7 @@ func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 		"code by isolation":        {ask{Code: true, Here: true, Level: haft.LevelKernel}, nil, "gvisor", "auto"},
 		"code, the call before it": {ask{Code: true, Here: true, Call: "local"}, kept{away}, "local", "by the call"},
 		"code elsewhere": {ask{Code: true, Here: true, Call: "e2b"}, kept{leave}, "invalid",
-			"local, gvisor"},
+			"local or gvisor"},
 		"code elsewhere by the agent": {ask{Code: true, Here: true, Agent: "e2b"}, kept{leave}, "invalid",
 			"by the agent"},
 		"code elsewhere by default":   {code, kept{away}, "invalid", "default of the organisation"},
@@ -207,6 +207,37 @@ func TestChoose_of_a_tool_that_is_no_script(t *testing.T) {
 				t.Errorf("Choose = %s because %q, want %s because %q: %+v", have, why, c.want, c.reason, got.Config)
 			}
 		})
+	}
+}
+
+// The templates that E2B's API keeps are those of the sandbox that the server takes by itself. They hold in another
+// one that the organisation prefers.
+func TestChoose_template_of_the_own_sandbox(t *testing.T) {
+	own := haft.SandboxConfig{Type: haft.SandboxLocal, Templates: []haft.SandboxTemplate{
+		{Name: "mine", Needs: haft.Requirements{Pip: []string{"a"}}}}}
+	r := orgconfig.New(orgconfig.Config{Places: places(),
+		Sandboxes: kept{own, {Type: haft.SandboxGVisor, Default: true}}})
+	c, err := r.Choose(t.Context(), ask{Code: true, Here: true, Takes: true, Template: "mine"})
+	if err != nil || len(c.Types) != 1 || c.Types[0] != haft.SandboxGVisor || len(c.Config.Needs.Pip) != 1 {
+		t.Errorf("the choice is %+v, %v", c, err)
+	}
+	_, err = r.Choose(t.Context(), ask{Code: true, Here: true, Takes: true, Template: "mine", Call: "gvisor"})
+	if haft.CodeOf(err) != haft.CodeInvalid {
+		t.Errorf("a template that the named sandbox does not have: %v", err)
+	}
+}
+
+// What a call names is for its own tool, and not for one that follows it and runs in no sandbox.
+func TestAskOf_forgets_the_name_of_the_call_before(t *testing.T) {
+	r := orgconfig.New(orgconfig.Config{Places: places(), Sandboxes: kept{}})
+	after := haft.Call{Principal: haft.Principal{Org: "acme"}, Sandbox: "gvisor", Parent: "before"}
+	fetch := haft.Tool{Name: "fetch", Version: haft.Version{Kind: haft.KindMCP}}
+	if a := r.AskOf(after, fetch, nil, ""); a.Call != "" {
+		t.Errorf("a tool of an MCP server is to run in %q", a.Call)
+	}
+	fetch.Version.Kind = haft.KindPython
+	if a := r.AskOf(after, fetch, nil, ""); a.Call != "gvisor" {
+		t.Errorf("a script is to run in %q", a.Call)
 	}
 }
 

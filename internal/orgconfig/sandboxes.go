@@ -65,6 +65,9 @@ func (r *Reader) AskOf(c haft.Call, t haft.Tool, agent *haft.Agent, level haft.L
 	if agent != nil {
 		ask.Agent = agent.Sandbox
 	}
+	if c.Parent != "" && !ask.Code {
+		ask.Call = "" // it was named for the call that this one follows, whose tool runs in a sandbox
+	}
 	return ask
 }
 
@@ -100,7 +103,11 @@ func (r *Reader) Choose(ctx context.Context, ask Ask) (Choice, error) {
 		err = &haft.Error{Code: haft.CodeInvalid,
 			Message: "only built-in tools take a template: other tools have requirements of their own"}
 	case err == nil && ask.Template != "":
-		err = c.addTemplate(ask.Template)
+		templates := c.Config.Templates
+		if ask.Call == "" { // E2B's API keeps them with the sandbox that its own are in
+			templates = slices.Concat(templates, configOf(byType, r.local()).Templates)
+		}
+		err = c.addTemplate(templates, ask.Template)
 	}
 	if err != nil {
 		return Choice{}, err
@@ -108,10 +115,10 @@ func (r *Reader) Choose(ctx context.Context, ask Ask) (Choice, error) {
 	return c, nil
 }
 
-// addTemplate adds the packages of a template to those of the configuration.
-func (c *Choice) addTemplate(name string) error {
-	names := []string{}
-	for _, t := range c.Config.Templates {
+// addTemplate adds the packages of the first template of a name to those of the configuration.
+func (c *Choice) addTemplate(list []haft.SandboxTemplate, name string) error {
+	var names []string
+	for _, t := range list {
 		if t.Name == name {
 			n := &c.Config.Needs
 			n.Pip, n.NPM = slices.Concat(n.Pip, t.Needs.Pip), slices.Concat(n.NPM, t.Needs.NPM)
@@ -121,7 +128,8 @@ func (c *Choice) addTemplate(name string) error {
 	}
 	message := "there is no such template; the sandbox configuration has none"
 	if len(names) > 0 {
-		message = "there is no such template; there are " + strings.Join(names, ", ")
+		slices.Sort(names)
+		message = "there is no such template; there are " + strings.Join(slices.Compact(names), ", ")
 	}
 	return &haft.Error{Code: haft.CodeInvalid, Message: message,
 		Misfits: []haft.Misfit{{Pointer: "/template", Message: "is none of the templates"}}}
@@ -161,8 +169,8 @@ func (r *Reader) chooseNamed(ctx context.Context, ask Ask, byType map[haft.Sandb
 	case !ask.Code: // its result would say nothing of the sandbox
 		return Choice{}, refuseName("this tool runs in no sandbox that can be chosen: leave the name out")
 	case ask.Here && p.Remote:
-		return Choice{}, refuseName("built-in tools do not run in the sandbox " + name + " (" + reason +
-			"): name one of this server with the call, of " + strings.Join(r.here(), ", "))
+		return Choice{}, refuseName("built-in tools run code on this server only, and not in the sandbox " + name + " (" +
+			reason + "); " + r.instead())
 	}
 	if why := p.refuses(ask, c.Config); why != "" {
 		return Choice{}, &haft.Error{Code: haft.CodeDenied, Message: "the sandbox " + name + " is refused: " + why}
@@ -185,15 +193,18 @@ func refuseName(message string) error {
 		Misfits: []haft.Misfit{{Pointer: "/sandbox", Message: message}}}
 }
 
-// here are the places of this machine that are available.
-func (r *Reader) here() []string {
+// instead says what a call can name whose code has to run on this machine.
+func (r *Reader) instead() string {
 	var names []string
 	for _, p := range r.places() {
 		if !p.Remote && p.Missing == "" {
 			names = append(names, string(p.Type))
 		}
 	}
-	return names
+	if len(names) == 0 {
+		return "it has no sandbox, so that none can be named"
+	}
+	return "the call, or whoever manages the agent or the organisation, can name " + strings.Join(names, " or ")
 }
 
 // refuses says why a call may not run at a place that is available, or "".
