@@ -9,7 +9,7 @@ import (
 	"haft"
 )
 
-// Who asks while a trial hangs waits as long as it wants to, and no longer; a trial that failed is believed for a while.
+// Who asks while a trial hangs waits as long as it wants to, and no longer. A failed trial is believed for a while.
 func TestProve_waits_for_the_trial_of_others(t *testing.T) {
 	hangs := &trial{over: make(chan struct{})}
 	p := &Provider{trial: hangs}
