@@ -169,8 +169,8 @@ func (r *Reader) chooseNamed(ctx context.Context, ask Ask, byType map[haft.Sandb
 	case !ask.Code: // its result would say nothing of the sandbox
 		return Choice{}, refuseName("this tool runs in no sandbox that can be chosen: leave the name out")
 	case ask.Here && p.Remote:
-		return Choice{}, refuseName("built-in tools run code on this server only, and not in the sandbox " + name + " (" +
-			reason + "); " + r.instead())
+		return Choice{}, refuseName("built-in tools run code on this server only, and not in the sandbox " + name +
+			" (" + reason + "); " + r.instead())
 	}
 	if why := p.refuses(ask, c.Config); why != "" {
 		return Choice{}, &haft.Error{Code: haft.CodeDenied, Message: "the sandbox " + name + " is refused: " + why}
