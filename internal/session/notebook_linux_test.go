@@ -64,4 +64,25 @@ func TestSession_code_of_notebooks(t *testing.T) {
 	if text, _ := code(t, s, "python", "kept"); text != "5" {
 		t.Errorf("after that: %q", text)
 	}
+	// What it has started ends with it.
+	out, err = s.Run(t.Context(), session.Code{Language: "python", Source: "!echo go; sleep 1001; true",
+		Stdout: func([]byte) {
+			if err := s.Interrupt(t.Context(), "python"); err != nil {
+				t.Error(err)
+			}
+		}})
+	if err != nil || out.Error == nil || out.Error.Name != "KeyboardInterrupt" {
+		t.Errorf("a command that is interrupted by its session: %+v, %v", out, err)
+	}
+	if text, _ := code(t, s, "python", `import glob, time
+for _ in range(100):
+    left = [f for f in glob.glob("/proc/[0-9]*/cmdline") if b"1001" in open(f, "rb").read()]
+    if not left: break
+    time.sleep(0.1)
+left`); text != "[]" {
+		t.Errorf("after an interrupt there are still %s", text)
+	}
+	if text, printed := code(t, s, "python", "%%bash\r\necho a\r\n"); text != "" || printed != "a\n" {
+		t.Errorf("a cell with the line breaks of Windows: %q, %q", text, printed)
+	}
 }

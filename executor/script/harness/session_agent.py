@@ -739,8 +739,8 @@ class _Agent:
                 if ended is None or ended.si_pid in self.processes:
                     return  # one of ours that has ended just now is checked next
                 os.waitpid(ended.si_pid, 0)
-        except ChildProcessError:
-            pass
+        except OSError:
+            pass  # there is none, or it is looked for again when the next process ends
 
     def serve(self):
         self.woken, w = os.pipe()

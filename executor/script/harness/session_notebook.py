@@ -90,12 +90,20 @@ def _scan(line, quote, depth):
 
 
 def _haft_shell(command, script=None):
-    """Runs a command and returns its status. A script, for the standard input of the command, has to succeed."""
+    """Runs a command and returns its status, or a script, for its standard input, that has to succeed. What it has started
+    ends with an interrupt."""
     import subprocess
     for s in (sys.stdout, sys.stderr):
         s.flush()
+    given = None if script is None else script.replace("\r\n", "\n").encode("utf-8", "replace")
+    with subprocess.Popen(command, shell=script is None, stdin=None if script is None else subprocess.PIPE,
+                          start_new_session=True) as p:
+        try:
+            p.communicate(given)
+        except BaseException:
+            os.killpg(p.pid, 9)
+            raise
     if script is None:
-        return subprocess.call(command, shell=True)
-    subprocess.run(command, input=script.encode("utf-8", "replace"), check=True)
-
-
+        return p.returncode
+    if p.returncode:
+        raise subprocess.CalledProcessError(p.returncode, command)
