@@ -90,19 +90,30 @@ def _scan(line, quote, depth):
 
 
 def _haft_shell(command, script=None):
-    """Runs a command and returns its status, or a script, for its standard input, that has to succeed. What it has started
-    ends with an interrupt."""
+    """Runs a command and returns its status, or a script, for its standard input, that has to succeed. An interrupt ends
+    all that it has started."""
+    import signal
     import subprocess
     for s in (sys.stdout, sys.stderr):
         s.flush()
     given = None if script is None else script.replace("\r\n", "\n").encode("utf-8", "replace")
-    with subprocess.Popen(command, shell=script is None, stdin=None if script is None else subprocess.PIPE,
-                          start_new_session=True) as p:
+    p, early = None, []
+    try:
+        # An interrupt while it is started would come before anybody knows what to end.
+        handler = signal.signal(signal.SIGINT, lambda *_: early.append(1))
         try:
-            p.communicate(given)
-        except BaseException:
-            os.killpg(p.pid, 9)
-            raise
+            p = subprocess.Popen(command, shell=script is None, stdin=None if script is None else subprocess.PIPE,
+                                 start_new_session=True)
+        finally:
+            signal.signal(signal.SIGINT, handler)
+        if early:
+            raise KeyboardInterrupt
+        p.communicate(given)
+    except BaseException:
+        if p is not None and p.poll() is None:
+            os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+        raise
     if script is None:
         return p.returncode
     if p.returncode:
