@@ -18,6 +18,7 @@ import (
 	"haft/executor/script"
 	"haft/internal/session"
 	"haft/sandbox"
+	"haft/sandbox/cell"
 	"haft/sandbox/gvisor"
 	"haft/sandbox/local"
 	"haft/sandbox/sandboxtest"
@@ -107,6 +108,7 @@ func runIn(ctx context.Context, s *session.Session, spec sandbox.Spec) (sandbox.
 		exit.Cause = sandbox.CauseTimeout
 	case s.Why() != nil: // the command has ended its session
 		exit.Cause = sandbox.CauseSignal
+		_, _ = fmt.Fprintln(spec.Stderr, s.Why())
 		if _, limit, found := strings.Cut(s.Why().Error(), "its limit "); found {
 			limit, _, _ = strings.Cut(limit, ";")
 			exit.Cause, exit.Limit = sandbox.CauseLimit, haft.FailureKind(limit)
@@ -210,7 +212,8 @@ func sessionsOn(t *testing.T, p interface {
 }, name string) *asProvider {
 	t.Helper()
 	cfg := session.Config{PerOrg: 200}
-	return &asProvider{t: t, iso: p.Isolation, warm: setupOn(t, p, name, cfg),
+	few := script.Config{Cells: cell.Config{Least: 1, Most: 1}} // as many ready after the cases as before
+	return &asProvider{t: t, iso: p.Isolation, warm: setupWith(t, p, name, few, cfg),
 		cold: setupWith(t, lent{p}, name, script.Config{Cold: true}, cfg)}
 }
 
