@@ -65,6 +65,8 @@ var alone = map[string]string{
 		"directory",
 	"languages":       "it is about files and not about kept tools",
 	"mcp_install":     "it is about files of this machine",
+	"real_life":       "haft run with a workspace works on a data directory",
+	"real_packages":   "it says which addresses may be reached, which a server is told when it starts",
 	"requirements":    "environments are on the machine that runs the tools",
 	"run":             "it is about files and not about kept tools",
 	"run_attacker":    "it is about files and not about kept tools",
