@@ -61,6 +61,9 @@ func (au *authorizer) choosePlace(ctx context.Context, ex *execution) (err error
 	case "":
 		return au.egress.holdVersions(ex)
 	case haft.CodeInvalid:
+		if ex.probe { // that the sandbox cannot be had any more is no answer to what the rules say
+			return nil
+		}
 		return refuse(haft.StatusValidation, haft.FailValidation, haft.RetryChanged, haft.MessageOf(err))
 	case haft.CodeDenied:
 		return refuse(haft.StatusDenied, haft.FailDenied, haft.RetryNever, haft.MessageOf(err)).by("sandbox")

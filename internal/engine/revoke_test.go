@@ -182,6 +182,22 @@ func withdrawals() map[string]struct {
 	}
 }
 
+// A sandbox that cannot be had any more does not hide what the rules say of a call.
+func TestStillAllowed_without_its_sandbox(t *testing.T) {
+	r := newRevoking(t)
+	c := r.asked("slow")
+	c.Sandbox = "moon"
+	if err := r.StillAllowed(t.Context(), c); err != nil {
+		t.Errorf("before anything is denied: %v", err)
+	}
+	if err := withdrawals()["the policy of the organisation denies"].change(r); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.StillAllowed(t.Context(), c); haft.CodeOf(err) != haft.CodeDenied {
+		t.Errorf("after a rule that denies: %v, want code %q", err, haft.CodeDenied)
+	}
+}
+
 func second[T any](_ T, err error) error { return err }
 
 // kinds are the ways in which a call can be on its way. Each begins calls and returns

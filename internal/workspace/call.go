@@ -32,6 +32,9 @@ func (s *Store) Bind(ctx context.Context, rules authority.Rules, p haft.Principa
 // Rebind is [Store.Bind] for a call that was made, with the present rights of its principal. The error is
 // [haft.CodeDenied] if its workspace is gone, or not for the principal any more.
 func Rebind(ctx context.Context, s *Store, rules authority.Rules, c haft.Call) (*haft.CallWorkspace, error) {
+	if c.Workspace == nil {
+		return nil, nil
+	}
 	w, err := s.Bind(ctx, rules, c.Principal, c.Workspace)
 	if haft.CodeOf(err) == haft.CodeInvalid || err == nil && w.ID != c.Workspace.ID {
 		err = &haft.Error{Code: haft.CodeDenied, Message: "there is no such workspace"}
