@@ -75,12 +75,19 @@ func TestSession_code_of_notebooks(t *testing.T) {
 		t.Errorf("a command that is interrupted by its session: %+v, %v", out, err)
 	}
 	if text, _ := code(t, s, "python", `import glob, time
+def runs(name):
+    try: return b"1001" in open(name, "rb").read()
+    except OSError: return False # it has ended meanwhile
 for _ in range(100):
-    left = [f for f in glob.glob("/proc/[0-9]*/cmdline") if b"1001" in open(f, "rb").read()]
+    left = [f for f in glob.glob("/proc/[0-9]*/cmdline") if runs(f)]
     if not left: break
     time.sleep(0.1)
 left`); text != "[]" {
 		t.Errorf("after an interrupt there are still %s", text)
+	}
+	if text, _ := code(t, s, "python", "import concurrent.futures as f\nf.ThreadPoolExecutor().submit("+
+		"lambda: _haft_shell('exit 3')).result()"); text != "3" {
+		t.Errorf("a command of a thread: %q", text)
 	}
 	if text, printed := code(t, s, "python", "%%bash\r\necho a\r\n"); text != "" || printed != "a\n" {
 		t.Errorf("a cell with the line breaks of Windows: %q, %q", text, printed)

@@ -89,29 +89,48 @@ def _scan(line, quote, depth):
     return quote if len(quote) == 3 or goes_on else "", depth, goes_on
 
 
+def _below(pid):
+    """Returns a process and those that descend from it, as far as /proc shows them."""
+    found = [pid]
+    for p in found:
+        try:
+            for task in os.listdir("/proc/%d/task" % p):
+                with open("/proc/%d/task/%s/children" % (p, task)) as f:
+                    found += map(int, f.read().split())
+        except OSError:
+            pass
+    return found
+
+
 def _haft_shell(command, script=None):
-    """Runs a command and returns its status, or a script, for its standard input, that has to succeed. An interrupt ends
-    all that it has started."""
+    """Runs a command and returns its status, or a script, for its standard input, that has to succeed. An interrupt ends it
+    and what runs below it. What it leaves in the background ends with the context."""
     import signal
     import subprocess
+    import threading
     for s in (sys.stdout, sys.stderr):
         s.flush()
     given = None if script is None else script.replace("\r\n", "\n").encode("utf-8", "replace")
     p, early = None, []
+    main = threading.current_thread() is threading.main_thread()  # who else gets no interrupts
     try:
         # An interrupt while it is started would come before anybody knows what to end.
-        handler = signal.signal(signal.SIGINT, lambda *_: early.append(1))
+        handler = main and signal.signal(signal.SIGINT, lambda *_: early.append(1))
         try:
-            p = subprocess.Popen(command, shell=script is None, stdin=None if script is None else subprocess.PIPE,
-                                 start_new_session=True)
+            p = subprocess.Popen(command, shell=script is None, stdin=None if script is None else subprocess.PIPE)
         finally:
-            signal.signal(signal.SIGINT, handler)
+            if main:
+                signal.signal(signal.SIGINT, handler)
         if early:
             raise KeyboardInterrupt
         p.communicate(given)
     except BaseException:
         if p is not None and p.poll() is None:
-            os.killpg(p.pid, signal.SIGKILL)
+            for pid in _below(p.pid):
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except OSError:
+                    pass
             p.wait()
         raise
     if script is None:
