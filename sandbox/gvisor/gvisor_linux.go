@@ -32,6 +32,7 @@ type Provider struct {
 
 	mu    sync.Mutex
 	trial *trial // the last one, nil for none
+	shut  bool
 	tries sync.WaitGroup
 }
 
@@ -43,8 +44,9 @@ type trial struct {
 }
 
 const (
-	trialTime = 10 * time.Second
-	// believed is how long a trial that failed is believed: what was missing may have been installed.
+	trialTime = 30 * time.Second // on a machine that does much else
+	// believed is how long a trial that failed is believed: what was missing may have been installed. One that took too
+	// long is not.
 	believed = 10 * time.Second
 )
 
@@ -70,6 +72,9 @@ func Open(ctx context.Context, config Config) (*Provider, error) {
 
 // Close ends all runs and releases all resources.
 func (p *Provider) Close() error {
+	p.mu.Lock()
+	p.shut = true
+	p.mu.Unlock()
 	err := p.local.Close()
 	p.tries.Wait()
 	return err
@@ -98,12 +103,15 @@ func (p *Provider) Isolation(ctx context.Context) (haft.Isolation, error) {
 func (p *Provider) prove(ctx context.Context) error {
 	p.mu.Lock()
 	t := p.trial
-	if t == nil || t.failed() && time.Since(t.ended) > believed {
+	if !p.shut && (t == nil || t.failed() && time.Since(t.ended) > believed) {
 		t = &trial{over: make(chan struct{})}
 		p.trial = t
 		p.tries.Go(func() { p.try(context.WithoutCancel(ctx), t) })
 	}
 	p.mu.Unlock()
+	if t == nil {
+		return errors.New("gVisor is closed")
+	}
 	select {
 	case <-t.over:
 		return t.err
@@ -140,7 +148,10 @@ func (p *Provider) try(ctx context.Context, t *trial) {
 	case err == nil && !bytes.HasPrefix(out.Bytes(), []byte("runsc version ")):
 		err = errors.New("a trial ended without the answer of runsc")
 	}
-	if t.ended = time.Now(); err != nil {
+	if ctx.Err() == nil {
+		t.ended = time.Now()
+	}
+	if err != nil {
 		t.err = &haft.Error{Code: haft.CodeUnavailable, Message: message, Err: err}
 	}
 }
