@@ -29,6 +29,7 @@ var notSent = map[string]string{
 	"Egress":       "is for built-in tools",
 	"Route":        "names what ServeEgress serves",
 	"Redactor":     "is for sessions",
+	"Sandbox":      "is for sessions",
 	"Packages":     "is for built-in tools",
 	"Requirements": "are among Packages",
 	"Output":       "is used after the run",
