@@ -251,7 +251,7 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 	}
 	s.handler = s.guard(mux)
 	s.http = &http.Server{
-		Handler: s.handler, TLSConfig: cfg.TLS, MaxHeaderBytes: cfg.MaxHeader,
+		Handler: s.handler, TLSConfig: withHTTP2(cfg.TLS), MaxHeaderBytes: cfg.MaxHeader,
 		ReadHeaderTimeout: cfg.ReadTimeout, IdleTimeout: 2 * time.Minute,
 		ErrorLog:  slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		ConnState: s.connState,
@@ -260,6 +260,17 @@ func New(service haft.Service, auth Authenticator, cfg Config) (*Server, error) 
 		},
 	}
 	return s, nil
+}
+
+// withHTTP2 names the protocols of a server with TLS. Without names, net/http decides about HTTP/2 for all listeners
+// when the first is served. If that is a Unix socket, without TLS, it answers no HTTP/2, but offers it with TLS.
+func withHTTP2(c *tls.Config) *tls.Config {
+	if c == nil || len(c.NextProtos) > 0 {
+		return c
+	}
+	c = c.Clone()
+	c.NextProtos = []string{"h2", "http/1.1"}
+	return c
 }
 
 // filled returns the configuration with its defaults.
