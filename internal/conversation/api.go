@@ -137,7 +137,7 @@ func (s *Service) begin(ctx context.Context, p haft.Principal, a *haft.Agent, m 
 	l := newListener()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.start(ctx, owner, *turn, l); l.of == nil { // it is worked on already, or the service is closed
+	if s.start(ctx, owner, *turn, l, false); l.of == nil { // it is worked on already, or the service is closed
 		l = nil
 	}
 	return turn, l, nil

@@ -283,7 +283,10 @@ func TestCancelTurn_keeps_the_result_of_a_call_that_has_ended(t *testing.T) {
 		w.script(call("a", `{"x":1}`), say("done"))
 		p := w.begin(0)
 		w.addTool("a", tool{run: func(ctx context.Context, args string) (string, error) {
+			time.Sleep(time.Millisecond) // until the sender has read what it reads, which are operations too
+			p.mu.Lock()
 			p.dies = p.ops + 2 // when the call has ended, and before anybody knows
+			p.mu.Unlock()
 			return echo(ctx, args)
 		}})
 		go p.send("hi")
@@ -376,13 +379,42 @@ func TestSend_events_of_calls_are_for_those_who_may_read_them(t *testing.T) {
 }
 
 func TestSend_reports_what_happens(t *testing.T) {
+	for _, late := range []time.Duration{0, time.Minute} { // until the sender reads, when the turn has long ended
+		t.Run(late.String(), func(t *testing.T) { reportsWhatHappens(t, late) })
+	}
+}
+
+// lateHistory is slow for all but those who work on turns.
+type lateHistory struct {
+	conversation.History
+	late time.Duration
+}
+
+// working is the key of what contexts have in which somebody works on a turn.
+type working struct{}
+
+func (h lateHistory) Messages(ctx context.Context, org, owner string, agent haft.AgentID,
+	f haft.MessageFilter) ([]haft.Message, error) {
+	if ctx.Value(working{}) == nil {
+		time.Sleep(h.late)
+	}
+	return h.History.Messages(ctx, org, owner, agent, f)
+}
+
+func reportsWhatHappens(t *testing.T, late time.Duration) {
 	synctest.Test(t, func(t *testing.T) {
 		var most atomic.Int32
 		w := newWorld(t)
 		w.addTool("a", sleeper(false, &most))
 		w.prelude = []model.Chunk{{Reasoning: "hm"}, {Tool: "a"}}
 		w.script(call("a", `{"s":1}`), say("done"))
-		o := w.begin(0, func(cfg *conversation.Config) { cfg.Events = watcher{} }).send("hi")
+		o := w.begin(0, func(cfg *conversation.Config) {
+			cfg.Events, cfg.History = watcher{}, lateHistory{cfg.History, late}
+			cfg.Observe = func(ctx context.Context, _, _ string, _ haft.Turn) (context.Context,
+				func(model.Usage, string, error)) {
+				return context.WithValue(ctx, working{}, true), func(model.Usage, string, error) {}
+			}
+		}).send("hi")
 		var got []string
 		for _, e := range o.events {
 			switch {

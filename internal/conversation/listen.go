@@ -149,6 +149,20 @@ func (s *Service) watch(ctx context.Context, t haft.Turn, after int64, l *listen
 		return send(e)
 	}
 	over := func(t *haft.Turn) bool { return t.Final() || brief && t.Status == haft.TurnWaiting }
+	if l != nil { // it is told all but what the turn began with, however late this reads it
+		list, err := s.messagesOf(ctx, t, haft.MessageFilter{Turn: t.ID, After: after, Limit: 1})
+		for i := range list {
+			after, err = list[i].Seq, yield(haft.TurnEvent{Message: &list[i]})
+		}
+		if err != nil {
+			return err
+		}
+		if after, err = l.drain(ctx, after, over, yield); err != nil || after < 0 {
+			return err
+		}
+		l.leave()
+		l = nil
+	}
 	for {
 		now, err := s.cfg.History.Turn(ctx, t.Principal.Org, t.ID) // first: what it has is not missed then
 		if err != nil {

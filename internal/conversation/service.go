@@ -202,9 +202,9 @@ func (s *Service) givePlace(org string) {
 }
 
 // start works on a turn in the background, and returns what does, or nil if the service is closed. L, if it is not nil,
-// is told all of it. Precondition: mu is locked, and a place was taken for the turn; it is given back when the work
-// ends.
-func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener) *run {
+// is told all of it. One that was cancelled is only ended. Precondition: mu is locked, and a place was taken for the
+// turn; it is given back when the work ends.
+func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *listener, cancelled bool) *run {
 	if r := s.runs[t.ID]; r != nil || s.life.Err() != nil {
 		s.givePlace(t.Principal.Org)
 		return r
@@ -225,6 +225,9 @@ func (s *Service) start(ctx context.Context, owner string, t haft.Turn, l *liste
 	unhook := context.AfterFunc(s.hard, func() { end(errClosing) })
 	r.base, r.observed = s.cfg.Observe(base, "invoke_agent", "", t)
 	r.ctx, r.cancel = context.WithCancelCause(r.base)
+	if cancelled { // before anything is done
+		r.cancel(errCancelled)
+	}
 	hopeless := s.failed[t.ID].times >= maxFailures
 	s.runs[t.ID] = r
 	s.working.Go(func() {

@@ -39,7 +39,7 @@ func (s *Service) resume(ctx context.Context) error {
 		s.mu.Lock()
 		// Meanwhile the turn may have been cancelled, or another process may have taken it.
 		if s.waits[w.turn.ID] == w && s.takePlace(w.turn.Principal.Org, over) {
-			s.start(ctx, owner, w.turn, nil)
+			s.start(ctx, owner, w.turn, nil, false)
 		}
 		s.mu.Unlock()
 	}
@@ -135,7 +135,7 @@ func (s *Service) maintain(ctx context.Context, owner string, t haft.Turn, cance
 		idle = cancelled
 	}
 	if r == nil && idle && s.takePlace(t.Principal.Org, cancelled) {
-		r = s.start(ctx, owner, t, nil)
+		r = s.start(ctx, owner, t, nil, cancelled)
 	}
 	if r != nil && cancelled {
 		r.cancel(errCancelled)
